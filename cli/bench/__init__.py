@@ -1,0 +1,1 @@
+"""Benchmarks, as commands of the installed package (`abw bench ...`)."""

@@ -1,0 +1,1 @@
+"""From YAML to numbers: specs, data, graphs, policies, plans, executors."""

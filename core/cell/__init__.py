@@ -1,0 +1,1 @@
+"""The cell as a program: batching of its operations and layout of its variables."""

@@ -1,0 +1,1 @@
+"""Readers: instances from trees, lattices, tagged sentences, pairs and JSON lines."""

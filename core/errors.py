@@ -1,0 +1,79 @@
+"""Errors a user can meet: each says what is wrong, where, and what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+class AbwError(Exception):
+    """Something the user can mend; printed without a traceback.
+
+    `hint` says what to do next; `exit_code` is what the command line returns (1: failed, 2: usage).
+    """
+
+    def __init__(self, message: str, *, hint: str = "", exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.exit_code = exit_code
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in a file: 1-based line and column, the line's text, the length of what is meant."""
+
+    file: str
+    line: int
+    column: int = 1
+    text: str = ""
+    length: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in a file."""
+
+    message: str
+    where: Span | None = None
+    hint: str = ""
+
+    def __str__(self) -> str:
+        lines = [f"{self.where}: {self.message}" if self.where else self.message]
+        if self.where and self.where.text:
+            number = str(self.where.line)
+            lines.append(f"  {number} | {self.where.text}")
+            marks = "^" * max(1, min(self.where.length, len(self.where.text) - self.where.column + 1))
+            # tabs stay tabs, so that the mark stands under what it means
+            lead = "".join("\t" if c == "\t" else " " for c in self.where.text[: self.where.column - 1])
+            lines.append(f"  {' ' * len(number)} | {lead}{marks}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class SpecError(AbwError):
+    """All the mistakes found in a spec, at once."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(p) for p in self.problems))
+
+
+class DataError(SpecError):
+    """A mistake in a data file; its line is the data file's."""
+
+
+def did_you_mean(name: str, allowed: Sequence[str]) -> str:
+    """A hint for a wrong name: the nearest right one, else all of them."""
+    near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean '{near[0]}'?"
+    return f"one of: {', '.join(sorted(allowed))}" if allowed else ""

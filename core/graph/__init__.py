@@ -1,0 +1,1 @@
+"""The dataflow graph: its arrays, its construction, its bounds."""

@@ -1,0 +1,1 @@
+"""Schedule and memory to a plan."""

@@ -1,0 +1,1 @@
+"""Batching policies: which type the next batch is of."""

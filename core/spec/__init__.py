@@ -1,0 +1,1 @@
+"""YAML to checked, typed models and cells."""

@@ -1,0 +1,92 @@
+"""A cell: a small fixed dataflow over vectors and matrices, as a program in single-assignment form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Shape = tuple[int, ...]
+"""`()` is a constant number, `(n,)` a vector, `(rows, columns)` a matrix."""
+
+OpName = Literal[
+    "constant",  # attr: (value,); no argument; shape ()
+    "matmul",  # matrix @ vector -> vector, matrix @ matrix -> matrix
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "neg",
+    "sigmoid",
+    "tanh",
+    "relu",
+    "exp",
+    "softmax",  # over the last axis
+    "concat",  # along the first axis
+    "slice",  # attr: (start, stop) along the first axis
+    "transpose",  # a matrix's
+    "identity",  # an output that is an input or a parameter itself
+]
+
+ELEMENTWISE = frozenset({"add", "sub", "mul", "div", "neg", "sigmoid", "tanh", "relu", "exp"})
+"""Operations that work element by element; their binary ones accept a constant on either side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A named value with its shape: a cell's input, parameter or output."""
+
+    name: str
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter of a cell. `init` is None (drawn from the seed, by fan-in; vectors are zero) or a constant."""
+
+    name: str
+    shape: Shape
+    init: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operation: `args` are value numbers smaller than its own, `label` the variable it was written to.
+
+    An operation inside a larger expression has an empty label.
+    """
+
+    name: OpName
+    args: tuple[int, ...]
+    shape: Shape
+    attr: tuple[float, ...] = ()
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A checked cell with all its sizes known.
+
+    Values are numbered: first the inputs, then the parameters, then one for each operation, in an order
+    in which every argument comes before its use. `outputs` name values; no two are the same value.
+    """
+
+    name: str
+    inputs: tuple[Port, ...]
+    params: tuple[Param, ...]
+    ops: tuple[Op, ...]
+    outputs: tuple[tuple[str, int], ...]
+
+    def shape_of(self, value: int) -> Shape:
+        """The shape of a value, by its number."""
+        ports = (*self.inputs, *self.params, *self.ops)
+        return ports[value].shape
+
+    @property
+    def first_op(self) -> int:
+        """The value number of the first operation."""
+        return len(self.inputs) + len(self.params)
+
+    @property
+    def output_ports(self) -> tuple[Port, ...]:
+        """The outputs with their shapes."""
+        return tuple(Port(name, self.shape_of(value)) for name, value in self.outputs)

@@ -1,0 +1,48 @@
+"""What the instances of a data format are made of: kinds of vertices, links between them, fields on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSchema:
+    """A link: from which kinds, to which, and whether a vertex can have several of it (`many`)."""
+
+    source: frozenset[str]
+    target: frozenset[str]
+    many: bool = False
+    doc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSchema:
+    """An integer on a vertex. `text` says that the integers stand for distinct strings of the data."""
+
+    kinds: frozenset[str]
+    text: bool = False
+    doc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A data format's kinds, groups of kinds, links and fields.
+
+    `kinds[k]` is the name of kind number k. Kind 'instance' is always there: one vertex an instance; its
+    links are named as the kinds and groups are and lead to all the vertices of that kind in the instance,
+    in order (`instance.leaf`). Every vertex has the link `instance` and the fields `coin` (0 or 1) and
+    `index` (its number among the vertices of its kind in its instance).
+    """
+
+    format: str
+    kinds: tuple[str, ...]
+    groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    links: Mapping[str, LinkSchema] = field(default_factory=dict)
+    fields: Mapping[str, FieldSchema] = field(default_factory=dict)
+
+    def members(self, name: str) -> frozenset[str]:
+        """The kinds that a kind or group name stands for; empty where there is no such name."""
+        if name in self.groups:
+            return self.groups[name]
+        return frozenset({name}) if name in self.kinds else frozenset()

@@ -1,0 +1,1 @@
+"""Runs and policies on disk."""

@@ -1,0 +1,1 @@
+"""PQ-trees and the memory-layout problem; knows nothing of neural networks."""
