@@ -1,0 +1,87 @@
+"""What the nodes of a model's graphs are, at one granularity: the part that no instance changes.
+
+At granularity `cell` the types are the model's; at granularity `op` every type is one operation (see
+`abw.core.graph.ops`). Everything after the graph (plans, executors) knows networks, not models.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from abw.core.spec.cell import Cell, Param, Port, Shape
+from abw.core.spec.model import Reduction, Table
+
+Granularity = Literal["cell", "op"]
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Values that no node computes: `rows` values of one shape, numbered from `first`.
+
+    `kind` is 'zeros' (one row), 'param' (one row: parameter `number`) or 'table' (table `number`, all its
+    rows).
+    """
+
+    kind: Literal["zeros", "param", "table"]
+    number: int
+    shape: Shape
+    first: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One input of a type: everything that may flow into it, at any node.
+
+    `producers` are (type number, output number), `constants` numbers into `Network.constants`. What a
+    reduction over one link passes on is in here under its own producer.
+    """
+
+    name: str
+    shape: Shape
+    producers: tuple[tuple[int, int], ...]
+    constants: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NetType:
+    """A type of nodes: a cell (`cell` set; slot s feeds the cell's input s) or a reduction.
+
+    A reduction has one output for each slot; at a node with k operands a slot holds k values, k >= 2.
+    `params[i]` is the number in `Network.params` behind the cell's parameter i.
+    """
+
+    name: str
+    cell: Cell | None
+    reduction: Reduction | None
+    slots: tuple[Slot, ...]
+    outputs: tuple[Port, ...]
+    params: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """All types of a graph, with the parameters, tables and constants they use.
+
+    `width` is the largest number of outputs of a type: the value `output` of node v has the reference
+    `v * width + output`; row r of constant c has the reference `-1 - (constants[c].first + r)`.
+    `outputs` maps a result's name to the (type, output) pairs that provide it.
+    """
+
+    name: str
+    granularity: Granularity
+    types: tuple[NetType, ...]
+    params: tuple[Param, ...]
+    tables: tuple[Table, ...]
+    constants: tuple[Constant, ...]
+    outputs: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+    width: int
+
+    def constant_of(self, reference: int) -> tuple[int, int]:
+        """The (constant number, row) that a negative reference means."""
+        index = -1 - reference
+        for number, constant in enumerate(self.constants):
+            if constant.first <= index < constant.first + constant.rows:
+                return number, index - constant.first
+        raise ValueError(f"no constant has the reference {reference}")
