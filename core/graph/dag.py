@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.jit import njit
+
 Ints = NDArray[np.int32]
 
 
@@ -27,3 +29,55 @@ class Dag:
 
     def __len__(self) -> int:
         return len(self.type)
+
+
+def build_dag(types: tuple[str, ...], type: Ints, source: Ints, target: Ints) -> Dag:
+    """The dag of the edges `source[e] -> target[e]`, each kept once, in the order given.
+
+    Does not look for cycles (`abw.core.graph.bounds.topological_order` does). Raises ValueError where a
+    type or a node number is out of range. O(n + m), about 5 ns an edge.
+    """
+    if len(source) != len(target):
+        raise ValueError(f"{len(source)} sources, {len(target)} targets")
+    _check_range("type", type, len(types))
+    _check_range("source", source, len(type))
+    _check_range("target", target, len(type))
+    succ_ptr, succ, indegree = _adjacency(len(type), source, target)
+    return Dag(types, type, succ_ptr, succ, indegree)
+
+
+def _check_range(what: str, values: Ints, end: int) -> None:
+    if len(values) and not (0 <= values.min() and values.max() < end):
+        raise ValueError(f"{what} numbers must lie in 0 .. {end - 1}")
+
+
+@njit
+def _adjacency(n: int, source: Ints, target: Ints) -> tuple[Ints, Ints, Ints]:
+    m = len(source)
+    ptr = np.zeros(n + 1, np.int32)
+    for e in range(m):
+        ptr[source[e] + 1] += 1
+    for v in range(n):
+        ptr[v + 1] += ptr[v]
+    place = ptr[:n].copy()
+    succ = np.empty(m, np.int32)
+    for e in range(m):
+        u = source[e]
+        succ[place[u]] = target[e]
+        place[u] += 1
+    # drop repeated edges in place; seen[w] is the last node that had w as a consumer
+    seen = np.full(n, -1, np.int32)
+    indegree = np.zeros(n, np.int32)
+    first, kept = 0, 0
+    for v in range(n):
+        last = ptr[v + 1]
+        for e in range(first, last):
+            w = succ[e]
+            if seen[w] != v:
+                seen[w] = v
+                indegree[w] += 1
+                succ[kept] = w
+                kept += 1
+        first = last
+        ptr[v + 1] = kept
+    return ptr, succ[:kept].copy(), indegree

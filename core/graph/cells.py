@@ -1,0 +1,102 @@
+"""The network of a model at granularity `cell`: a node is a cell, as in Cavs and ED-Batch."""
+
+from __future__ import annotations
+
+from abw.core.graph.network import Constant, Network, NetType, Slot
+from abw.core.spec.cell import Shape
+from abw.core.spec.model import Input, Model, NodeSource, ParamSource, Source, TableSource, ZeroSource
+
+Flow = tuple[set[tuple[int, int]], set[int]]
+"""What may flow somewhere: producers (type, output) and constants."""
+
+
+def constant_table(model: Model) -> tuple[Constant, ...]:
+    """Every constant a model can mention: its tables, its parameters used as values, zeros of each shape."""
+    constants: list[Constant] = []
+    first = 0
+
+    def add(kind: str, number: int, shape: Shape, rows: int) -> None:
+        nonlocal first
+        constants.append(Constant(kind, number, shape, first, rows))  # type: ignore[arg-type]
+        first += rows
+
+    inputs = [i for t in model.types for i in t.inputs]
+    for shape in sorted({i.shape for i in inputs}):
+        add("zeros", 0, shape, 1)
+    used = {s.number for i in inputs for s in i.sources if isinstance(s, ParamSource)}
+    for number in sorted(used):
+        add("param", number, model.params[number].shape, 1)
+    for number, table in enumerate(model.tables):
+        add("table", number, table.shape, table.rows)
+    return tuple(constants)
+
+
+def constant_number(constants: tuple[Constant, ...], source: Source, shape: Shape) -> int:
+    """The constant that a source other than a node means; zeros for a ZeroSource."""
+    match source:
+        case TableSource(table=number):
+            key = ("table", number)
+        case ParamSource(number=number):
+            key = ("param", number)
+        case _:
+            zeros = (n for n, c in enumerate(constants) if c.kind == "zeros" and c.shape == shape)
+            return next(zeros)
+    return next(n for n, c in enumerate(constants) if (c.kind, c.number) == key)
+
+
+def cell_network(model: Model) -> Network:
+    """The network whose types are the model's own. Cost: a fixed point over types and inputs."""
+    constants = constant_table(model)
+    flows = _flows(model, constants)
+    types = tuple(
+        NetType(
+            name=t.name,
+            cell=t.cell,
+            reduction=t.reduction,
+            slots=tuple(
+                Slot(i.name, i.shape, tuple(sorted(flow[0])), tuple(sorted(flow[1])))
+                for i, flow in zip(t.inputs, flows[number], strict=True)
+            ),
+            outputs=t.outputs,
+            params=t.params,
+        )
+        for number, t in enumerate(model.types)
+    )
+    width = max(len(t.outputs) for t in types)
+    return Network(
+        model.name, "cell", types, model.params, model.tables, constants, model.outputs, width
+    )
+
+
+def _flows(model: Model, constants: tuple[Constant, ...]) -> list[list[Flow]]:
+    """For each type and input, all that may flow in. A reduction over one link passes its operand on."""
+    flows: list[list[Flow]] = [[_direct(i, constants) for i in t.inputs] for t in model.types]
+    for t, flow in zip(model.types, flows, strict=True):
+        if t.reduction:  # over none it passes on its default: zeros unless another was named
+            for i, (_, seen) in zip(t.inputs, flow, strict=True):
+                if len(i.sources) == 1:
+                    seen.add(constant_number(constants, ZeroSource(), i.shape))
+    changed = True
+    while changed:
+        changed = False
+        for flow in (f for of_type in flows for f in of_type):
+            for t, output in tuple(flow[0]):
+                if model.types[t].reduction is None:
+                    continue
+                producers, values = flows[t][output]
+                if not (producers <= flow[0] and values <= flow[1]):
+                    flow[0].update(producers)
+                    flow[1].update(values)
+                    changed = True
+    return flows
+
+
+def _direct(wanted: Input, constants: tuple[Constant, ...]) -> Flow:
+    producers: set[tuple[int, int]] = set()
+    values: set[int] = set()
+    for source in wanted.sources:
+        if isinstance(source, NodeSource):
+            producers.update(source.producers)
+        else:
+            values.add(constant_number(constants, source, wanted.shape))
+    return producers, values

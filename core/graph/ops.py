@@ -1,0 +1,328 @@
+"""Granularity `op`: every operation of every cell is a node, as in DyNet without static subgraphs.
+
+A network of cells becomes one whose types are single operations; operations with the same name, shapes and
+parameters are one type, whatever cell they come from. A table's row is looked up by a node of its own, and
+a reduction is a node for each of its outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.graph.dag import Dag
+from abw.core.graph.graph import Graph, ResultRefs
+from abw.core.graph.kernels import consumers
+from abw.core.graph.network import Network, NetType, Slot
+from abw.core.spec.cell import Cell, Op, Param, Port, Shape
+
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One node that a cell's node becomes: its type, and its arguments.
+
+    An argument (True, s) is the cell's slot s, (False, j) the result of step j.
+    """
+
+    type: int
+    args: tuple[tuple[bool, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What the nodes of one cell type become; output o is step `outputs[o]`'s result.
+
+    `lookups[s]` is, for each slot, the lookup types by the number of the constant (a table) they read.
+    """
+
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+    lookups: tuple[dict[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpNetwork:
+    """A network of operations, and how each type of the network of cells becomes part of it."""
+
+    network: Network
+    templates: tuple[Template, ...]
+
+
+def op_network(cells: Network) -> OpNetwork:
+    """Split a network of cells into operations. Cost: linear in the cells' operations and flows."""
+    types: dict[object, int] = {}
+    built: list[NetType] = []
+
+    def number_of(key: object, net_type: NetType) -> int:
+        if key not in types:
+            types[key] = len(built)
+            built.append(net_type)
+        return types[key]
+
+    templates = tuple(_template(t, cells, number_of) for t in cells.types)
+    producers: list[list[set[tuple[int, int]]]] = [[set() for _ in t.slots] for t in built]
+    constants: list[list[set[int]]] = [[set(s.constants) for s in t.slots] for t in built]
+    for t, template in zip(cells.types, templates, strict=True):
+        for step in template.steps:
+            for slot, (is_slot, number) in enumerate(step.args):
+                if not is_slot:
+                    producers[step.type][slot].add((template.steps[number].type, 0))
+                    continue
+                source = t.slots[number]
+                for p, o in source.producers:
+                    producers[step.type][slot].add((templates[p].steps[templates[p].outputs[o]].type, 0))
+                lookups = template.lookups[number]
+                producers[step.type][slot].update((lookup, 0) for lookup in lookups.values())
+                constants[step.type][slot].update(c for c in source.constants if c not in lookups)
+    filled = tuple(
+        replace(
+            t,
+            slots=tuple(
+                Slot(s.name, s.shape, tuple(sorted(producers[n][i])), tuple(sorted(constants[n][i])))
+                for i, s in enumerate(t.slots)
+            ),
+        )
+        for n, t in enumerate(built)
+    )
+    outputs = tuple(
+        (name, tuple((templates[t].steps[templates[t].outputs[o]].type, 0) for t, o in pairs))
+        for name, pairs in cells.outputs
+    )
+    network = replace(cells, granularity="op", types=filled, outputs=outputs, width=1)
+    return OpNetwork(network, templates)
+
+
+def _template(t: NetType, cells: Network, number_of) -> Template:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    if t.reduction:
+        steps = []
+        for number, port in enumerate(t.outputs):
+            slot = Slot("x", port.shape, (), ())
+            name = f"{t.reduction}({_show(port.shape)})"
+            reduced = NetType(name, None, t.reduction, (slot,), (Port("y", port.shape),), ())
+            steps.append(Step(number_of((t.reduction, port.shape), reduced), ((True, number),)))
+        return Template(tuple(steps), tuple(range(len(steps))), tuple({} for _ in t.slots))
+    assert t.cell is not None
+    lookups = tuple(
+        {
+            c: number_of(("lookup", cells.constants[c].number), _lookup(cells, c))
+            for c in slot.constants
+            if cells.constants[c].kind == "table"
+        }
+        for slot in t.slots
+    )
+    cell, steps, step_of = t.cell, [], {}
+    for offset, op in enumerate(cell.ops):
+        if op.name == "constant":
+            continue
+        step_of[cell.first_op + offset] = len(steps)
+        key, net_type = _single(op, cell, t.params, cells)
+        args = tuple(
+            (True, a) if a < len(cell.inputs) else (False, step_of[a]) for a in op.args if _is_value(a, cell)
+        )
+        steps.append(Step(number_of(key, net_type), args))
+    return Template(tuple(steps), tuple(step_of[value] for _, value in cell.outputs), lookups)
+
+
+def _is_value(value: int, cell: Cell) -> bool:
+    """Whether a value is computed at each node: neither a parameter nor a written number."""
+    if value < cell.first_op:
+        return value < len(cell.inputs)
+    return cell.ops[value - cell.first_op].name != "constant"
+
+
+def _single(op: Op, cell: Cell, params: tuple[int, ...], cells: Network) -> tuple[object, NetType]:
+    """One operation as a cell of its own, with the key that says which others it can be batched with."""
+    inputs, used, numbers, constants = [], [], [], []
+    places: list[tuple[str, int]] = []
+    for a in op.args:
+        if a < len(cell.inputs) or (a >= cell.first_op and _is_value(a, cell)):
+            places.append(("input", len(inputs)))
+            inputs.append(Port(f"x{len(inputs)}", cell.shape_of(a)))
+        elif a < cell.first_op:
+            places.append(("param", len(used)))
+            used.append(Param(f"p{len(used)}", cell.shape_of(a)))
+            numbers.append(params[a - len(cell.inputs)])
+        else:
+            places.append(("constant", len(constants)))
+            constants.append(cell.ops[a - cell.first_op])
+    first = {"input": 0, "param": len(inputs), "constant": len(inputs) + len(used)}
+    args = tuple(first[kind] + index for kind, index in places)
+    result = len(inputs) + len(used) + len(constants)
+    name = _name(op, places, inputs, numbers, constants, cells)
+    single = Cell(
+        name, tuple(inputs), tuple(used), (*constants, replace(op, args=args, label="y")), (("y", result),)
+    )
+    slots = tuple(Slot(i.name, i.shape, (), ()) for i in inputs)
+    net_type = NetType(name, single, None, slots, (Port("y", op.shape),), tuple(numbers))
+    key = (op.name, op.attr, tuple(places), tuple(i.shape for i in inputs), tuple(numbers), tuple(constants))
+    return key, net_type
+
+
+def _name(
+    op: Op,
+    places: list[tuple[str, int]],
+    inputs: list[Port],
+    numbers: list[int],
+    constants: list[Op],
+    cells: Network,
+) -> str:
+    shown = []
+    for kind, index in places:
+        if kind == "input":
+            shown.append(_show(inputs[index].shape))
+        elif kind == "param":
+            shown.append(cells.params[numbers[index]].name)
+        else:
+            shown.append(f"{constants[index].attr[0]:g}")
+    attr = f"[{':'.join(f'{a:g}' for a in op.attr)}]" if op.attr else ""
+    return f"{op.name}{attr}({', '.join(shown)})"
+
+
+def _lookup(cells: Network, constant: int) -> NetType:
+    """A node that reads one row of a table."""
+    read = cells.constants[constant]
+    name = f"lookup({cells.tables[read.number].name})"
+    copy = Op("identity", (0,), read.shape, label="y")
+    cell = Cell(name, (Port("x", read.shape),), (), (copy,), (("y", 1),))
+    return NetType(name, cell, None, (Slot("x", read.shape, (), (constant,)),), (Port("y", read.shape),), ())
+
+
+def _show(shape: Shape) -> str:
+    return "x".join(str(n) for n in shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Nodes of one operation that come from the same step of the same type: their operands, one after the other."""
+
+    operand: Ints
+    sizes: Ints
+    origin: Ints
+
+
+def expand(graph: Graph, ops: OpNetwork) -> Graph:
+    """The same mini-batch's graph with a node for each operation. Cost: linear in its nodes and operands."""
+    cells, network = graph.network, ops.network
+    blocks: list[list[_Block]] = [[] for _ in network.types]
+    count = _block_starts(graph, ops)
+    value = np.zeros(len(graph) * cells.width, np.int32)
+    for t, template in enumerate(ops.templates):
+        nodes = np.arange(graph.type_ptr[t], graph.type_ptr[t + 1], dtype=np.int32)
+        for o, step in enumerate(template.outputs):
+            value[nodes * cells.width + o] = count.step[t][step] + np.arange(len(nodes), dtype=np.int32)
+
+    def translate(references: Ints) -> Ints:
+        return np.where(references >= 0, value[np.maximum(references, 0)], references).astype(np.int32)
+
+    for t, template in enumerate(ops.templates):
+        nodes = np.arange(graph.type_ptr[t], graph.type_ptr[t + 1], dtype=np.int32)
+        if cells.types[t].reduction:
+            for step, run in zip(template.steps, _runs(graph, t, len(template.steps)), strict=True):
+                sizes = (np.diff(graph.operand_ptr)[nodes] // len(template.steps)).astype(np.int32)
+                blocks[step.type].append(_Block(translate(run), sizes, nodes))
+            continue
+        slots = len(cells.types[t].slots)
+        low, high = graph.operand_ptr[graph.type_ptr[t]], graph.operand_ptr[graph.type_ptr[t + 1]]
+        given = graph.operand[low:high].reshape(len(nodes), slots)
+        fed = []
+        for s in range(slots):
+            column = translate(given[:, s])
+            for constant, lookup in template.lookups[s].items():
+                rows = _reads(given[:, s], cells, constant)
+                blocks[lookup].append(
+                    _Block(given[rows, s], np.ones(len(rows), np.int32), nodes[rows])
+                )
+                column[rows] = count.lookup[t, s, constant] + np.arange(len(rows), dtype=np.int32)
+            fed.append(column)
+        for step in template.steps:
+            columns = [
+                fed[number] if is_slot else count.step[t][number] + np.arange(len(nodes), dtype=np.int32)
+                for is_slot, number in step.args
+            ]
+            flat = np.stack(columns, axis=1).ravel() if columns else np.empty(0, np.int32)
+            sizes = np.full(len(nodes), len(columns), np.int32)
+            blocks[step.type].append(_Block(flat.astype(np.int32), sizes, nodes))
+    return _assemble(graph, network, blocks, translate)
+
+
+@dataclass(frozen=True, slots=True)
+class _Starts:
+    """The first node of each block: of type t's step j, and of the lookups of slot s in a table."""
+
+    step: list[list[int]]
+    lookup: dict[tuple[int, int, int], int]
+
+
+def _block_starts(graph: Graph, ops: OpNetwork) -> _Starts:
+    """Number the new nodes type by type; within a type in the order in which `expand` makes the blocks."""
+    wanted: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in ops.network.types]
+    for t, template in enumerate(ops.templates):
+        n = int(graph.type_ptr[t + 1] - graph.type_ptr[t])
+        low = graph.operand_ptr[graph.type_ptr[t]]
+        for s, lookups in enumerate(template.lookups):
+            column = graph.operand[low : graph.operand_ptr[graph.type_ptr[t + 1]]][s :: len(template.lookups)]
+            for constant, lookup in lookups.items():
+                wanted[lookup].append((len(_reads(column, graph.network, constant)), (t, s, constant)))
+        for j, step in enumerate(template.steps):
+            wanted[step.type].append((n, (t, j)))
+    starts = _Starts([[0] * len(t.steps) for t in ops.templates], {})
+    total = 0
+    for of_type in wanted:
+        for n, key in of_type:
+            if len(key) == 2:
+                starts.step[key[0]][key[1]] = total
+            else:
+                starts.lookup[key[0], key[1], key[2]] = total
+            total += n
+    return starts
+
+
+def _reads(references: Ints, network: Network, constant: int) -> Ints:
+    """Which references read a constant."""
+    index = -1 - references.astype(np.int64)
+    first = network.constants[constant].first
+    inside = (index >= first) & (index < first + network.constants[constant].rows)
+    return np.flatnonzero(inside).astype(np.int32)
+
+
+def _runs(graph: Graph, t: int, slots: int) -> Iterable[Ints]:
+    """The operands of a reduction's nodes, slot by slot: each slot's runs one after the other."""
+    nodes = slice(int(graph.type_ptr[t]), int(graph.type_ptr[t + 1]))
+    start = graph.operand_ptr[:-1][nodes]
+    size = np.diff(graph.operand_ptr)[nodes] // slots
+    within = np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)
+    for s in range(slots):
+        yield graph.operand[np.repeat(start + s * size, size) + within]
+
+
+def _assemble(graph: Graph, network: Network, blocks: list[list[_Block]], translate) -> Graph:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    flat = [b for of_type in blocks for b in of_type]
+    origin = np.concatenate([b.origin for b in flat])
+    sizes = np.concatenate([b.sizes for b in flat])
+    operand = np.concatenate([b.operand for b in flat])
+    operand_ptr = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=operand_ptr[1:])
+    per_type = [sum(len(b.origin) for b in of_type) for of_type in blocks]
+    type_ptr = np.concatenate(([0], np.cumsum(per_type))).astype(np.int32)
+    type_of = np.repeat(np.arange(len(blocks), dtype=np.int32), per_type)
+    succ_ptr, succ, indegree = consumers(operand_ptr, operand, 1)
+    dag = Dag(tuple(t.name for t in network.types), type_of, succ_ptr, succ, indegree)
+    results = tuple(
+        ResultRefs(r.name, translate(r.reference), r.vertex, r.instance) for r in graph.results
+    )
+    return Graph(
+        network,
+        dag,
+        type_ptr,
+        graph.vertex[origin],
+        graph.instance[origin],
+        operand_ptr,
+        operand,
+        results,
+        graph.instances,
+    )
