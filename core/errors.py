@@ -49,14 +49,25 @@ class Problem:
         lines = [f"{self.where}: {self.message}" if self.where else self.message]
         if self.where and self.where.text:
             number = str(self.where.line)
-            lines.append(f"  {number} | {self.where.text}")
-            marks = "^" * max(1, min(self.where.length, len(self.where.text) - self.where.column + 1))
+            text, column = _window(self.where.text, self.where.column)
+            lines.append(f"  {number} | {text}")
+            marks = "^" * max(1, min(self.where.length, len(text) - column + 1))
             # tabs stay tabs, so that the mark stands under what it means
-            lead = "".join("\t" if c == "\t" else " " for c in self.where.text[: self.where.column - 1])
+            lead = "".join("\t" if c == "\t" else " " for c in text[: column - 1])
             lines.append(f"  {' ' * len(number)} | {lead}{marks}")
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
+
+
+def _window(text: str, column: int, width: int = 100) -> tuple[str, int]:
+    """A long line cut to about `width` characters around the column, and the column in what is left."""
+    if len(text) <= width:
+        return text, column
+    first = max(0, min(column - 1 - width // 2, len(text) - width))
+    cut = text[first : first + width]
+    lead = "…" if first else ""
+    return lead + cut + ("…" if first + width < len(text) else ""), column - first + len(lead)
 
 
 class SpecError(AbwError):
