@@ -8,12 +8,21 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class LinkSchema:
-    """A link: from which kinds, to which, and whether a vertex can have several of it (`many`)."""
+    """A link: from which kinds, to which, and whether a vertex can have several of it (`many`).
+
+    `by_kind` says more for a kind whose vertices lead to fewer kinds than `target` has (`prev` of a
+    character is a character, of a token a token).
+    """
 
     source: frozenset[str]
     target: frozenset[str]
     many: bool = False
     doc: str = ""
+    by_kind: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def reached(self, kinds: frozenset[str]) -> frozenset[str]:
+        """The kinds that this link can lead to from some of `kinds`; empty where none of them has it."""
+        return frozenset().union(*(self.by_kind.get(kind, self.target) for kind in kinds & self.source))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +55,11 @@ class Schema:
         if name in self.groups:
             return self.groups[name]
         return frozenset({name}) if name in self.kinds else frozenset()
+
+    def links_of(self, kinds: frozenset[str]) -> tuple[str, ...]:
+        """The links that some of these kinds have."""
+        return tuple(name for name, link in self.links.items() if link.source & kinds)
+
+    def fields_of(self, kinds: frozenset[str]) -> tuple[str, ...]:
+        """The fields that some of these kinds have."""
+        return tuple(name for name, item in self.fields.items() if item.kinds & kinds)
