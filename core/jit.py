@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.dispatcher import Dispatcher
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -13,8 +14,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 def njit(function: F) -> F:
     """Compile on first call, keep the machine code on disk, release the interpreter's lock.
 
-    Division follows NumPy (no ZeroDivisionError). A cached function does not notice that a function it
-    calls from another module has changed (numba looks at the caller's file alone): keep hot loops and what
-    they call in one file.
+    Division follows NumPy (no ZeroDivisionError). The machine code is compiled anew when the function's
+    file changes or that of a compiled function which it calls by a global name, also in another module.
     """
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    compiled = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    if isinstance(compiled, Dispatcher):  # not so under NUMBA_DISABLE_JIT
+        _stamp_callees(compiled, function)
+    return cast(F, compiled)
+
+
+def _stamp_callees(compiled: Any, function: Callable[..., Any]) -> None:  # noqa: ANN401 (private parts)
+    """Let the cache see changes of the callees: numba itself compares the caller's own file alone."""
+    named = [function.__globals__.get(name) for name in function.__code__.co_names]
+    callees: list[Any] = [value for value in named if isinstance(value, Dispatcher)]
+    own = compiled._cache._cache_file
+    own._source_stamp = (own._source_stamp, tuple(c._cache._cache_file._source_stamp for c in callees))

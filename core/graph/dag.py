@@ -47,7 +47,7 @@ def build_dag(types: tuple[str, ...], type: Ints, source: Ints, target: Ints) ->
 
 
 def _check_range(what: str, values: Ints, end: int) -> None:
-    if len(values) and not (0 <= values.min() and values.max() < end):
+    if len(values) and not (values.min() >= 0 and values.max() < end):
         raise ValueError(f"{what} numbers must lie in 0 .. {end - 1}")
 
 

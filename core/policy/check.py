@@ -1,0 +1,45 @@
+"""Checks what the fast code made: written for clarity and apart from it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from abw.core.graph.dag import Dag
+from abw.core.policy.schedule import Schedule
+
+
+class CheckError(AssertionError):
+    """A result breaks a rule that it must keep: a defect of abw, never of the user's input."""
+
+
+def check_schedule(dag: Dag, schedule: Schedule) -> None:
+    """Raise CheckError unless every node is executed once, after its producers, in batches of one type."""
+    ptr, nodes = schedule.ptr.astype(np.int64), schedule.nodes.astype(np.int64)
+    if len(ptr) != len(schedule) + 1 or ptr[0] != 0 or ptr[-1] != len(nodes):
+        raise CheckError(f"offsets of {len(schedule)} batches do not span the {len(nodes)} executed nodes")
+    sizes = np.diff(ptr)
+    if (sizes < 1).any():
+        raise CheckError(f"batch {np.argmax(sizes < 1)} is empty")
+    if len(nodes) and not (nodes.min() >= 0 and nodes.max() < len(dag)):
+        raise CheckError(f"node numbers must lie in 0 .. {len(dag) - 1}")
+    times = np.bincount(nodes, minlength=len(dag))
+    if (times != 1).any():
+        v = int(np.argmax(times != 1))
+        raise CheckError(f"node {v} is executed {times[v]} times")
+    batch_of = np.empty(len(dag), np.int64)
+    batch_of[nodes] = np.repeat(np.arange(len(schedule)), sizes)
+    wrong = dag.type != schedule.type[batch_of]
+    if wrong.any():
+        v = int(np.argmax(wrong))
+        raise CheckError(
+            f"node {v} of type {dag.types[dag.type[v]]} is in batch {batch_of[v]}, "
+            f"which is of type {dag.types[schedule.type[batch_of[v]]]}"
+        )
+    source = np.repeat(np.arange(len(dag)), np.diff(dag.succ_ptr))
+    early = batch_of[source] >= batch_of[dag.succ]
+    if early.any():
+        e = int(np.argmax(early))
+        u, w = source[e], dag.succ[e]
+        raise CheckError(
+            f"node {w} in batch {batch_of[w]} reads node {u}, which is only executed in batch {batch_of[u]}"
+        )
