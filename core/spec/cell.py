@@ -41,7 +41,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A parameter of a cell. `init` is None (drawn from the seed, by fan-in; vectors are zero) or a constant."""
+    """A parameter of a cell. `init` is a constant, or None: drawn from the seed by fan-in, a vector zero."""
 
     name: str
     shape: Shape
@@ -78,7 +78,7 @@ class Cell:
 
     def shape_of(self, value: int) -> Shape:
         """The shape of a value, by its number."""
-        ports = (*self.inputs, *self.params, *self.ops)
+        ports: tuple[Port | Param | Op, ...] = (*self.inputs, *self.params, *self.ops)
         return ports[value].shape
 
     @property

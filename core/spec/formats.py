@@ -31,7 +31,7 @@ def with_common(schema: Schema) -> Schema:
     for taken in (*(links.keys() & schema.links.keys()), *(fields.keys() & schema.fields.keys())):
         raise AbwError(
             f"'{taken}' in the data is a name that every format gives already",
-            hint="links may not be named as kinds of vertices are, nor 'instance'; fields not 'index' or 'coin'",
+            hint="no link may be named as a kind of vertices or 'instance', no field 'index' or 'coin'",
         )
     return replace(
         schema,

@@ -138,11 +138,12 @@ class Model:
     """A checked model.
 
     `params` are the model's own (`h0`) and every type's (`char.Wi`), each once. `outputs` maps the name of
-    a result to (type number, output number). `dims` are the sizes in force.
+    a result to (type number, output number). `dims` are the sizes in force. `files` are the model's file,
+    then its cells'.
     """
 
     name: str
-    path: Path
+    files: tuple[Path, ...]
     dims: Mapping[str, int]
     data: DataSpec
     tables: tuple[Table, ...]

@@ -1,0 +1,347 @@
+"""A model's file to a checked model: everything that is wrong with it is said at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from abw.core.errors import AbwError, Problem, SpecError, did_you_mean
+from abw.core.spec import fields
+from abw.core.spec.cell import Cell, Param
+from abw.core.spec.cells import make, param, read_cell
+from abw.core.spec.document import Mapping as Keys
+from abw.core.spec.document import Node, Scalar, Sequence, missing, read
+from abw.core.spec.drafts import Cells, Draft, draft_types
+from abw.core.spec.formats import FORMATS, SCHEMAS
+from abw.core.spec.model import DataSpec, Model, Table
+from abw.core.spec.report import Report, suggest
+from abw.core.spec.resolve import Resolver
+from abw.core.spec.schema import Schema
+from abw.core.spec.sizes import Dims, resolve, size, sizes
+from abw.core.spec.sizes import shape as numbers_of
+from abw.core.spec.sources import KEYWORDS, parse_reference
+from abw.core.spec.tokens import ExpressionError
+from abw.core.spec.wiring import connect, finish, share
+
+DEFAULT_SIZE = 64
+DEFAULT_BATCH = 64
+DEFAULT_ROWS = 256
+REQUIRED = ("model", "data", "types", "outputs")
+OPTIONAL = ("dims", "tables", "params")
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What the command line says instead of the spec."""
+
+    dims: Mapping[str, int] = field(default_factory=dict)
+    data: Path | None = None
+    limit: int | None = None
+    batch: int | None = None
+    seed: int | None = None
+
+
+def load_cell(path: Path, dims: Mapping[str, int] | None = None) -> Cell:
+    """A cell on its own; every dim is 64 unless `dims` says otherwise.
+
+    Errors: SpecError with all that is wrong in the file; AbwError for a dim that the cell does not have.
+    """
+    report = Report()
+    file = read_cell(path, report)
+    if file is None:
+        report.check()
+        raise AbwError(f"{path} is no cell")
+    names = tuple(scalar.text for scalar in file.dims)
+    _known_dims(dims or {}, names)
+    cell = make(file, {name: (dims or {}).get(name, DEFAULT_SIZE) for name in names}, report)
+    report.check()
+    if cell is None:
+        raise AbwError(f"{path} is no cell")
+    return cell
+
+
+def load_model(
+    path: Path, overrides: Overrides | None = None, schema_of: Callable[[Path], Schema] | None = None
+) -> Model:
+    """A checked model. `schema_of` finds the schema of a `json` data file.
+
+    Errors: SpecError with all that is wrong in the file and its cells; AbwError for an override that names
+    no dim or has an impossible value. Cost: linear in the files, beside the discovery of a json schema.
+    """
+    report = Report()
+    top = fields.mapping(read(path, report), "a model", report)
+    if top is None:
+        report.check()
+        raise AbwError(f"{path} is no model")
+    if top.get("cell") is not None and top.get("model") is None:
+        report.add(f"{path} is a cell, not a model", top.where, "a model file begins with model: NAME")
+        report.check()
+    model = _Loader(path, top, overrides or Overrides(), schema_of, report).model()
+    report.check()
+    if model is None:
+        raise AbwError(f"{path} is no model")
+    return model
+
+
+def _known_dims(given: Mapping[str, int], names: tuple[str, ...]) -> None:
+    for name, value in given.items():
+        if name not in names:
+            hint = suggest(name, names) or "the spec has no dims"
+            raise AbwError(f"there is no dim '{name}' to set", hint=hint, exit_code=2)
+        if value < 1:
+            raise AbwError(f"dim '{name}' cannot be {value}", hint="a size is 1 or more", exit_code=2)
+
+
+class _Loader:
+    """One model's file, top to bottom."""
+
+    def __init__(
+        self,
+        path: Path,
+        top: Keys,
+        overrides: Overrides,
+        schema_of: Callable[[Path], Schema] | None,
+        report: Report,
+    ) -> None:
+        self.path = path
+        self.top = top
+        self.overrides = overrides
+        self.schema_of = schema_of
+        self.report = report
+
+    def model(self) -> Model | None:
+        report, top = self.report, self.top
+        fields.keys(top, "a model", report, REQUIRED, OPTIONAL)
+        name = fields.text(top.get("model"), "the model's name", report)
+        written = self._section("dims")
+        names = tuple(key.text for key, _ in written.items) if written else ()
+        _known_dims(self.overrides.dims, names)
+        dims = resolve(written, self.overrides.dims, report)
+        data = self._data()
+        tables = self._tables(dims)
+        params = self._params(dims)
+        schema = self._schema(data)
+        types = self._section("types")
+        self._clashes()
+        if types is not None and not types.items:
+            report.add("a model needs a type", types.where)
+        cells = Cells(self.path.parent, report)
+        unknown = Schema("", ())
+        drafts = draft_types(types, cells, schema or unknown, dims, report) if types and schema else []
+        if schema is None or types is None:
+            return None
+        own = {name: (number, item.shape if item else None) for name, (number, item) in params.items()}
+        resolver = Resolver(schema, drafts, tables, own, report)
+        wires = connect(drafts, resolver, report)
+        shared, numbers = share(drafts, [item for _, item in params.values() if item], resolver, report)
+        outputs = self._outputs(drafts)
+        self._unused(resolver)
+        if len(report) or data is None or name is None:
+            return None
+        return Model(
+            name.text,
+            (self.path, *cells.files),
+            {key: value for key, value in dims.items() if value is not None},
+            data,
+            tuple(table for _, table in tables.values() if table),
+            shared,
+            finish(drafts, wires, numbers),
+            outputs,
+        )
+
+    def _section(self, name: str) -> Keys | None:
+        return fields.mapping(self.top.get(name), name, self.report)
+
+    def _data(self) -> DataSpec | None:
+        report, overrides = self.report, self.overrides
+        node = self._section("data")
+        if node is None:
+            return None
+        before = len(report)
+        required = ("format",) if overrides.data else ("format", "path")
+        fields.keys(node, "data", report, required, ("path", "batch", "limit", "seed", "frequency"))
+        form = fields.text(node.get("format"), "format", report)
+        if form and form.text not in FORMATS:
+            report.add(f"unknown format '{form.text}'", form.where, suggest(form.text, FORMATS))
+        written = fields.text(node.get("path"), "path", report)
+        batch = fields.integer(node.get("batch"), "batch", report)
+        limit = fields.integer(node.get("limit"), "limit", report)
+        seed = fields.integer(node.get("seed"), "seed", report, least=0)
+        frequency = fields.integer(node.get("frequency"), "frequency", report, least=0)
+        key = node.key("frequency")
+        if key and form and form.text in FORMATS and form.text != "tags":
+            report.add(f"format {form.text} has no frequency", key.where, "it belongs to format tags")
+        for option, value, least in (
+            ("batch", overrides.batch, 1),
+            ("limit", overrides.limit, 1),
+            ("seed", overrides.seed, 0),
+        ):
+            if value is not None and not least <= value <= fields.MOST:
+                hint = f"from {least} to {fields.MOST}"
+                raise AbwError(f"{option} cannot be {value}", hint=hint, exit_code=2)
+        path = overrides.data or (self.path.parent / written.text if written else None)
+        if path:
+            self._exists(path, written if not overrides.data else None)
+        if len(report) > before or form is None or path is None:
+            return None
+        return DataSpec(
+            form.text,
+            path,
+            overrides.batch or batch or DEFAULT_BATCH,
+            overrides.limit or limit,
+            (seed or 0) if overrides.seed is None else overrides.seed,
+            frequency or 0,
+            written.where if written else node.where,
+        )
+
+    def _exists(self, path: Path, written: Scalar | None) -> None:
+        where = written.where if written else None
+        try:
+            if path.is_dir():
+                self.report.add(f"the data {path} is a folder, not a file", where)
+            elif not path.exists():
+                self.report.add(f"missing data file {path}", where, missing(path))
+        except (OSError, ValueError) as error:
+            self.report.add(f"cannot read {str(path)!r}: {error}", where)
+
+    def _schema(self, data: DataSpec | None) -> Schema | None:
+        """The format's schema; a data section with other mistakes still says which."""
+        if data is None:
+            node = self.top.get("data")
+            form = node.get("format") if isinstance(node, Keys) else None
+            return SCHEMAS.get(form.text) if isinstance(form, Scalar) else None
+        if data.format in SCHEMAS:
+            return SCHEMAS[data.format]
+        if self.schema_of is None:
+            self.report.add("the schema of json data is not known here", data.span)
+            return None
+        try:
+            return self.schema_of(data.path)
+        except SpecError as error:
+            self.report.extend(error.problems)
+        except AbwError as error:
+            self.report.extend([Problem(error.message, data.span, error.hint)])
+        return None
+
+    def _tables(self, dims: Dims) -> dict[str, tuple[int, Table | None]]:
+        found: dict[str, tuple[int, Table | None]] = {}
+        node = self._section("tables")
+        for key, value in node.items if node else ():
+            if fields.name(key, "a table", self.report):
+                found[key.text] = (len(found), self._table(key, value, dims))
+        return found
+
+    def _table(self, key: Scalar, value: Node, dims: Dims) -> Table | None:
+        report = self.report
+        before = len(report)
+        what = f"table '{key.text}'"
+        node = fields.mapping(value, what, report)
+        if node is None:
+            return None
+        fields.keys(node, what, report, ("dim",), ("rows", "vocab", "unknown"), key.where)
+        dim = node.get("dim")
+        found = sizes(dim, dims, f"dim of {what}", report) if dim else None
+        written = node.get("rows")
+        rows = size(written, dims, f"rows of {what}", report, fields.MOST) if written else None
+        vocab = fields.text(node.get("vocab"), f"vocab of {what}", report)
+        unknown = fields.text(node.get("unknown"), f"unknown of {what}", report)
+        path = self.path.parent / vocab.text if vocab else None
+        count = rows.value if rows else DEFAULT_ROWS
+        if vocab and path:
+            words = self._words(path, vocab)
+            count = len(words)
+            if written:
+                report.add(f"{what} has rows and vocab", written.where, "the vocabulary's lines are its rows")
+            if unknown and words and unknown.text not in words:
+                report.add(f"'{unknown.text}' is no line of {path}", unknown.where)
+        elif unknown:
+            report.add(f"{what} has no vocab", unknown.where, "'unknown' is a word of the vocabulary")
+        if len(report) > before or found is None:
+            return None
+        return Table(key.text, count, numbers_of(found), path, unknown.text if unknown else None, key.where)
+
+    def _words(self, path: Path, vocab: Scalar) -> list[str]:
+        try:
+            words = path.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            self.report.add(f"missing vocabulary {path}", vocab.where, missing(path))
+        except (OSError, ValueError) as error:
+            self.report.add(f"cannot read {str(path)!r}: {error}", vocab.where)
+        else:
+            if not words:
+                self.report.add(f"the vocabulary {path} is empty", vocab.where)
+            return words
+        return []
+
+    def _params(self, dims: Dims) -> dict[str, tuple[int, Param | None]]:
+        found: dict[str, tuple[int, Param | None]] = {}
+        node = self._section("params")
+        for key, value in node.items if node else ():
+            if fields.name(key, "a parameter", self.report):
+                known = param(value, dims, f"parameter '{key.text}'", self.report)
+                item = Param(key.text, numbers_of(known[0]), known[1]) if known else None
+                found[key.text] = (len(found), item)
+        return found
+
+    def _clashes(self) -> None:
+        """Types, tables and parameters share one space of names."""
+        taken: dict[str, str] = {}
+        for section in ("tables", "params", "types"):
+            node = self.top.get(section)
+            for key, _ in node.items if isinstance(node, Keys) else ():
+                if key.text in KEYWORDS:
+                    self.report.add(f"'{key.text}' is a word of the language", key.where, "use another name")
+                elif key.text in taken:
+                    message = f"'{key.text}' is there under {taken[key.text]} already"
+                    self.report.add(message, key.where, "use another name")
+                taken.setdefault(key.text, section)
+
+    def _outputs(self, drafts: list[Draft]) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
+        node = self._section("outputs")
+        if node is not None and not node.items:
+            self.report.add("a model needs an output", node.where, "outputs: {name: type.output}")
+        found = []
+        for key, value in node.items if node else ():
+            items = value.items if isinstance(value, Sequence) else (value,)
+            if not items:
+                self.report.add(f"output '{key.text}' names nothing", value.where)
+            pairs = [self._output(item, key, drafts) for item in items]
+            known = tuple(pair for pair in pairs if pair is not None)
+            shapes = {tuple(drafts[t].outputs.values())[o] for t, o in known} - {None}
+            if len(shapes) > 1:
+                shown = ", ".join(str(list(shape or ())) for shape in sorted(shapes, key=str))
+                self.report.add(f"output '{key.text}' has several shapes: {shown}", key.where)
+            found.append((key.text, known))
+        return tuple(found)
+
+    def _output(self, node: Node, key: Scalar, drafts: list[Draft]) -> tuple[int, int] | None:
+        text = fields.text(node, f"output '{key.text}'", self.report)
+        if text is None:
+            return None
+        try:
+            first, second = parse_reference(text.text)
+        except ExpressionError as problem:
+            self.report.add(problem.message, text.at(problem.at, problem.length), "an output is TYPE.OUTPUT")
+            return None
+        draft = next((d for d in drafts if d.name == first.text), None)
+        if draft is None:
+            hint = suggest(first.text, [d.name for d in drafts])
+            self.report.add(f"unknown type '{first.text}'", text.at(first.at, len(first.text)), hint)
+        elif second.text in draft.outputs:
+            return draft.number, tuple(draft.outputs).index(second.text)
+        elif draft.whole:
+            hint = did_you_mean(second.text, tuple(draft.outputs))
+            message = f"type '{draft.name}' has no output '{second.text}'"
+            self.report.add(message, text.at(second.at, len(second.text)), hint)
+        return None
+
+    def _unused(self, resolver: Resolver) -> None:
+        """Tables and parameters that nothing names; not asked while other mistakes may hide a use."""
+        if len(self.report):
+            return
+        for section, what in (("tables", "table"), ("params", "parameter")):
+            node = self.top.get(section)
+            for key, _ in node.items if isinstance(node, Keys) else ():
+                if key.text not in resolver.used:
+                    self.report.add(f"{what} '{key.text}' is never used", key.where, "leave it out")
