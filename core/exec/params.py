@@ -1,0 +1,61 @@
+"""Parameters and tables from a seed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.graph.network import Network
+from abw.core.spec.cell import Param, Shape
+
+Floats = NDArray[np.float32]
+
+VECTOR_RMS = 0.1
+MATRIX_ROW_RMS = 0.07
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """`values[i]` is `Network.params[i]`, `tables[i]` (rows, *shape) is `Network.tables[i]`; float32."""
+
+    values: tuple[Floats, ...]
+    tables: tuple[Floats, ...]
+
+
+def init_params(network: Network, seed: int) -> Params:
+    """Draw every parameter and table; each from its own stream, by the seed and its name alone.
+
+    Root mean squares, so that a type's outputs keep one between 0.05 and 2: matrices `1/sqrt(columns)`
+    (fan-in), which keeps a vector's; vectors VECTOR_RMS (not zero, so that a bias that is left out shows);
+    tables of vectors 1. Tables of matrices (MV-RNN) have to serve two ends. A product with a vector keeps the
+    vector's root mean square at `1/sqrt(columns)`, while the matrices are outputs themselves and must not
+    fall below 0.05: they get the larger of `1/sqrt(columns)` and MATRIX_ROW_RMS. A parameter with `init` is
+    that constant.
+    """
+    values = tuple(_param(param, seed) for param in network.params)
+    tables = tuple(
+        _draw(seed, f"table {table.name}", (table.rows, *table.shape), _row_rms(table.shape))
+        for table in network.tables
+    )
+    return Params(values, tables)
+
+
+def _param(param: Param, seed: int) -> Floats:
+    if param.init is not None:
+        return np.full(param.shape, param.init, np.float32)
+    rms = param.shape[-1] ** -0.5 if len(param.shape) == 2 else VECTOR_RMS
+    return _draw(seed, f"param {param.name}", param.shape, rms)
+
+
+def _row_rms(shape: Shape) -> float:
+    return max(shape[-1] ** -0.5, MATRIX_ROW_RMS) if len(shape) == 2 else 1.0
+
+
+def _draw(seed: int, name: str, shape: Sequence[int], rms: float) -> Floats:
+    digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
+    generator = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
+    return generator.standard_normal(tuple(shape), np.float32) * np.float32(rms)

@@ -1,0 +1,151 @@
+"""Which values share one piece of memory: the part of a plan that no graph changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.cell.normal import size_of
+from abw.core.cell.program import CellProgram, cell_program
+from abw.core.graph.network import Network
+from abw.core.spec.cell import Shape
+
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Arenas:
+    """A arenas of a network with T types, at most S slots and W outputs a type, and C constants.
+
+    An arena is a float32 buffer of rows of one shape. All (type, output) pairs and tables that can flow into
+    one slot share an arena, so that a slot reads one buffer. Zeros and parameters have a row in each arena
+    that needs them; tables and these rows come first: `head` (A,) rows before the first of a node.
+
+    `shape[a]`, `row_floats` (A,): what a row holds. `output_arena` (T, W) and `slot_arena` (T, S): arena
+    numbers, -1 where a type has fewer. `constant_row` (A, C): first row of constant c in arena a, -1 where it
+    is not. `constant_first`, `constant_end` (C,): the constant's references (see `Network`).
+    `outputs`, `slots` (T,): how many a type has. `reduces` (T,) bool.
+    `programs[t]`: the type's cell as a program, None for a reduction. `staged` (T, S) bool: the cell copies
+    this input whatever its status. Counts a batch of type t: `launches`, `copies` (T,); a lane:
+    `copied_floats`, `product_flops`, `other_flops` (T,) (a reduction's arithmetic depends on the graph).
+    """
+
+    shape: tuple[Shape, ...]
+    head: Ints
+    row_floats: Ints
+    output_arena: Ints
+    slot_arena: Ints
+    constant_row: Ints
+    constant_first: Ints
+    constant_end: Ints
+    outputs: Ints
+    slots: Ints
+    reduces: NDArray[np.bool_]
+    programs: tuple[CellProgram | None, ...]
+    staged: NDArray[np.bool_]
+    launches: Ints
+    copies: Ints
+    copied_floats: Ints
+    product_flops: NDArray[np.int64]
+    other_flops: NDArray[np.int64]
+
+
+_KEPT: dict[int, tuple[Network, Arenas]] = {}
+
+
+def arenas_of(network: Network) -> Arenas:
+    """The arenas of a network; computed once for it. Cost: milliseconds, nothing from then on."""
+    # by identity: hashing a network takes longer than planning a small graph. The entry holds the network,
+    # so its id cannot be given to another one.
+    kept = _KEPT.get(id(network))
+    if kept is None:
+        while len(_KEPT) >= 8:
+            _KEPT.pop(next(iter(_KEPT)))
+        kept = _KEPT[id(network)] = (network, _arenas(network))
+    return kept[1]
+
+
+def _arenas(network: Network) -> Arenas:
+    types, constants = network.types, network.constants
+    slot_count = max((len(t.slots) for t in types), default=0)
+    groups, group_of_slot = _groups(network)
+    output_arena = np.full((len(types), network.width), -1, np.int32)
+    for (t, o), group in groups.items():
+        if t >= 0:
+            output_arena[t, o] = group
+    slot_arena = np.full((len(types), slot_count), -1, np.int32)
+    for (t, s), group in group_of_slot.items():
+        slot_arena[t, s] = group
+
+    count = 1 + max([*groups.values(), *group_of_slot.values()], default=-1)
+    shape: list[Shape] = [()] * count
+    head = np.zeros(count, np.int32)
+    constant_row = np.full((count, len(constants)), -1, np.int32)
+    for (t, o), group in groups.items():
+        shape[group] = types[t].outputs[o].shape if t >= 0 else constants[o].shape
+    for (t, s), group in group_of_slot.items():
+        slot = types[t].slots[s]
+        shape[group] = slot.shape
+        # tables first: then a table alone in its arena begins at row 0
+        for c in sorted(slot.constants, key=lambda c: (constants[c].kind != "table", c)):
+            if constant_row[group, c] < 0:
+                constant_row[group, c] = head[group]
+                head[group] += constants[c].rows
+
+    programs = tuple(None if t.cell is None else cell_program(t.cell) for t in types)
+    staged = np.zeros((len(types), slot_count), np.bool_)
+    for t, program in enumerate(programs):
+        if program is not None:
+            staged[t, : len(program.staged)] = program.staged
+    return Arenas(
+        shape=tuple(shape),
+        head=head,
+        row_floats=np.array([size_of(s) for s in shape], np.int32),
+        output_arena=output_arena,
+        slot_arena=slot_arena,
+        constant_row=constant_row,
+        constant_first=np.array([c.first for c in constants], np.int32),
+        constant_end=np.array([c.first + c.rows for c in constants], np.int32),
+        outputs=np.array([len(t.outputs) for t in types], np.int32),
+        slots=np.array([len(t.slots) for t in types], np.int32),
+        reduces=np.array([t.cell is None for t in types], np.bool_),
+        programs=programs,
+        staged=staged,
+        launches=np.array(
+            [len(t.slots) if p is None else p.launches for t, p in zip(types, programs, strict=True)], np.int32
+        ),
+        copies=np.array([0 if p is None else p.copies for p in programs], np.int32),
+        copied_floats=np.array([0 if p is None else p.copied_floats for p in programs], np.int32),
+        product_flops=np.array([0 if p is None else p.costs.product_flops for p in programs], np.int64),
+        other_flops=np.array([0 if p is None else p.costs.other_flops for p in programs], np.int64),
+    )
+
+
+def _groups(network: Network) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
+    """Union-find over slots: the arena of each (type, output) or (-1, table constant), and of each slot."""
+    parent: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def find(x: tuple[int, ...]) -> tuple[int, ...]:
+        parent.setdefault(x, x)
+        while parent[x] != x:
+            parent[x] = parent[parent[x]]
+            x = parent[x]
+        return x
+
+    # a slot is a key of three, so that it is no (type, output)
+    for t, net_type in enumerate(network.types):
+        for o in range(len(net_type.outputs)):
+            find((t, o))
+        for s, slot in enumerate(net_type.slots):
+            flows = [*slot.producers, *((-1, c) for c in slot.constants if network.constants[c].kind == "table")]
+            for flow in flows:
+                parent[find(flow)] = find((t, s, 0))
+            find((t, s, 0))
+    number: dict[tuple[int, ...], int] = {}
+    for key in parent:
+        number.setdefault(find(key), len(number))
+    values = {(k[0], k[1]): number[find(k)] for k in parent if len(k) == 2}
+    slots = {(k[0], k[1]): number[find(k)] for k in parent if len(k) == 3}
+    return values, slots

@@ -1,0 +1,135 @@
+"""A plan: a schedule with its memory, as flat arrays that any executor can walk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.graph.graph import Graph
+from abw.core.plan.arenas import Arenas, arenas_of
+from abw.core.plan.kernels import CONTIGUOUS, fill_plan
+from abw.core.policy.schedule import Schedule
+
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What executing a plan takes, for an executor that wants every operand contiguous.
+
+    `launches`: batches of operations (a reduction: one a slot). `memory_kernels`: gathers and copies, each
+    one operand of one batch. `bytes_moved`: what they write. `product_flops`: matrix products, 2 for a
+    multiply-add; `other_flops`: everything else, 1 an element.
+    """
+
+    batches: int
+    launches: int
+    memory_kernels: int
+    bytes_moved: int
+    product_flops: int
+    other_flops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """B batches over n nodes in A arenas (`arenas`), with K operands; all int32.
+
+    Results. `rows` (A,): rows that each arena needs. `base` (B, W): first row of output o of batch b in arena
+    `arenas.output_arena[type, o]`; lane i's result is row `base[b, o] + i`; -1 where a type has no such
+    output. `row` (n * W,): the same by value reference: the row of value `v * W + o`.
+
+    Operands. Batch b has the operands `operand_ptr[b]:operand_ptr[b + 1]` (B + 1,), one for each slot of its
+    type in order; slot s reads arena `arenas.slot_arena[type, s]`. Operand k reads the rows
+    `index[index_ptr[k]:index_ptr[k + 1]]` (K + 1,), lane after lane. `status` (K,): CONTIGUOUS, STRIDED,
+    BROADCAST or GATHERED; for all but the last, row j of it is `start[k] + j * stride[k]` (K,).
+
+    Lists. A lane of a reduction reads several rows: for such a batch, lane i of every operand has the rows
+    `lists[list_ptr[b] + i]:lists[list_ptr[b] + i + 1]` of the operand's index array, `list_ptr` (B,), -1 for
+    a batch of cells.
+    """
+
+    graph: Graph
+    schedule: Schedule
+    arenas: Arenas
+    rows: Ints
+    base: Ints
+    row: Ints
+    operand_ptr: Ints
+    index_ptr: Ints
+    index: Ints
+    status: Ints
+    start: Ints
+    stride: Ints
+    list_ptr: Ints
+    lists: Ints
+    counts: Counts
+
+
+def plan(graph: Graph, schedule: Schedule) -> Plan:
+    """Lay out a schedule's results in schedule order and find every operand's rows.
+
+    Cost: under 30 ns a node on trees and lattices, and a few microseconds. The schedule must be a right one
+    (every node once, after its inputs, one type a batch); `check_plan` tells.
+    """
+    arenas = arenas_of(graph.network)
+    width = graph.network.width
+    slots = arenas.slots[schedule.type]
+    operand_ptr = np.zeros(len(schedule) + 1, np.int32)
+    np.cumsum(slots, out=operand_ptr[1:])
+    operands = int(operand_ptr[-1])
+    rows = arenas.head.copy()
+    base = np.full((len(schedule), width), -1, np.int32)
+    row = np.full(len(graph) * width, -1, np.int32)
+    index_ptr = np.empty(operands + 1, np.int32)
+    index = np.empty(len(graph.operand), np.int32)
+    status, start, stride = (np.empty(operands, np.int32) for _ in range(3))
+    list_ptr = np.full(len(schedule), -1, np.int32)
+    reducing = arenas.reduces[schedule.type]
+    lists = np.empty(int((np.diff(schedule.ptr)[reducing] + 1).sum()), np.int32)
+    fill_plan(
+        (schedule.type, schedule.ptr, schedule.nodes),
+        (graph.operand_ptr, graph.operand),
+        (arenas.output_arena, arenas.slot_arena, arenas.outputs, arenas.slots, arenas.reduces),
+        (arenas.constant_row, arenas.constant_first, arenas.constant_end),
+        rows,
+        (base, row),
+        (operand_ptr, index_ptr, index),
+        (status, start, stride),
+        (list_ptr, lists),
+    )
+    counts = _counts(schedule, arenas, operand_ptr, index_ptr, status, list_ptr, lists)
+    return Plan(
+        graph, schedule, arenas, rows, base, row,
+        operand_ptr, index_ptr, index, status, start, stride, list_ptr, lists, counts,
+    )  # fmt: skip
+
+
+def _counts(
+    schedule: Schedule,
+    arenas: Arenas,
+    operand_ptr: Ints,
+    index_ptr: Ints,
+    status: Ints,
+    list_ptr: Ints,
+    lists: Ints,
+) -> Counts:
+    lanes = np.diff(schedule.ptr).astype(np.int64)
+    per_type = np.bincount(schedule.type, weights=lanes, minlength=len(arenas.slots)).astype(np.int64)
+    batch_of = np.repeat(np.arange(len(schedule)), np.diff(operand_ptr))
+    type_of = schedule.type[batch_of]
+    slot_of = np.arange(len(batch_of)) - operand_ptr[batch_of]
+    moved = (status != CONTIGUOUS) | arenas.staged[type_of, slot_of]
+    floats = np.diff(index_ptr).astype(np.int64) * arenas.row_floats[arenas.slot_arena[type_of, slot_of]]
+    # a reduction over k operands takes k - 1 additions or comparisons a float
+    lane_floats = lanes[batch_of] * arenas.row_floats[arenas.slot_arena[type_of, slot_of]]
+    reduced = (floats - lane_floats)[arenas.reduces[type_of]].sum()
+    return Counts(
+        batches=len(schedule),
+        launches=int(arenas.launches[schedule.type].sum()),
+        memory_kernels=int(moved.sum() + arenas.copies[schedule.type].sum()),
+        bytes_moved=4 * int(floats[moved].sum() + per_type @ arenas.copied_floats),
+        product_flops=int(per_type @ arenas.product_flops),
+        other_flops=int(per_type @ arenas.other_flops + reduced),
+    )

@@ -1,0 +1,288 @@
+"""Random cells, networks, graphs and schedules, made without the code under test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from abw.core.errors import Span
+from abw.core.graph.dag import build_dag
+from abw.core.graph.graph import Graph
+from abw.core.graph.network import Constant, Network, NetType, Slot
+from abw.core.policy.schedule import Schedule
+from abw.core.spec.cell import Cell, Op, OpName, Param, Port, Shape
+from abw.core.spec.model import Table
+
+SHAPES: tuple[Shape, ...] = ((2,), (3,), (3,), (3,), (3, 2), (3, 3))
+
+
+@dataclass
+class CellBuilder:
+    """Writes a cell operation by operation; values are named by ("i" | "p" | "o", number)."""
+
+    inputs: list[Port] = field(default_factory=list)
+    params: list[Param] = field(default_factory=list)
+    ops: list[tuple[OpName, tuple[tuple[str, int], ...], Shape, tuple[float, ...]]] = field(default_factory=list)
+
+    def input(self, shape: Shape) -> tuple[str, int]:
+        self.inputs.append(Port(f"x{len(self.inputs)}", shape))
+        return "i", len(self.inputs) - 1
+
+    def param(self, shape: Shape) -> tuple[str, int]:
+        self.params.append(Param(f"p{len(self.params)}", shape))
+        return "p", len(self.params) - 1
+
+    def op(
+        self, name: OpName, *args: tuple[str, int], shape: Shape, attr: tuple[float, ...] = ()
+    ) -> tuple[str, int]:
+        self.ops.append((name, args, shape, attr))
+        return "o", len(self.ops) - 1
+
+    def shape(self, value: tuple[str, int]) -> Shape:
+        kind, number = value
+        return self.ops[number][2] if kind == "o" else (self.inputs if kind == "i" else self.params)[number].shape
+
+    def cell(self, name: str, outputs: list[tuple[str, int]]) -> Cell:
+        begin = {"i": 0, "p": len(self.inputs), "o": len(self.inputs) + len(self.params)}
+
+        def number(value: tuple[str, int]) -> int:
+            return begin[value[0]] + value[1]
+
+        return Cell(
+            name,
+            tuple(self.inputs),
+            tuple(self.params),
+            tuple(Op(n, tuple(number(a) for a in args), shape, attr) for n, args, shape, attr in self.ops),
+            tuple((f"y{i}", number(value)) for i, value in enumerate(outputs)),
+        )
+
+
+def lstm(size: int) -> Cell:
+    """h, c of an LSTM over x, h, c."""
+    b = CellBuilder()
+    x, h, c = (b.input((size,)) for _ in range(3))
+    gates = []
+    for _ in range(4):
+        wx = b.op("matmul", b.param((size, size)), x, shape=(size,))
+        uh = b.op("matmul", b.param((size, size)), h, shape=(size,))
+        total = b.op("add", b.op("add", wx, uh, shape=(size,)), b.param((size,)), shape=(size,))
+        gates.append(total)
+    i, f, o = (b.op("sigmoid", gate, shape=(size,)) for gate in gates[:3])
+    u = b.op("tanh", gates[3], shape=(size,))
+    fc, iu = b.op("mul", f, c, shape=(size,)), b.op("mul", i, u, shape=(size,))
+    c1 = b.op("add", fc, iu, shape=(size,))
+    return b.cell("lstm", [b.op("mul", o, b.op("tanh", c1, shape=(size,)), shape=(size,)), c1])
+
+
+def random_cell(rng: np.random.Generator, name: str) -> Cell:
+    """1 to 3 inputs, up to 30 operations of all kinds, outputs bounded so that values stay in range."""
+    b = CellBuilder()
+    # cells over one shape have more operations that batch
+    mixed = rng.integers(2)
+    shapes = SHAPES if mixed else ((3,),)
+    values = [b.input(shapes[rng.integers(len(shapes))]) for _ in range(rng.integers(1, 4))]
+    for _ in range(rng.integers(0, 10 if mixed else 25)):
+        value = _random_op(rng, b, values)
+        values.append(value)
+    outputs = []
+    for _ in range(rng.integers(1, 4)):
+        value = values[rng.integers(len(values))]
+        kind = rng.integers(4)
+        if kind == 0 and (value[0] == "i" or b.ops[value[1]][0] in ("sigmoid", "tanh", "softmax", "slice")):
+            outputs.append(value)
+        elif kind == 1:
+            # an output that is a parameter, or computed from parameters alone
+            p = b.param(b.shape(value))
+            outputs.append(p if rng.integers(2) else b.op("tanh", p, shape=b.shape(value)))
+        else:
+            bounded = b.op("tanh", value, shape=b.shape(value))
+            outputs.append(bounded)
+            if rng.integers(2):
+                values.append(bounded)
+    if rng.integers(2):
+        values.append(_random_op(rng, b, values))
+        outputs.append(b.op("sigmoid", values[-1], shape=b.shape(values[-1])))
+    return b.cell(name, list(dict.fromkeys(outputs)))
+
+
+def _random_op(rng: np.random.Generator, b: CellBuilder, values: list[tuple[str, int]]) -> tuple[str, int]:
+    a = values[rng.integers(len(values))]
+    shape = b.shape(a)
+    alike = [v for v in values if b.shape(v) == shape]
+    other = alike[rng.integers(len(alike))] if rng.integers(4) else b.param(shape)
+    kind = rng.integers(14)
+    if kind <= 3:
+        rows = int(rng.integers(2, 4))
+        left = b.param((rows, shape[0]))
+        return b.op("matmul", left, a, shape=(rows, *shape[1:]))
+    if kind == 4:
+        products = [
+            (x, y)
+            for x in values
+            for y in values
+            if len(b.shape(x)) == 2 and b.shape(x)[1] == b.shape(y)[0]
+        ]
+        if products:
+            x, y = products[rng.integers(len(products))]
+            return b.op("matmul", x, y, shape=(b.shape(x)[0], *b.shape(y)[1:]))
+        return b.op("matmul", a, b.param(shape[-1:]), shape=shape[:1]) if len(shape) == 2 else a
+    if kind <= 7:
+        name: OpName = ("add", "sub", "mul")[kind - 5]  # type: ignore[assignment]
+        pair = (a, other) if rng.integers(2) else (other, a)
+        return b.op(name, *pair, shape=shape)
+    if kind == 8:
+        number = b.op("constant", shape=(), attr=(float(rng.integers(1, 4)),))
+        pair = (a, number) if rng.integers(2) else (number, a)
+        return b.op(("add", "sub", "mul")[rng.integers(3)], *pair, shape=shape)
+    if kind == 9:
+        e = b.op("exp", b.op("tanh", other, shape=shape), shape=shape)
+        return b.op("div", a, e, shape=shape)
+    if kind == 10:
+        return b.op(("softmax", "sigmoid", "relu", "neg", "tanh")[rng.integers(5)], a, shape=shape)
+    if kind == 11:
+        parts = [a, *(v for v in (other, a) if rng.integers(2))]
+        return b.op("concat", *parts, shape=(len(parts) * shape[0], *shape[1:]))
+    if kind == 12 and shape[0] > 1:
+        start = int(rng.integers(shape[0] - 1))
+        stop = int(rng.integers(start + 1, shape[0] + 1))
+        return b.op("slice", a, shape=(stop - start, *shape[1:]), attr=(float(start), float(stop)))
+    if len(shape) == 2:
+        return b.op("transpose", a, shape=shape[::-1])
+    return b.op("sigmoid", a, shape=shape)
+
+
+def make_network(
+    types: list[tuple[str, Cell | None, str | None, tuple[Slot, ...]]],
+    tables: tuple[Table, ...],
+    constants: tuple[Constant, ...],
+    params: list[Param],
+) -> Network:
+    """A network of cells with parameters of their own and of reductions."""
+    found = []
+    for name, cell, reduction, slots in types:
+        numbers = []
+        for param in cell.params if cell else ():
+            numbers.append(len(params))
+            params.append(Param(f"{name}.{param.name}", param.shape, param.init))
+        outputs = cell.output_ports if cell else tuple(Port(s.name, s.shape) for s in slots)
+        found.append(NetType(name, cell, reduction, slots, outputs, tuple(numbers)))  # type: ignore[arg-type]
+    width = max(len(t.outputs) for t in found)
+    return Network("test", "cell", tuple(found), tuple(params), tables, constants, (), width)
+
+
+def random_network(rng: np.random.Generator) -> Network:
+    """1 to 3 cells and 0 to 2 reductions; slots mix producers, zeros, parameters and tables."""
+    cells = [random_cell(rng, f"cell{i}") for i in range(rng.integers(1, 4))]
+    outputs = [(t, o, port.shape) for t, c in enumerate(cells) for o, port in enumerate(c.output_ports)]
+    reductions = []
+    for r in range(rng.integers(0, 3)):
+        t = len(cells) + r
+        shapes = [outputs[rng.integers(len(outputs))][2] for _ in range(rng.integers(1, 3))]
+        reductions.append(shapes)
+        outputs += [(t, o, shape) for o, shape in enumerate(shapes)]
+    tables: list[Table] = []
+    constants: list[Constant] = []
+    params: list[Param] = []
+    made: dict[tuple[str, Shape], int] = {}
+
+    def constant(shape: Shape, kind: str) -> int:
+        if (kind, shape) not in made:
+            number, rows = 0, 1
+            if kind == "table":
+                number, rows = len(tables), 5
+                tables.append(Table(f"t{number}", rows, shape, None, None, Span("test", 1)))
+            elif kind == "param":
+                number = len(params)
+                params.append(Param(f"start{number}", shape))
+            made[kind, shape] = len(constants)
+            first = constants[-1].first + constants[-1].rows if constants else 0
+            constants.append(Constant(kind, number, shape, first, rows))  # type: ignore[arg-type]
+        return made[kind, shape]
+
+    def slot(name: str, shape: Shape) -> Slot:
+        producers = tuple((t, o) for t, o, s in outputs if s == shape and rng.integers(2))
+        kinds = [k for k in ("zeros", "param", "table") if rng.integers(2)] or ["table"]
+        return Slot(name, shape, producers, tuple(constant(shape, k) for k in kinds))
+
+    types: list[tuple[str, Cell | None, str | None, tuple[Slot, ...]]] = []
+    for cell in cells:
+        types.append((cell.name, cell, None, tuple(slot(p.name, p.shape) for p in cell.inputs)))
+    for r, shapes in enumerate(reductions):
+        kind = ("sum", "mean", "max")[rng.integers(3)]
+        types.append((f"reduce{r}", None, kind, tuple(slot(f"s{i}", s) for i, s in enumerate(shapes))))
+    return make_network(types, tuple(tables), tuple(constants), params)
+
+
+def random_graph(rng: np.random.Generator, network: Network, nodes: int) -> Graph:
+    """A random graph of a network: operands come from earlier nodes (in a random order) or constants."""
+    type_of = np.sort(rng.integers(len(network.types), size=nodes))
+    rank = rng.permutation(nodes)
+    operands: list[list[int]] = []
+    for v in range(nodes):
+        net_type = network.types[type_of[v]]
+        links = 1 if net_type.cell else int(rng.integers(2, 5))
+        found: list[int] = []
+        for s in net_type.slots:
+            before = [
+                int(u) * network.width + o
+                for t, o in s.producers
+                for u in np.flatnonzero((type_of == t) & (rank < rank[v]))
+            ]
+            numbered = [
+                -1 - (network.constants[c].first + r)
+                for c in s.constants
+                for r in range(network.constants[c].rows)
+            ]
+            for _ in range(links):
+                pool = before if before and rng.integers(4) else numbered
+                found.append(int(rng.choice(pool)))
+        operands.append(found)
+    return make_graph(network, type_of.tolist(), operands)
+
+
+def make_graph(network: Network, type_of: list[int], operands: list[list[int]]) -> Graph:
+    """A graph from each node's type (in rising order) and operands; every node its own instance."""
+    nodes = len(type_of)
+    source, target = [], []
+    for v, found in enumerate(operands):
+        for reference in found:
+            if reference >= 0:
+                source.append(reference // network.width)
+                target.append(v)
+    dag = build_dag(
+        tuple(t.name for t in network.types),
+        np.array(type_of, np.int32),
+        np.array(source, np.int32),
+        np.array(target, np.int32),
+    )
+    ptr = np.searchsorted(np.array(type_of), np.arange(len(network.types) + 1)).astype(np.int32)
+    own = np.arange(nodes, dtype=np.int32)
+    lengths = [0, *(len(found) for found in operands)]
+    flat = np.array([r for found in operands for r in found], np.int32)
+    return Graph(network, dag, ptr, own, own, np.cumsum(lengths).astype(np.int32), flat, (), nodes)
+
+
+def random_schedule(rng: np.random.Generator, graph: Graph) -> Schedule:
+    """All or some ready nodes of a random type at a time, in a random order or in that of their numbers."""
+    waiting = graph.dag.indegree.copy()
+    left = np.ones(len(graph), bool)
+    types, batches = [], []
+    while left.any():
+        ready = np.flatnonzero(left & (waiting == 0))
+        chosen = int(rng.choice(graph.dag.type[ready]))
+        batch = ready[graph.dag.type[ready] == chosen]
+        if rng.integers(2):
+            batch = rng.permutation(batch)[: rng.integers(1, len(batch) + 1)]
+        left[batch] = False
+        for v in batch:
+            waiting[graph.dag.succ[graph.dag.succ_ptr[v] : graph.dag.succ_ptr[v + 1]]] -= 1
+        types.append(chosen)
+        batches.append(batch)
+    ptr = np.cumsum([0, *(len(batch) for batch in batches)]).astype(np.int32)
+    nodes = np.concatenate([np.empty(0, np.int64), *batches]).astype(np.int32)
+    assert all(a < b for a, b in pairwise(ptr))
+    return Schedule(np.array(types, np.int32), ptr, nodes)
+
+
