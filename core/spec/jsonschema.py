@@ -1,0 +1,224 @@
+"""The JSON Schema of model and cell files, for editors; `abw schema` prints it.
+
+It knows a file's keys and the form of their values. Names, links and shapes are checked by
+`abw.core.spec.load` alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from abw.core.spec.drafts import REDUCTIONS
+from abw.core.spec.fields import MOST, NAME, WORD
+from abw.core.spec.formats import FORMATS
+
+Schema = dict[str, Any]
+
+_SOURCE_DOC = (
+    "Where it comes from: TYPE.OUTPUT or OUTPUT on the same vertex, LINK.TYPE.OUTPUT behind links "
+    "(children[0] picks one), TABLE[FIELD], a parameter, zeros; alternatives with 'or'."
+)
+
+
+def model_schema() -> Schema:
+    """The schema of a spec: a model where the file has `model`, a cell where it has `cell`."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "abw spec",
+        "description": "A model (types of nodes over the vertices of an instance) or a cell (equations).",
+        "type": "object",
+        "oneOf": [{"$ref": "#/$defs/model"}, {"$ref": "#/$defs/cell"}],
+        "$defs": {
+            "size": {
+                "description": "A whole number, a dim, or an expression over dims: 2 * hidden.",
+                "anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "minLength": 1}],
+            },
+            "shape": {
+                "description": "A vector's size, or a matrix's [rows, columns].",
+                "anyOf": [
+                    {"$ref": "#/$defs/size"},
+                    {"type": "array", "items": {"$ref": "#/$defs/size"}, "minItems": 1, "maxItems": 2},
+                ],
+            },
+            "param": {
+                "description": "A shape; with `init` every number of it begins with that value.",
+                "anyOf": [
+                    {"$ref": "#/$defs/shape"},
+                    _object(
+                        "A parameter and its initial value.",
+                        {
+                            "shape": {"$ref": "#/$defs/shape"},
+                            "init": {
+                                "type": "number",
+                                "description": "Its initial value; drawn if left out.",
+                            },
+                        },
+                        ("shape",),
+                    ),
+                ],
+            },
+            "source": {"description": _SOURCE_DOC, "type": "string", "minLength": 1},
+            "model": _model(),
+            "type": _type(),
+            "cell": _cell(),
+        },
+    }
+
+
+def _text(doc: str) -> Schema:
+    return {"description": doc, "type": "string", "minLength": 1}
+
+
+def _integer(doc: str, least: int = 1, default: int | None = None) -> Schema:
+    found: Schema = {"description": doc, "type": "integer", "minimum": least, "maximum": MOST}
+    return found if default is None else {**found, "default": default}
+
+
+def _object(doc: str, keys: Schema, required: tuple[str, ...] = ()) -> Schema:
+    return {
+        "description": doc,
+        "type": "object",
+        "properties": keys,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def _named(doc: str, value: str, hyphens: bool = True, least: int = 0) -> Schema:
+    """A mapping from names to values of a definition."""
+    return {
+        "description": doc,
+        "type": "object",
+        "propertyNames": {"pattern": f"^{_portable((NAME if hyphens else WORD).pattern)}$"},
+        "additionalProperties": {"$ref": f"#/$defs/{value}"},
+        "minProperties": least,
+    }
+
+
+def _portable(pattern: str) -> str:
+    """A name's pattern for editors, whose \\w knows ASCII alone: no blanks and no signs instead."""
+    signs = r"\s!-,./:-@\[-^`{-~"
+    return (
+        pattern.replace(r"[^\W\d]", rf"[^-0-9{signs}]")
+        .replace(r"[\w-]", f"[^{signs}]")
+        .replace(r"\w", f"[^-{signs}]")
+    )
+
+
+def _model() -> Schema:
+    return _object(
+        "A model: which cell runs on which vertices of an instance, and where its inputs come from.",
+        {
+            "model": _text("The model's name."),
+            "dims": _named("Sizes by name: numbers, or expressions over each other.", "size", hyphens=False),
+            "data": _data(),
+            "tables": {
+                **_named("Embedding tables by name; a source reads a row as TABLE[FIELD].", "size"),
+                "additionalProperties": _object(
+                    "A table of rows, each a vector or matrix.",
+                    {
+                        "dim": {"$ref": "#/$defs/shape"},
+                        "rows": {
+                            "description": "How many rows; numbers are taken modulo it. 256 if left out.",
+                            "$ref": "#/$defs/size",
+                        },
+                        "vocab": _text("A file with one word a line, a row for each; beside the spec."),
+                        "unknown": _text("The word of the vocabulary that stands for all others."),
+                    },
+                    ("dim",),
+                ),
+            },
+            "params": _named(
+                "Parameters of the model that are used as values, such as first states.", "param"
+            ),
+            "types": _named("The types of nodes.", "type", least=1),
+            "outputs": {
+                "description": "The model's results by name: TYPE.OUTPUT, or a list of them.",
+                "type": "object",
+                "minProperties": 1,
+                "additionalProperties": {
+                    "anyOf": [
+                        _text("TYPE.OUTPUT"),
+                        {"type": "array", "items": _text("TYPE.OUTPUT"), "minItems": 1},
+                    ]
+                },
+            },
+        },
+        ("model", "data", "types", "outputs"),
+    )
+
+
+def _data() -> Schema:
+    return _object(
+        "Where the instances come from.",
+        {
+            "format": {"description": "How the data is written.", "enum": list(FORMATS)},
+            "path": _text("The data file, beside the spec."),
+            "batch": _integer("Instances in a mini-batch.", default=64),
+            "limit": _integer("Read so many instances and no more."),
+            "seed": _integer("The seed of the field `coin`.", least=0, default=0),
+            "frequency": _integer("Format tags: words rarer than that are spelt out.", least=0, default=0),
+        },
+        ("format", "path"),
+    )
+
+
+def _type() -> Schema:
+    reductions: Schema = {
+        name: _named(f"The {name} over what a link leads to, by output: LINK.OUTPUT or DEFAULT.", "source")
+        for name in REDUCTIONS
+    }
+    keys: Schema = {
+        "per": _text("The kind or group of vertices that have such a node."),
+        "where": _text("A condition on the vertex: coin == 0 and index > 3."),
+        "cell": _text("The cell's file, beside the spec."),
+        "dims": _named("The cell's dims where they are named otherwise in the model.", "size", hyphens=False),
+        "inputs": _named("Where each input of the cell comes from.", "source", hyphens=False),
+        "params": {
+            "description": "Parameters of others to use: a type's name for all, or TYPE.PARAMETER by name.",
+            "anyOf": [
+                _text("A type that has the same parameters."),
+                {"type": "object", "additionalProperties": _text("TYPE.PARAMETER, or one of the model's.")},
+            ],
+        },
+        **reductions,
+    }
+    of_cells = ("dims", "inputs", "params")
+    return {
+        **_object("A type: a cell, or a sum, mean or max, on every vertex of a kind.", keys, ("per",)),
+        "oneOf": [
+            {"required": ["cell"]},
+            *(
+                {"required": [name], "not": {"anyOf": [{"required": [key]} for key in of_cells]}}
+                for name in REDUCTIONS
+            ),
+        ],
+    }
+
+
+def _cell() -> Schema:
+    return _object(
+        "A cell: equations over vectors and matrices.",
+        {
+            "cell": _text("The cell's name."),
+            "dims": {
+                "description": "The names of its sizes.",
+                "type": "array",
+                "items": _text("A dim."),
+                "uniqueItems": True,
+            },
+            "inputs": _named("What flows in, with shapes.", "shape", hyphens=False),
+            "params": _named("Its parameters, with shapes.", "param", hyphens=False),
+            "equations": _text(
+                "name = expression, one a line: @ + - * /, sigmoid, tanh, relu, exp, softmax, "
+                "concat(a, b), transpose(A), slices x[0:hidden]."
+            ),
+            "outputs": {
+                "description": "What flows out: by output, the name of what an equation defines.",
+                "type": "object",
+                "minProperties": 1,
+                "additionalProperties": _text("A name."),
+            },
+        },
+        ("cell", "equations", "outputs"),
+    )
