@@ -34,7 +34,8 @@ class Instances:
     `kind` (V,) numbers into `schema.kinds`; instance i has the vertices `start[i]:start[i + 1]` (N + 1,),
     of which the first is its vertex of kind 'instance'. `fields[f]` (V,) is -1 where a vertex has none.
     `vocabulary[f]` are the distinct strings behind a text field's integers. `lines[i]` (N,) is the line of
-    `source` on which instance i begins; `names` are the instances' ids where the data has some.
+    `source` on which instance i begins; `names` are the instances' ids where the data has some. Instance i
+    is number `first + i` of the file: the coin is tossed for that number.
     """
 
     schema: Schema
@@ -46,6 +47,7 @@ class Instances:
     source: Path
     lines: Ints
     names: tuple[str, ...] | None = None
+    first: int = 0
 
     def __len__(self) -> int:
         return len(self.start) - 1

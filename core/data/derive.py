@@ -1,0 +1,77 @@
+"""What every format has beside its own links and fields, computed where it is asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.data.instances import Instances, Ints, Link
+from abw.core.data.links import inverse
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_WORD = 2**64 - 1
+
+
+def link(instances: Instances, name: str) -> Link:
+    """A link by name: the data's own, `instance`, or an instance's to all vertices of a kind or group.
+
+    Raises KeyError where the schema has no such name. Cost: linear in the vertices.
+    """
+    if name in instances.links:
+        return instances.links[name]
+    owner = np.repeat(instances.start[:-1], np.diff(instances.start)).astype(np.int32)
+    owner[instances.start[:-1]] = -1
+    if name == "instance":
+        return Link(owner)
+    members = instances.schema.members(name)
+    if not members:
+        raise KeyError(name)
+    wanted = np.array([kind in members for kind in instances.schema.kinds])
+    return inverse(np.where(wanted[instances.kind], owner, np.int32(-1)))
+
+
+def field(instances: Instances, name: str, seed: int = 0) -> Ints:
+    """A field by name, (V,): the data's own, `index`, or `coin`, which alone needs the seed.
+
+    Raises KeyError where the data has no such field. Cost: linear in the vertices.
+    """
+    if name == "index":
+        return _index(instances)
+    if name == "coin":
+        return _coin(instances, seed)
+    return instances.fields[name]
+
+
+def _instance_of(instances: Instances) -> NDArray[np.int64]:
+    return np.repeat(np.arange(len(instances), dtype=np.int64), np.diff(instances.start))
+
+
+def _index(instances: Instances) -> Ints:
+    """Each vertex's number among those of its kind in its instance."""
+    instance = _instance_of(instances)
+    index = np.empty(len(instances.kind), np.int32)
+    for number in range(len(instances.schema.kinds)):
+        vertices = np.flatnonzero(instances.kind == number)
+        first = np.searchsorted(vertices, instances.start[:-1])
+        index[vertices] = np.arange(len(vertices)) - first[instance[vertices]]
+    return index
+
+
+def _coin(instances: Instances, seed: int) -> Ints:
+    """0 or 1: the top bit of a hash, the same on every machine.
+
+    With i the instance's number in the file and p the vertex's in its instance (0 is the first behind the
+    instance's own vertex, which has p = 2^32 - 1; of a tree, p is the preorder number), the hash is
+    splitmix64's finaliser (Steele, Lea and Flood, OOPSLA 2014) of (i << 32 | p) + seed * 0x9E3779B97F4A7C15
+    modulo 2^64.
+    """
+    instance = _instance_of(instances)
+    place = np.arange(len(instance)) - instances.start[instance] - 1
+    number = (instance + instances.first).astype(np.uint64) << np.uint64(32)
+    x = number | (place.astype(np.uint64) & np.uint64(2**32 - 1))
+    x += np.uint64(seed * _GOLDEN & _WORD)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    toss: Ints = (x >> np.uint64(63)).astype(np.int32)
+    return toss

@@ -1,0 +1,97 @@
+"""Words as numbers: equal pieces of a text get the same one, in the order of first appearance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.jit import njit
+
+Ints = NDArray[np.int32]
+
+
+def intern(data: bytes, text: NDArray[np.uint8], begin: Ints, end: Ints) -> tuple[Ints, Words]:
+    """The number of each piece `text[begin[i]:end[i]]` (-1 for an empty one), and the distinct pieces.
+
+    Cost: 15 to 30 ns a piece.
+    """
+    number = np.empty(len(begin), np.int32)
+    room = 1024
+    while True:
+        # starting anew where there are more words than room is cheap: most words appear early
+        slots, words = np.full(4 * room, -1, np.int32), np.empty((room, 2), np.int32)
+        count = number_pieces(text, begin, end, number, slots, np.empty(room, np.uint64), words)
+        if count >= 0:
+            return number, Words(data, words[:count])
+        room *= 8
+
+
+class Words(Sequence[str]):
+    """Distinct words by their offsets (words, 2), decoded only where they are asked for."""
+
+    def __init__(self, data: bytes, pieces: Ints) -> None:
+        self._data = data
+        self._pieces = pieces
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        begin, end = self._pieces[index]
+        return self._data[begin:end].decode()
+
+
+@njit
+def number_pieces(
+    text: NDArray[np.uint8],
+    begin: Ints,
+    end: Ints,
+    number: Ints,
+    slots: Ints,
+    hashes: NDArray[np.uint64],
+    words: Ints,
+) -> int:
+    """Fill `number`, and `words` with the offsets of each distinct piece; returns how many those are.
+
+    Returns -1 where there are more than `words` has room for. `slots` (a power of two, all -1) is a table
+    with open addressing by the 64-bit FNV-1a hash, `hashes` (as long as `words`) is scratch. Words of equal
+    hash are compared byte by byte.
+    """
+    mask = slots.size - 1
+    count = 0
+    for i in range(begin.size):
+        a, length = begin[i], end[i] - begin[i]
+        if length == 0:
+            number[i] = -1
+            continue
+        h = np.uint64(0xCBF29CE484222325)
+        for j in range(length):
+            h = (h ^ np.uint64(text[a + j])) * np.uint64(0x100000001B3)
+        slot = np.int64(h >> np.uint64(32)) & mask
+        while slots[slot] >= 0:
+            w = slots[slot]
+            if hashes[w] == h and words[w, 1] - words[w, 0] == length:
+                j = 0
+                while j < length and text[words[w, 0] + j] == text[a + j]:
+                    j += 1
+                if j == length:
+                    break
+            slot = (slot + 1) & mask
+        if slots[slot] < 0:
+            if count == hashes.size:
+                return -1
+            slots[slot] = count
+            hashes[count] = h
+            words[count, 0], words[count, 1] = a, end[i]
+            count += 1
+        number[i] = slots[slot]
+    return count

@@ -1,0 +1,249 @@
+"""Any typed graphs, as JSON lines: one object, one instance, a line.
+
+`{"id": "x1", "vertices": [{"kind": "atom", "element": 6}, …], "links": {"bond": [[0, 1], [1, 2]]}}`: what
+stands beside `kind` on a vertex are its fields, whole numbers or strings; a link's pairs are (from, to),
+vertices of the same line by their number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.data.instances import Instances, Ints, Link
+from abw.core.data.source import MOST_PROBLEMS, Source, open_source
+from abw.core.errors import AbwError, DataError, Problem, Span, did_you_mean
+from abw.core.spec.formats import with_common
+from abw.core.spec.schema import FieldSchema, LinkSchema, Schema
+
+_KEYS = ("id", "vertices", "links")
+_LARGEST = 2**31 - 1
+_MOST_KINDS = 255
+Value = int | str
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """One line, checked: the vertices' kinds and fields, the links' pairs."""
+
+    where: Span
+    name: str
+    kinds: tuple[str, ...]
+    fields: tuple[Mapping[str, Value], ...]
+    links: Mapping[str, Sequence[tuple[int, int]]]
+
+
+class _MalformedError(Exception):
+    """What is wrong with a line, and a hint."""
+
+
+def schema_of_json(path: Path) -> Schema:
+    """The kinds, links and fields that a file's instances have; kinds in order of first appearance.
+
+    A link is `many` if any vertex has more than one of it. Errors: DataError. Cost: reads the whole file.
+    """
+    return _schema(_records(open_source(path)), path)
+
+
+def read_json(path: Path, skip: int, limit: int) -> Instances:
+    """Instances `skip` to `skip + limit` of the file; the vertices in the order of their line.
+
+    Errors: DataError. Cost: some microseconds a vertex, all in Python.
+    """
+    source = open_source(path)
+    every = _records(source)
+    source.require(len(every), skip)
+    schema = _schema(every, source.path)
+    records = every[skip : skip + limit]
+    start = np.cumsum([0] + [1 + len(r.kinds) for r in records])
+    number = {kind: i for i, kind in enumerate(schema.kinds)}
+    kind = np.array([number[k] for r in records for k in ("instance", *r.kinds)], np.uint8)
+    fields, vocabulary = {}, {}
+    for name in sorted({name for r in every for f in r.fields for name in f}):
+        values = [v for r in records for v in (None, *(f.get(name) for f in r.fields))]
+        if schema.fields[name].text:
+            words: dict[Value, int] = {}
+            fields[name] = _ints(-1 if v is None else words.setdefault(v, len(words)) for v in values)
+            vocabulary[name] = [str(word) for word in words]
+        else:
+            fields[name] = _ints(-1 if v is None else v for v in values)
+    links = {
+        name: _link(name, records, start, schema) for name in sorted({n for r in every for n in r.links})
+    }
+    lines = _ints(r.where.line for r in records)
+    names = tuple(r.name for r in records) if any(r.name for r in every) else None
+    return Instances(schema, kind, start, links, fields, vocabulary, source.path, lines, names, skip)
+
+
+def _ints(values: Iterator[Value]) -> Ints:
+    return np.fromiter(values, np.int32)
+
+
+def _link(name: str, records: Sequence[_Record], start: NDArray[np.int64], schema: Schema) -> Link:
+    pairs = [
+        (int(s) + 1 + a, int(s) + 1 + b)
+        for s, r in zip(start[:-1], records, strict=True)
+        for a, b in r.links.get(name, ())
+    ]
+    edges = np.array(pairs, np.int32).reshape(-1, 2)
+    count = int(start[-1])
+    if not schema.links[name].many:
+        target = np.full(count, -1, np.int32)
+        target[edges[:, 0]] = edges[:, 1]
+        return Link(target)
+    order = np.argsort(edges[:, 0], kind="stable")
+    indptr = np.zeros(count + 1, np.int32)
+    np.cumsum(np.bincount(edges[:, 0], minlength=count), out=indptr[1:])
+    return Link(np.ascontiguousarray(edges[order, 1]), indptr)
+
+
+def _schema(records: Sequence[_Record], path: Path) -> Schema:
+    kinds: dict[str, None] = {}
+    fields: dict[str, set[str]] = {}
+    text: dict[str, tuple[bool, _Record]] = {}
+    sources: dict[str, set[str]] = {}
+    targets: dict[str, set[str]] = {}
+    many: dict[str, bool] = {}
+    problems = []
+    for record in records:
+        for kind, values in zip(record.kinds, record.fields, strict=True):
+            kinds[kind] = None
+            for name, value in values.items():
+                fields.setdefault(name, set()).add(kind)
+                is_text, first = text.setdefault(name, (isinstance(value, str), record))
+                if is_text != isinstance(value, str):
+                    message = f"field '{name}' is a {'number' if is_text else 'string'} here"
+                    other = f"a {'string' if is_text else 'number'} on line {first.where.line}"
+                    problems.append(Problem(f"{message}, {other}", record.where, "one field, one type"))
+        for name, pairs in record.links.items():
+            begins = [a for a, _ in pairs]
+            sources.setdefault(name, set()).update(record.kinds[a] for a in begins)
+            targets.setdefault(name, set()).update(record.kinds[b] for _, b in pairs)
+            many[name] = many.get(name, False) or len(set(begins)) < len(begins)
+    if len(kinds) > _MOST_KINDS:
+        problems.append(Problem(f"{path}: {len(kinds)} kinds of vertices; at most {_MOST_KINDS}"))
+    if problems:
+        raise DataError(problems[:MOST_PROBLEMS])
+    try:
+        return with_common(
+            Schema(
+                "json",
+                tuple(kinds),
+                {},
+                {n: LinkSchema(frozenset(sources[n]), frozenset(targets[n]), many[n]) for n in sources},
+                {n: FieldSchema(frozenset(fields[n]), text[n][0]) for n in fields},
+            )
+        )
+    except AbwError as error:
+        raise DataError([Problem(f"{path}: {error.message}", hint=error.hint)]) from None
+
+
+def _records(source: Source) -> list[_Record]:
+    source.check(len(source.data))
+    records: list[_Record] = []
+
+    def problems() -> Iterator[Problem]:
+        for number, line in enumerate(source.data[source.begin :].decode().split("\n"), 1):
+            if line.strip():
+                try:
+                    records.append(_record(line, Span(str(source.path), number, 1, line.rstrip())))
+                except json.JSONDecodeError as error:
+                    where = Span(str(source.path), number, error.colno, line.rstrip())
+                    yield Problem(f"not JSON: {error.msg}", where, "one object a line")
+                except _MalformedError as error:
+                    yield Problem(
+                        error.args[0], Span(str(source.path), number, 1, line.rstrip()), error.args[1]
+                    )
+
+    found = list(islice(problems(), MOST_PROBLEMS))
+    if found:
+        raise DataError(found)
+    source.require(len(records), 0)
+    return records
+
+
+def _record(line: str, where: Span) -> _Record:
+    try:
+        value = json.loads(line, object_pairs_hook=_object)
+    except RecursionError:
+        raise _MalformedError(
+            "brackets nested too deeply", "an instance is an object of lists of objects"
+        ) from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:  # an integer with thousands of digits
+        raise _MalformedError(f"not JSON: {error}", "numbers are at most 2147483647") from None
+    value = _expect(value, dict, "the line", "an object")
+    for key in value:
+        if key not in _KEYS:
+            raise _MalformedError(f"unknown key '{key}'", did_you_mean(key, _KEYS))
+    if "vertices" not in value:
+        raise _MalformedError("no key 'vertices'", 'write {"vertices": [{"kind": "atom"}], "links": {}}')
+    vertices = _expect(value["vertices"], list, "vertices", "a list")
+    if not vertices:
+        raise _MalformedError("no vertices", "leave the line out")
+    for i, vertex in enumerate(vertices):
+        _check_vertex(vertex, f"vertices[{i}]")
+    links = _expect(value.get("links", {}), dict, "links", "an object")
+    for name, pairs in links.items():
+        for i, pair in enumerate(_expect(pairs, list, f"links.{name}", "a list")):
+            _check_pair(pair, f"links.{name}[{i}]", len(vertices))
+    name = value.get("id", "")
+    return _Record(
+        where,
+        name if isinstance(name, str) else str(_expect(name, int, "id", "a string or a whole number")),
+        tuple(v["kind"] for v in vertices),
+        tuple({name: x for name, x in v.items() if name != "kind"} for v in vertices),
+        {name: [(a, b) for a, b in pairs] for name, pairs in links.items()},
+    )
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        double = next(name for name in names if names.count(name) > 1)
+        raise _MalformedError(f"key '{double}' twice in one object", "each key once")
+    return found
+
+
+def _check_vertex(vertex: object, path: str) -> None:
+    fields = _expect(vertex, dict, path, "an object")
+    if "kind" not in fields:
+        raise _MalformedError(f"{path} has no key 'kind'", '{"kind": "atom", "element": 6}')
+    kind = _expect(fields["kind"], str, f"{path}.kind", "a string")
+    if kind in ("", "instance"):
+        raise _MalformedError(
+            f"{path}.kind may not be '{kind}'", "the vertex of kind 'instance' is added by itself"
+        )
+    for name, value in fields.items():
+        if not isinstance(value, str):
+            number = _expect(value, int, f"{path}.{name}", "a whole number or a string")
+            if not 0 <= number <= _LARGEST:
+                raise _MalformedError(f"{path}.{name} is {number}", f"numbers are from 0 to {_LARGEST}")
+
+
+def _check_pair(pair: object, path: str, vertices: int) -> None:
+    ends = _expect(pair, list, path, "a pair [from, to]")
+    if len(ends) != 2:
+        raise _MalformedError(f"{path} has {len(ends)} members", "a pair [from, to]")
+    for end in ends:
+        if not 0 <= _expect(end, int, path, "a pair of whole numbers") < vertices:
+            raise _MalformedError(
+                f"{path}: there is no vertex {end}",
+                f"this line's vertices are 0 to {vertices - 1}; a link cannot lead to another line's",
+            )
+
+
+def _expect(value: object, wanted: type[T], path: str, what: str) -> T:
+    if not isinstance(value, wanted) or isinstance(value, bool):
+        raise _MalformedError(f"{path} is not {what}", f"found: {json.dumps(value)[:60]}")
+    return value

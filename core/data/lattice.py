@@ -1,0 +1,190 @@
+"""Word lattices: arcs over the positions of a sentence.
+
+First line: the number of sentences. Then, for each: a line with its length L; a line of L tags; L lines,
+one a position i: `n from_1 id_1 … from_n id_n`, the arcs that end there. An arc with from = i - 1 is a
+character's own, any other is a word's. Position 0 has no arcs. Blank lines mean nothing.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from abw.core.data.instances import Instances, Ints, Link
+from abw.core.data.links import LazyLinks, following, inverse
+from abw.core.data.source import Bytes, Fault, windows
+from abw.core.jit import njit
+from abw.core.spec.formats import SCHEMAS
+
+_NOT_A_NUMBER, _TOO_FEW, _TOO_MANY, _NO_LENGTH, _NOT_BEFORE, _ENDS, _MORE, _FEWER = range(1, 9)
+_HEADER, _LENGTH, _TAGS, _POSITION = range(4)
+_FORMAT = "each sentence: its length L, a line of L tags, L lines 'n from id from id …'"
+_FAULTS = {
+    _NOT_A_NUMBER: ("not a whole number below 2147483648", _FORMAT),
+    _TOO_FEW: ("the line ends too early: numbers are missing", _FORMAT),
+    _TOO_MANY: ("more numbers than the line should have", _FORMAT),
+    _NO_LENGTH: ("a sentence of length 0", _FORMAT),
+    _NOT_BEFORE: ("an arc must begin at a position before the one where it ends", "positions count from 0"),
+    _ENDS: ("the file ends inside a sentence", _FORMAT),
+    _MORE: ("more lines than the first line's number of sentences", "mend the number on the first line"),
+    _FEWER: ("the file holds fewer sentences than this line says", "mend the number on the first line"),
+}
+
+
+def read_lattices(path: Path, skip: int, limit: int) -> Instances:
+    """Lattices `skip` to `skip + limit` of the file; each position is followed by the arcs that end there.
+
+    Errors: DataError, at the first fault (what follows it cannot be told apart). Cost: about 20 ns a vertex.
+    """
+    schema = SCHEMAS["lattice"]
+    kinds = np.array(
+        [schema.kinds.index(k) for k in ("instance", "position", "char-arc", "word-arc")], np.uint8
+    )
+    stop = skip + limit
+    for source in windows(path, 64 * stop):
+        most = len(source.data) // 2 + 2  # an arc or a position takes four bytes, a lattice's own line two
+        kind = np.empty(most, np.uint8)
+        columns, rows, scratch = (np.empty((n, most), np.int32) for n in (4, 2, 4))
+        seen, count, end, code = parse_lattices(
+            source.text, source.begin, 1, skip, stop, kinds, kind, columns, rows, scratch
+        )
+        if seen == stop or code not in (0, _ENDS, _FEWER):
+            break
+    if code:
+        source.refuse([Fault(end, *_FAULTS[code])])
+    source.require(seen, skip)
+    kind = kind[:count]
+    origin, to, identity, tag = columns[:, :count]
+    start = np.append(rows[0, : seen - skip], count).astype(np.int64)
+
+    @cache
+    def neighbours() -> tuple[Ints, Ints]:
+        positions = np.flatnonzero(kind == kinds[1]).astype(np.int32)
+        return following(positions, np.searchsorted(start, positions, "right").astype(np.int32), count)
+
+    links = LazyLinks(
+        {
+            "from": lambda: Link(origin),
+            "to": lambda: Link(to),
+            "arcs": lambda: inverse(to),
+            "prev": lambda: Link(neighbours()[0]),
+            "next": lambda: Link(neighbours()[1]),
+        }
+    )
+    fields = {"id": identity, "tag": tag}
+    return Instances(schema, kind, start, links, fields, {}, source.path, rows[1, : seen - skip], first=skip)
+
+
+@njit
+def parse_lattices(
+    text: Bytes,
+    at: int,
+    line: int,
+    skip: int,
+    stop: int,
+    kinds: Bytes,
+    kind: Bytes,
+    columns: Ints,
+    rows: Ints,
+    scratch: Ints,
+) -> tuple[int, int, int, int]:
+    """Parse lattices from the offset `at`, in line `line`, until `stop` of them are seen.
+
+    Fills, for each vertex, its kind and `columns` (from, to, id, tag; -1: none), and for each lattice behind
+    the first `skip` its first vertex and its line (`rows`). `kinds` are the numbers of instance, position,
+    character's and word's arc. Returns the lattices seen, the vertices, the offset behind them, and 0 or
+    the fault found at that offset.
+    """
+    value, place, tags, vertex = scratch[0], scratch[1], scratch[2], scratch[3]
+    n = seen = declared = header = length = i = 0
+    expected = _HEADER
+    while seen < stop:
+        count, at, line = _numbers(text, at, line, value, place)
+        if count < 0:
+            return seen, n, at, _NOT_A_NUMBER
+        if count == 0:  # the end
+            if expected == _LENGTH and seen < declared:
+                return seen, n, header, _FEWER
+            return seen, n, at, _ENDS if expected > _LENGTH else 0
+        if expected == _LENGTH and seen == declared:
+            return seen, n, place[0], _MORE
+        wanted = 1
+        if expected == _TAGS:
+            wanted = length
+        elif expected == _POSITION:
+            wanted += 2 * value[0]
+        if count != wanted:
+            return seen, n, place[min(count, wanted)], _TOO_FEW if count < wanted else _TOO_MANY
+
+        if expected == _HEADER:
+            declared, header = value[0], place[0]
+            expected = _LENGTH
+        elif expected == _LENGTH:
+            if value[0] == 0:
+                return seen, n, place[0], _NO_LENGTH
+            if seen <= skip:
+                n = 0
+            if seen >= skip:
+                rows[0, seen - skip] = n
+                rows[1, seen - skip] = line
+            length = value[0]
+            i = 0
+            expected = _TAGS
+            kind[n] = kinds[0]
+            columns[0, n] = columns[1, n] = columns[2, n] = columns[3, n] = -1
+            n += 1
+        elif expected == _TAGS:
+            for j in range(length):
+                tags[j] = value[j]
+            expected = _POSITION
+        else:
+            vertex[i] = position = n
+            kind[n] = kinds[1]
+            columns[0, n] = columns[1, n] = columns[2, n] = -1
+            columns[3, n] = tags[i]
+            n += 1
+            for j in range(1, count, 2):
+                if value[j] >= i:
+                    return seen, n, place[j], _NOT_BEFORE
+                kind[n] = kinds[2] if value[j] == i - 1 else kinds[3]
+                columns[0, n] = vertex[value[j]]
+                columns[1, n] = position
+                columns[2, n] = value[j + 1]
+                columns[3, n] = -1
+                n += 1
+            i += 1
+            if i == length:
+                seen += 1
+                expected = _LENGTH
+    return seen, n, at, 0
+
+
+@njit
+def _numbers(text: Bytes, at: int, line: int, value: Ints, place: Ints) -> tuple[int, int, int]:
+    """The numbers of the next line that is not blank, with their offsets and that of the line's end.
+
+    Returns how many (0: the text ends; -1: at the offset there is no number), the offset behind them, and
+    their line. Any byte up to 32 is a blank.
+    """
+    count = 0
+    while at < text.size:
+        if text[at] <= 32:
+            if text[at] == 10:
+                if count > 0:
+                    break
+                line += 1
+            at += 1
+            continue
+        place[count] = at
+        number = 0
+        while at < text.size and text[at] > 32:
+            number = number * 10 + (text[at] - 48)
+            if text[at] < 48 or text[at] > 57 or number > 2147483647:
+                return -1, place[count], line
+            at += 1
+        value[count] = number
+        count += 1
+    place[count] = at
+    return count, at, line
