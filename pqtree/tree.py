@@ -1,0 +1,265 @@
+"""PQ-trees: all the orders of n leaves in which each of some sets of leaves is consecutive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from abw.pqtree import compiled, kernel, shape
+
+if TYPE_CHECKING:
+    from abw.pqtree.conflict import Conflict
+
+Row = Iterable[int]
+
+
+class PQTree:
+    """The orders of the leaves 0 to n - 1 that the rows reduced so far allow; at first all n! of them.
+
+    A row is a set of leaves. Reducing it keeps the orders in which it is consecutive, or, where there is
+    none, refuses and changes nothing. Amortised, a reduction takes time in proportion to its row.
+    Trees below 64 leaves run in plain Python, larger ones compiled (`use_compiled` decides otherwise); the
+    results are the same.
+    """
+
+    __slots__ = ("_compiled", "_journal", "_kernel", "_marks", "_spare", "_table", "_work", "n")
+
+    def __init__(self, n: int, *, use_compiled: bool | None = None) -> None:
+        """All orders of n leaves. Raises ValueError for n < 0."""
+        if n < 0:
+            raise ValueError(f"a tree of {n} leaves")
+        self.n = n
+        self._compiled = compiled.wanted(n) if use_compiled is None else use_compiled
+        self._kernel: ModuleType | SimpleNamespace = compiled.compiled() if self._compiled else kernel
+        self._table: Any = self._zeros(kernel.table_size(n, 2 * n + 8))
+        self._work: Any = self._zeros(8 * n + 64)
+        self._spare: Any = None  # the journal, kept for the next checkpoint
+        self._journal: Any = None
+        self._marks: list[int] = []
+        self._kernel.start(self._table, n)
+
+    def _zeros(self, size: int) -> Any:  # noqa: ANN401 - a list or an array
+        if not self._compiled:
+            return [0] * size
+        raw = np.zeros(size + 16, np.int32)
+        begin = -raw.ctypes.data % 64 // 4  # rows are to lie in one cache line each
+        return raw[begin : begin + size]
+
+    def _grow(self) -> None:
+        """Double what the kernel found too small."""
+
+        def doubled(old: Any) -> Any:  # noqa: ANN401
+            grown = self._zeros(2 * len(old) + 1024)
+            grown[: len(old)] = old
+            return grown
+
+        self._table, self._work = doubled(self._table), doubled(self._work)
+        if self._journal is not None:
+            self._journal = doubled(self._journal)
+
+    def _row(self, row: Row) -> Any:  # noqa: ANN401
+        if not self._compiled:
+            return row if isinstance(row, list) else list(row)
+        if not isinstance(row, np.ndarray | list | tuple):
+            row = list(row)
+        return np.asarray(row, np.int32)
+
+    def _reduce(self, row: Row) -> int:
+        leaves = self._row(row)
+        reduce_row = self._kernel.reduce_row
+        answer = reduce_row(self._table, self._journal, self._work, leaves, 0, len(leaves))
+        while answer == kernel.NO_ROOM:
+            self._grow()
+            answer = reduce_row(self._table, self._journal, self._work, leaves, 0, len(leaves))
+        if answer == kernel.NOT_A_LEAF:
+            raise ValueError(f"a row has a leaf that is not in 0..{self.n - 1}")
+        return int(answer)
+
+    # --- reducing
+
+    def reduce(self, *rows: Row) -> bool:
+        """Make each row consecutive. If that cannot be, False, and the tree is as it was: all rows or none.
+
+        Raises ValueError where a row has something that is no leaf.
+        """
+        if len(rows) == 1:
+            return self._reduce(rows[0]) != kernel.REJECTED
+        mark = self.checkpoint()
+        try:
+            done = all(self._reduce(row) != kernel.REJECTED for row in rows)
+        except ValueError:
+            self.rollback(mark)
+            raise
+        if done:
+            self.release(mark)
+        else:
+            self.rollback(mark)
+        return done
+
+    def narrow(self, row: Row) -> bool | None:
+        """As `reduce` of one row; where it is accepted, whether the tree changed. None: rejected."""
+        answer = self._reduce(row)
+        return None if answer == kernel.REJECTED else answer == kernel.CHANGED
+
+    def reduce_many(self, indptr: ArrayLike, indices: ArrayLike) -> NDArray[np.bool_]:
+        """Reduce the rows indices[indptr[i]:indptr[i + 1]] in order; which were accepted (m,).
+
+        Rejected rows leave no trace. Raises ValueError at the first row with something that is no leaf
+        (those before it are reduced).
+        """
+        starts, leaves = np.asarray(indptr, np.int64), np.asarray(indices, np.int32)
+        if len(starts) == 0 or starts[0] < 0 or np.any(np.diff(starts) < 0) or starts[-1] > len(leaves):
+            raise ValueError("indptr does not divide indices into rows")
+        accepted: Any = np.zeros(len(starts) - 1, np.bool_)
+        arrays: tuple[Any, Any] = (starts, leaves)
+        if not self._compiled:
+            arrays = (starts.tolist(), leaves.tolist())
+            accepted = accepted.tolist()
+        at = 0
+        while at < len(accepted):
+            at = self._kernel.reduce_rows(self._table, self._journal, self._work, *arrays, accepted, at)
+            if at < len(accepted):  # no room, or no leaf: alone, the row is done or tells why not
+                accepted[at] = self._reduce(leaves[starts[at] : starts[at + 1]].tolist()) != kernel.REJECTED
+                at += 1
+        return np.asarray(accepted, np.bool_)
+
+    def would_accept(self, row: Row) -> bool:
+        """Whether `reduce(row)` would be true. The tree stays as it is."""
+        leaves = self._row(row)
+        answer = self._kernel.survey(self._table, self._journal, self._work, leaves, 0, len(leaves))
+        if answer == kernel.NOT_A_LEAF:
+            raise ValueError(f"a row has a leaf that is not in 0..{self.n - 1}")
+        return bool(answer != kernel.REJECTED)
+
+    def intersect(self, other: PQTree) -> bool:
+        """Keep the orders that `other` has too; False, and nothing changed, if there is none."""
+        if other.n != self.n:
+            raise ValueError(f"trees of {self.n} and {other.n} leaves")
+        return self.reduce(*other.rows())
+
+    # --- going back
+
+    def checkpoint(self) -> int:
+        """Remember the tree as it is, for `rollback`; `release` forgets it. Checkpoints may be nested.
+
+        Costs nothing at once, and little at each change after it.
+        """
+        if self._journal is None:
+            if self._spare is None:
+                self._spare = self._zeros(1024)
+            self._journal = self._spare
+            self._journal[0] = 1
+        self._marks.append(int(self._journal[0]))
+        return len(self._marks) - 1
+
+    def rollback(self, mark: int) -> None:
+        """Take back all changes since the checkpoint; it and those after it are closed."""
+        self._kernel.undo(self._table, self._journal, self._marks[mark])
+        self._close(mark)
+
+    def release(self, mark: int) -> None:
+        """Close the checkpoint and those after it; the changes stay."""
+        self._close(mark)
+
+    def _close(self, mark: int) -> None:
+        if not 0 <= mark < len(self._marks):
+            raise ValueError("the checkpoint is closed already")
+        del self._marks[mark:]
+        if not self._marks:
+            self._spare, self._journal = self._journal, None
+
+    # --- asking
+
+    def code(self) -> shape.Code:
+        """The tree as it lies, in the prefix form of `shape.py`. Linear."""
+        used = int(self._table[kernel.END]) // kernel.HALF
+        code, nodes = self._zeros(used), self._zeros(used)
+        size = self._kernel.encode(self._table, self._work, int(self._table[kernel.ROOT]), code, nodes)
+        return tuple(code[:size]) if not self._compiled else tuple(code[:size].tolist())
+
+    def frontier(self) -> list[int]:
+        """One of the orders: the leaves from left to right."""
+        return [token for token in self.code() if token >= 0]
+
+    def count(self) -> int:
+        """The number of orders, exactly."""
+        return shape.count(self.code())
+
+    def orders(self, limit: int | None = None) -> Iterator[tuple[int, ...]]:
+        """The orders, at most `limit` of them, none twice."""
+        found = shape.orders(self.code())
+        return found if limit is None else (order for order, _ in zip(found, range(limit), strict=False))
+
+    def contains(self, order: Sequence[int]) -> bool:
+        """Whether the leaves may stand in this order. Linear."""
+        return shape.contains(self.code(), order)
+
+    def canonical(self) -> str:
+        """The same text for the same set of orders, and only for it; `from_text` reads it."""
+        return shape.to_text(shape.canonical(self.code()))
+
+    def rows(self) -> list[list[int]]:
+        """Rows that make this tree out of a new one. May be as long as n squared in all."""
+        return shape.rows(shape.canonical(self.code()))
+
+    def conflict(self, rows: Iterable[Row]) -> Conflict | None:
+        """Which of the rows contradict each other or this tree: as few as can be. None if none do."""
+        from abw.pqtree.conflict import find_conflict  # which stands on this module
+
+        return find_conflict(self.n, self.rows(), [list(row) for row in rows])
+
+    # --- other forms
+
+    def restrict(self, leaves: Sequence[int]) -> PQTree:
+        """The tree of the orders of some leaves alone; leaf i of it is leaves[i]. Raises ValueError."""
+        if len(set(leaves)) != len(leaves):
+            raise ValueError("a leaf occurs twice")
+        try:
+            return _from_code(shape.prune(self.code(), leaves))
+        except KeyError as error:
+            raise ValueError(f"{error} is not in 0..{self.n - 1}") from None
+
+    def to_matrix(self) -> NDArray[np.uint8]:
+        """`rows()` as a 0/1 matrix (rows, n)."""
+        rows = self.rows()
+        matrix = np.zeros((len(rows), self.n), np.uint8)
+        for i, row in enumerate(rows):
+            matrix[i, row] = 1
+        return matrix
+
+    @classmethod
+    def from_matrix(cls, matrix: ArrayLike) -> PQTree:
+        """The tree in which the ones of each row are consecutive. Raises ValueError if that cannot be."""
+        array = np.asarray(matrix)
+        tree = cls(array.shape[1])
+        for i, row in enumerate(array):
+            if not tree.reduce(np.flatnonzero(row).tolist()):
+                raise ValueError(f"row {i} contradicts those before it")
+        return tree
+
+    def to_text(self) -> str:
+        """The tree as it lies: P-nodes in round, Q-nodes in square brackets."""
+        return shape.to_text(self.code())
+
+    @classmethod
+    def from_text(cls, text: str) -> PQTree:
+        """Read what `to_text` or `canonical` wrote. Raises ValueError."""
+        return _from_code(shape.from_text(text))
+
+    def __repr__(self) -> str:
+        """For a small tree, its canonical text."""
+        text = self.canonical() if self.n <= 32 else f"{self.n} leaves"
+        return f"PQTree({text})"
+
+
+def _from_code(code: shape.Code) -> PQTree:
+    """The tree of a code. The rows go from the smallest to the largest, so that each is a cheap reduction."""
+    tree = PQTree(sum(token >= 0 for token in code))
+    for row in sorted(shape.rows(code), key=len):
+        if not tree.reduce(row):
+            raise ValueError("not the code of a tree")
+    return tree
