@@ -1,0 +1,143 @@
+"""Text, matrix, picture, conflicts, and the checker itself."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from abw.pqtree import InvariantError, PQTree, check_tree, kernel, tree_svg
+from tests.pqtree import oracle
+
+
+def test_the_papers_example_as_text() -> None:
+    tree = PQTree(8)
+    assert tree.reduce([3, 4], [0, 2], [1, 0], [7, 5, 6], [2, 3, 4])
+    assert tree.canonical() == "([1 0 2 (3 4)] (5 6 7))"
+    assert tree.count() == 2 * 2 * 2 * 6
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(0 1", "0)", "(0 1))", "(0)", "[0 1]", "(0 0 1)", "(0 2)", "0 1", "(0 x)", "(0 [1 2 3)]", "()"],
+)
+def test_bad_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        PQTree.from_text(text)
+
+
+def test_bad_requests_are_refused() -> None:
+    with pytest.raises(ValueError, match="3 and 4"):
+        PQTree(3).intersect(PQTree(4))
+    with pytest.raises(ValueError, match="twice"):
+        PQTree(3).restrict([0, 0])
+    with pytest.raises(ValueError, match="not in"):
+        PQTree(3).restrict([0, 3])
+    with pytest.raises(ValueError, match="row 2"):
+        PQTree.from_matrix(np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]]))
+    with pytest.raises(ValueError, match="2 names"):
+        tree_svg(PQTree(3), ["a", "b"])
+
+
+def test_conflicts_are_minimal_and_keep_the_tree() -> None:
+    rng, found = random.Random(4), 0
+    for _ in range(60):
+        n = rng.randint(4, 16)
+        tree = PQTree(n)
+        for row in oracle.random_rows(rng, n, 3, 4):
+            tree.reduce(row)
+        before = tree.canonical()
+        rows = oracle.random_rows(rng, n, 6, 5)
+        conflict = tree.conflict(rows)
+        assert tree.canonical() == before
+        assert (conflict is None) == tree.reduce(*rows)
+        if conflict is None:
+            continue
+        found += 1
+        core = [*map(list, conflict.tree_rows), *(rows[i] for i in conflict.rows)]
+        assert not PQTree(n).reduce(*core)
+        for i in range(len(core)):
+            assert PQTree(n).reduce(*core[:i], *core[i + 1 :])
+        assert conflict.pattern in str(conflict)
+        assert str(conflict.leaves[0]) in str(conflict)
+    assert found > 20
+
+
+def test_picture_shows_every_node_once() -> None:
+    tree = PQTree(7)
+    assert tree.reduce([0, 1], [1, 2], [4, 5])
+    picture = ElementTree.fromstring(tree_svg(tree, [f"<{i}&" for i in range(7)]))
+    names = {"svg": "http://www.w3.org/2000/svg"}
+    assert len(picture.findall("svg:rect", names)) == 1
+    assert len(picture.findall("svg:circle", names)) == 2
+    assert len(picture.findall("svg:line", names)) == 3 + 2 + 4
+    texts = [text.text for text in picture.findall("svg:text", names)]
+    assert sorted(text for text in texts if text and text != "P") == sorted(f"<{i}&" for i in range(7))
+    assert ElementTree.fromstring(tree_svg(PQTree(0))).tag.endswith("svg")
+
+
+def q_tree() -> PQTree:
+    """Of a P-node above a Q-node that has absorbed another."""
+    tree = PQTree(9)
+    assert tree.reduce([0, 1], [1, 2], [4, 5], [5, 6], [2, 3, 4], [2, 3])
+    return tree
+
+
+def at(tree: PQTree, leaf: int) -> int:
+    return kernel.WIDTH + leaf * kernel.HALF
+
+
+Break = Callable[[PQTree, list[int]], None]
+
+
+def root_of(T: list[int]) -> int:
+    return T[kernel.ROOT]
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("header", lambda t, T: kernel.LEAVES, 8),
+        ("header", lambda t, T: kernel.END, 3),
+        ("header", lambda t, T: kernel.UNION, 1),
+        ("rows", lambda t, T: kernel.ROOT, 17),
+        ("root", lambda t, T: root_of(T) + kernel.PARENT, 16),
+        ("kinds", lambda t, T: at(t, 8) + kernel.KIND, kernel.P),
+        ("kinds", lambda t, T: root_of(T) + kernel.KIND, 7),
+        ("p-links", lambda t, T: at(t, 8) + kernel.LEFT, 16),
+        ("p-links", lambda t, T: root_of(T) + kernel.LAST, 16),
+        ("p-parents", lambda t, T: at(t, 8) + kernel.PARENT, 16),
+        ("q-links", lambda t, T: T[at(t, 1) + kernel.RIGHT] + kernel.LEFT, 99 * 8),
+        ("q-parents", lambda t, T: at(t, 1) + kernel.PARENT, 16),
+        ("count", lambda t, T: root_of(T) + kernel.COUNT, 2),
+        ("count", lambda t, T: root_of(T) + kernel.COUNT, 9),
+    ],
+)
+def test_the_checker_finds_each_fault(
+    name: str, place: Callable[[PQTree, list[int]], int], value: int
+) -> None:
+    tree = q_tree()
+    check_tree(tree)
+    tree._table[place(tree, tree._table)] = value
+    with pytest.raises(InvariantError) as caught:
+        check_tree(tree)
+    assert caught.value.name == name
+
+
+def test_the_checker_finds_nodes_with_too_few_children_or_two_places() -> None:
+    tree = PQTree(3)
+    root = tree._table[kernel.ROOT]
+    tree._table[root + kernel.KIND] = kernel.Q
+    tree._table[at(tree, 1) + kernel.RIGHT] = 0
+    tree._table[root + kernel.LAST] = at(tree, 1)
+    tree._table[root + kernel.COUNT] = 2
+    with pytest.raises(InvariantError, match="arity"):
+        check_tree(tree)
+    tree = PQTree(3)
+    tree._table[kernel.ROOT] = at(tree, 0)
+    tree._table[at(tree, 0) + kernel.PARENT] = 0
+    with pytest.raises(InvariantError, match="leaves: 2 are missing"):
+        check_tree(tree)
