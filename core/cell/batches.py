@@ -1,4 +1,4 @@
-"""A cell's operations in batches of isomorphic ones: the dynamic batching problem in small, at compile time."""
+"""A cell's operations in batches of isomorphic ones: dynamic batching in small, at compile time."""
 
 from __future__ import annotations
 

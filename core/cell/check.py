@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 
 from abw.core.cell.layout import BROADCAST, CONTIGUOUS, COPIED, PACKED, STRIDED
 from abw.core.cell.program import CellProgram, Operand
+from abw.core.policy.check import CheckError
 
 
-def check_cell_program(program: CellProgram) -> list[str]:
-    """What is wrong with a program; an empty list where nothing is.
+def check_cell_program(program: CellProgram) -> None:
+    """Raise CheckError, with all that is wrong, unless a program computes its cell.
 
     Checked by addresses: every batched operation runs once and after its arguments; a batch's operations are
     isomorphic; no two variables, temporaries included, share a float of scratch memory; every operand's
     status, step and shift give exactly the addresses at which its values lie.
     """
-    return [*_order(program), *_overlap(program), *_operands(program)]
+    wrong = [*_order(program), *_overlap(program), *_operands(program)]
+    if wrong:
+        raise CheckError("\n".join(wrong))
 
 
 def _order(program: CellProgram) -> list[str]:
@@ -56,7 +60,7 @@ def _overlap(program: CellProgram) -> list[str]:
                 size = prod(program.cell.shape_of(operand.values[0])) * len(operand.values)
                 spans.append((operand.temporary, size, f"temporary of batch {number}"))
     spans.sort()
-    wrong = [f"{a[2]} and {b[2]} overlap" for a, b in zip(spans, spans[1:], strict=False) if a[0] + a[1] > b[0]]
+    wrong = [f"{a[2]} and {b[2]} overlap" for a, b in pairwise(spans) if a[0] + a[1] > b[0]]
     if spans and spans[-1][0] + spans[-1][1] > program.width:
         wrong.append("the scratch memory is too narrow")
     return wrong
@@ -95,7 +99,11 @@ def _operands(program: CellProgram) -> list[str]:
             size = prod(program.cell.shape_of(operand.values[0]))
             pitch = prod(program.cell.shape_of(normal.root[operand.values[0]]))
             several = len(operand.values) > 1
-            if several and operand.status == CONTIGUOUS and (operand.step, operand.shift, pitch) != (size, 0, size):
+            if (
+                several
+                and operand.status == CONTIGUOUS
+                and (operand.step, operand.shift, pitch) != (size, 0, size)
+            ):
                 wrong.append(f"{name}: not contiguous")
             if operand.status == BROADCAST and (operand.step or operand.shift):
                 wrong.append(f"{name}: not a broadcast")

@@ -92,7 +92,7 @@ def _without_dead(cell: Cell) -> Cell:
         if value in needed:
             needed.update(cell.ops[value - cell.first_op].args)
     number = {value: value for value in range(cell.first_op)}
-    ops = []
+    ops: list[Op] = []
     for value, op in enumerate(cell.ops, cell.first_op):
         if value in needed:
             number[value] = cell.first_op + len(ops)

@@ -79,7 +79,7 @@ class CellProgram:
 
 @lru_cache(maxsize=4096)
 def cell_program(cell: Cell) -> CellProgram:
-    """Batch and lay out a cell. Cost: about a millisecond for a cell of 30 operations; kept for the next call."""
+    """Batch and lay out a cell; kept for the next call. Cost: 1 to 2 ms for a cell of 30 operations."""
     normal = normalise(cell)
     return assemble(normal, arrange(normal, batch_operations(normal)))
 
@@ -106,7 +106,9 @@ def assemble(normal: NormalCell, arrangement: Arrangement) -> CellProgram:
     for lanes in arrangement.batches:
         arguments = zip(*(normal.arguments(v) for v in lanes), strict=True)
         batches.append(
-            CellBatch(normal.op(lanes[0]).name, operand(lanes), tuple(operand(values) for values in arguments))
+            CellBatch(
+                normal.op(lanes[0]).name, operand(lanes), tuple(operand(values) for values in arguments)
+            )
         )
     staged = tuple(arrangement.position[i] >= 0 for i in range(len(cell.inputs)))
     return CellProgram(

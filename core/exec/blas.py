@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from abw.core.exec.executor import Result
+from abw.core.cell.layout import CONTIGUOUS
+from abw.core.cell.normal import size_of
+from abw.core.exec.interface import Result
 from abw.core.exec.kernels import CellKernel
-from abw.core.exec.params import Params
+from abw.core.exec.params import Params, constant_value
 from abw.core.graph.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
-from abw.core.plan.kernels import CONTIGUOUS
-from abw.core.plan.plan import Plan
+from abw.core.plan.plan import Counts, Plan
 
 Floats = NDArray[np.float32]
 
@@ -53,20 +54,40 @@ class BlasExecutor:
         self._runs += 1
         self._reserve(plan)
         with self._pools.limit(limits=self._threads, user_api="blas"), np.errstate(all="ignore"):
-            launches, memory_kernels, floats = self._execute(plan)
-        run, network = self._runs, self._network
+            counts = self._execute(plan)
+        run = self._runs
 
-        def lookup(type: int, output: int) -> Floats:
+        def read(references: NDArray[np.integer[Any]]) -> Floats:
             if run != self._runs:
                 raise RuntimeError("the executor has run again: read a result before that")
-            nodes = np.arange(plan.graph.type_ptr[type], plan.graph.type_ptr[type + 1])
-            rows = plan.row[nodes * network.width + output]
-            return np.asarray(self._memory[self._arenas.output_arena[type, output]][rows])
+            return self._read(plan, references)
 
-        return Result(plan.graph, len(plan.schedule), launches, memory_kernels, 4 * floats, lookup)
+        return Result(plan.graph, counts, read)
 
-    def _execute(self, plan: Plan) -> tuple[int, int, int]:
-        """Run the batches; (launches, memory kernels, floats moved), counted as they happen."""
+    def _read(self, plan: Plan, references: NDArray[np.integer[Any]]) -> Floats:
+        """The values behind references; nodes' from the arenas."""
+        network = self._network
+        if not len(references):
+            return np.empty(0, np.float32)
+        nodes, outputs = np.divmod(np.maximum(references, 0), network.width)
+        types = np.searchsorted(plan.graph.type_ptr, nodes, side="right") - 1
+        arenas = np.where(references >= 0, self._arenas.output_arena[types, outputs], -1)
+        if arenas[0] >= 0:
+            shape = self._arenas.shape[arenas[0]]
+        else:
+            shape = constant_value(network, self._params, int(references[0])).shape
+        values = np.empty((len(references), *shape), np.float32)
+        for arena in set(arenas.tolist()):
+            here = np.flatnonzero(arenas == arena)
+            if arena >= 0:
+                values[here] = self._memory[arena][plan.row[references[here]]]
+            else:
+                for i in here:
+                    values[i] = constant_value(network, self._params, int(references[i]))
+        return values
+
+    def _execute(self, plan: Plan) -> Counts:
+        """Run the batches, counting what happens."""
         arenas, schedule = self._arenas, plan.schedule
         index = plan.index.astype(np.intp)
         ptr, base = schedule.ptr.tolist(), plan.base.tolist()
@@ -106,17 +127,18 @@ class BlasExecutor:
                 launches += kernel.launches
                 memory_kernels += kernel.copies
                 floats += lanes * kernel.copied_floats
-        return launches, memory_kernels, floats
+        return Counts(len(schedule), launches, memory_kernels, 4 * floats)
 
     def _place(self, kernel: CellKernel | None, slot: int, rows: int, memory: Floats) -> Floats:
         """Where a gathered operand goes."""
         if kernel is not None:
             return kernel.inputs[slot][:rows]
         shape = memory.shape[1:]
-        size = rows * int(np.prod(shape))
+        size = rows * size_of(shape)
         if len(self._gathered) < size:
             self._gathered = np.empty(2 * size, np.float32)
-        return self._gathered[:size].reshape(rows, *shape)
+        place: Floats = self._gathered[:size].reshape(rows, *shape)
+        return place
 
     def _reserve(self, plan: Plan) -> None:
         """Grow arenas and scratch memory to what the plan needs."""
@@ -134,7 +156,9 @@ class BlasExecutor:
 
     def _arena(self, a: int, rows: int) -> Floats:
         memory = np.empty((rows, *self._arenas.shape[a]), np.float32)
-        for constant, first in zip(self._network.constants, self._arenas.constant_row[a].tolist(), strict=True):
+        for constant, first in zip(
+            self._network.constants, self._arenas.constant_row[a].tolist(), strict=True
+        ):
             if first >= 0:
                 values: Any = np.float32(0)
                 if constant.kind == "param":

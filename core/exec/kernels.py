@@ -94,6 +94,7 @@ class CellKernel:
     """
 
     def __init__(self, program: CellProgram, params: Sequence[Floats]) -> None:
+        """Compute what is static. `params`: the cell's, in its order."""
         self.program = program
         self.capacity = 0
         self._static = _static_values(program, params)
@@ -185,10 +186,14 @@ class CellKernel:
             self.copied_floats += lanes * size_of(shape)
             return self._keep("group", self._block(operand.temporary, lanes, shape))
         if place.home != SCRATCH:
-            return self._keep("part", (place.home - 1, place.column, place.pitch, lanes, operand.shift, shape))
+            return self._keep(
+                "part", (place.home - 1, place.column, place.pitch, lanes, operand.shift, shape)
+            )
         begin = self.capacity * place.offset + place.column
         step = self.capacity * operand.step + operand.shift
-        return self._keep("group", _strided(self._scratch[begin:], lanes, step, self.capacity, place.pitch, shape))
+        return self._keep(
+            "group", _strided(self._scratch[begin:], lanes, step, self.capacity, place.pitch, shape)
+        )
 
     def _value(self, value: int) -> Name:
         """One value as an array (n, *shape)."""
@@ -196,7 +201,9 @@ class CellKernel:
         place = self.program.place[value]
         if place.home == SCRATCH:
             begin = self.capacity * place.offset + place.column
-            return self._keep("single", _strided(self._scratch[begin:], 1, 0, self.capacity, place.pitch, shape)[0])
+            return self._keep(
+                "single", _strided(self._scratch[begin:], 1, 0, self.capacity, place.pitch, shape)[0]
+            )
         if size_of(shape) == place.pitch:
             return "port", place.home - 1
         return self._keep("part", (place.home - 1, place.column, place.pitch, 1, 0, shape))

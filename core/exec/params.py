@@ -44,6 +44,17 @@ def init_params(network: Network, seed: int) -> Params:
     return Params(values, tables)
 
 
+def constant_value(network: Network, params: Params, reference: int) -> Floats:
+    """The value that a negative reference means (see `Network.width`)."""
+    number, row = network.constant_of(reference)
+    constant = network.constants[number]
+    if constant.kind == "zeros":
+        return np.zeros(constant.shape, np.float32)
+    if constant.kind == "param":
+        return params.values[constant.number]
+    return np.asarray(params.tables[constant.number][row])
+
+
 def _param(param: Param, seed: int) -> Floats:
     if param.init is not None:
         return np.full(param.shape, param.init, np.float32)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.executor import Result
-from abw.core.exec.params import Params
+from abw.core.exec.interface import Result
+from abw.core.exec.params import Params, constant_value
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Network
-from abw.core.plan.plan import Plan
+from abw.core.plan.plan import Counts, Plan
 from abw.core.spec.cell import Cell, Op
 
 Array = NDArray[np.float64]
@@ -82,25 +82,25 @@ class ReferenceExecutor:
     def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:
         """Widen the parameters. `threads` is not used: there is nothing to divide."""
         self._network = network
-        self._params = [np.asarray(value, np.float64) for value in params.values]
-        self._tables = [np.asarray(table, np.float64) for table in params.tables]
+        self._params = params
+        self._values = [np.asarray(value, np.float64) for value in params.values]
 
     def run(self, plan: Plan) -> Result:
         """Compute every node's outputs."""
-        graph, network = plan.graph, self._network
+        return self.run_graph(plan.graph)
+
+    def run_graph(self, graph: Graph) -> Result:
+        """The same without a plan."""
+        network = self._network
         outputs: list[list[Array]] = [[] for _ in range(len(graph))]
         ptr = graph.operand_ptr.tolist()
         references = graph.operand.tolist()
 
         def value(reference: int) -> Array:
-            if reference >= 0:
-                node, output = divmod(reference, network.width)
-                return outputs[node][output]
-            number, row = network.constant_of(reference)
-            constant = network.constants[number]
-            if constant.kind == "zeros":
-                return np.zeros(constant.shape)
-            return self._params[constant.number] if constant.kind == "param" else self._tables[constant.number][row]
+            if reference < 0:
+                return np.asarray(constant_value(network, self._params, reference), np.float64)
+            node, output = divmod(reference, network.width)
+            return outputs[node][output]
 
         type_of = np.repeat(np.arange(len(network.types)), np.diff(graph.type_ptr)).tolist()
         with np.errstate(all="ignore"):
@@ -108,7 +108,7 @@ class ReferenceExecutor:
                 net_type = network.types[type_of[node]]
                 operands = [value(reference) for reference in references[ptr[node] : ptr[node + 1]]]
                 if net_type.cell is not None:
-                    params = [self._params[number] for number in net_type.params]
+                    params = [self._values[number] for number in net_type.params]
                     outputs[node] = run_cell(net_type.cell, operands, params)
                 elif net_type.reduction is not None:
                     links = len(operands) // len(net_type.slots)
@@ -118,12 +118,10 @@ class ReferenceExecutor:
                         for s in range(len(net_type.slots))
                     ]
 
-        def lookup(type: int, output: int) -> Array:
-            nodes = range(int(graph.type_ptr[type]), int(graph.type_ptr[type + 1]))
-            shape = network.types[type].outputs[output].shape
-            return np.array([outputs[node][output] for node in nodes]).reshape(len(nodes), *shape)
+        def read(wanted: NDArray[np.integer[Any]]) -> Array:
+            return np.array([value(reference) for reference in wanted.tolist()], np.float64)
 
-        return Result(graph, len(graph), len(graph), 0, 0, lookup)
+        return Result(graph, Counts(len(graph), len(graph), 0, 0), read)
 
 
 def _topological(graph: Graph) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from abw.core.graph.network import Network
 from abw.core.spec.cell import Shape
 
 Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,11 @@ class Arenas:
     reduces: NDArray[np.bool_]
     programs: tuple[CellProgram | None, ...]
     staged: NDArray[np.bool_]
-    launches: Ints
-    copies: Ints
-    copied_floats: Ints
-    product_flops: NDArray[np.int64]
-    other_flops: NDArray[np.int64]
+    launches: Longs
+    copies: Longs
+    copied_floats: Longs
+    product_flops: Longs
+    other_flops: Longs
 
 
 _KEPT: dict[int, tuple[Network, Arenas]] = {}
@@ -99,6 +101,12 @@ def _arenas(network: Network) -> Arenas:
     for t, program in enumerate(programs):
         if program is not None:
             staged[t, : len(program.staged)] = program.staged
+
+    def each(of_cell: Callable[[CellProgram], int]) -> Longs:
+        return np.array([0 if p is None else of_cell(p) for p in programs], np.int64)
+
+    slots = np.array([len(t.slots) for t in types], np.int32)
+    reduces = np.array([t.cell is None for t in types], np.bool_)
     return Arenas(
         shape=tuple(shape),
         head=head,
@@ -109,17 +117,15 @@ def _arenas(network: Network) -> Arenas:
         constant_first=np.array([c.first for c in constants], np.int32),
         constant_end=np.array([c.first + c.rows for c in constants], np.int32),
         outputs=np.array([len(t.outputs) for t in types], np.int32),
-        slots=np.array([len(t.slots) for t in types], np.int32),
-        reduces=np.array([t.cell is None for t in types], np.bool_),
+        slots=slots,
+        reduces=reduces,
         programs=programs,
         staged=staged,
-        launches=np.array(
-            [len(t.slots) if p is None else p.launches for t, p in zip(types, programs, strict=True)], np.int32
-        ),
-        copies=np.array([0 if p is None else p.copies for p in programs], np.int32),
-        copied_floats=np.array([0 if p is None else p.copied_floats for p in programs], np.int32),
-        product_flops=np.array([0 if p is None else p.costs.product_flops for p in programs], np.int64),
-        other_flops=np.array([0 if p is None else p.costs.other_flops for p in programs], np.int64),
+        launches=np.where(reduces, slots, each(lambda p: p.launches)).astype(np.int64),
+        copies=each(lambda p: p.copies),
+        copied_floats=each(lambda p: p.copied_floats),
+        product_flops=each(lambda p: p.costs.product_flops),
+        other_flops=each(lambda p: p.costs.other_flops),
     )
 
 
@@ -139,7 +145,10 @@ def _groups(network: Network) -> tuple[dict[tuple[int, int], int], dict[tuple[in
         for o in range(len(net_type.outputs)):
             find((t, o))
         for s, slot in enumerate(net_type.slots):
-            flows = [*slot.producers, *((-1, c) for c in slot.constants if network.constants[c].kind == "table")]
+            flows = [
+                *slot.producers,
+                *((-1, c) for c in slot.constants if network.constants[c].kind == "table"),
+            ]
             for flow in flows:
                 parent[find(flow)] = find((t, s, 0))
             find((t, s, 0))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from abw.core.cell.layout import BROADCAST, CONTIGUOUS, STRIDED
 from abw.core.graph.graph import Graph
-from abw.core.plan.kernels import BROADCAST, CONTIGUOUS, GATHERED, STRIDED
+from abw.core.plan.kernels import GATHERED
 from abw.core.plan.plan import Plan
+from abw.core.policy.check import CheckError
 
 _NOTHING = np.iinfo(np.int64).min
 
 
-def check_plan(graph: Graph, plan: Plan) -> list[str]:
-    """What is wrong with a plan; an empty list where nothing is.
+def check_plan(graph: Graph, plan: Plan) -> None:
+    """Raise CheckError, with all that is wrong, unless a plan computes what its graph says.
 
     Plain NumPy, sharing nothing with the planner: each batch must find, in the rows it names, exactly the
     values that the graph says its nodes read, and write into rows that hold nothing yet; every node runs
@@ -76,7 +78,8 @@ def check_plan(graph: Graph, plan: Plan) -> list[str]:
             _write(held[arenas.output_arena[t, o]], base, names, f"batch {b}, output {o}", wrong)
             if (plan.row[names] != base + np.arange(len(nodes))).any():
                 wrong.append(f"batch {b}, output {o}: `row` says otherwise than `base`")
-    return wrong
+    if wrong:
+        raise CheckError("\n".join(wrong))
 
 
 def _write(memory: np.ndarray, begin: int, names: np.ndarray, what: str, wrong: list[str]) -> None:

@@ -1,27 +1,33 @@
-"""The compiled loop behind `plan`."""
+"""The compiled loops behind `plan`."""
 
 from __future__ import annotations
 
-from typing import Any
+import numpy as np
+from numpy.typing import NDArray
 
-from abw.core.cell.layout import BROADCAST, CONTIGUOUS, STRIDED
-from abw.core.cell.layout import COPIED as GATHERED
+from abw.core.cell.layout import BROADCAST, CONTIGUOUS, COPIED, STRIDED
 from abw.core.jit import njit
 
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+GATHERED = COPIED
+"""An operand's rows as against a cell's variables: same numbers, the graph's word for it."""
 STATUS_NAMES = ("contiguous", "strided", "broadcast", "gathered")
 
 
 @njit
 def fill_plan(
-    schedule: Any,
-    graph: Any,
-    types: Any,
-    constants: Any,
-    rows: Any,
-    results: Any,
-    operands: Any,
-    forms: Any,
-    lists: Any,
+    schedule: tuple[Ints, Ints, Ints],
+    graph: tuple[Ints, Ints],
+    types: tuple[Ints, Ints, Ints, Ints, Bools],
+    constants: tuple[Ints, Ints, Ints],
+    rows: Ints,
+    results: tuple[Ints, Ints],
+    operands: tuple[Ints, Ints, Ints],
+    forms: tuple[Ints, Ints, Ints],
+    lists: tuple[Ints, Ints],
 ) -> None:
     """Fill the arrays of a `Plan` (see there for each; `plan` allocates them).
 
@@ -98,3 +104,37 @@ def fill_plan(
                 status[k] = BROADCAST
             else:
                 status[k] = STRIDED
+
+
+@njit
+def count_plan(
+    schedule: tuple[Ints, Ints],
+    operands: tuple[Ints, Ints, Ints],
+    types: tuple[Ints, Ints, Ints, Bools, Bools],
+    costs: tuple[Longs, Longs, Longs, Longs, Longs],
+) -> tuple[int, int, int, int, int, int]:
+    """The fields of `Counts`, then the arithmetic of a plan, of the arrays that `fill_plan` has filled."""
+    batch_type, batch_ptr = schedule
+    operand_ptr, index_ptr, status = operands
+    slot_arena, row_floats, slots, reduces, staged = types
+    launches, copies, copied_floats, product_flops, other_flops = costs
+    launched, kernels, floats, products, others = 0, 0, 0, 0, 0
+    for b in range(len(batch_type)):
+        t = batch_type[b]
+        lanes = batch_ptr[b + 1] - batch_ptr[b]
+        launched += launches[t]
+        kernels += copies[t]
+        floats += lanes * copied_floats[t]
+        products += lanes * product_flops[t]
+        others += lanes * other_flops[t]
+        for s in range(slots[t]):
+            k = operand_ptr[b] + s
+            rows = index_ptr[k + 1] - index_ptr[k]
+            size = row_floats[slot_arena[t, s]]
+            if status[k] != CONTIGUOUS or staged[t, s]:
+                kernels += 1
+                floats += rows * size
+            if reduces[t]:
+                # k operands take k - 1 additions or comparisons a float
+                others += (rows - lanes) * size
+    return len(batch_type), launched, kernels, 4 * floats, products, others

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from abw.core.graph.graph import Graph
 from abw.core.plan.arenas import Arenas, arenas_of
-from abw.core.plan.kernels import CONTIGUOUS, fill_plan
+from abw.core.plan.kernels import count_plan, fill_plan
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]
@@ -20,16 +20,13 @@ class Counts:
     """What executing a plan takes, for an executor that wants every operand contiguous.
 
     `launches`: batches of operations (a reduction: one a slot). `memory_kernels`: gathers and copies, each
-    one operand of one batch. `bytes_moved`: what they write. `product_flops`: matrix products, 2 for a
-    multiply-add; `other_flops`: everything else, 1 an element.
+    one operand of one batch. `bytes_moved`: what they write.
     """
 
     batches: int
     launches: int
     memory_kernels: int
     bytes_moved: int
-    product_flops: int
-    other_flops: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +45,8 @@ class Plan:
     Lists. A lane of a reduction reads several rows: for such a batch, lane i of every operand has the rows
     `lists[list_ptr[b] + i]:lists[list_ptr[b] + i + 1]` of the operand's index array, `list_ptr` (B,), -1 for
     a batch of cells.
+
+    Arithmetic: `product_flops` of matrix products, 2 for a multiply-add; `other_flops`, 1 an element.
     """
 
     graph: Graph
@@ -65,6 +64,8 @@ class Plan:
     list_ptr: Ints
     lists: Ints
     counts: Counts
+    product_flops: int
+    other_flops: int
 
 
 def plan(graph: Graph, schedule: Schedule) -> Plan:
@@ -99,37 +100,13 @@ def plan(graph: Graph, schedule: Schedule) -> Plan:
         (status, start, stride),
         (list_ptr, lists),
     )
-    counts = _counts(schedule, arenas, operand_ptr, index_ptr, status, list_ptr, lists)
-    return Plan(
-        graph, schedule, arenas, rows, base, row,
-        operand_ptr, index_ptr, index, status, start, stride, list_ptr, lists, counts,
-    )  # fmt: skip
-
-
-def _counts(
-    schedule: Schedule,
-    arenas: Arenas,
-    operand_ptr: Ints,
-    index_ptr: Ints,
-    status: Ints,
-    list_ptr: Ints,
-    lists: Ints,
-) -> Counts:
-    lanes = np.diff(schedule.ptr).astype(np.int64)
-    per_type = np.bincount(schedule.type, weights=lanes, minlength=len(arenas.slots)).astype(np.int64)
-    batch_of = np.repeat(np.arange(len(schedule)), np.diff(operand_ptr))
-    type_of = schedule.type[batch_of]
-    slot_of = np.arange(len(batch_of)) - operand_ptr[batch_of]
-    moved = (status != CONTIGUOUS) | arenas.staged[type_of, slot_of]
-    floats = np.diff(index_ptr).astype(np.int64) * arenas.row_floats[arenas.slot_arena[type_of, slot_of]]
-    # a reduction over k operands takes k - 1 additions or comparisons a float
-    lane_floats = lanes[batch_of] * arenas.row_floats[arenas.slot_arena[type_of, slot_of]]
-    reduced = (floats - lane_floats)[arenas.reduces[type_of]].sum()
-    return Counts(
-        batches=len(schedule),
-        launches=int(arenas.launches[schedule.type].sum()),
-        memory_kernels=int(moved.sum() + arenas.copies[schedule.type].sum()),
-        bytes_moved=4 * int(floats[moved].sum() + per_type @ arenas.copied_floats),
-        product_flops=int(per_type @ arenas.product_flops),
-        other_flops=int(per_type @ arenas.other_flops + reduced),
+    *counts, product_flops, other_flops = count_plan(
+        (schedule.type, schedule.ptr),
+        (operand_ptr, index_ptr, status),
+        (arenas.slot_arena, arenas.row_floats, arenas.slots, arenas.reduces, arenas.staged),
+        (arenas.launches, arenas.copies, arenas.copied_floats, arenas.product_flops, arenas.other_flops),
     )
+    return Plan(
+        graph, schedule, arenas, rows, base, row, operand_ptr, index_ptr, index, status, start, stride,
+        list_ptr, lists, Counts(*counts), product_flops, other_flops,
+    )  # fmt: skip

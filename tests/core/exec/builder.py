@@ -10,12 +10,15 @@ import numpy as np
 from abw.core.errors import Span
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
-from abw.core.graph.network import Constant, Network, NetType, Slot
+from abw.core.graph.network import Constant, NetType, Network, Slot
 from abw.core.policy.schedule import Schedule
 from abw.core.spec.cell import Cell, Op, OpName, Param, Port, Shape
 from abw.core.spec.model import Table
 
 SHAPES: tuple[Shape, ...] = ((2,), (3,), (3,), (3,), (3, 2), (3, 3))
+
+
+Value = tuple[str, int]
 
 
 @dataclass
@@ -24,30 +27,32 @@ class CellBuilder:
 
     inputs: list[Port] = field(default_factory=list)
     params: list[Param] = field(default_factory=list)
-    ops: list[tuple[OpName, tuple[tuple[str, int], ...], Shape, tuple[float, ...]]] = field(default_factory=list)
+    ops: list[tuple[OpName, tuple[Value, ...], Shape, tuple[float, ...]]] = field(default_factory=list)
 
-    def input(self, shape: Shape) -> tuple[str, int]:
+    def input(self, shape: Shape) -> Value:
         self.inputs.append(Port(f"x{len(self.inputs)}", shape))
         return "i", len(self.inputs) - 1
 
-    def param(self, shape: Shape) -> tuple[str, int]:
+    def param(self, shape: Shape) -> Value:
         self.params.append(Param(f"p{len(self.params)}", shape))
         return "p", len(self.params) - 1
 
-    def op(
-        self, name: OpName, *args: tuple[str, int], shape: Shape, attr: tuple[float, ...] = ()
-    ) -> tuple[str, int]:
+    def op(self, name: OpName, *args: Value, shape: Shape, attr: tuple[float, ...] = ()) -> Value:
         self.ops.append((name, args, shape, attr))
         return "o", len(self.ops) - 1
 
-    def shape(self, value: tuple[str, int]) -> Shape:
+    def shape(self, value: Value) -> Shape:
         kind, number = value
-        return self.ops[number][2] if kind == "o" else (self.inputs if kind == "i" else self.params)[number].shape
+        return (
+            self.ops[number][2]
+            if kind == "o"
+            else (self.inputs if kind == "i" else self.params)[number].shape
+        )
 
-    def cell(self, name: str, outputs: list[tuple[str, int]]) -> Cell:
+    def cell(self, name: str, outputs: list[Value]) -> Cell:
         begin = {"i": 0, "p": len(self.inputs), "o": len(self.inputs) + len(self.params)}
 
-        def number(value: tuple[str, int]) -> int:
+        def number(value: Value) -> int:
             return begin[value[0]] + value[1]
 
         return Cell(
@@ -107,7 +112,7 @@ def random_cell(rng: np.random.Generator, name: str) -> Cell:
     return b.cell(name, list(dict.fromkeys(outputs)))
 
 
-def _random_op(rng: np.random.Generator, b: CellBuilder, values: list[tuple[str, int]]) -> tuple[str, int]:
+def _random_op(rng: np.random.Generator, b: CellBuilder, values: list[Value]) -> Value:
     a = values[rng.integers(len(values))]
     shape = b.shape(a)
     alike = [v for v in values if b.shape(v) == shape]
@@ -119,17 +124,14 @@ def _random_op(rng: np.random.Generator, b: CellBuilder, values: list[tuple[str,
         return b.op("matmul", left, a, shape=(rows, *shape[1:]))
     if kind == 4:
         products = [
-            (x, y)
-            for x in values
-            for y in values
-            if len(b.shape(x)) == 2 and b.shape(x)[1] == b.shape(y)[0]
+            (x, y) for x in values for y in values if len(b.shape(x)) == 2 and b.shape(x)[1] == b.shape(y)[0]
         ]
         if products:
             x, y = products[rng.integers(len(products))]
             return b.op("matmul", x, y, shape=(b.shape(x)[0], *b.shape(y)[1:]))
         return b.op("matmul", a, b.param(shape[-1:]), shape=shape[:1]) if len(shape) == 2 else a
     if kind <= 7:
-        name: OpName = ("add", "sub", "mul")[kind - 5]  # type: ignore[assignment]
+        name: OpName = ("add", "sub", "mul")[kind - 5]
         pair = (a, other) if rng.integers(2) else (other, a)
         return b.op(name, *pair, shape=shape)
     if kind == 8:
@@ -206,9 +208,9 @@ def random_network(rng: np.random.Generator) -> Network:
         kinds = [k for k in ("zeros", "param", "table") if rng.integers(2)] or ["table"]
         return Slot(name, shape, producers, tuple(constant(shape, k) for k in kinds))
 
-    types: list[tuple[str, Cell | None, str | None, tuple[Slot, ...]]] = []
-    for cell in cells:
-        types.append((cell.name, cell, None, tuple(slot(p.name, p.shape) for p in cell.inputs)))
+    types: list[tuple[str, Cell | None, str | None, tuple[Slot, ...]]] = [
+        (cell.name, cell, None, tuple(slot(p.name, p.shape) for p in cell.inputs)) for cell in cells
+    ]
     for r, shapes in enumerate(reductions):
         kind = ("sum", "mean", "max")[rng.integers(3)]
         types.append((f"reduce{r}", None, kind, tuple(slot(f"s{i}", s) for i, s in enumerate(shapes))))
@@ -284,5 +286,3 @@ def random_schedule(rng: np.random.Generator, graph: Graph) -> Schedule:
     nodes = np.concatenate([np.empty(0, np.int64), *batches]).astype(np.int32)
     assert all(a < b for a, b in pairwise(ptr))
     return Schedule(np.array(types, np.int32), ptr, nodes)
-
-
