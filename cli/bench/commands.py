@@ -1,0 +1,115 @@
+"""`abw bench ...`: every figure of docs/benchmarks.md, measured again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from abw.cli import options
+from abw.cli.console import amount, duration, print_json, progress
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Measure abw on real data (--data DIR holds trees/, lattice/, tags/ and pairs/).",
+)
+
+DataDir = Annotated[Path, typer.Option("--data", metavar="DIR", help="The folder with the real data.")]
+SpecsDir = Annotated[Path, typer.Option("--specs", metavar="DIR", help="The folder with the specs.")]
+Runs = Annotated[int, typer.Option("--runs", min=1, metavar="N", help="Runs that a median is taken of.")]
+
+
+def _table(*columns: str) -> Any:  # noqa: ANN401
+    from rich.table import Table
+
+    table = Table(*columns, box=None, pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    return table
+
+
+def _show(table: Any) -> None:  # noqa: ANN401
+    from rich.console import Console
+
+    Console(highlight=False).print(table)
+
+
+@app.command("graph")
+def graph(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    instances: Annotated[int, typer.Option("--instances", min=32, help="How many of each.")] = 256,
+    runs: Runs = 9,
+    as_json: options.Json = False,
+) -> None:
+    """Nanoseconds a node for reading, construction, each policy and planning."""
+    from abw.cli.bench.graph import bench_graph
+
+    report = bench_graph(specs, data, instances, runs)
+    if as_json:
+        print_json(report)
+        return
+    table = _table("step", *dict.fromkeys(f"{r['workload']} ({r['nodes']} nodes)" for r in report["rows"]))
+    for step in dict.fromkeys(r["step"] for r in report["rows"]):
+        table.add_row(step, *(f"{r['ns_per_node']:.1f} ns" for r in report["rows"] if r["step"] == step))
+    _show(table)
+
+
+@app.command("policies")
+def policies(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Instances in a mini-batch.")] = 64,
+    train: Annotated[int, typer.Option("--train-limit", min=1, help="Learn from the first N instances.")] = 32,
+    granularity: options.Granularity = "cell",
+    runs: Runs = 3,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """Batches by policy, and learning time beside the paper's Table 4, for all its workloads."""
+    options.one_of(granularity, options.GRANULARITIES, "--granularity")
+    from abw.cli.bench.policies import ENCODINGS, bench_policies
+
+    with progress(quiet) as told:
+        report = bench_policies(specs, data, batch, train, granularity, runs, told)
+    if as_json:
+        print_json(report)
+        return
+    names = list(report["rows"][0]["batches"])
+    table = _table("batches", "nodes", "bound", *names)
+    for r in report["rows"]:
+        table.add_row(r["workload"], f"{r['nodes']:.0f}", f"{r['lower_bound']:.1f}",
+                      *(f"{r['batches'][n]:.1f}" for n in names))
+    _show(table)
+    table = _table("learning", "nodes", "bound", *(f"{e}: batches, trials, states, time" for e in ENCODINGS), "paper")
+    for r in report["rows"]:
+        cells = [
+            f"{f['batches']}, {f['trials']}, {f['states']}, {duration(f['seconds'])}" for f in r["learning"].values()
+        ]
+        paper = f"{r['paper'][0]} s, {r['paper'][1]} trials" if r["paper"] else ""
+        table.add_row(r["workload"], str(r["training_nodes"]), str(r["training_lower_bound"]), *cells, paper)
+    _show(table)
+
+
+@app.command("memory")
+def memory(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Instances in the mini-batch.")] = 256,
+    hidden: Annotated[int, typer.Option("--hidden", min=1, help="The size of the model.")] = 64,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """Peak memory of one mini-batch of each workload."""
+    from abw.cli.bench.memory import bench_memory
+
+    with progress(quiet) as told:
+        report = bench_memory(specs, data, batch, hidden, told)
+    if as_json:
+        print_json(report)
+        return
+    table = _table("workload", "batch", "nodes", "peak memory")
+    for r in report["rows"]:
+        table.add_row(r["workload"], str(r["batch"]), str(r["nodes"]), amount(r["peak_memory_bytes"], "B"))
+    _show(table)

@@ -1,0 +1,68 @@
+"""Learning time and batches of every workload, beside the paper's Table 4."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from abw.cli.bench.workloads import CASES, cpu_seconds, open_case
+from abw.core.progress import Progress
+
+PAPER = {
+    # Table 4 of the paper: seconds, trials
+    "TreeLSTM": (0.154, 50),
+    "TreeGRU": (0.141, 50),
+    "MV-RNN": (0.254, 50),
+    "TreeLSTM-2Type": (2.217, 1000),
+    "BiLSTM-Tagger": (1.629, 50),
+    "BiLSTM-Tagger-withchar": (6.268, 50),
+    "LatticeLSTM": (21.733, 1000),
+    "LatticeGRU": (4.911, 1000),
+}
+
+ENCODINGS = ("base", "max", "sort")
+
+
+def bench_policies(
+    specs: Path, data: Path, batch: int, train: int, granularity: str, runs: int, progress: Progress
+) -> dict[str, Any]:
+    """Batches by policy on the mini-batches of the first 4 x `batch` instances (means), and learning time.
+
+    The FSMs are learned from the first `train` instances; their time is this thread's CPU time.
+    """
+    from abw.core.graph.bounds import lower_bound
+    from abw.core.policy.learner import learn
+    from abw.core.policy.registry import POLICIES, get_policy
+
+    rows = []
+    progress.phase("policies", len(CASES))
+    for chosen in CASES:
+        workload = open_case(chosen, specs, data, max(4 * batch, train), granularity)
+        training = workload.graph(0, train).dag
+        graphs = [workload.graph(first, first + batch).dag for first in range(0, 4 * batch, batch)]
+        batches = {name: sum(len(get_policy(name).schedule(g)) for g in graphs) / 4 for name in POLICIES}
+        learning = {}
+        for encoding in ENCODINGS:
+            policy = learn(training, encoding=encoding, seed=0)
+            seconds = cpu_seconds(lambda e=encoding, g=training: learn(g, encoding=e, seed=0), runs)
+            schedules = [policy.schedule(g) for g in graphs]
+            batches[f"fsm-{encoding}"] = sum(len(s) for s in schedules) / 4
+            learning[encoding] = {
+                "seconds": seconds,
+                "trials": policy.training.trials,
+                "states": len(policy.states),
+                "batches": policy.training.batches,
+                "unseen_states": sum(s.unseen for s in schedules),
+            }
+        rows.append({
+            "workload": chosen.name,
+            "nodes": sum(len(g) for g in graphs) / 4,
+            "lower_bound": sum(int(lower_bound(g).sum()) for g in graphs) / 4,
+            "batches": batches,
+            "training_nodes": len(training),
+            "training_lower_bound": int(lower_bound(training).sum()),
+            "learning": learning,
+            "paper": PAPER.get(chosen.name),
+        })
+        progress.reached(len(rows))
+    return {"schema_version": 1, "batch": batch, "train": train, "granularity": granularity, "rows": rows}

@@ -1,0 +1,69 @@
+"""The paper's workloads: which spec runs on which real file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from abw.core.errors import AbwError
+
+if TYPE_CHECKING:
+    from abw.core.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One workload: the paper's name for it, its spec, its file under `--data`."""
+
+    name: str
+    spec: str
+    data: str
+
+
+CASES = (
+    Case("BiLSTM-Tagger", "bilstm.yaml", "tags/dev.txt"),
+    Case("BiLSTM-Tagger-withchar", "bilstm-chars.yaml", "tags/dev.txt"),
+    Case("LSTM-NMT", "lstm-nmt.yaml", "pairs/tst2012.en-vi.txt"),
+    Case("TreeLSTM", "treelstm.yaml", "trees/train.txt"),
+    Case("TreeGRU", "treegru.yaml", "trees/train.txt"),
+    Case("MV-RNN", "mvrnn.yaml", "trees/train.txt"),
+    Case("TreeLSTM-2Type", "treelstm-2type.yaml", "trees/train.txt"),
+    Case("LatticeLSTM", "lattice.yaml", "lattice/train.txt"),
+    Case("LatticeGRU", "lattice-gru.yaml", "lattice/train.txt"),
+)
+
+
+def case(name: str) -> Case:
+    """A workload by its name."""
+    return next(c for c in CASES if c.name == name)
+
+
+def open_case(
+    chosen: Case, specs: Path, data: Path, limit: int, granularity: str = "cell", seed: int = 0
+) -> Workload:
+    """A workload on the first `limit` instances of its real file, as one mini-batch. Errors: AbwError."""
+    from abw.core.spec.load import Overrides
+    from abw.core.workload import open_model, open_workload, read_instances
+
+    spec, source = specs / chosen.spec, data / chosen.data
+    if not spec.is_file():
+        raise AbwError(f"the spec {spec} does not exist", hint="say where the specs are: --specs DIR")
+    if not source.is_file():
+        raise AbwError(f"the data {source} does not exist", hint="say where the data is: --data DIR")
+    model = open_model(spec, Overrides(data=source, batch=limit, limit=limit, seed=seed))
+    return open_workload(model, read_instances(model.data, limit), "op" if granularity == "op" else "cell")
+
+
+def cpu_seconds(work: Callable[[], object], runs: int) -> float:
+    """The median CPU time of one call, by this thread, over `runs` calls after one that is not counted."""
+    work()
+    taken = []
+    for _ in range(runs):
+        start = time.thread_time()
+        work()
+        taken.append(time.thread_time() - start)
+    return median(taken)

@@ -1,0 +1,88 @@
+"""Printing: results to standard output, everything for people only to standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+    from abw.core.progress import Progress
+
+
+def print_json(document: Any) -> None:  # noqa: ANN401
+    """Print one JSON document."""
+    json.dump(document, sys.stdout, indent=1, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+class _Lines:
+    """Progress where nobody watches: a line a phase."""
+
+    def phase(self, name: str, total: int | None = None) -> None:
+        """Begin a phase."""
+        print(f"{name} ...", file=sys.stderr, flush=True)
+
+    def reached(self, step: int, note: object = "") -> None:
+        """So many of its steps are done."""
+
+
+class _Live:
+    """Progress on a terminal: a bar for the phase under way."""
+
+    def __init__(self, bars: Bars) -> None:
+        self.bars = bars
+        self.task: TaskID | None = None
+
+    def phase(self, name: str, total: int | None = None) -> None:
+        """Begin a phase."""
+        if self.task is not None:
+            self.bars.remove_task(self.task)
+        self.task = self.bars.add_task(name, total=total)
+
+    def reached(self, step: int, note: object = "") -> None:
+        """So many of its steps are done."""
+        if self.task is not None:
+            self.bars.update(self.task, completed=step)
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator[Progress]:
+    """Progress for one command: bars on a terminal, lines elsewhere, nothing when quiet."""
+    from abw.core.progress import Quiet
+
+    if quiet:
+        yield Quiet()
+    elif sys.stderr.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb":
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+            yield _Live(bars)
+    else:
+        yield _Lines()
+
+
+def amount(value: float, unit: str = "") -> str:
+    """A number for people: 1 234, 12.3 k, 4.56 M."""
+    for size, prefix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            scale = 1e3 if prefix == "k" else size
+            return f"{value / scale:.3g} {prefix}{unit}"
+    text = f"{value:,.0f}".replace(",", " ") if value >= 100 or value == int(value) else f"{value:.3g}"
+    return f"{text} {unit}".rstrip()
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: 1.23 s, 45.6 ms, 789 µs."""
+    for size, unit in ((1.0, "s"), (1e-3, "ms")):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"

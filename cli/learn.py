@@ -1,0 +1,66 @@
+"""`abw learn`: learn a batching policy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from abw.cli import options
+from abw.cli.console import duration, print_json, progress
+
+if TYPE_CHECKING:
+    from abw.core.learning import Learned
+
+
+def learn(
+    spec: options.Spec,
+    data: options.Data = None,
+    sizes: options.Set = None,
+    encoding: options.Encoding = "sort",
+    granularity: options.Granularity = "cell",
+    train_limit: Annotated[
+        int, typer.Option("--train-limit", min=1, metavar="N", help="Learn from the first N instances.")
+    ] = 32,
+    trials: Annotated[int, typer.Option("--trials", min=1, metavar="N", help="Trials at most.")] = 1000,
+    seed: options.Seed = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the policy here, not to .abw/policies/.")
+    ] = None,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """Learn an FSM policy by Q-learning and keep it; `abw run` then uses it on any data and batch size."""
+    options.one_of(encoding, options.ENCODINGS, "--encoding")
+    options.one_of(granularity, options.GRANULARITIES, "--granularity")
+    changes = options.overrides(data, train_limit, None, sizes, seed)
+    from abw.core.learning import learn_policy
+    from abw.core.workload import open_model, open_workload, read_instances
+
+    model = open_model(spec, changes)
+    instances = read_instances(model.data, train_limit)
+    workload = open_workload(model, instances, "op" if granularity == "op" else "cell")
+    with progress(quiet) as told:
+        told.phase("learn a policy", trials)
+        learned = learn_policy(
+            workload, encoding, seed or 0, limit=train_limit, trials=trials, path=output, progress=told.reached
+        )
+    if as_json:
+        print_json({"schema_version": 1, "path": str(learned.path), **json.loads(learned.path.read_text())})
+    else:
+        _print(learned, model.name)
+
+
+def _print(learned: Learned, model: str) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    policy, training = learned.policy, learned.policy.training
+    console.print(
+        f"[bold]{model}[/], encoding {policy.encoding}: {training.batches} batches on its "
+        f"{learned.data['instances']} training instances (lower bound {training.lower_bound}), "
+        f"{len(policy.states)} states, {training.trials} trials, {duration(training.seconds)}"
+    )
+    console.print(f"policy: {learned.path}", soft_wrap=True)

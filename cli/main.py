@@ -1,0 +1,51 @@
+"""The command `abw`: what it offers, and how every error of it ends."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from abw.cli import check, doctor, learn, run, runs, schema
+from abw.cli.bench import commands as bench
+from abw.core.errors import AbwError
+
+app = typer.Typer(
+    name="abw",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="The auto-batching workbench: runs mini-batches of dynamic neural networks fast, and shows how.",
+)
+app.command("run")(run.run)
+app.command("check")(check.check)
+app.command("learn")(learn.learn)
+app.add_typer(runs.app, name="runs")
+app.command("schema")(schema.schema)
+app.command("doctor")(doctor.doctor)
+app.add_typer(bench.app, name="bench")
+
+
+@app.callback(invoke_without_command=True)
+def _main(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+    if version:
+        from abw import __version__
+
+        print(f"abw {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line. Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted."""
+    try:
+        app()
+    except AbwError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted: nothing of this run was kept; earlier runs are as they were", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # whoever read our output has closed it (`abw runs | head`): not an error, and nothing to print to
+        sys.stderr.close()
+        sys.exit(1)

@@ -1,0 +1,132 @@
+"""`abw run`: the main job."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from abw.cli import options
+from abw.cli.console import amount, duration, print_json, progress
+
+
+def run(
+    spec: options.Spec,
+    data: options.Data = None,
+    limit: options.Limit = None,
+    batch: options.Batch = None,
+    sizes: options.Set = None,
+    policy: Annotated[
+        str,
+        typer.Option("--policy", help="depth, agenda, agenda-static, sufficient, fsm, or a learned policy's .json file."),
+    ] = "fsm",
+    encoding: options.Encoding = "sort",
+    executor: Annotated[str, typer.Option("--executor", help="blas or reference.")] = "blas",
+    granularity: options.Granularity = "cell",
+    train_limit: Annotated[
+        int, typer.Option("--train-limit", min=1, metavar="N", help="Learn from the first N instances.")
+    ] = 32,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check schedules and plans, and every node against the reference.")
+    ] = False,
+    seed: options.Seed = None,
+    threads: options.Threads = None,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """Run a model on its data, batched by a policy, and keep the run under .abw/runs/.
+
+    The policy `fsm` is learned on first use, and kept under .abw/policies/ for the next.
+    """
+    options.one_of(encoding, options.ENCODINGS, "--encoding")
+    options.one_of(granularity, options.GRANULARITIES, "--granularity")
+    changes = options.overrides(data, limit, batch, sizes, seed)
+    from abw.core.exec.registry import EXECUTORS
+    from abw.core.pipeline import RunOptions
+    from abw.core.pipeline import run as run_pipeline
+    from abw.core.policy.registry import POLICIES
+
+    options.one_of(executor, tuple(EXECUTORS), "--executor")
+    if not policy.endswith(".json"):
+        options.one_of(policy, POLICIES, "--policy")
+    chosen = RunOptions(
+        policy=policy,
+        encoding=encoding,
+        executor=executor,
+        granularity="op" if granularity == "op" else "cell",
+        seed=seed or 0,
+        threads=threads,
+        verify=verify,
+        train_limit=train_limit,
+    )
+    with progress(quiet) as told:
+        report = run_pipeline(spec, changes, chosen, progress=told, command=shlex.join(["abw", *sys.argv[1:]]))
+    if as_json:
+        print_json(report)
+    else:
+        print_run(report)
+
+
+def print_run(report: dict[str, Any]) -> None:
+    """A run's report on one screen."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    dims = ", ".join(f"{name} {size}" for name, size in report["dims"].items())
+    console.print(f"[bold]{report['model']}[/] ({dims}) on {report['data']}")
+    threads = f", {report['threads']} threads" if report["threads"] else ""
+    console.print(
+        f"{amount(report['instances'])} instances in {report['mini_batches']} mini-batches of {report['batch']}; "
+        f"{amount(report['nodes'])} nodes ({report['granularity']}); executor {report['executor']}{threads}"
+    )
+    console.print(f"[bold]{amount(report['instances_per_second'])} instances/s[/]\n")
+
+    table = Table("policy", "batches", "of the lower bound", box=None, pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    bound = report["lower_bound"]
+    table.add_row("lower bound", str(bound), "")
+    for name, batches in sorted(report["compared"].items(), key=lambda item: item[1]):
+        mine = name == ("fsm" if report["policy"].endswith(".json") else report["policy"])
+        shown = f"{name} ({report['encoding']})" if mine and report["encoding"] else name
+        style = "bold" if mine else None
+        table.add_row(shown, str(batches), f"{batches / bound:.2f} x" if bound else "", style=style)
+    console.print(table)
+    if report["training"]:
+        console.print(_training(report))
+    console.print()
+
+    seconds = report["seconds"]
+    steps = ("read", "construct", "schedule", "plan", "execute")
+    console.print("   ".join(f"{step} {duration(seconds[step])}" for step in steps))
+    console.print(
+        f"learn {duration(seconds['learn'])}   compile {duration(seconds['compile'])}   (not in instances/s)",
+        style="dim",
+    )
+    console.print(
+        f"{amount(report['launches'])} launches, {amount(report['memory_kernels'])} memory kernels, "
+        f"{amount(report['bytes_moved'], 'B')} moved; peak memory {amount(report['peak_memory_bytes'], 'B')}"
+    )
+    if report["max_error"] is not None:
+        console.print(f"verified: largest error {report['max_error']:.1e} of the output's root mean square")
+    if "path" in report:
+        console.print(f"\nresults: {report['path']}", soft_wrap=True)
+
+
+def _training(report: dict[str, Any]) -> str:
+    training = report["training"]
+    how = "learned now" if training["fresh"] else "learned earlier"
+    own = training["of_these_instances"]
+    where = (
+        f"[yellow]{own} of these {report['instances']} instances are its training data[/]"
+        if own
+        else "none of these instances is its training data"
+    )
+    unseen = f"; {report['unseen_states']} steps in unseen states" if report["unseen_states"] else ""
+    return (
+        f"policy {how} from {training['instances']} instances in {training['trials']} trials: "
+        f"{training['states']} states; {where}{unseen}"
+    )

@@ -1,0 +1,16 @@
+"""`abw schema`: the JSON Schema of spec files, for editors."""
+
+from __future__ import annotations
+
+from abw.cli.console import print_json
+
+
+def schema() -> None:
+    """Print the JSON Schema of spec files: `abw schema > abw.schema.json`.
+
+    An editor with a YAML language server completes and checks a spec that begins with the line
+    `# yaml-language-server: $schema=abw.schema.json`.
+    """
+    from abw.core.spec.jsonschema import model_schema
+
+    print_json(model_schema())

@@ -1,0 +1,89 @@
+"""What of a machine abw can use."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing abw uses: whether it is there, what it is, and how to get it if not."""
+
+    name: str
+    ok: bool
+    value: str
+    hint: str = ""
+
+
+def examine() -> list[Finding]:
+    """Look at the interpreter, the packages, the processor, BLAS, the GPU and Graphviz. Changes nothing."""
+    return [_python(), *_packages(), _processor(), _blas(), _compiler_cache(), _gpu(), _graphviz()]
+
+
+def _python() -> Finding:
+    return Finding("python", True, f"{platform.python_version()} on {platform.platform()}")
+
+
+def _packages() -> list[Finding]:
+    found = []
+    for package in ("abw", "numpy", "numba", "llvmlite", "pyyaml", "typer", "rich", "graphviz"):
+        try:
+            found.append(Finding(package, True, version(package)))
+        except PackageNotFoundError:
+            found.append(Finding(package, False, "absent", f"pip install {package}"))
+    return found
+
+
+def _processor() -> Finding:
+    from llvmlite import binding
+
+    features = binding.get_host_cpu_features()
+    wide = [name for name in ("avx512f", "avx2", "fma", "neon") if features.get(name)]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return Finding("processor", True, f"{cores} cores, {binding.get_host_cpu_name()} ({', '.join(wide) or 'plain'})")
+
+
+def _blas() -> Finding:
+    import numpy as np  # noqa: F401  (loads its BLAS, which is what is looked for)
+    from threadpoolctl import threadpool_info
+
+    libraries = [i for i in threadpool_info() if i["user_api"] == "blas"]
+    if not libraries:
+        return Finding("blas", False, "NumPy's library is not one whose threads can be set", "--threads has no effect")
+    b = libraries[0]
+    return Finding("blas", True, f"{b['internal_api']} {b['version']}, {b['num_threads']} threads")
+
+
+def _compiler_cache() -> Finding:
+    from abw.core import jit
+
+    folder = os.environ.get("NUMBA_CACHE_DIR") or os.path.dirname(jit.__file__)  # noqa: PTH120
+    if os.access(folder, os.W_OK):
+        return Finding("compiled code", True, "kept between runs")
+    return Finding("compiled code", True, "kept in the user's cache folder")
+
+
+def _gpu() -> Finding:
+    from numba import cuda
+
+    hint = "the executors of this version run on the processor; none needs a GPU"
+    try:
+        if cuda.is_available():
+            return Finding("gpu", True, str(cuda.get_current_device().name), hint)
+    except Exception as error:  # a broken driver raises many kinds; none must stop the report
+        return Finding("gpu", False, f"not usable: {error}", hint)
+    return Finding("gpu", False, "none found", hint)
+
+
+def _graphviz() -> Finding:
+    dot = shutil.which("dot")
+    if not dot:
+        hint = "optional; for DOT pictures: apt install graphviz, brew install graphviz, or from graphviz.org"
+        return Finding("dot", False, "Graphviz's program `dot` is not on the PATH", hint)
+    shown = subprocess.run([dot, "-V"], capture_output=True, text=True, check=False)
+    return Finding("dot", True, (shown.stderr or shown.stdout).strip())

@@ -1,0 +1,58 @@
+"""What a spec and its data amount to, without running them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from abw.core.graph.bounds import lower_bound
+from abw.core.graph.network import Granularity
+from abw.core.spec.load import Overrides
+from abw.core.workload import open_model, open_workload, read_instances
+
+
+def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[str, Any]:
+    """Check a spec and build all graphs of its data; returns the document of `abw check --json`.
+
+    Errors: SpecError, DataError. Cost: that of reading and construction.
+    """
+    model = open_model(spec, overrides)
+    instances = read_instances(model.data, model.data.limit)
+    workload = open_workload(model, instances, granularity)
+    network = workload.network
+    nodes = np.zeros(len(network.types), np.int64)
+    depths: list[np.ndarray[Any, Any]] = []
+    for first, last in workload.windows():
+        graph = workload.graph(first, last)
+        nodes += np.diff(graph.type_ptr)
+        depths.append(lower_bound(graph.dag))
+    types = []
+    for number, t in enumerate(network.types):
+        reads = sorted({network.types[p].name for s in t.slots for p, _ in s.producers})
+        tables = {network.tables[network.constants[c].number].name
+                  for s in t.slots for c in s.constants if network.constants[c].kind == "table"}
+        types.append({
+            "type": t.name,
+            "nodes": int(nodes[number]),
+            "depth": int(depths[0][number]),
+            "reads": [*reads, *sorted(tables)],
+        })
+    return {
+        "schema_version": 1,
+        "model": model.name,
+        "spec": str(model.files[0]),
+        "data": str(model.data.path),
+        "dims": dict(model.dims),
+        "granularity": granularity,
+        "instances": len(instances),
+        "batch": model.data.batch,
+        "mini_batches": len(depths),
+        "nodes": int(nodes.sum()),
+        "lower_bound": int(sum(int(d.sum()) for d in depths)),
+        "parameters": sum(math.prod(p.shape) for p in model.params),
+        "table_numbers": sum(t.rows * math.prod(t.shape) for t in model.tables),
+        "types": types,
+    }

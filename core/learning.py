@@ -1,0 +1,86 @@
+"""Learned policies of workloads: learning one, keeping it, finding it again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from abw.core.graph.network import Network
+from abw.core.policy.fsm import FsmPolicy
+from abw.core.policy.learner import learn
+from abw.core.policy.states import Encoding
+from abw.core.store.files import read_json, write_text
+from abw.core.store.policies import policy_path
+from abw.core.workload import Workload
+
+TRAIN_LIMIT = 32
+"""How many instances a policy is learned from unless told otherwise (the paper's number, section 2.3)."""
+
+TRIALS = 1000
+"""How many trials learning takes at most (section 5.3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A learned policy with the file it lies in; `fresh` says that it was learned just now.
+
+    `data` says what it was learned from: `path`, `sha256` and how many `instances` of it.
+    """
+
+    policy: FsmPolicy
+    path: Path
+    data: Mapping[str, Any]
+    fresh: bool
+
+    def trained_on(self, workload: Workload) -> int:
+        """How many of a workload's instances the policy was learned from."""
+        if self.data.get("sha256") != file_digest(workload.model.data.path):
+            return 0
+        return min(int(self.data["instances"]), len(workload.instances))
+
+
+def find_policy(network: Network, encoding: Encoding, seed: int) -> Learned | None:
+    """The policy learned earlier for a network, encoding and seed. Errors: AbwError where it is damaged."""
+    path = policy_path(network, encoding, seed)
+    return read_policy(path, network) if path.exists() else None
+
+
+def read_policy(path: Path, network: Network) -> Learned:
+    """A policy's file. Errors: AbwError where it is missing, damaged or another network's."""
+    document = read_json(path, "policy")
+    policy = FsmPolicy.from_json(path.read_text(encoding="utf-8"))
+    policy.require(tuple(t.name for t in network.types))
+    return Learned(policy, path, document.get("data", {}), fresh=False)
+
+
+def learn_policy(
+    workload: Workload,
+    encoding: Encoding,
+    seed: int,
+    *,
+    limit: int = TRAIN_LIMIT,
+    trials: int = TRIALS,
+    path: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Learned:
+    """Learn an FSM policy from the first `limit` instances and write it to its place, or to `path`.
+
+    `progress` is told the trials done and the fewest batches so far. Errors: AbwError where the file cannot be written.
+    """
+    used = min(limit, len(workload.instances))
+    policy = learn(workload.graph(0, used).dag, encoding=encoding, seed=seed, trials=trials, progress=progress)
+    data = workload.model.data.path
+    source = {"path": str(data), "sha256": file_digest(data), "instances": used}
+    origin = {"model": workload.model.name, "granularity": workload.network.granularity, "data": source}
+    target = path or policy_path(workload.network, encoding, seed)
+    write_text(target, policy.to_json(origin))
+    return Learned(policy, target, source, fresh=True)
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,294 @@
+"""The main job from end to end: spec, data, graph, policy, schedule, plan, execution, and the run on disk."""
+
+from __future__ import annotations
+
+import platform
+import resource
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import abw
+from abw.core.errors import AbwError
+from abw.core.exec.compare import compare
+from abw.core.exec.interface import Executor, Result
+from abw.core.exec.params import init_params
+from abw.core.exec.registry import get_executor
+from abw.core.graph.bounds import lower_bound
+from abw.core.graph.graph import Graph
+from abw.core.graph.network import Granularity, Network
+from abw.core.learning import TRAIN_LIMIT, TRIALS, Learned, find_policy, learn_policy, read_policy
+from abw.core.plan.check import check_plan
+from abw.core.plan.plan import plan
+from abw.core.policy.check import check_schedule
+from abw.core.policy.learner import learn
+from abw.core.policy.registry import LEARNED, Policy, get_policy
+from abw.core.policy.states import Encoding
+from abw.core.policy.trace import ready_counts
+from abw.core.progress import Clock, Progress, Quiet
+from abw.core.spec.load import Overrides
+from abw.core.spec.model import Model
+from abw.core.store.files import new_folder
+from abw.core.store.runs import runs_folder, save_batch, save_outputs, save_report
+from abw.core.workload import Workload, open_model, open_workload, read_instances
+
+SCHEMA_VERSION = 1
+"""Of the documents that `--json` prints."""
+
+COMPARED = ("depth", "agenda")
+"""The policies that a run's summary stands beside its own."""
+
+TOLERANCE = 1e-5
+"""The largest error, relative to an output's root mean square, that `verify` accepts."""
+
+Outputs = dict[str, tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]
+"""For each output its values (m, *shape), their instances (m,) and vertices (m,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How to run: what `abw run`'s flags say."""
+
+    policy: str = LEARNED
+    encoding: Encoding = "sort"
+    executor: str = "blas"
+    granularity: Granularity = "cell"
+    seed: int = 0
+    threads: int | None = None
+    verify: bool = False
+    train_limit: int = TRAIN_LIMIT
+
+    @property
+    def learned(self) -> bool:
+        """Whether the policy is a learned one."""
+        return self.policy == LEARNED or self.policy.endswith(".json")
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What a run counts, over its mini-batches."""
+
+    mini_batches: int = 0
+    nodes: int = 0
+    batches: int = 0
+    lower_bound: int = 0
+    launches: int = 0
+    memory_kernels: int = 0
+    bytes_moved: int = 0
+    unseen_states: int = 0
+    max_error: float = 0.0
+    compared: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COMPARED, 0))
+
+
+def run(
+    spec: Path,
+    overrides: Overrides,
+    options: RunOptions,
+    *,
+    progress: Progress | None = None,
+    command: str = "",
+) -> dict[str, Any]:
+    """Run a spec and keep the run on disk; returns its report (the document of `abw run --json`).
+
+    Errors: AbwError and its kinds. Nothing of a run that fails or is interrupted stays on disk.
+    """
+    progress = progress or Quiet()
+    clock = Clock("read", "construct", "schedule", "plan", "execute", "learn", "compile")
+    model = open_model(spec, overrides)
+    progress.phase("compile")
+    with clock("compile"):
+        _warm_up(model, options)
+    progress.phase("read")
+    with clock("read"):
+        instances = read_instances(model.data, model.data.limit)
+    with clock("construct"):
+        workload = open_workload(model, instances, options.granularity)
+    with clock("learn"):
+        policy, learned = _policy(workload, options, progress)
+    with clock("compile"):
+        executor = _prepared(options, workload.network)
+
+    with new_folder(runs_folder(), model.name) as draft:
+        sums = _execute(workload, policy, executor, options, draft.path, clock, progress)
+        report = _report(workload, options, learned, sums, clock, command)
+        if learned:
+            shutil.copyfile(learned.path, draft.path / "policy.json")
+        save_report(draft.path, report, model.files)
+    return {**report, "path": str(draft.final)}
+
+
+def _warm_up(model: Model, options: RunOptions) -> None:
+    """Compile all that a run needs, on its first two instances, so that no measurement contains it."""
+    instances = read_instances(model.data, 2)
+    workload = open_workload(model, instances, options.granularity)
+    graph = workload.graph(0, len(instances))
+    policies: list[Policy] = [get_policy(name) for name in COMPARED]
+    if options.learned:
+        policies.append(learn(graph.dag, encoding=options.encoding, seed=0, trials=1))
+    else:
+        policies.append(get_policy(options.policy))
+    schedules = [policy.schedule(graph.dag) for policy in policies]
+    ready_counts(graph.dag, schedules[-1])
+    lower_bound(graph.dag)
+    _prepared(options, workload.network).run(plan(graph, schedules[-1]))
+
+
+def _prepared(options: RunOptions, network: Network) -> Executor:
+    executor = get_executor(options.executor)
+    executor.prepare(network, init_params(network, options.seed), options.threads)
+    return executor
+
+
+def _policy(workload: Workload, options: RunOptions, progress: Progress) -> tuple[Policy, Learned | None]:
+    """The policy that the options name; a learned one is found on disk, or learned now."""
+    if not options.learned:
+        return get_policy(options.policy), None
+    if options.policy != LEARNED:
+        learned = read_policy(Path(options.policy), workload.network)
+        return learned.policy, learned
+    found = find_policy(workload.network, options.encoding, options.seed)
+    if not found:
+        progress.phase("learn a policy", TRIALS)
+        found = learn_policy(
+            workload, options.encoding, options.seed, limit=options.train_limit, progress=progress.reached
+        )
+    return found.policy, found
+
+
+def _execute(
+    workload: Workload,
+    policy: Policy,
+    executor: Executor,
+    options: RunOptions,
+    folder: Path,
+    clock: Clock,
+    progress: Progress,
+) -> _Sums:
+    """Run every mini-batch, write its graph and schedule, and in the end all outputs."""
+    sums = _Sums()
+    outputs: dict[str, list[tuple[NDArray[Any], ...]]] = {}
+    windows = list(workload.windows())
+    progress.phase("run", len(windows))
+    start = workload.instances.start
+    for number, (first, last) in enumerate(windows):
+        with clock("construct"):
+            graph = workload.graph(first, last)
+        with clock("schedule"):
+            schedule = policy.schedule(graph.dag)
+        with clock("plan"):
+            planned = plan(graph, schedule)
+        with clock("execute"):
+            result = executor.run(planned)
+        for refs in graph.results:
+            # vertices and instances are counted from the data's first here, not the mini-batch's
+            found = (result.values(refs.reference), refs.instance + first, refs.vertex + start[first])
+            outputs.setdefault(refs.name, []).append(found)
+        if options.verify:
+            check_schedule(graph.dag, schedule)
+            check_plan(graph, planned)
+            sums.max_error = max(sums.max_error, _verified(graph, result, options))
+        for name in COMPARED:
+            sums.compared[name] += len(get_policy(name).schedule(graph.dag))
+        sums.mini_batches += 1
+        sums.nodes += len(graph)
+        sums.batches += len(schedule)
+        sums.lower_bound += int(lower_bound(graph.dag).sum())
+        sums.launches += result.counts.launches
+        sums.memory_kernels += result.counts.memory_kernels
+        sums.bytes_moved += result.counts.bytes_moved
+        sums.unseen_states += schedule.unseen
+        save_batch(folder, number, graph, schedule, ready_counts(graph.dag, schedule))
+        progress.reached(number + 1)
+    sums.compared[LEARNED if options.learned else options.policy] = sums.batches
+    joined = {name: tuple(np.concatenate(c) for c in zip(*parts, strict=True)) for name, parts in outputs.items()}
+    save_outputs(folder, joined)  # type: ignore[arg-type]
+    return sums
+
+
+def _verified(graph: Graph, result: Result, options: RunOptions) -> float:
+    """The largest error of any node's outputs against the reference executor's. Errors: AbwError."""
+    reference = get_executor("reference")
+    network = graph.network
+    reference.prepare(network, init_params(network, options.seed), options.threads)
+    worst = max(
+        compare(result, reference.run_graph(graph), network), key=lambda d: d.error, default=None
+    )
+    if worst is None:
+        return 0.0
+    if not worst.error <= TOLERANCE:
+        raise AbwError(
+            f"executor '{options.executor}' is wrong: output '{worst.output}' of type '{worst.type}' differs "
+            f"from the reference by {worst.error:.2e} of its root mean square (allowed: {TOLERANCE:.0e})",
+            hint="this is a defect of abw, not of your model: please report it with the spec and the data",
+        )
+    return worst.error
+
+
+def _report(
+    workload: Workload,
+    options: RunOptions,
+    learned: Learned | None,
+    sums: _Sums,
+    clock: Clock,
+    command: str,
+) -> dict[str, Any]:
+    """All that is known of a run, as one JSON document."""
+    model, seconds = workload.model, dict(clock.seconds)
+    working = sum(seconds[phase] for phase in ("read", "construct", "schedule", "plan", "execute"))
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": model.name,
+        "spec": str(model.files[0]),
+        "data": str(model.data.path),
+        "dims": dict(model.dims),
+        "policy": options.policy,
+        "encoding": learned.policy.encoding if learned else None,
+        "executor": options.executor,
+        "granularity": options.granularity,
+        "seed": options.seed,
+        "threads": options.threads,
+        "instances": len(workload.instances),
+        "batch": model.data.batch,
+        "mini_batches": sums.mini_batches,
+        "nodes": sums.nodes,
+        "batches": sums.batches,
+        "lower_bound": sums.lower_bound,
+        "compared": sums.compared,
+        "unseen_states": sums.unseen_states,
+        "launches": sums.launches,
+        "memory_kernels": sums.memory_kernels,
+        "bytes_moved": sums.bytes_moved,
+        "seconds": seconds,
+        "instances_per_second": len(workload.instances) / working,
+        "max_error": sums.max_error if options.verify else None,
+        "training": learned and {
+            "path": str(learned.path),
+            "fresh": learned.fresh,
+            "instances": learned.data.get("instances"),
+            "of_these_instances": learned.trained_on(workload),
+            "trials": learned.policy.training.trials,
+            "batches": learned.policy.training.batches,
+            "lower_bound": learned.policy.training.lower_bound,
+            "states": len(learned.policy.states),
+        },
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "versions": versions(),
+        "command": command,
+    }
+
+
+def versions() -> dict[str, str]:
+    """The versions of all that a result depends on."""
+    found = {"abw": abw.__version__, "python": platform.python_version(), "machine": platform.machine()}
+    for package in ("numpy", "numba", "llvmlite"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "absent"
+    return found

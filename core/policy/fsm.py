@@ -1,0 +1,193 @@
+"""Batching by a finite state machine that was learned (paper, 2.2): the policy, how it runs, its file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.errors import AbwError
+from abw.core.graph.dag import Dag
+from abw.core.jit import njit
+from abw.core.policy.frontier import (
+    Batches,
+    Edges,
+    Frontier,
+    edges,
+    execute,
+    record,
+    room,
+    start,
+    to_schedule,
+)
+from abw.core.policy.schedule import Schedule
+from abw.core.policy.states import ENCODINGS, Encoding, Table, add, encode, find, new_table
+
+Ints = NDArray[np.int32]
+FORMAT, VERSION = "abw-policy", 1
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How a policy was learned. `curve` are pairs (trials so far, batches of the greedy policy then)."""
+
+    nodes: int
+    lower_bound: int
+    batches: int
+    trials: int
+    seed: int
+    hyper: dict[str, float]
+    curve: tuple[tuple[int, int], ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FsmPolicy:
+    """In each state, the type of the next batch: `action` (S,) for the states of `table`.
+
+    In a state that training never met, the type goes next of which the largest part of the remaining nodes
+    is ready (the first of equals); `Schedule.unseen` counts these steps.
+    """
+
+    types: tuple[str, ...]
+    encoding: Encoding
+    table: Table
+    action: Ints
+    training: Training
+
+    def schedule(self, dag: Dag) -> Schedule:
+        """O(n + m + batches * types). Raises AbwError where the graph's types are not the policy's."""
+        self.require(dag.types)
+        kind = ENCODINGS.index(self.encoding)
+        batches = room(dag)
+        unseen = run(edges(dag), start(dag), self.table, self.action, kind, batches)
+        return to_schedule(batches, unseen)
+
+    def require(self, types: tuple[str, ...]) -> None:
+        """Raises AbwError unless the policy was learned for these types, saying which differ."""
+        if types != self.types:
+            raise AbwError(
+                f"the policy was learned for other types: {_difference(self.types, types)}",
+                hint="learn one for this model: `abw learn SPEC`",
+            )
+
+    @property
+    def states(self) -> list[tuple[str, ...]]:
+        """Each state as the names of its types, in the encoding's order."""
+        ptr, symbols = self.table.ptr.tolist(), self.table.symbols.tolist()
+        size = int(self.table.size[0])
+        return [tuple(self.types[t] for t in symbols[ptr[s] : ptr[s + 1]]) for s in range(size)]
+
+    def to_json(self, origin: Mapping[str, object] | None = None) -> str:
+        """A document that a person can read, one state a line; `from_json` gives the same policy back.
+
+        `origin`: what else the document shall say, of where the policy comes from.
+        """
+        head = {
+            "format": FORMAT,
+            "version": VERSION,
+            "encoding": self.encoding,
+            "types": self.types,
+            **(origin or {}),
+            "training": asdict(self.training),
+        }
+        lines = []
+        for s, names in enumerate(self.states):
+            tried = [t for t in range(len(self.types)) if self.table.visits[s, t] > 0]
+            state = {
+                "state": names,
+                "action": self.types[self.action[s]],
+                "q": {self.types[t]: float(self.table.value[s, t]) for t in tried},
+                "visits": {self.types[t]: int(self.table.visits[s, t]) for t in tried},
+            }
+            lines.append("    " + json.dumps(state, ensure_ascii=False))
+        fields = [f'  "{key}": {json.dumps(value, ensure_ascii=False)}' for key, value in head.items()]
+        fields.append('  "states": [\n' + ",\n".join(lines) + "\n  ]")
+        return "{\n" + ",\n".join(fields) + "\n}\n"
+
+    @staticmethod
+    def from_json(text: str) -> FsmPolicy:
+        """The policy that `to_json` wrote. Raises AbwError for anything else, saying what is wrong."""
+        try:
+            document = json.loads(text)
+        except ValueError as error:
+            raise AbwError(f"not a policy: {error}") from None
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
+            raise AbwError(f'not a policy: it lacks "format": "{FORMAT}"')
+        if document.get("version") != VERSION:
+            raise AbwError(
+                f"the policy has version {document.get('version')}, this abw reads version {VERSION}",
+                hint="learn it anew",
+            )
+        try:
+            return _from_document(document)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise AbwError(f"the policy is damaged: {type(error).__name__}: {error}") from None
+
+
+def _difference(ours: tuple[str, ...], theirs: tuple[str, ...]) -> str:
+    """In words, how the types of a policy and of a graph differ."""
+    parts = []
+    if lacking := [t for t in ours if t not in theirs]:
+        parts.append(f"the model has no {', '.join(lacking)}")
+    if new := [t for t in theirs if t not in ours]:
+        parts.append(f"the policy does not know {', '.join(new)}")
+    return "; ".join(parts) or f"their order was {', '.join(ours)}, it is {', '.join(theirs)}"
+
+
+def _from_document(document: dict[str, Any]) -> FsmPolicy:
+    types = tuple(document["types"])
+    code = {name: t for t, name in enumerate(types)}
+    if document["encoding"] not in ENCODINGS:
+        raise ValueError(f"no encoding is called {document['encoding']!r}")
+    states = document["states"]
+    table = new_table(len(types), len(states), sum(len(entry["state"]) for entry in states))
+    action = np.empty(len(states), np.int32)
+    for s, entry in enumerate(states):
+        symbols = np.array([code[name] for name in entry["state"]], np.int32)
+        found = find(table, symbols, len(symbols))
+        if found >= 0:
+            raise ValueError(f"the state {entry['state']} occurs twice")
+        add(table, symbols, len(symbols), -1 - found)
+        if entry["action"] not in entry["state"]:
+            raise ValueError(f"the action {entry['action']} is not on the frontier {entry['state']}")
+        action[s] = code[entry["action"]]
+        for name, q in entry["q"].items():
+            table.value[s, code[name]] = q
+            table.visits[s, code[name]] = entry["visits"][name]
+    training = dict(document["training"])
+    training["curve"] = tuple((int(trial), int(batches)) for trial, batches in training["curve"])
+    return FsmPolicy(types, document["encoding"], table, action, Training(**training))
+
+
+@njit
+def run(edges: Edges, frontier: Frontier, table: Table, action: Ints, encoding: int, batches: Batches) -> int:
+    """Record the schedule of a policy; the number of its steps in states that are not in the table."""
+    state = np.empty(len(frontier.head) + 1, np.int32)
+    done, unseen = 0, 0
+    while done < len(edges.type):
+        length = encode(encoding, frontier, state)
+        s = find(table, state, length)
+        if s < 0:
+            unseen += 1
+        a = int(action[s]) if s >= 0 else _readiest(frontier)
+        done = record(batches, frontier, a)
+        execute(edges, frontier, a)
+    return unseen
+
+
+@njit
+def _readiest(frontier: Frontier) -> int:
+    """The type of which the largest part of the remaining nodes is ready."""
+    best, largest = -1, 0.0
+    for t in range(len(frontier.head)):
+        ready = frontier.tail[t] - frontier.head[t]
+        if ready > 0:
+            remaining = frontier.end[t] - frontier.head[t]
+            if ready / remaining > largest:
+                best, largest = t, ready / remaining
+    return best

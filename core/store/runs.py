@@ -1,0 +1,107 @@
+"""Runs on disk: a folder each, never overwritten.
+
+A run's folder `NNNN-model/` holds:
+
+- `run.json`: the report that `abw run --json` prints, with versions, options and the command line;
+- `spec/`: the model's file and its cells as they were;
+- `policy.json`: the learned policy, its Q-values included (where one was used);
+- `batches/NNNN.npz`, one a mini-batch: the graph (`type`, `succ_ptr`, `succ`, `vertex`, `instance`), the
+  schedule (`batch_type`, `batch_ptr`, `nodes`) and `ready`, the ready nodes by type before each step;
+- `outputs.npz`: for each output its values, one a row, with `NAME.instance` and `NAME.vertex`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.errors import AbwError
+from abw.core.graph.graph import Graph
+from abw.core.policy.schedule import Schedule
+from abw.core.store.files import home, read_json, write_json
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run on disk: its folder and its report."""
+
+    path: Path
+    report: dict[str, Any]
+
+    @property
+    def number(self) -> int:
+        """The number that `abw runs show` takes."""
+        return int(self.path.name.split("-")[0])
+
+
+def runs_folder() -> Path:
+    """Where runs lie."""
+    return home() / "runs"
+
+
+def list_runs() -> list[StoredRun]:
+    """All runs, oldest first; a folder without a report is not one."""
+    folders = sorted(p for p in runs_folder().glob("[0-9]*-*") if (p / "run.json").is_file())
+    return [StoredRun(p, read_json(p / "run.json", "run")) for p in folders]
+
+
+def find_run(name: str | None) -> StoredRun:
+    """A run by its number, its folder's name or path; the latest for None. Errors: AbwError."""
+    runs = list_runs()
+    if not runs:
+        raise AbwError(f"there are no runs in {runs_folder()}", hint="make one: `abw run SPEC`")
+    if name is None:
+        return runs[-1]
+    for run in runs:
+        if name in (run.path.name, str(run.path)) or (name.isdigit() and int(name) == run.number):
+            return run
+    known = f"{runs[0].number} to {runs[-1].number}"
+    raise AbwError(f"there is no run '{name}'", hint=f"`abw runs` lists them; numbers here: {known}")
+
+
+def save_batch(
+    folder: Path, number: int, graph: Graph, schedule: Schedule, ready: NDArray[np.int32]
+) -> None:
+    """Write one mini-batch's graph, schedule and ready nodes into a run's folder."""
+    target = folder / "batches"
+    target.mkdir(exist_ok=True)
+    np.savez(
+        target / f"{number:04d}.npz",
+        types=np.array(graph.dag.types),
+        type=graph.dag.type,
+        succ_ptr=graph.dag.succ_ptr,
+        succ=graph.dag.succ,
+        vertex=graph.vertex,
+        instance=graph.instance,
+        batch_type=schedule.type,
+        batch_ptr=schedule.ptr,
+        nodes=schedule.nodes,
+        ready=ready,
+    )
+
+
+def save_outputs(folder: Path, outputs: dict[str, tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]) -> None:
+    """Write what a run computed: for each name its values, their instances and their vertices."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, (values, instance, vertex) in outputs.items():
+        arrays[name] = values
+        arrays[f"{name}.instance"] = instance
+        arrays[f"{name}.vertex"] = vertex
+    np.savez(folder / "outputs.npz", **arrays)  # type: ignore[arg-type]
+
+
+def save_report(folder: Path, report: dict[str, Any], files: tuple[Path, ...]) -> None:
+    """Write a run's report, and copies of the spec's files: the model's, then its cells', where they lay."""
+    base = files[0].resolve().parent
+    for file in files:
+        whole = file.resolve()
+        name = whole.relative_to(base) if whole.is_relative_to(base) else Path(whole.name)
+        target = folder / "spec" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
+    write_json(folder / "run.json", report)

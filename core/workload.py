@@ -1,0 +1,63 @@
+"""A model brought together with its instances: what gives the graphs of mini-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from abw.core.data.instances import Instances
+from abw.core.data.jsonl import schema_of_json
+from abw.core.data.read import read
+from abw.core.graph.cells import cell_network
+from abw.core.graph.construct import Binding, bind, construct
+from abw.core.graph.graph import Graph
+from abw.core.graph.network import Granularity, Network
+from abw.core.graph.ops import OpNetwork, expand, op_network
+from abw.core.spec.load import Overrides, load_model
+from abw.core.spec.model import DataSpec, Model
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A model with its instances and its network, at one granularity."""
+
+    model: Model
+    binding: Binding
+    ops: OpNetwork | None
+
+    @property
+    def network(self) -> Network:
+        """What the nodes are, at this workload's granularity."""
+        return self.ops.network if self.ops else self.binding.network
+
+    @property
+    def instances(self) -> Instances:
+        """All the instances."""
+        return self.binding.instances
+
+    def graph(self, first: int, last: int) -> Graph:
+        """The graph of a mini-batch: instances `first` to `last` (exclusive). Errors: SpecError."""
+        graph = construct(self.binding, first, last)
+        return expand(graph, self.ops) if self.ops else graph
+
+    def windows(self) -> Iterator[tuple[int, int]]:
+        """The mini-batches, in order; the last may be smaller."""
+        for first in range(0, len(self.instances), self.model.data.batch):
+            yield first, min(first + self.model.data.batch, len(self.instances))
+
+
+def open_model(spec: Path, overrides: Overrides) -> Model:
+    """Read and check a spec. Errors: SpecError."""
+    return load_model(spec, overrides, schema_of_json)
+
+
+def read_instances(data: DataSpec, limit: int | None) -> Instances:
+    """Read a model's data, the first `limit` instances or all. Errors: DataError."""
+    return read(data.path, data.format, limit=limit, frequency=data.frequency)
+
+
+def open_workload(model: Model, instances: Instances, granularity: Granularity) -> Workload:
+    """Bring a model and its instances together. Errors: DataError (a vocabulary's file)."""
+    cells = cell_network(model)
+    return Workload(model, bind(model, cells, instances), op_network(cells) if granularity == "op" else None)

@@ -1,0 +1,119 @@
+"""The other commands, and what holds for all of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Abw
+
+COMMANDS = ["run", "check", "learn", "runs", "schema", "doctor", "bench"]
+
+
+def test_help_needs_no_heavy_import() -> None:
+    """NumPy and numba take most of a second: `abw --help` answers before they could be loaded."""
+    code = (
+        "import sys, runpy; sys.argv = ['abw', '--help']\n"
+        "from abw.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit as e: assert not e.code\n"
+        "heavy = {'numpy', 'numba', 'yaml', 'llvmlite'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(command in done.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(abw: Abw, command: str) -> None:
+    done = abw(command, "--help")
+    assert done.code == 0
+    assert "Usage: abw" in done.out
+    assert len(done.out.splitlines()) > 5
+
+
+def test_an_unknown_command_is_a_usage_error(abw: Abw) -> None:
+    done = abw("rnu")
+    assert done.code == 2
+    assert "run" in done.err
+
+
+def test_version(abw: Abw) -> None:
+    from abw import __version__
+
+    assert abw("--version").out == f"abw {__version__}\n"
+
+
+def test_check_counts_what_a_run_counts(abw: Abw) -> None:
+    flags = ("specs/lattice.yaml", "--batch", "16")
+    checked = abw("check", *flags, "--json").json()
+    run = abw("run", *flags, "--set", "hidden=8", "--json").json()
+    for key in ("model", "instances", "mini_batches", "nodes", "lower_bound"):
+        assert checked[key] == run[key]
+    assert sum(t["nodes"] for t in checked["types"]) == checked["nodes"]
+    assert "ok" in abw("check", *flags).out
+
+
+def test_check_of_a_broken_spec_reports_all_its_mistakes(abw: Abw, tmp_path: Path, root: Path) -> None:
+    text = (root / "specs" / "treelstm.yaml").read_text()
+    text = text.replace("inputs:", "imputs:", 1).replace("batch:", "bacth:", 1)
+    path = tmp_path / "broken.yaml"
+    path.write_text(text)
+    done = abw("check", str(path))
+    assert done.code == 1
+    assert "did you mean 'inputs'?" in done.err
+    assert "did you mean 'batch'?" in done.err
+    assert f"{path}:" in done.err
+
+
+def test_learn_writes_a_readable_policy_that_run_then_uses(abw: Abw, tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    done = abw("learn", "specs/treelstm.yaml", "--encoding", "base", "-o", str(path), "--trials", "100")
+    assert done.code == 0, done.err
+    assert str(path) in done.out
+    document = json.loads(path.read_text())
+    assert document["encoding"] == "base"
+    assert document["data"]["instances"] == 32
+    run = abw("run", "specs/treelstm.yaml", "--policy", str(path), "--set", "hidden=8", "--json").json()
+    assert run["encoding"] == "base"
+    assert run["batches"] == run["lower_bound"]
+    assert run["training"]["path"] == str(path)
+
+
+def test_runs_lists_and_shows(abw: Abw) -> None:
+    assert "no runs" in abw("runs").out
+    missing = abw("runs", "show")
+    assert missing.code == 1
+    assert "abw run" in missing.err
+    for limit in ("3", "4"):
+        assert abw("run", "specs/fig1.yaml", "--limit", limit).code == 0
+    listed = abw("runs", "--json").json()["runs"]
+    assert [r["instances"] for r in listed] == [min(3, listed[0]["instances"]), listed[1]["instances"]]
+    shown = abw("runs", "show", "1")
+    assert "command: abw run specs/fig1.yaml --limit 3" in shown.out
+    assert "outputs.npz" in shown.out
+    assert abw("runs", "show", "2", "--json").json()["path"].endswith("0002-fig1")
+    assert "abw runs" in abw("runs", "show", "7").err
+
+
+def test_doctor_finds_what_is_here(abw: Abw) -> None:
+    found = {f["name"]: f for f in abw("doctor", "--json").json()["findings"]}
+    assert found.keys() >= {"python", "numpy", "numba", "processor", "blas", "gpu", "dot"}
+    assert found["numba"]["ok"]
+    assert all(f["hint"] for f in found.values() if not f["ok"])
+    assert "numba" in abw("doctor").out
+
+
+def test_schema_is_the_one_that_ships(abw: Abw, root: Path) -> None:
+    assert abw("schema").json() == json.loads((root / "specs" / "abw.schema.json").read_text())
+
+
+def test_bench_without_its_data_says_how_to_give_it(abw: Abw, tmp_path: Path) -> None:
+    done = abw("bench", "graph", "--data", str(tmp_path))
+    assert done.code == 1
+    assert "--data" in done.err

@@ -1,0 +1,201 @@
+"""`abw run` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import Abw
+
+REQUIRED = {
+    "schema_version", "model", "policy", "executor", "instances", "mini_batches", "nodes", "batches",
+    "lower_bound", "launches", "memory_kernels", "bytes_moved", "seconds", "instances_per_second", "compared",
+}  # fmt: skip
+PHASES = {"read", "construct", "schedule", "plan", "execute", "learn", "compile"}
+SMALL = ("run", "specs/lattice.yaml", "--limit", "7", "--batch", "3", "--set", "hidden=8")
+
+
+def test_json_is_one_document_with_all_it_promises(abw: Abw) -> None:
+    done = abw(*SMALL, "--json", "--verify")
+    assert done.code == 0, done.err
+    report = done.json()
+    assert report.keys() >= REQUIRED
+    assert report["seconds"].keys() == PHASES
+    assert report["instances"] == 7
+    assert report["mini_batches"] == 3
+    assert report["lower_bound"] <= report["batches"] <= report["nodes"]
+    assert report["compared"].keys() == {"depth", "agenda", "fsm"}
+    assert report["compared"]["fsm"] == report["batches"]
+    assert 0 < report["max_error"] < 1e-5
+    working = sum(report["seconds"][p] for p in ("read", "construct", "schedule", "plan", "execute"))
+    assert report["instances_per_second"] == pytest.approx(7 / working)
+
+
+def test_the_summary_fits_a_screen_and_names_the_results(abw: Abw, home: Path) -> None:
+    done = abw(*SMALL)
+    assert done.code == 0, done.err
+    assert len(done.out.splitlines()) <= 24
+    folder = next((home / "runs").iterdir())
+    for said in ("instances/s", "lower bound", "agenda", "depth", "fsm (sort)", "memory kernels", str(folder)):
+        assert said in done.out
+    assert "7 of these 7 instances are its training data" in done.out
+
+
+def test_a_run_keeps_its_spec_schedule_policy_and_outputs(abw: Abw, home: Path) -> None:
+    assert abw(*SMALL).code == 0
+    folder = home / "runs" / "0001-lattice-lstm"
+    report = json.loads((folder / "run.json").read_text())
+    assert (folder / "spec" / "lattice.yaml").is_file()
+    assert (folder / "spec" / "cells").is_dir()
+    assert json.loads((folder / "policy.json").read_text())["encoding"] == "sort"
+    batches = nodes = 0
+    for number in range(3):
+        with np.load(folder / "batches" / f"{number:04d}.npz") as kept:
+            ends = kept["batch_ptr"]
+            assert sorted(kept["nodes"]) == list(range(len(kept["type"])))
+            for b, t in enumerate(kept["batch_type"]):
+                members = kept["nodes"][ends[b] : ends[b + 1]]
+                assert (kept["type"][members] == t).all()
+                assert kept["ready"][b, t] == len(members)
+            batches += len(kept["batch_type"])
+            nodes += len(kept["type"])
+    assert (batches, nodes) == (report["batches"], report["nodes"])
+    with np.load(folder / "outputs.npz") as kept:
+        assert kept["tags"].shape[1:] == (28,)
+        assert len(kept["tags"]) == len(kept["tags.instance"]) == len(kept["tags.vertex"])
+        assert sorted(set(kept["tags.instance"])) == list(range(7))
+        assert (np.diff(kept["tags.vertex"]) > 0).all()
+        assert np.isfinite(kept["tags"]).all()
+
+
+def test_a_policy_is_learned_once_and_runs_are_never_overwritten(abw: Abw, home: Path) -> None:
+    first = abw(*SMALL, "--json").json()
+    again = abw(*SMALL, "--json").json()
+    assert first["training"]["fresh"]
+    assert not again["training"]["fresh"]
+    assert first["batches"] == again["batches"]
+    assert [p.name for p in sorted((home / "runs").iterdir())] == ["0001-lattice-lstm", "0002-lattice-lstm"]
+    assert len(list((home / "policies").iterdir())) == 1
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not(abw: Abw, home: Path) -> None:
+    for seed in ("3", "3", "4"):
+        assert abw(*SMALL, "--seed", seed).code == 0
+    values = []
+    for folder in sorted((home / "runs").iterdir()):
+        with np.load(folder / "outputs.npz") as kept:
+            values.append(kept["tags"])
+    assert (values[0] == values[1]).all()
+    assert not np.allclose(values[0], values[2])
+
+
+@pytest.mark.parametrize("policy", ["depth", "agenda", "agenda-static", "sufficient"])
+@pytest.mark.parametrize("executor", ["blas", "reference"])
+def test_policies_and_executors_agree_on_the_outputs(abw: Abw, home: Path, policy: str, executor: str) -> None:
+    flags = ("--limit", "4", "--set", "hidden=8")
+    assert abw("run", "specs/treelstm.yaml", *flags).code == 0
+    assert abw("run", "specs/treelstm.yaml", *flags, "--policy", policy, "--executor", executor).code == 0
+    ours, theirs = (p / "outputs.npz" for p in sorted((home / "runs").iterdir()))
+    with np.load(ours) as a, np.load(theirs) as b:
+        np.testing.assert_allclose(a["classes"], b["classes"], atol=1e-5)
+
+
+def test_both_granularities_give_the_same_outputs(abw: Abw, home: Path) -> None:
+    for granularity in ("cell", "op"):
+        done = abw(*SMALL, "--granularity", granularity, "--verify")
+        assert done.code == 0, done.err
+    cell, op = sorted((home / "runs").iterdir())
+    with np.load(cell / "outputs.npz") as a, np.load(op / "outputs.npz") as b:
+        np.testing.assert_allclose(a["tags"], b["tags"], atol=1e-5)
+        assert (a["tags.vertex"] == b["tags.vertex"]).all()
+
+
+def test_a_wrong_result_fails_the_verification_and_keeps_no_run(
+    abw: Abw, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Swaps two operand rows between planning and execution."""
+    from abw.core import pipeline
+
+    right = pipeline.plan
+
+    def swapped(graph, schedule):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        planned = right(graph, schedule)
+        wide = np.flatnonzero((np.diff(planned.index_ptr) > 1) & (planned.status == 3))
+        for k in wide:
+            low = planned.index_ptr[k]
+            planned.index[[low, low + 1]] = planned.index[[low + 1, low]]
+        return planned
+
+    monkeypatch.setattr(pipeline, "plan", swapped)
+    monkeypatch.setattr(pipeline, "check_plan", lambda graph, planned: None)
+    done = abw(*SMALL, "--verify")
+    assert done.code == 1
+    assert "differs from the reference" in done.err
+    assert list((home / "runs").iterdir()) == []
+
+
+def test_an_interrupted_run_leaves_the_earlier_ones_and_nothing_else(
+    abw: Abw, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from abw.core import pipeline
+
+    assert abw(*SMALL).code == 0
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline, "save_outputs", interrupted)
+    done = abw(*SMALL)
+    assert done.code == 130
+    assert "interrupted" in done.err
+    assert [p.name for p in (home / "runs").iterdir()] == ["0001-lattice-lstm"]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--policy", "agend"), "did you mean 'agenda'?"),
+        (("--executor", "gpu"), "blas"),
+        (("--encoding", "sorted"), "did you mean 'sort'?"),
+        (("--set", "hidden"), "DIM=SIZE"),
+        (("--set", "hidden=-3"), "DIM=SIZE"),
+        (("--batch", "0"), "--batch"),
+        (("--granularity", "node"), "cell"),
+        (("--nonsense",), "--nonsense"),
+    ],
+)
+def test_a_wrong_command_line_is_a_usage_error(abw: Abw, args: tuple[str, ...], said: str) -> None:
+    done = abw("run", "specs/lattice.yaml", *args)
+    assert done.code == 2
+    assert said in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("specs/latice.yaml",), "lattice.yaml"),
+        (("specs/lattice.yaml", "--set", "hiden=8"), "did you mean 'hidden'?"),
+        (("specs/lattice.yaml", "--data", "nowhere.txt"), "nowhere.txt"),
+        (("specs/lattice.yaml", "--data", "specs/data/trees.txt"), "specs/data/trees.txt:1:"),
+        (("specs/lattice.yaml", "--policy", "absent.json"), "absent.json"),
+    ],
+)
+def test_what_fails_otherwise_says_where_and_ends_with_1(abw: Abw, args: tuple[str, ...], said: str) -> None:
+    done = abw("run", *args, "--json")
+    assert done.code == 1
+    assert said in done.err
+    assert done.out == ""
+    assert "Traceback" not in done.err
+
+
+def test_a_policy_of_another_model_is_refused(abw: Abw, home: Path) -> None:
+    assert abw("run", "specs/treelstm.yaml", "--limit", "3", "--set", "hidden=8").code == 0
+    policy = str(next((home / "policies").iterdir()))
+    done = abw(*SMALL, "--policy", policy)
+    assert done.code == 1
+    assert "internal" in done.err
+    assert "char" in done.err

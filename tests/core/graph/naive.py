@@ -1,0 +1,117 @@
+"""The meaning of a model's graph, written for obviousness: one vertex at a time, in plain Python."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+
+from abw.core.data.derive import field, link
+from abw.core.data.instances import Instances
+from abw.core.data.vocab import table_rows
+from abw.core.spec.model import Hop, Input, Model, NodeSource, ParamSource, Source, TableSource
+
+COMPARE = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+Value = tuple[object, ...]
+"""('node', type, vertex, output), ('table', number, row), ('param', number) or ('zeros', shape)."""
+
+
+class MissingValueError(Exception):
+    """Nothing feeds an input."""
+
+
+@dataclass
+class NaiveGraph:
+    """The nodes (type, vertex) of instances `first` to `last`, with the values each of them reads."""
+
+    model: Model
+    instances: Instances
+    first: int
+    last: int
+
+    def nodes(self) -> dict[tuple[int, int], list[list[Value]]]:
+        """For each node its inputs, each a list of values (one, unless the node is a reduction)."""
+        low, high = int(self.instances.start[self.first]), int(self.instances.start[self.last])
+        found = {}
+        for t, node_type in enumerate(self.model.types):
+            for v in range(low, high):
+                if not self.lives(t, v):
+                    continue
+                if node_type.reduction is None:
+                    found[t, v] = [[self.first_of(i.sources, v, i)] for i in node_type.inputs]
+                elif len(self.members(t, v, 0)) >= 2:
+                    found[t, v] = [self.members(t, v, o) for o in range(len(node_type.inputs))]
+        return found
+
+    def lives(self, t: int, v: int) -> bool:
+        node_type = self.model.types[t]
+        if self.instances.schema.kinds[self.instances.kind[v]] not in node_type.kinds:
+            return False
+        seed = self.model.data.seed
+        return all(
+            COMPARE[w.comparison](int(field(self.instances, w.field, seed)[v]), w.value) for w in node_type.where
+        )
+
+    def reach(self, v: int, hops: tuple[Hop, ...]) -> list[int]:
+        at = [v]
+        for hop in hops:
+            way = link(self.instances, hop.link)
+            step = []
+            for u in at:
+                if way.indptr is None:
+                    targets = [int(way.target[u])] if way.target[u] >= 0 else []
+                else:
+                    targets = [int(x) for x in way.target[way.indptr[u] : way.indptr[u + 1]]]
+                if hop.index is not None and way.indptr is not None:
+                    inside = -len(targets) <= hop.index < len(targets)
+                    targets = [targets[hop.index]] if inside else []
+                step += targets
+            at = step
+        return at
+
+    def members(self, t: int, v: int, output: int) -> list[Value]:
+        """What a reduction reduces."""
+        source = self.model.types[t].inputs[output].sources[0]
+        assert isinstance(source, NodeSource)
+        found = []
+        for u in self.reach(v, source.hops):
+            found += [self.value(p, u, o) for p, o in source.producers if self.lives(p, u)]
+        return found
+
+    def value(self, t: int, v: int, output: int) -> Value:
+        """What a type's output on a vertex is, where reductions over fewer than two are no nodes."""
+        node_type = self.model.types[t]
+        if node_type.reduction is None:
+            return ("node", t, v, output)
+        members = self.members(t, v, output)
+        if len(members) == 1:
+            return members[0]
+        if members:
+            return ("node", t, v, output)
+        wanted = node_type.inputs[output]
+        return self.first_of(wanted.sources[1:], v, wanted) if wanted.sources[1:] else ("zeros", wanted.shape)
+
+    def first_of(self, sources: tuple[Source, ...], v: int, wanted: Input) -> Value:
+        for source in sources:
+            if isinstance(source, NodeSource):
+                for u in self.reach(v, source.hops):
+                    for p, o in source.producers:
+                        if self.lives(p, u):
+                            return self.value(p, u, o)
+            elif isinstance(source, TableSource):
+                for u in self.reach(v, source.hops):
+                    row = int(table_rows(self.instances, source.field, self.model.tables[source.table])[u])
+                    if row >= 0:
+                        return ("table", source.table, row)
+            elif isinstance(source, ParamSource):
+                return ("param", source.number)
+            else:
+                return ("zeros", wanted.shape)
+        raise MissingValueError(wanted.name)
