@@ -6,8 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
+
+settings.register_profile("abw", deadline=None)  # the first call of a compiled function takes seconds
+settings.load_profile("abw")
 
 
 @pytest.fixture(scope="session")

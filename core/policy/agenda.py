@@ -39,12 +39,14 @@ class Agenda:
 
     def schedule(self, dag: Dag) -> Schedule:
         """O(n + m + batches * types)."""
-        return to_schedule(_agenda(len(dag.types), edges(dag), dag.indegree, depths(dag), self.static))
+        batches = room(dag)
+        _agenda(edges(dag), start(dag), depths(dag), self.static, batches)
+        return to_schedule(batches)
 
 
 @njit
-def _agenda(types: int, edges: Edges, indegree: Ints, depth: Ints, static: bool) -> Batches:
-    n = len(depth)
+def _agenda(edges: Edges, frontier: Frontier, depth: Ints, static: bool, batches: Batches) -> None:
+    n, types = len(depth), len(frontier.head)
     total = np.zeros(types, np.int64)
     number = np.zeros(types, np.int64)
     for v in range(n):
@@ -53,8 +55,6 @@ def _agenda(types: int, edges: Edges, indegree: Ints, depth: Ints, static: bool)
     average = np.empty(types, np.float64)
     for t in range(types):
         average[t] = np.float32(total[t] / (number[t] + 0.001))  # DyNet's guard against a division by zero
-    frontier = start(types, edges.type, indegree)
-    batches = room(n)
     done = 0
     while done < n:
         if not static:
@@ -67,7 +67,6 @@ def _agenda(types: int, edges: Edges, indegree: Ints, depth: Ints, static: bool)
         number[a] -= frontier.tail[a] - frontier.head[a]
         done = record(batches, frontier, a)
         execute(edges, frontier, a)
-    return batches
 
 
 @njit

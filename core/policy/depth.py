@@ -21,27 +21,19 @@ class Depth:
 
     def schedule(self, dag: Dag) -> Schedule:
         """One batch for each distinct (depth, type). O(n + m + depth * types)."""
-        return Schedule(*_by_depth(len(dag.types), dag.type, depths(dag)))
+        types = len(dag.types)
+        group = depths(dag) * np.int32(types) + dag.type
+        size = np.bincount(group)
+        occupied = np.flatnonzero(size)
+        ptr = np.concatenate([[0], np.cumsum(size[occupied])]).astype(np.int32)
+        nodes = _grouped(group, np.cumsum(size) - size)
+        return Schedule((occupied % types).astype(np.int32), ptr, nodes)
 
 
 @njit
-def _by_depth(types: int, type: Ints, depth: Ints) -> tuple[Ints, Ints, Ints]:
-    groups = (depth.max() + 1) * types if len(depth) else 0
-    first = np.zeros(groups + 1, np.int32)
-    for v in range(len(type)):
-        first[depth[v] * types + type[v] + 1] += 1
-    batch_type = np.empty(groups, np.int32)
-    batch_ptr = np.zeros(groups + 1, np.int32)
-    count = 0
-    for group in range(groups):
-        if first[group + 1] > 0:
-            batch_type[count] = group % types
-            batch_ptr[count + 1] = batch_ptr[count] + first[group + 1]
-            count += 1
-        first[group + 1] += first[group]
-    nodes = np.empty(len(type), np.int32)
-    for v in range(len(type)):
-        group = depth[v] * types + type[v]
-        nodes[first[group]] = v
-        first[group] += 1
-    return batch_type[:count].copy(), batch_ptr[: count + 1].copy(), nodes
+def _grouped(group: Ints, place: NDArray[np.int64]) -> Ints:
+    nodes = np.empty(len(group), np.int32)
+    for v in range(len(group)):
+        nodes[place[group[v]]] = v
+        place[group[v]] += 1
+    return nodes

@@ -26,14 +26,15 @@ class Frontier(NamedTuple):
     """The state of an execution, changed in place.
 
     `queue` (n,) holds the nodes that became ready, in that order, type t's from a place of its own on:
-    `queue[head[t]:tail[t]]` are on the frontier, those before are executed. `missing` (n,) counts a node's
-    producers that are not executed yet.
+    `queue[head[t]:tail[t]]` are on the frontier, those before are executed, the rest, up to `end[t]`, are not
+    ready yet. `missing` (n,) counts a node's producers that are not executed yet.
     """
 
     missing: Ints
     queue: Ints
     head: Ints
     tail: Ints
+    end: Ints
 
 
 class Batches(NamedTuple):
@@ -50,35 +51,29 @@ def edges(dag: Dag) -> Edges:
     return Edges(dag.type, dag.succ_ptr, dag.succ)
 
 
-def to_schedule(batches: Batches, unseen: int = 0) -> Schedule:
-    """The recorded batches."""
-    count = int(batches.size[0])
-    return Schedule(batches.type[:count].copy(), batches.ptr[: count + 1].copy(), batches.nodes, unseen)
+def start(dag: Dag) -> Frontier:
+    """The frontier before the first batch: the nodes without producers. O(n)."""
+    end = np.cumsum(np.bincount(dag.type, minlength=len(dag.types))).astype(np.int32)
+    head = np.concatenate([np.zeros(1, np.int32), end[:-1]])[: len(end)]
+    tail = head.copy()
+    queue = np.empty(len(dag), np.int32)
+    _enqueue(dag.type, dag.indegree, queue, tail)
+    return Frontier(dag.indegree.copy(), queue, head, tail, end)
 
 
 @njit
-def start(types: int, type: Ints, indegree: Ints) -> Frontier:
-    """The frontier before the first batch: the nodes without producers."""
-    head = np.zeros(types + 1, np.int32)
-    for t in type:
-        head[t + 1] += 1
-    for t in range(types):
-        head[t + 1] += head[t]
-    head = head[:types].copy()
-    tail = head.copy()
-    queue = np.empty(len(type), np.int32)
+def _enqueue(type: Ints, indegree: Ints, queue: Ints, tail: Ints) -> None:
     for v in range(len(type)):
         if indegree[v] == 0:
             t = type[v]
             queue[tail[t]] = v
             tail[t] += 1
-    return Frontier(indegree.copy(), queue, head, tail)
 
 
 @njit
 def execute(edges: Edges, frontier: Frontier, a: int) -> None:
     """Execute the ready nodes of type a: their consumers may become ready. O(their edges)."""
-    missing, queue, head, tail = frontier
+    missing, queue, head, tail, _ = frontier
     type, ptr, succ = edges
     first, last = head[a], tail[a]
     head[a] = last
@@ -93,23 +88,28 @@ def execute(edges: Edges, frontier: Frontier, a: int) -> None:
                 tail[t] += 1
 
 
-@njit
-def room(n: int) -> Batches:
-    """Space for a schedule of n nodes."""
-    ptr = np.empty(n + 1, np.int32)
-    ptr[0] = 0
-    return Batches(np.empty(n, np.int32), ptr, np.empty(n, np.int32), np.zeros(1, np.int32))
+def room(dag: Dag) -> Batches:
+    """Space for a schedule of the dag."""
+    n = len(dag)
+    type, ptr, nodes = np.empty(n, np.int32), np.zeros(n + 1, np.int32), np.empty(n, np.int32)
+    return Batches(type, ptr, nodes, np.zeros(1, np.int32))
 
 
 @njit
 def record(batches: Batches, frontier: Frontier, a: int) -> int:
     """Write down that the ready nodes of type a are the next batch; the number of nodes recorded so far."""
-    count = batches.size[0]
-    end = batches.ptr[count]
+    size = batches.size[0]
+    end = batches.ptr[size]
     for i in range(frontier.head[a], frontier.tail[a]):
         batches.nodes[end] = frontier.queue[i]
         end += 1
-    batches.type[count] = a
-    batches.ptr[count + 1] = end
-    batches.size[0] = count + 1
+    batches.type[size] = a
+    batches.ptr[size + 1] = end
+    batches.size[0] = size + 1
     return int(end)
+
+
+def to_schedule(batches: Batches, unseen: int = 0) -> Schedule:
+    """The recorded batches."""
+    size = int(batches.size[0])
+    return Schedule(batches.type[:size].copy(), batches.ptr[: size + 1].copy(), batches.nodes, unseen)

@@ -68,7 +68,7 @@ class FsmPolicy:
         return to_schedule(batches, unseen)
 
     def require(self, types: tuple[str, ...]) -> None:
-        """Raises AbwError unless the policy was learned for these types, saying which differ."""
+        """Raise AbwError, saying what differs, unless the policy was learned for these types."""
         if types != self.types:
             raise AbwError(
                 f"the policy was learned for other types: {_difference(self.types, types)}",
@@ -111,7 +111,10 @@ class FsmPolicy:
 
     @staticmethod
     def from_json(text: str) -> FsmPolicy:
-        """The policy that `to_json` wrote. Raises AbwError for anything else, saying what is wrong."""
+        """The policy that `to_json` wrote, whatever its origin.
+
+        Raises AbwError for anything else, saying what is wrong.
+        """
         try:
             document = json.loads(text)
         except ValueError as error:

@@ -40,8 +40,9 @@ class Sufficient:
 
     def schedule(self, dag: Dag) -> Schedule:
         """O((n + m) * recurrent types + batches * types)."""
-        held = held_back(dag, direct=self.direct)
-        return to_schedule(_sufficient(len(dag.types), edges(dag), dag.indegree, held))
+        batches = room(dag)
+        _sufficient(edges(dag), start(dag), held_back(dag, direct=self.direct), batches)
+        return to_schedule(batches)
 
 
 class HeldBack(NamedTuple):
@@ -116,17 +117,13 @@ def release(edges: Edges, held: HeldBack, frontier: Frontier, a: int) -> None:
 
 
 @njit
-def _sufficient(types: int, edges: Edges, indegree: Ints, held: HeldBack) -> Batches:
-    n = len(indegree)
-    frontier = start(types, edges.type, indegree)
-    batches = room(n)
+def _sufficient(edges: Edges, frontier: Frontier, held: HeldBack, batches: Batches) -> None:
     done = 0
-    while done < n:
+    while done < len(edges.type):
         a = _least_held(frontier, held)
         done = record(batches, frontier, a)
         release(edges, held, frontier, a)
         execute(edges, frontier, a)
-    return batches
 
 
 @njit

@@ -1,0 +1,50 @@
+"""The policies by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from abw.core.errors import AbwError, did_you_mean
+from abw.core.graph.dag import Dag
+from abw.core.policy.agenda import Agenda
+from abw.core.policy.depth import Depth
+from abw.core.policy.schedule import Schedule
+from abw.core.policy.sufficient import Sufficient
+
+
+class Policy(Protocol):
+    """Anything that orders a graph's nodes into batches."""
+
+    def schedule(self, dag: Dag) -> Schedule:
+        """Every node once, after its producers, in batches of one type."""
+        ...
+
+
+_MAKE: dict[str, Callable[..., Policy]] = {
+    "depth": Depth,
+    "agenda": Agenda,
+    "agenda-static": lambda **options: Agenda(static=True, **options),
+    "sufficient": Sufficient,
+}
+PLAIN: tuple[str, ...] = tuple(_MAKE)
+"""The policies that need no learning."""
+
+LEARNED = "fsm"
+POLICIES: tuple[str, ...] = (*PLAIN, LEARNED)
+
+
+def get_policy(name: str, **options: object) -> Policy:
+    """The policy of that name; the options are the fields of its class.
+
+    `fsm` cannot be had by its name alone: see `abw.core.policy.learner.learn`. Raises AbwError for an unknown
+    name or option.
+    """
+    if name == LEARNED:
+        raise AbwError("the policy fsm must be learned first", hint="abw learn SPEC")
+    if name not in _MAKE:
+        raise AbwError(f"no policy is called '{name}'", hint=did_you_mean(name, POLICIES))
+    try:
+        return _MAKE[name](**options)
+    except TypeError as error:
+        raise AbwError(f"policy {name}: {error}") from None

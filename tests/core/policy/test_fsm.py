@@ -1,0 +1,218 @@
+"""Learned policies: encodings, learning, running, and their files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from abw.core.errors import AbwError
+from abw.core.graph.bounds import lower_bound
+from abw.core.graph.dag import Dag
+from abw.core.policy.check import check_schedule
+from abw.core.policy.frontier import Frontier
+from abw.core.policy.fsm import FsmPolicy
+from abw.core.policy.learner import learn
+from abw.core.policy.states import ENCODINGS, Encoding, add, encode, find, new_table, resized
+from tests.core.policy import brute, graphs
+
+ENCODING = st.sampled_from(ENCODINGS)
+RANDOM = st.builds(
+    graphs.random_dag,
+    seed=st.integers(0, 10**6),
+    nodes=st.integers(1, 24),
+    types=st.integers(1, 6),
+    density=st.floats(0, 0.5),
+)
+
+
+def document(policy: FsmPolicy) -> dict[str, Any]:
+    loaded = json.loads(policy.to_json())
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=8).filter(any), ENCODING)
+def test_encodings(ready: list[int], encoding: Encoding) -> None:
+    head = np.zeros(len(ready), np.int32)
+    tail = np.array(ready, np.int32)
+    frontier = Frontier(head, head, head, tail, tail)
+    state = np.empty(len(ready) + 1, np.int32)
+    length = encode(ENCODINGS.index(encoding), frontier, state)
+    base = [t for t, k in enumerate(ready) if k > 0]
+    expected = {
+        "base": base,
+        "max": [*base, ready.index(max(ready))],
+        "sort": sorted(base, key=lambda t: (-ready[t], t)),
+    }
+    assert state[:length].tolist() == expected[encoding]
+
+
+@given(st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=6).map(tuple), unique=True, max_size=40))
+def test_table_keeps_states_apart(states: list[tuple[int, ...]]) -> None:
+    table = new_table(61, len(states), sum(map(len, states)))
+    for number, state in enumerate(states):
+        symbols = np.array(state, np.int32)
+        slot = find(table, symbols, len(state))
+        assert slot < 0
+        assert add(table, symbols, len(state), -1 - slot) == number
+        table.value[number, state[0]] = -number
+    larger = resized(table, 3 * len(states) + 1, 7 * len(states) + 1)
+    for number, state in enumerate(states):
+        for t in (table, larger):
+            assert find(t, np.array(state, np.int32), len(state)) == number
+            assert t.value[number, state[0]] == -number
+    assert find(larger, np.array([61], np.int32), 1) < 0
+
+
+@given(RANDOM, RANDOM, ENCODING, st.integers(0, 2**40))
+@settings(max_examples=60)
+def test_a_policy_schedules_any_graph_of_its_types(
+    dag: Dag, other: Dag, encoding: Encoding, seed: int
+) -> None:
+    policy = learn(dag, encoding=encoding, seed=seed, trials=25)
+    schedule = policy.schedule(dag)
+    check_schedule(dag, schedule)
+    assert len(schedule) == policy.training.batches
+    assert policy.training.lower_bound == lower_bound(dag).sum() <= policy.training.batches
+    other = Dag(policy.types, other.type % len(policy.types), other.succ_ptr, other.succ, other.indegree)
+    check_schedule(other, policy.schedule(other))
+
+
+@given(RANDOM, ENCODING, st.integers(0, 3))
+@settings(max_examples=30)
+def test_same_seed_same_policy(dag: Dag, encoding: Encoding, seed: int) -> None:
+    first, second = (document(learn(dag, encoding=encoding, seed=seed, trials=30)) for _ in range(2))
+    first["training"].pop("seconds")
+    second["training"].pop("seconds")
+    assert first == second
+
+
+def test_seeds_differ() -> None:
+    dag = graphs.random_dag(7, 60, 5, 0.1)
+    visits = [[s["visits"] for s in document(learn(dag, seed=seed))["states"]] for seed in range(2)]
+    assert visits[0] != visits[1]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_fig1_is_learned(encoding: Encoding) -> None:
+    policy = learn(graphs.fig1(), encoding=encoding)
+    assert policy.training.batches == 6
+    assert policy.training.trials == 50  # ends at the first look at the bound
+
+
+@pytest.mark.parametrize("words", [["abc", "acb"], ["abac", "cab"], ["aab", "bba", "ab"]])
+def test_small_supersequences_are_learned(words: list[str]) -> None:
+    dag = graphs.strings(words)
+    found = {encoding: learn(dag, encoding=encoding).training.batches for encoding in ENCODINGS}
+    assert min(found.values()) == brute.optimum(dag)
+
+
+def test_states_beyond_the_first_room() -> None:
+    dag = graphs.random_dag(3, 400, 9, 0.005)
+    policy = learn(dag, encoding="sort", trials=300)
+    assert len(policy.states) > 1024
+    assert len(set(policy.states)) == len(policy.states)
+    check_schedule(dag, policy.schedule(dag))
+
+
+def test_the_best_policy_is_kept_and_the_curve_told() -> None:
+    dag = graphs.random_dag(5, 300, 6, 0.01)
+    told: list[tuple[int, int]] = []
+    policy = learn(dag, trials=205, progress=lambda trial, batches: told.append((trial, batches)))
+    curve = policy.training.curve
+    assert [trial for trial, _ in curve] == [*range(10, 201, 10), 205]
+    assert told == [(trial, min(b for _, b in curve[: i + 1])) for i, (trial, _) in enumerate(curve)]
+    assert told[-1][1] == policy.training.batches == len(policy.schedule(dag))
+
+
+def test_learning_can_be_interrupted() -> None:
+    def stop(trial: int, batches: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        learn(graphs.fig1(), progress=stop)
+
+
+def test_nothing_to_learn_from() -> None:
+    with pytest.raises(AbwError, match="not empty"):
+        learn(graphs.dag("a", [], []))
+    with pytest.raises(AbwError, match="at least one trial"):
+        learn(graphs.fig1(), trials=0)
+
+
+def test_unseen_states_take_the_readiest_type() -> None:
+    # learned on one chain a-b, where both types are never ready together
+    policy = learn(graphs.dag("ab", [0, 1], [(0, 1)]))
+    # one of two a nodes is ready, one of three b
+    dag = graphs.dag("ab", [0, 0, 1, 1, 1], [(2, 1), (1, 3), (1, 4)])
+    schedule = policy.schedule(dag)
+    assert schedule.type.tolist() == [0, 1, 0, 1]
+    assert schedule.unseen == 1
+
+
+def test_real_trees_and_lattices(shared_data: Path) -> None:
+    trees = graphs.trees(shared_data / "trees/train.txt", 32)
+    for encoding in ENCODINGS:
+        assert learn(trees, encoding=encoding).training.batches == lower_bound(trees).sum()
+    lattices = graphs.lattices(shared_data / "lattice/train.txt", 32)
+    policy = learn(lattices, encoding="sort")
+    assert policy.training.batches <= 276  # with the reward over direct edges
+    later = graphs.lattices(shared_data / "lattice/train.txt", 64, skip=256)
+    schedule = policy.schedule(later)
+    check_schedule(later, schedule)
+    assert len(schedule) <= 300  # agenda: 425
+
+
+@given(RANDOM, ENCODING)
+@settings(max_examples=30)
+def test_json_round_trip(dag: Dag, encoding: Encoding) -> None:
+    policy = learn(dag, encoding=encoding, trials=20)
+    again = FsmPolicy.from_json(policy.to_json({"model": "any", "data": {"instances": 3}}))
+    again.require(dag.types)
+    assert again.to_json() == policy.to_json()
+    assert again.schedule(dag).nodes.tolist() == policy.schedule(dag).nodes.tolist()
+
+
+def _without(changed: dict[str, Any]) -> None:
+    changed["states"][0].pop("q")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.update(format="other"), "not a policy"),
+        (lambda d: d.update(version=2), "version 2.*reads version 1"),
+        (lambda d: d.update(encoding="hash"), "damaged.*'hash'"),
+        (lambda d: d["states"].append(d["states"][0]), "damaged.*twice"),
+        (lambda d: d["states"][0].update(action="readout"), "damaged.*not on the frontier"),
+        (lambda d: d["states"][0].update(state=["seed"]), "damaged.*seed"),
+        (_without, "damaged.*'q'"),
+        (lambda d: d.pop("training"), "damaged.*'training'"),
+    ],
+)
+def test_other_documents_are_refused(change: Callable[[dict[str, Any]], None], message: str) -> None:
+    changed = document(learn(graphs.fig1()))
+    change(changed)
+    with pytest.raises(AbwError, match=message):
+        FsmPolicy.from_json(json.dumps(changed))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{"])
+def test_other_text_is_refused(text: str) -> None:
+    with pytest.raises(AbwError, match="not a policy"):
+        FsmPolicy.from_json(text)
+
+
+def test_other_types_are_refused() -> None:
+    policy = learn(graphs.dag("ab", [0, 1], [(0, 1)]))
+    with pytest.raises(AbwError, match=r"the model has no b; the policy does not know c, d"):
+        policy.schedule(graphs.dag("acd", [0], []))
+    with pytest.raises(AbwError, match=r"their order was a, b, it is b, a"):
+        policy.require(("b", "a"))

@@ -1,0 +1,200 @@
+"""The policies that need no learning: against oracles on random graphs, known numbers on real ones."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abw.core.errors import AbwError
+from abw.core.graph.dag import Dag
+from abw.core.policy.agenda import Agenda
+from abw.core.policy.check import CheckError, check_schedule
+from abw.core.policy.depth import Depth
+from abw.core.policy.registry import PLAIN, get_policy
+from abw.core.policy.schedule import Schedule
+from abw.core.policy.sufficient import Sufficient
+from abw.core.policy.trace import ready_counts
+from tests.core.policy import brute, graphs
+
+RANDOM = st.builds(
+    graphs.random_dag,
+    seed=st.integers(0, 10**6),
+    nodes=st.integers(0, 24),
+    types=st.integers(1, 6),
+    density=st.floats(0, 0.5),
+)
+
+
+def batches(schedule: Schedule) -> list[tuple[int, brute.Nodes]]:
+    """The schedule as (type, set of nodes)."""
+    pairs = zip(schedule.ptr, schedule.ptr[1:], strict=False)
+    sets = [frozenset(schedule.nodes[i:j].tolist()) for i, j in pairs]
+    return list(zip(schedule.type.tolist(), sets, strict=True))
+
+
+@given(RANDOM, st.sampled_from(PLAIN))
+def test_every_schedule_is_valid(dag: Dag, name: str) -> None:
+    check_schedule(dag, get_policy(name).schedule(dag))
+
+
+@given(RANDOM)
+def test_depth_groups_by_depth_and_type(dag: Dag) -> None:
+    depth = brute.depth(dag)
+    groups: dict[tuple[int, int], set[int]] = {}
+    for v in range(len(dag)):
+        groups.setdefault((depth[v], int(dag.type[v])), set()).add(v)
+    expected = [(key[1], frozenset(groups[key])) for key in sorted(groups)]
+    assert batches(Depth().schedule(dag)) == expected
+
+
+@given(RANDOM)
+def test_agenda_takes_the_smallest_average_depth_of_what_remains(dag: Dag) -> None:
+    depth = brute.depth(dag)
+
+    def average(done: brute.Nodes, a: int) -> Fraction:
+        left = [depth[v] for v in range(len(dag)) if dag.type[v] == a and v not in done]
+        return Fraction(sum(left), len(left))
+
+    expected = brute.greedy(dag, lambda done, front: min(front, key=lambda a: (average(done, a), a)))
+    assert batches(Agenda().schedule(dag)) == list(expected)
+
+
+@given(RANDOM)
+def test_static_agenda_takes_the_smallest_average_depth_of_all(dag: Dag) -> None:
+    depth = np.array(brute.depth(dag), np.int64)
+    of_type = [depth[dag.type == a] for a in range(len(dag.types))]
+    average = [np.float32(d.sum() / (len(d) + 0.001)) for d in of_type]
+    expected = brute.greedy(dag, lambda _, front: min(front, key=lambda a: (average[a], a)))
+    assert batches(Agenda(static=True).schedule(dag)) == list(expected)
+
+
+@given(RANDOM, st.booleans())
+def test_sufficient_takes_the_largest_ratio(dag: Dag, direct: bool) -> None:
+    before = brute.producers(dag) if direct else brute.ancestors(dag)
+
+    def choose(done: brute.Nodes, _: dict[int, brute.Nodes]) -> int:
+        ratio = brute.ratios(dag, done, before)
+        return min(ratio, key=lambda a: (-ratio[a], a))
+
+    assert batches(Sufficient(direct=direct).schedule(dag)) == list(brute.greedy(dag, choose))
+
+
+@given(
+    st.builds(
+        graphs.random_dag,
+        seed=st.integers(0, 10**6),
+        nodes=st.integers(1, 10),
+        types=st.integers(1, 4),
+        density=st.floats(0, 0.6),
+    )
+)
+def test_lemma_a_ratio_of_one_starts_a_shortest_schedule(dag: Dag) -> None:
+    nothing: brute.Nodes = frozenset()
+    best = brute.optimum(dag)
+    for a, ratio in brute.ratios(dag, nothing, brute.ancestors(dag)).items():
+        if ratio == 1:
+            assert brute.optimum(dag, brute.ready(dag, nothing, brute.producers(dag))[a]) == best - 1
+
+
+@given(st.lists(st.text("abc", min_size=1, max_size=5), min_size=2, max_size=2))
+def test_schedules_of_strings_are_common_supersequences(words: list[str]) -> None:
+    dag = graphs.strings(words)
+    a, b = words
+    lcs = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
+    for i in range(len(a)):
+        for j in range(len(b)):
+            lcs[i + 1][j + 1] = lcs[i][j] + 1 if a[i] == b[j] else max(lcs[i][j + 1], lcs[i + 1][j])
+    shortest = len(a) + len(b) - lcs[-1][-1]
+    assert brute.optimum(dag) == shortest
+    for name in PLAIN:
+        schedule = get_policy(name).schedule(dag)
+        letters = [dag.types[t] for t in schedule.type]
+        assert len(schedule) >= shortest
+        for word in words:
+            rest = iter(letters)
+            assert all(letter in rest for letter in word)
+
+
+def test_fig1() -> None:
+    dag = graphs.fig1()
+    assert len(Depth().schedule(dag)) == 9
+    assert len(Agenda().schedule(dag)) == 7
+    assert len(Sufficient().schedule(dag)) == 6 == brute.optimum(dag)
+
+
+def counts(dag: Dag) -> dict[str, int]:
+    result = {}
+    for name in PLAIN:
+        schedule = get_policy(name).schedule(dag)
+        check_schedule(dag, schedule)
+        result[name] = len(schedule)
+    return result
+
+
+def test_real_trees(shared_data: Path) -> None:
+    found = counts(graphs.trees(shared_data / "trees/train.txt", 64))
+    assert (found["depth"], found["agenda"], found["sufficient"]) == (50, 39, 26)
+
+
+def test_real_lattices(shared_data: Path) -> None:
+    dag = graphs.lattices(shared_data / "lattice/train.txt", 64)
+    found = counts(dag)
+    assert (found["depth"], found["agenda"], found["sufficient"]) == (584, 423, 275)
+    direct = get_policy("sufficient", direct=True).schedule(dag)
+    check_schedule(dag, direct)
+    assert len(direct) == 338
+
+
+def test_unknown_policies_and_options_are_refused() -> None:
+    with pytest.raises(AbwError, match="did you mean 'agenda'"):
+        get_policy("agneda")
+    with pytest.raises(AbwError, match=r"sufficient.*speed"):
+        get_policy("sufficient", speed=3)
+
+
+def test_fsm_must_be_learned() -> None:
+    with pytest.raises(AbwError, match="learned first"):
+        get_policy("fsm")
+
+
+@given(RANDOM, st.sampled_from(PLAIN))
+def test_ready_counts(dag: Dag, name: str) -> None:
+    schedule = get_policy(name).schedule(dag)
+    above, done = brute.producers(dag), frozenset[int]()
+    counted = ready_counts(dag, schedule)
+    assert counted.shape == (len(schedule), len(dag.types))
+    for b, (_, batch) in enumerate(batches(schedule)):
+        frontier = brute.ready(dag, done, above)
+        assert counted[b].tolist() == [len(frontier.get(t, ())) for t in range(len(dag.types))]
+        done |= batch
+
+
+def changed(schedule: Schedule, **arrays: list[int]) -> Schedule:
+    old = {"type": schedule.type, "ptr": schedule.ptr, "nodes": schedule.nodes}
+    new = old | {name: np.array(values, np.int32) for name, values in arrays.items()}
+    return Schedule(new["type"], new["ptr"], new["nodes"])
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"nodes": [0, 1, 2, 2]}, "node 2 is executed 2 times|node 3 is executed 0 times"),
+        ({"nodes": [0, 1, 2, 4]}, "node numbers"),
+        ({"nodes": [0, 1, 3, 2]}, "node 2 of type a is in batch 2, which is of type b"),
+        ({"nodes": [2, 1, 0, 3]}, "reads node 0"),
+        ({"ptr": [0, 2, 3, 3]}, "span"),
+        ({"ptr": [0, 0, 3, 4]}, "batch 0 is empty"),
+        ({"type": [0, 0], "ptr": [0, 3, 4]}, "node 3 of type b"),
+    ],
+)
+def test_the_checker_finds_what_is_wrong(arrays: dict[str, list[int]], message: str) -> None:
+    dag = graphs.dag("ab", [0, 0, 0, 1], [(0, 2), (2, 3)])
+    right = changed(get_policy("depth").schedule(dag), nodes=[0, 1, 2, 3])
+    check_schedule(dag, right)
+    with pytest.raises(CheckError, match=message):
+        check_schedule(dag, changed(right, **arrays))
