@@ -106,7 +106,7 @@ def read(path: Path, report: Report, asked: Span | None = None) -> Node | None:
     except yaml.reader.ReaderError as error:
         before = re.split("\r\n|[\n\r\x85\u2028\u2029]", text[: error.position])
         where = lines.span(len(before), len(before[-1]) + 1)
-        report.add(f"not YAML: a control character ({error.character!r})", where)
+        report.add(f"not YAML: a control character (U+{int(error.character):04X})", where)
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         report.add(f"not YAML: {error}", lines.span(1, 1))
     return None

@@ -119,7 +119,7 @@ def _model() -> Schema:
                     {
                         "dim": {"$ref": "#/$defs/shape"},
                         "rows": {
-                            "description": "How many rows; numbers are taken modulo it. 256 if left out.",
+                            "description": "How many; numbers are taken modulo it. 256, or the vocabulary's lines.",
                             "$ref": "#/$defs/size",
                         },
                         "vocab": _text("A file with one word a line, a row for each; beside the spec."),

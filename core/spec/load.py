@@ -250,9 +250,10 @@ class _Loader:
         count = rows.value if rows else DEFAULT_ROWS
         if vocab and path:
             words = self._words(path, vocab)
-            count = len(words)
-            if written:
-                report.add(f"{what} has rows and vocab", written.where, "the vocabulary's lines are its rows")
+            if rows is None:
+                count = len(words)
+            elif rows.value < len(words):
+                report.add(f"{what} has {rows.value} rows for {len(words)} words", vocab.where)
             if unknown and words and unknown.text not in words:
                 report.add(f"'{unknown.text}' is no line of {path}", unknown.where)
         elif unknown:
@@ -263,13 +264,13 @@ class _Loader:
 
     def _words(self, path: Path, vocab: Scalar) -> list[str]:
         try:
-            words = path.read_text(encoding="utf-8").splitlines()
+            words = [word.strip() for word in path.read_text("utf-8-sig").rstrip().split("\n")]
         except FileNotFoundError:
             self.report.add(f"missing vocabulary {path}", vocab.where, missing(path))
         except (OSError, ValueError) as error:
             self.report.add(f"cannot read {str(path)!r}: {error}", vocab.where)
         else:
-            if not words:
+            if words == [""]:
                 self.report.add(f"the vocabulary {path} is empty", vocab.where)
             return words
         return []

@@ -201,7 +201,7 @@ class Resolver:
         """An output of another type on the same vertex."""
         others = [d for d in self.drafts if d is not draft and coexist(d, draft, draft.kinds)]
         found = self._any((), draft.kinds, output, others, text)
-        return found or self._explain(draft.kinds, output, text)
+        return found or self._explain(draft.kinds, output, text, draft)
 
     def _named(
         self, draft: Draft, named: Draft, hops: tuple[Hop, ...], kinds: frozenset[str], output: Step
@@ -246,9 +246,11 @@ class Resolver:
             self._note(message, output.token, text, "their conditions exclude each other")
         return None
 
-    def _explain(self, kinds: frozenset[str], output: Step, text: Scalar) -> Source | None:
-        """Note that no type on these kinds has the output, unless a mistake hides some outputs."""
-        here = [d for d in self.drafts if d.kinds & kinds]
+    def _explain(
+        self, kinds: frozenset[str], output: Step, text: Scalar, own: Draft | None = None
+    ) -> Source | None:
+        """Note that no type (but `own`) on these kinds has the output, unless a mistake hides outputs."""
+        here = [d for d in self.drafts if d.kinds & kinds and d is not own]
         if not kinds or not all(d.whole for d in here) or not all(d.kinds for d in self.drafts):
             return None
         hint = suggest(output.name, {name for d in here for name in d.outputs})
@@ -259,6 +261,8 @@ class Resolver:
             )
         elif output.name in self.schema.links_of(kinds):
             hint = f"'{output.name}' is a link: name an output behind it"
-        message = f"no type on {kinds_text(kinds)} has an output '{output.name}'"
+        elif own and output.name in own.outputs:
+            hint = f"'{own.name}' gives it itself: follow a link to another vertex"
+        message = f"no {'other ' * bool(own)}type on {kinds_text(kinds)} has an output '{output.name}'"
         self._note(message, output.token, text, hint)
         return None

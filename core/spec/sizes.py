@@ -153,11 +153,11 @@ def resolve(node: Mapping | None, given: Names[str, int], report: Report) -> dic
         if fields.name(key, "a dim", report, fields.WORD):
             written[key.text] = value
     mentions = {
-        name: {
+        name: dict.fromkeys(
             token.text
             for token in tokenize(value.text if isinstance(value, Scalar) else "", EXPRESSION)
             if token.kind == "name" and token.text in written and name not in given
-        }
+        )
         for name, value in written.items()
     }
     try:
