@@ -119,7 +119,7 @@ def _model() -> Schema:
                     {
                         "dim": {"$ref": "#/$defs/shape"},
                         "rows": {
-                            "description": "How many; numbers are taken modulo it. 256, or the vocabulary's lines.",
+                            "description": "How many; numbers count modulo it. 256, or the vocabulary's.",
                             "$ref": "#/$defs/size",
                         },
                         "vocab": _text("A file with one word a line, a row for each; beside the spec."),
@@ -187,7 +187,7 @@ def _type() -> Schema:
     return {
         **_object("A type: a cell, or a sum, mean or max, on every vertex of a kind.", keys, ("per",)),
         "oneOf": [
-            {"required": ["cell"]},
+            {"required": ["cell"], "not": {"anyOf": [{"required": [name]} for name in REDUCTIONS]}},
             *(
                 {"required": [name], "not": {"anyOf": [{"required": [key]} for key in of_cells]}}
                 for name in REDUCTIONS
