@@ -19,11 +19,10 @@ def check(
     as_json: options.Json = False,
 ) -> None:
     """Check a spec and all its data without running anything; says what graph they give."""
-    options.one_of(granularity, options.GRANULARITIES, "--granularity")
     changes = options.overrides(data, limit, batch, sizes, seed)
     from abw.core.inspect import inspect
 
-    report = inspect(spec, changes, "op" if granularity == "op" else "cell")
+    report = inspect(spec, changes, granularity)
     if as_json:
         print_json(report)
     else:
@@ -35,10 +34,14 @@ def _print(report: dict[str, Any]) -> None:
     from rich.table import Table
 
     console = Console(highlight=False)
-    console.print(f"[green]ok[/]  {report['spec']}: [bold]{report['model']}[/], "
-                  f"{report['parameters']:,} numbers in parameters, {report['table_numbers']:,} in tables")
-    console.print(f"[green]ok[/]  {report['data']}: {report['instances']} instances, {report['nodes']} nodes in "
-                  f"{report['mini_batches']} mini-batches of {report['batch']}, lower bound {report['lower_bound']}\n")
+    console.print(
+        f"[green]ok[/]  {report['spec']}: [bold]{report['model']}[/], "
+        f"{report['parameters']:,} numbers in parameters, {report['table_numbers']:,} in tables"
+    )
+    console.print(
+        f"[green]ok[/]  {report['data']}: {report['instances']} instances, {report['nodes']} nodes in "
+        f"{report['mini_batches']} mini-batches of {report['batch']}, lower bound {report['lower_bound']}\n"
+    )
     table = Table("type", "nodes", "depth in the first mini-batch", "reads", box=None, pad_edge=False)
     for row in report["types"]:
         table.add_row(row["type"], str(row["nodes"]), str(row["depth"]), ", ".join(row["reads"]))

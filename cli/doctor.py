@@ -12,10 +12,14 @@ def doctor(as_json: options.Json = False) -> None:
 
     findings = examine()
     if as_json:
-        print_json({
-            "schema_version": 1,
-            "findings": [{"name": f.name, "ok": f.ok, "value": f.value, "hint": f.hint} for f in findings],
-        })
+        print_json(
+            {
+                "schema_version": 1,
+                "findings": [
+                    {"name": f.name, "ok": f.ok, "value": f.value, "hint": f.hint} for f in findings
+                ],
+            }
+        )
         return
     from rich.console import Console
 

@@ -27,25 +27,31 @@ def learn(
     trials: Annotated[int, typer.Option("--trials", min=1, metavar="N", help="Trials at most.")] = 1000,
     seed: options.Seed = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the policy here, not to .abw/policies/.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the policy here, not to .abw/policies/."),
     ] = None,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
     """Learn an FSM policy by Q-learning and keep it; `abw run` then uses it on any data and batch size."""
-    options.one_of(encoding, options.ENCODINGS, "--encoding")
-    options.one_of(granularity, options.GRANULARITIES, "--granularity")
     changes = options.overrides(data, train_limit, None, sizes, seed)
     from abw.core.learning import learn_policy
-    from abw.core.workload import open_model, open_workload, read_instances
+    from abw.core.workload import open_model, open_networks, open_workload, read_instances
 
     model = open_model(spec, changes)
     instances = read_instances(model.data, train_limit)
-    workload = open_workload(model, instances, "op" if granularity == "op" else "cell")
+    networks = open_networks(model, granularity)
+    workload = open_workload(model, instances, networks)
     with progress(quiet) as told:
         told.phase("learn a policy", trials)
         learned = learn_policy(
-            workload, encoding, seed or 0, limit=train_limit, trials=trials, path=output, progress=told.reached
+            workload,
+            encoding,
+            seed or 0,
+            limit=train_limit,
+            trials=trials,
+            path=output,
+            progress=told.reached,
         )
     if as_json:
         print_json({"schema_version": 1, "path": str(learned.path), **json.loads(learned.path.read_text())})

@@ -10,6 +10,9 @@ from abw.cli import check, doctor, learn, run, runs, schema
 from abw.cli.bench import commands as bench
 from abw.core.errors import AbwError
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as typer and shells have it."""
+
 app = typer.Typer(
     name="abw",
     no_args_is_help=True,
@@ -38,14 +41,11 @@ def _main(version: bool = typer.Option(False, "--version", help="Print the versi
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted."""
     try:
-        app()
+        app(prog_name="abw")
     except AbwError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("interrupted: nothing of this run was kept; earlier runs are as they were", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:
-        # whoever read our output has closed it (`abw runs | head`): not an error, and nothing to print to
-        sys.stderr.close()
-        sys.exit(1)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            print("interrupted: nothing of this was kept; earlier runs are as they were", file=sys.stderr)
+        raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,27 +13,39 @@ if TYPE_CHECKING:
 
 Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The model's YAML file, as specs/lattice.yaml.")]
 Data = Annotated[
-    Path | None, typer.Option("--data", metavar="PATH", help="Read the instances from here, not from the spec's path.")
+    Path | None,
+    typer.Option("--data", metavar="PATH", help="Read the instances from here, not from the spec's path."),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Take only the first N instances.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", min=1, metavar="N", help="Take only the first N instances.")
+]
 Batch = Annotated[int | None, typer.Option("--batch", min=1, metavar="B", help="Instances in a mini-batch.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="DIM=SIZE", help="Change one of the spec's dims, as hidden=256; can be repeated."),
+    typer.Option(
+        "--set", metavar="DIM=SIZE", help="Change one of the spec's dims, as hidden=256; can be repeated."
+    ),
 ]
 Seed = Annotated[
-    int | None, typer.Option("--seed", help="Of learning, of weights not given [0], and of the data's coin [the spec's].")
+    int | None,
+    typer.Option(
+        "--seed", help="Of learning, of weights not given [0], and of the data's coin [the spec's]."
+    ),
 ]
-Encoding = Annotated[str, typer.Option("--encoding", help="What a state of the FSM is: base, max or sort.")]
+Encoding = Annotated[
+    Literal["base", "max", "sort"], typer.Option("--encoding", help="What a state of the FSM is.")
+]
 Granularity = Annotated[
-    str, typer.Option("--granularity", help="What a node is: cell, or op (one operation, as vanilla DyNet).")
+    Literal["cell", "op"],
+    typer.Option("--granularity", help="What a node is: a cell, or an operation as in vanilla DyNet."),
 ]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="Threads to compute with [all].")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else on standard output.")]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, metavar="N", help="Threads to compute with [all].")
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document and nothing else on standard output.")
+]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
-
-ENCODINGS = ("base", "max", "sort")
-GRANULARITIES = ("cell", "op")
 
 
 def overrides(
@@ -46,7 +58,9 @@ def overrides(
     for text in sizes or ():
         name, sign, value = text.partition("=")
         if not sign or not value.isdecimal() or int(value) < 1:
-            raise typer.BadParameter(f"'{text}' is not of the form DIM=SIZE, as in hidden=256", param_hint="--set")
+            raise typer.BadParameter(
+                f"'{text}' is not of the form DIM=SIZE, as in hidden=256", param_hint="--set"
+            )
         dims[name.strip()] = int(value)
     return Overrides(dims=dims, data=data, limit=limit, batch=batch, seed=seed)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -20,16 +20,22 @@ def run(
     sizes: options.Set = None,
     policy: Annotated[
         str,
-        typer.Option("--policy", help="depth, agenda, agenda-static, sufficient, fsm, or a learned policy's .json file."),
+        typer.Option(
+            "--policy",
+            help="depth, agenda, agenda-static, sufficient, fsm, or a learned policy's .json file.",
+        ),
     ] = "fsm",
     encoding: options.Encoding = "sort",
-    executor: Annotated[str, typer.Option("--executor", help="blas or reference.")] = "blas",
+    executor: Annotated[
+        Literal["blas", "reference"], typer.Option("--executor", help="What computes.")
+    ] = "blas",
     granularity: options.Granularity = "cell",
     train_limit: Annotated[
         int, typer.Option("--train-limit", min=1, metavar="N", help="Learn from the first N instances.")
     ] = 32,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Check schedules and plans, and every node against the reference.")
+        bool,
+        typer.Option("--verify", help="Check schedules and plans, and every node against the reference."),
     ] = False,
     seed: options.Seed = None,
     threads: options.Threads = None,
@@ -40,29 +46,27 @@ def run(
 
     The policy `fsm` is learned on first use, and kept under .abw/policies/ for the next.
     """
-    options.one_of(encoding, options.ENCODINGS, "--encoding")
-    options.one_of(granularity, options.GRANULARITIES, "--granularity")
     changes = options.overrides(data, limit, batch, sizes, seed)
-    from abw.core.exec.registry import EXECUTORS
     from abw.core.pipeline import RunOptions
     from abw.core.pipeline import run as run_pipeline
     from abw.core.policy.registry import POLICIES
 
-    options.one_of(executor, tuple(EXECUTORS), "--executor")
     if not policy.endswith(".json"):
         options.one_of(policy, POLICIES, "--policy")
     chosen = RunOptions(
         policy=policy,
         encoding=encoding,
         executor=executor,
-        granularity="op" if granularity == "op" else "cell",
+        granularity=granularity,
         seed=seed or 0,
         threads=threads,
         verify=verify,
         train_limit=train_limit,
     )
     with progress(quiet) as told:
-        report = run_pipeline(spec, changes, chosen, progress=told, command=shlex.join(["abw", *sys.argv[1:]]))
+        report = run_pipeline(
+            spec, changes, chosen, progress=told, command=shlex.join(["abw", *sys.argv[1:]])
+        )
     if as_json:
         print_json(report)
     else:
@@ -79,8 +83,9 @@ def print_run(report: dict[str, Any]) -> None:
     console.print(f"[bold]{report['model']}[/] ({dims}) on {report['data']}")
     threads = f", {report['threads']} threads" if report["threads"] else ""
     console.print(
-        f"{amount(report['instances'])} instances in {report['mini_batches']} mini-batches of {report['batch']}; "
-        f"{amount(report['nodes'])} nodes ({report['granularity']}); executor {report['executor']}{threads}"
+        f"{amount(report['instances'])} instances in {report['mini_batches']} mini-batches of "
+        f"{report['batch']}; {amount(report['nodes'])} nodes ({report['granularity']}); "
+        f"executor {report['executor']}{threads}"
     )
     console.print(f"[bold]{amount(report['instances_per_second'])} instances/s[/]\n")
 

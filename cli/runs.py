@@ -32,7 +32,9 @@ def list_all(context: typer.Context, as_json: options.Json = False) -> None:
     if not found:
         console.print(f"no runs in {runs_folder()}: make one with `abw run SPEC`")
         return
-    table = Table("run", "model", "data", "policy", "executor", "batches", "instances/s", box=None, pad_edge=False)
+    table = Table(
+        "run", "model", "data", "policy", "executor", "batches", "instances/s", box=None, pad_edge=False
+    )
     for r in found:
         report = r.report
         table.add_row(
@@ -49,7 +51,9 @@ def list_all(context: typer.Context, as_json: options.Json = False) -> None:
 
 @app.command("show")
 def show(
-    name: Annotated[str | None, typer.Argument(metavar="RUN", help="Its number or folder; the latest if absent.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="RUN", help="Its number or folder; the latest if absent.")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Show one run as `abw run` did, with the command that made it and the files it left."""

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,9 @@ def _processor() -> Finding:
     features = binding.get_host_cpu_features()
     wide = [name for name in ("avx512f", "avx2", "fma", "neon") if features.get(name)]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return Finding("processor", True, f"{cores} cores, {binding.get_host_cpu_name()} ({', '.join(wide) or 'plain'})")
+    return Finding(
+        "processor", True, f"{cores} cores, {binding.get_host_cpu_name()} ({', '.join(wide) or 'plain'})"
+    )
 
 
 def _blas() -> Finding:
@@ -54,7 +57,9 @@ def _blas() -> Finding:
 
     libraries = [i for i in threadpool_info() if i["user_api"] == "blas"]
     if not libraries:
-        return Finding("blas", False, "NumPy's library is not one whose threads can be set", "--threads has no effect")
+        return Finding(
+            "blas", False, "NumPy's library is not one whose threads can be set", "--threads has no effect"
+        )
     b = libraries[0]
     return Finding("blas", True, f"{b['internal_api']} {b['version']}, {b['num_threads']} threads")
 
@@ -69,8 +74,9 @@ def _compiler_cache() -> Finding:
 
 
 def _gpu() -> Finding:
-    from numba import cuda
+    from numba import cuda as untyped
 
+    cuda: Any = untyped
     hint = "the executors of this version run on the processor; none needs a GPU"
     try:
         if cuda.is_available():

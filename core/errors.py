@@ -82,6 +82,10 @@ class DataError(SpecError):
     """A mistake in a data file; its line is the data file's."""
 
 
+class CheckError(AssertionError):
+    """A result breaks a rule that it must keep: a defect of abw, never of the user's input."""
+
+
 def did_you_mean(name: str, allowed: Sequence[str]) -> str:
     """A hint for a wrong name: the nearest right one, else all of them."""
     near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.6)

@@ -11,7 +11,7 @@ import numpy as np
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.network import Granularity
 from abw.core.spec.load import Overrides
-from abw.core.workload import open_model, open_workload, read_instances
+from abw.core.workload import open_model, open_networks, open_workload, read_instances
 
 
 def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[
     """
     model = open_model(spec, overrides)
     instances = read_instances(model.data, model.data.limit)
-    workload = open_workload(model, instances, granularity)
+    workload = open_workload(model, instances, open_networks(model, granularity))
     network = workload.network
     nodes = np.zeros(len(network.types), np.int64)
     depths: list[np.ndarray[Any, Any]] = []
@@ -32,14 +32,20 @@ def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[
     types = []
     for number, t in enumerate(network.types):
         reads = sorted({network.types[p].name for s in t.slots for p, _ in s.producers})
-        tables = {network.tables[network.constants[c].number].name
-                  for s in t.slots for c in s.constants if network.constants[c].kind == "table"}
-        types.append({
-            "type": t.name,
-            "nodes": int(nodes[number]),
-            "depth": int(depths[0][number]),
-            "reads": [*reads, *sorted(tables)],
-        })
+        tables = {
+            network.tables[network.constants[c].number].name
+            for s in t.slots
+            for c in s.constants
+            if network.constants[c].kind == "table"
+        }
+        types.append(
+            {
+                "type": t.name,
+                "nodes": int(nodes[number]),
+                "depth": int(depths[0][number]),
+                "reads": [*reads, *sorted(tables)],
+            }
+        )
     return {
         "schema_version": 1,
         "model": model.name,

@@ -68,10 +68,13 @@ def learn_policy(
 ) -> Learned:
     """Learn an FSM policy from the first `limit` instances and write it to its place, or to `path`.
 
-    `progress` is told the trials done and the fewest batches so far. Errors: AbwError where the file cannot be written.
+    `progress` is told the trials done and the fewest batches so far. Errors: AbwError where the file cannot
+    be written.
     """
     used = min(limit, len(workload.instances))
-    policy = learn(workload.graph(0, used).dag, encoding=encoding, seed=seed, trials=trials, progress=progress)
+    policy = learn(
+        workload.graph(0, used).dag, encoding=encoding, seed=seed, trials=trials, progress=progress
+    )
     data = workload.model.data.path
     source = {"path": str(data), "sha256": file_digest(data), "instances": used}
     origin = {"model": workload.model.name, "granularity": workload.network.granularity, "data": source}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import resource
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,6 +18,7 @@ from abw.core.errors import AbwError
 from abw.core.exec.compare import compare
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import init_params
+from abw.core.exec.reference import ReferenceExecutor
 from abw.core.exec.registry import get_executor
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.graph import Graph
@@ -36,7 +36,14 @@ from abw.core.spec.load import Overrides
 from abw.core.spec.model import Model
 from abw.core.store.files import new_folder
 from abw.core.store.runs import runs_folder, save_batch, save_outputs, save_report
-from abw.core.workload import Workload, open_model, open_workload, read_instances
+from abw.core.workload import (
+    Networks,
+    Workload,
+    open_model,
+    open_networks,
+    open_workload,
+    read_instances,
+)
 
 SCHEMA_VERSION = 1
 """Of the documents that `--json` prints."""
@@ -103,12 +110,13 @@ def run(
     model = open_model(spec, overrides)
     progress.phase("compile")
     with clock("compile"):
-        _warm_up(model, options)
+        networks = open_networks(model, options.granularity)
+        _warm_up(model, networks, options)
     progress.phase("read")
     with clock("read"):
         instances = read_instances(model.data, model.data.limit)
     with clock("construct"):
-        workload = open_workload(model, instances, options.granularity)
+        workload = open_workload(model, instances, networks)
     with clock("learn"):
         policy, learned = _policy(workload, options, progress)
     with clock("compile"):
@@ -123,10 +131,10 @@ def run(
     return {**report, "path": str(draft.final)}
 
 
-def _warm_up(model: Model, options: RunOptions) -> None:
+def _warm_up(model: Model, networks: Networks, options: RunOptions) -> None:
     """Compile all that a run needs, on its first two instances, so that no measurement contains it."""
     instances = read_instances(model.data, 2)
-    workload = open_workload(model, instances, options.granularity)
+    workload = open_workload(model, instances, networks)
     graph = workload.graph(0, len(instances))
     policies: list[Policy] = [get_policy(name) for name in COMPARED]
     if options.learned:
@@ -206,19 +214,19 @@ def _execute(
         save_batch(folder, number, graph, schedule, ready_counts(graph.dag, schedule))
         progress.reached(number + 1)
     sums.compared[LEARNED if options.learned else options.policy] = sums.batches
-    joined = {name: tuple(np.concatenate(c) for c in zip(*parts, strict=True)) for name, parts in outputs.items()}
+    joined = {
+        name: tuple(np.concatenate(c) for c in zip(*parts, strict=True)) for name, parts in outputs.items()
+    }
     save_outputs(folder, joined)  # type: ignore[arg-type]
     return sums
 
 
 def _verified(graph: Graph, result: Result, options: RunOptions) -> float:
     """The largest error of any node's outputs against the reference executor's. Errors: AbwError."""
-    reference = get_executor("reference")
+    reference = ReferenceExecutor()
     network = graph.network
     reference.prepare(network, init_params(network, options.seed), options.threads)
-    worst = max(
-        compare(result, reference.run_graph(graph), network), key=lambda d: d.error, default=None
-    )
+    worst = max(compare(result, reference.run_graph(graph), network), key=lambda d: d.error, default=None)
     if worst is None:
         return 0.0
     if not worst.error <= TOLERANCE:
@@ -267,7 +275,8 @@ def _report(
         "seconds": seconds,
         "instances_per_second": len(workload.instances) / working,
         "max_error": sums.max_error if options.verify else None,
-        "training": learned and {
+        "training": learned
+        and {
             "path": str(learned.path),
             "fresh": learned.fresh,
             "instances": learned.data.get("instances"),

@@ -61,15 +61,16 @@ def policies(
     data: DataDir,
     specs: SpecsDir = Path("specs"),
     batch: Annotated[int, typer.Option("--batch", min=1, help="Instances in a mini-batch.")] = 64,
-    train: Annotated[int, typer.Option("--train-limit", min=1, help="Learn from the first N instances.")] = 32,
+    train: Annotated[
+        int, typer.Option("--train-limit", min=1, help="Learn from the first N instances.")
+    ] = 32,
     granularity: options.Granularity = "cell",
     runs: Runs = 3,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
     """Batches by policy, and learning time beside the paper's Table 4, for all its workloads."""
-    options.one_of(granularity, options.GRANULARITIES, "--granularity")
-    from abw.cli.bench.policies import ENCODINGS, bench_policies
+    from abw.cli.bench.policies import bench_policies
 
     with progress(quiet) as told:
         report = bench_policies(specs, data, batch, train, granularity, runs, told)
@@ -79,13 +80,24 @@ def policies(
     names = list(report["rows"][0]["batches"])
     table = _table("batches", "nodes", "bound", *names)
     for r in report["rows"]:
-        table.add_row(r["workload"], f"{r['nodes']:.0f}", f"{r['lower_bound']:.1f}",
-                      *(f"{r['batches'][n]:.1f}" for n in names))
+        table.add_row(
+            r["workload"],
+            f"{r['nodes']:.0f}",
+            f"{r['lower_bound']:.1f}",
+            *(f"{r['batches'][n]:.1f}" for n in names),
+        )
     _show(table)
-    table = _table("learning", "nodes", "bound", *(f"{e}: batches, trials, states, time" for e in ENCODINGS), "paper")
+    table = _table(
+        "learning",
+        "nodes",
+        "bound",
+        *(f"{e}: batches, trials, states, time" for e in report["rows"][0]["learning"]),
+        "paper",
+    )
     for r in report["rows"]:
         cells = [
-            f"{f['batches']}, {f['trials']}, {f['states']}, {duration(f['seconds'])}" for f in r["learning"].values()
+            f"{f['batches']}, {f['trials']}, {f['states']}, {duration(f['seconds'])}"
+            for f in r["learning"].values()
         ]
         paper = f"{r['paper'][0]} s, {r['paper'][1]} trials" if r["paper"] else ""
         table.add_row(r["workload"], str(r["training_nodes"]), str(r["training_lower_bound"]), *cells, paper)

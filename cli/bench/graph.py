@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from abw.cli.bench.workloads import case, cpu_seconds, open_case
+
+if TYPE_CHECKING:
+    from abw.core.workload import Workload
 
 
 def bench_graph(specs: Path, data: Path, instances: int, runs: int) -> dict[str, Any]:
@@ -15,8 +19,8 @@ def bench_graph(specs: Path, data: Path, instances: int, runs: int) -> dict[str,
     from abw.core.learning import TRAIN_LIMIT
     from abw.core.plan.plan import plan
     from abw.core.policy.learner import learn
-    from abw.core.policy.registry import POLICIES, get_policy
-    from abw.core.workload import open_workload, read_instances
+    from abw.core.policy.registry import LEARNED, POLICIES, get_policy
+    from abw.core.workload import read_instances
 
     rows = []
     for name in ("TreeLSTM", "LatticeLSTM"):
@@ -26,22 +30,30 @@ def bench_graph(specs: Path, data: Path, instances: int, runs: int) -> dict[str,
         learned = learn(workload.graph(0, TRAIN_LIMIT).dag, encoding="sort", seed=0)
         schedule = learned.schedule(graph.dag)
 
-        def read(model: Any = model) -> object:  # noqa: ANN401
-            return read_instances(model.data, instances)
-
-        def build(model: Any = model, workload: Any = workload) -> object:  # noqa: ANN401
-            return open_workload(model, workload.instances, "cell").graph(0, instances)
-
         steps: dict[str, Callable[[], object]] = {
-            "read": read,
-            "construct": build,
-            "lower bound": lambda dag=graph.dag: lower_bound(dag),
-            **{p: (lambda p=p, dag=graph.dag: get_policy(p).schedule(dag)) for p in POLICIES},
-            "fsm": lambda learned=learned, dag=graph.dag: learned.schedule(dag),
-            "plan": lambda graph=graph, schedule=schedule: plan(graph, schedule),
+            "read": partial(read_instances, model.data, instances),
+            "construct": partial(_build, workload, instances),
+            "lower bound": partial(lower_bound, graph.dag),
+            **{p: partial(get_policy(p).schedule, graph.dag) for p in POLICIES if p != LEARNED},
+            LEARNED: partial(learned.schedule, graph.dag),
+            "plan": partial(plan, graph, schedule),
         }
         for step, work in steps.items():
             seconds = cpu_seconds(work, runs)
-            rows.append({"workload": name, "nodes": len(graph), "step": step,
-                         "ns_per_node": seconds / len(graph) * 1e9})
+            rows.append(
+                {
+                    "workload": name,
+                    "nodes": len(graph),
+                    "step": step,
+                    "ns_per_node": seconds / len(graph) * 1e9,
+                }
+            )
     return {"schema_version": 1, "instances": instances, "runs": runs, "rows": rows}
+
+
+def _build(workload: Workload, instances: int) -> object:
+    """Bind and construct, as for a run."""
+    from abw.core.workload import Networks, open_workload
+
+    networks = Networks(workload.network, None)
+    return open_workload(workload.model, workload.instances, networks).graph(0, instances)

@@ -24,12 +24,14 @@ def bench_memory(specs: Path, data: Path, batch: int, hidden: int, progress: Pro
     progress.phase("runs", len(CASES) + 1)
     for chosen, size in [(CASES[3], 1), *((c, batch) for c in CASES)]:
         report = _run(specs / chosen.spec, data / chosen.data, size, hidden)
-        rows.append({
-            "workload": chosen.name,
-            "batch": size,
-            "nodes": report["nodes"],
-            "peak_memory_bytes": report["peak_memory_bytes"],
-        })
+        rows.append(
+            {
+                "workload": chosen.name,
+                "batch": size,
+                "nodes": report["nodes"],
+                "peak_memory_bytes": report["peak_memory_bytes"],
+            }
+        )
         progress.reached(len(rows))
     return {"schema_version": 1, "hidden": hidden, "rows": rows}
 
@@ -38,7 +40,16 @@ def _run(spec: Path, data: Path, size: int, hidden: int) -> dict[str, Any]:
     flags = ["--limit", str(size), "--batch", str(size), "--set", f"hidden={hidden}", "--json", "-q"]
     with tempfile.TemporaryDirectory() as home:
         done = subprocess.run(
-            [sys.executable, "-c", "from abw.cli.main import main; main()", "run", str(spec), "--data", str(data), *flags],
+            [
+                sys.executable,
+                "-c",
+                "from abw.cli.main import main; main()",
+                "run",
+                str(spec),
+                "--data",
+                str(data),
+                *flags,
+            ],
             capture_output=True,
             text=True,
             check=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,6 @@ PAPER = {
     "LatticeGRU": (4.911, 1000),
 }
 
-ENCODINGS = ("base", "max", "sort")
-
 
 def bench_policies(
     specs: Path, data: Path, batch: int, train: int, granularity: str, runs: int, progress: Progress
@@ -32,7 +31,8 @@ def bench_policies(
     """
     from abw.core.graph.bounds import lower_bound
     from abw.core.policy.learner import learn
-    from abw.core.policy.registry import POLICIES, get_policy
+    from abw.core.policy.registry import LEARNED, POLICIES, get_policy
+    from abw.core.policy.states import ENCODINGS
 
     rows = []
     progress.phase("policies", len(CASES))
@@ -40,11 +40,15 @@ def bench_policies(
         workload = open_case(chosen, specs, data, max(4 * batch, train), granularity)
         training = workload.graph(0, train).dag
         graphs = [workload.graph(first, first + batch).dag for first in range(0, 4 * batch, batch)]
-        batches = {name: sum(len(get_policy(name).schedule(g)) for g in graphs) / 4 for name in POLICIES}
+        batches = {
+            name: sum(len(get_policy(name).schedule(g)) for g in graphs) / 4
+            for name in POLICIES
+            if name != LEARNED
+        }
         learning = {}
         for encoding in ENCODINGS:
             policy = learn(training, encoding=encoding, seed=0)
-            seconds = cpu_seconds(lambda e=encoding, g=training: learn(g, encoding=e, seed=0), runs)
+            seconds = cpu_seconds(partial(learn, training, encoding=encoding), runs)
             schedules = [policy.schedule(g) for g in graphs]
             batches[f"fsm-{encoding}"] = sum(len(s) for s in schedules) / 4
             learning[encoding] = {
@@ -54,15 +58,17 @@ def bench_policies(
                 "batches": policy.training.batches,
                 "unseen_states": sum(s.unseen for s in schedules),
             }
-        rows.append({
-            "workload": chosen.name,
-            "nodes": sum(len(g) for g in graphs) / 4,
-            "lower_bound": sum(int(lower_bound(g).sum()) for g in graphs) / 4,
-            "batches": batches,
-            "training_nodes": len(training),
-            "training_lower_bound": int(lower_bound(training).sum()),
-            "learning": learning,
-            "paper": PAPER.get(chosen.name),
-        })
+        rows.append(
+            {
+                "workload": chosen.name,
+                "nodes": sum(len(g) for g in graphs) / 4,
+                "lower_bound": sum(int(lower_bound(g).sum()) for g in graphs) / 4,
+                "batches": batches,
+                "training_nodes": len(training),
+                "training_lower_bound": int(lower_bound(training).sum()),
+                "learning": learning,
+                "paper": PAPER.get(chosen.name),
+            }
+        )
         progress.reached(len(rows))
     return {"schema_version": 1, "batch": batch, "train": train, "granularity": granularity, "rows": rows}

@@ -7,7 +7,7 @@ from math import prod
 
 from abw.core.cell.layout import BROADCAST, CONTIGUOUS, COPIED, PACKED, STRIDED
 from abw.core.cell.program import CellProgram, Operand
-from abw.core.policy.check import CheckError
+from abw.core.errors import CheckError
 
 
 def check_cell_program(program: CellProgram) -> None:

@@ -17,26 +17,36 @@ _BLANK = " \t\r\n"
 def table_rows(instances: Instances, field: str, table: Table) -> Ints:
     """The row of `table` for each vertex (V,), by one of the data's own fields; -1 where it has none.
 
-    With a vocabulary a word's row is its line, counted from 0; unknown words have the row of
-    `table.unknown`. Without one the row is the field's number modulo `table.rows`. Errors: DataError where
-    the vocabulary is missing, empty, not UTF-8, has a blank or a double line, more words than the table has
-    rows, or no word for the unknown; or where the field's numbers do not stand for strings.
-    Cost: linear in vertices, distinct strings and the vocabulary.
+    Errors: as `word_rows`. Cost: linear in vertices, distinct strings and the vocabulary.
     """
     numbers = instances.fields[field]
     if table.vocab is None:
         return np.where(numbers >= 0, numbers % table.rows, np.int32(-1))
+    return np.append(word_rows(instances, field, table), np.int32(-1))[numbers]
+
+
+def word_rows(instances: Instances, field: str, table: Table) -> Ints:
+    """The row of `table` for each distinct string of a text field; empty for a table without a vocabulary.
+
+    With a vocabulary a word's row is its line, counted from 0; unknown words have the row of
+    `table.unknown`. Without one the row is the field's number modulo `table.rows`. Errors: DataError where
+    the vocabulary is missing, empty, not UTF-8, has a blank or a double line, more words than the table has
+    rows, or no word for the unknown; or where the field's numbers do not stand for strings.
+    Cost: linear in distinct strings and the vocabulary.
+    """
+    if table.vocab is None:
+        return np.empty(0, np.int32)
     if field not in instances.vocabulary:
         message = f"table '{table.name}' has a vocabulary, but the field '{field}' is a number, not a word"
         raise DataError([Problem(message, table.span, "leave out 'vocab'")])
     row = _read(table.vocab, table)
     unknown = row.get(table.unknown, -1) if table.unknown is not None else -1
-    rows = np.array([row.get(word, unknown) for word in instances.vocabulary[field]] + [-1], np.int32)
-    if table.unknown is None and np.any(rows[:-1] < 0):
+    rows = np.array([row.get(word, unknown) for word in instances.vocabulary[field]], np.int32)
+    if table.unknown is None and np.any(rows < 0):
         word = instances.vocabulary[field][int(np.argmax(rows < 0))]
         message = f"'{word}' is not in the vocabulary {table.vocab}"
         raise DataError([Problem(message, table.span, "name a word for the others: unknown: <unk>")])
-    return rows[numbers]
+    return rows
 
 
 def _read(path: Path, table: Table) -> dict[str, int]:

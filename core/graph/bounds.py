@@ -22,23 +22,25 @@ def topological_order(dag: Dag) -> Ints:
 @njit
 def _order(ptr: Ints, succ: Ints, indegree: Ints) -> tuple[Ints, int]:
     n = len(indegree)
-    left = indegree.copy()
+    missing = indegree.copy()
     order = np.empty(n, np.int32)
-    found = 0
-    for v in range(n):
-        if left[v] == 0:
+    # last in, first out: follows an instance to its end, so that this pass and later ones stay in the cache
+    stack = np.empty(n, np.int32)
+    found, top = 0, 0
+    for source in range(n):
+        if indegree[source] == 0:
+            stack[0], top = source, 1
+        while top > 0:
+            top -= 1
+            v = stack[top]
             order[found] = v
             found += 1
-    done = 0
-    while done < found:
-        v = order[done]
-        done += 1
-        for e in range(ptr[v], ptr[v + 1]):
-            w = succ[e]
-            left[w] -= 1
-            if left[w] == 0:
-                order[found] = w
-                found += 1
+            for e in range(ptr[v], ptr[v + 1]):
+                w = succ[e]
+                missing[w] -= 1
+                if missing[w] == 0:
+                    stack[top] = w
+                    top += 1
     return order, found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abw.core.graph.network import Constant, Network, NetType, Slot
+from abw.core.graph.network import Constant, NetType, Network, Slot
 from abw.core.spec.cell import Shape
 from abw.core.spec.model import Input, Model, NodeSource, ParamSource, Source, TableSource, ZeroSource
 
@@ -62,10 +62,8 @@ def cell_network(model: Model) -> Network:
         )
         for number, t in enumerate(model.types)
     )
-    width = max(len(t.outputs) for t in types)
-    return Network(
-        model.name, "cell", types, model.params, model.tables, constants, model.outputs, width
-    )
+    width = 1 << (max(len(t.outputs) for t in types) - 1).bit_length()
+    return Network(model.name, "cell", types, model.params, model.tables, constants, model.outputs, width)
 
 
 def _flows(model: Model, constants: tuple[Constant, ...]) -> list[list[Flow]]:
@@ -79,14 +77,14 @@ def _flows(model: Model, constants: tuple[Constant, ...]) -> list[list[Flow]]:
     changed = True
     while changed:
         changed = False
-        for flow in (f for of_type in flows for f in of_type):
-            for t, output in tuple(flow[0]):
-                if model.types[t].reduction is None:
+        for here in (flow for of_type in flows for flow in of_type):
+            for producer, output in tuple(here[0]):
+                if model.types[producer].reduction is None:
                     continue
-                producers, values = flows[t][output]
-                if not (producers <= flow[0] and values <= flow[1]):
-                    flow[0].update(producers)
-                    flow[1].update(values)
+                producers, values = flows[producer][output]
+                if not (producers <= here[0] and values <= here[1]):
+                    here[0].update(producers)
+                    here[1].update(values)
                     changed = True
     return flows
 

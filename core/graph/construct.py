@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from abw.core.data.derive import field, link
 from abw.core.data.instances import Instances, Link
-from abw.core.data.vocab import table_rows
-from abw.core.errors import Problem, Span, SpecError
+from abw.core.data.vocab import word_rows
+from abw.core.errors import Problem, SpecError
 from abw.core.graph import kernels
 from abw.core.graph.cells import constant_number
 from abw.core.graph.dag import Dag
@@ -25,10 +25,8 @@ from abw.core.spec.model import (
     Input,
     Model,
     NodeSource,
-    NodeType,
     Source,
     TableSource,
-    Where,
     ZeroSource,
 )
 
@@ -44,11 +42,20 @@ _COMPARE = {
 
 
 @dataclass(frozen=True, slots=True)
+class Lookup:
+    """A field through which a table is read: `ids` (V,), and a row for each id (`rows`, see `word_rows`)."""
+
+    ids: Ints
+    rows: Ints
+
+
+@dataclass(frozen=True, slots=True)
 class Binding:
     """A model's names, found in the instances: what all their mini-batches share.
 
-    `vertices[t]` are the vertices (of all instances) that type t is for, in order; `links` and `rows`
-    (table and field: the table's row for each vertex) are those that the model mentions.
+    `vertices[t]` are the vertices (of all instances) that type t is for, in order; `links` and `lookups`
+    (by table and field) are those that the model mentions. `edges` says where edges are looked for: see
+    `kernels.consumers` (slots, lists, distinct).
     """
 
     model: Model
@@ -56,7 +63,8 @@ class Binding:
     instances: Instances
     vertices: tuple[Ints, ...]
     links: dict[str, Link]
-    rows: dict[tuple[int, str], Ints]
+    lookups: dict[tuple[int, str], Lookup]
+    edges: tuple[Ints, NDArray[np.bool_], Ints]
 
 
 def bind(model: Model, network: Network, instances: Instances) -> Binding:
@@ -66,31 +74,58 @@ def bind(model: Model, network: Network, instances: Instances) -> Binding:
     """
     sources = [s for t in model.types for i in t.inputs for s in i.sources]
     hops = {h.link for s in sources if isinstance(s, NodeSource | TableSource) for h in s.hops}
-    lookups = {(s.table, s.field) for s in sources if isinstance(s, TableSource)}
+    wanted = {(s.table, s.field) for s in sources if isinstance(s, TableSource)}
+    lookups = {}
+    for table, name in sorted(wanted):
+        rows = word_rows(instances, name, model.tables[table])
+        lookups[table, name] = Lookup(field(instances, name, model.data.seed), rows)
     return Binding(
         model,
         network,
         instances,
-        tuple(_vertices_of(t, model, instances) for t in model.types),
+        _vertices(model, instances),
         {name: link(instances, name) for name in sorted(hops)},
-        {
-            (table, name): table_rows(instances, name, model.tables[table])
-            for table, name in sorted(lookups)
-        },
+        lookups,
+        _edge_slots(model),
     )
 
 
-def _vertices_of(t: NodeType, model: Model, instances: Instances) -> Ints:
-    wanted = np.zeros(len(instances.schema.kinds), bool)
-    wanted[[number for number, kind in enumerate(instances.schema.kinds) if kind in t.kinds]] = True
-    keep = wanted[instances.kind]
-    for condition in t.where:
-        keep &= _holds(condition, field(instances, condition.field, model.data.seed))
-    return np.flatnonzero(keep).astype(np.int32)
+def _edge_slots(model: Model) -> tuple[Ints, NDArray[np.bool_], Ints]:
+    """For each type its slots, whether it is a reduction, and which slots never read what an earlier does.
+
+    Two slots read the same node everywhere if their sources differ in nothing but the outputs they take.
+    """
+    slots = np.array([len(t.inputs) for t in model.types], np.int32)
+    distinct = np.full((len(slots), max(slots, default=0)), -1, np.int32)
+    for t, node_type in enumerate(model.types):
+        keys = [tuple(_way(s) for s in i.sources) for i in node_type.inputs]
+        for s, key in enumerate(keys):
+            if key not in keys[:s]:
+                distinct[t, s] = s
+    return slots, np.array([t.reduction is not None for t in model.types]), distinct
 
 
-def _holds(condition: Where, values: Ints) -> NDArray[np.bool_]:
-    return np.asarray(_COMPARE[condition.comparison](values, condition.value), bool)
+def _way(source: Source) -> object:
+    """What decides which node a source leads to."""
+    if isinstance(source, NodeSource):
+        return source.hops, tuple(t for t, _ in source.producers)
+    return source if isinstance(source, TableSource) else None
+
+
+def _vertices(model: Model, instances: Instances) -> tuple[Ints, ...]:
+    """For each type the vertices that it is for, in order."""
+    of_kinds: dict[frozenset[str], Ints] = {}
+    found = []
+    for t in model.types:
+        if t.kinds not in of_kinds:
+            wanted = np.array([kind in t.kinds for kind in instances.schema.kinds])
+            of_kinds[t.kinds] = kernels.select(instances.kind, wanted)
+        vertices = of_kinds[t.kinds]
+        for condition in t.where:
+            values = field(instances, condition.field, model.data.seed)[vertices]
+            vertices = vertices[_COMPARE[condition.comparison](values, condition.value)]
+        found.append(vertices)
+    return tuple(found)
 
 
 def construct(binding: Binding, first: int, last: int) -> Graph:
@@ -104,12 +139,16 @@ def construct(binding: Binding, first: int, last: int) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Lists:
-    """A reduction's operands: candidates and their position in the source's producers, list after list."""
+    """What a reduction's candidates reduce, list by list: vertices, of which slot s reads `homes[s, vertex]`.
+
+    `nodes` and `operands` count the lists of two and more, and what is in them.
+    """
 
     ptr: Ints
-    candidate: Ints
-    which: Ints
-    source: tuple[NodeSource, ...]
+    members: Ints
+    homes: Ints
+    nodes: int
+    operands: int
 
 
 class _Construction:
@@ -118,18 +157,17 @@ class _Construction:
     def __init__(self, binding: Binding, first: int, last: int) -> None:
         self.binding = binding
         self.model = binding.model
-        self.width = binding.network.width
+        self.shift = binding.network.width.bit_length() - 1
         start = binding.instances.start
         self.first_instance = first
         self.first_vertex = int(start[first])
         self.start = (start[first : last + 1] - self.first_vertex).astype(np.int32)
         self.vertices = tuple(self._window(v) for v in binding.vertices)
-        self.base = np.concatenate(([0], np.cumsum([len(v) for v in self.vertices]))).astype(np.int32)
-        self.rank = np.full((len(self.vertices), int(self.start[-1])), -1, np.int32)
-        for t, vertices in enumerate(self.vertices):
-            self.rank[t, vertices] = np.arange(self.base[t], self.base[t + 1], dtype=np.int32)
+        self.base = np.cumsum([0, *(len(v) for v in self.vertices)]).tolist()
         self.walked: dict[tuple[int, tuple[Hop, ...]], Ints] = {}
-        self.met: dict[tuple[int, tuple[Hop, ...], tuple[int, ...]], tuple[Ints, Ints]] = {}
+        self.homes: dict[tuple[tuple[int, int], ...], Ints] = {}
+        self.alias = np.empty(0, np.int32)
+        self.node = np.empty(0, np.int32)
 
     def _window(self, vertices: Ints) -> Ints:
         end = self.first_vertex + int(self.start[-1])
@@ -137,60 +175,62 @@ class _Construction:
         return vertices[low:high] - np.int32(self.first_vertex)
 
     def graph(self) -> Graph:
-        """Number the nodes, resolve what stands for what, lay out operands and edges."""
-        candidates = int(self.base[-1])
-        is_node = np.ones(candidates, bool)
-        alias = np.zeros(candidates * self.width, np.int32)
-        lists: dict[int, _Lists] = {}
-        for t, node_type in enumerate(self.model.types):
-            if node_type.reduction:
-                lists[t] = self._lists(t, node_type)
-                count = np.diff(lists[t].ptr)
-                is_node[self.base[t] : self.base[t + 1]] = count >= 2
-                self._stand_in(t, node_type, lists[t], count, alias)
-        node = np.where(is_node, np.cumsum(is_node) - 1, -1).astype(np.int32)
-
-        operand, sizes = self._operands(lists, is_node)
-        self._resolve(operand, alias, node)
-        operand_ptr = np.zeros(len(sizes) + 1, np.int32)
-        np.cumsum(sizes, out=operand_ptr[1:])
-        vertex = np.concatenate(self.vertices)[is_node]
-        succ_ptr, succ, indegree = kernels.consumers(operand_ptr, operand, self.width)
-        type_of = np.repeat(np.arange(len(self.vertices), dtype=np.int32), np.diff(self.base))[is_node]
-        dag = Dag(tuple(t.name for t in self.model.types), type_of, succ_ptr, succ, indegree)
-        type_ptr = np.searchsorted(type_of, np.arange(len(self.vertices) + 1)).astype(np.int32)
+        """Number the nodes, write their operands, resolve what stands for what, find the edges."""
+        types = self.model.types
+        lists = {t: self._lists(t) for t, node_type in enumerate(types) if node_type.reduction}
+        nodes = [lists[t].nodes if t in lists else len(v) for t, v in enumerate(self.vertices)]
+        type_ptr = np.cumsum([0, *nodes]).astype(np.int32)
+        operand_ptr, operand = self._operands(lists, type_ptr.tolist())
+        vertex = np.concatenate(self.vertices)
+        if lists:
+            vertex = vertex[self.node >= 0]
+            kernels.number_nodes(self.node)
+            self._resolve(operand)
+        owner = np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
+        succ_ptr, succ, indegree = kernels.consumers(
+            type_ptr, *self.binding.edges, operand_ptr, operand, self.shift
+        )
         graph = Graph(
             self.binding.network,
-            dag,
+            Dag(
+                tuple(t.name for t in types),
+                np.repeat(np.arange(len(types), dtype=np.int32), nodes),
+                succ_ptr,
+                succ,
+                indegree,
+            ),
             type_ptr,
             vertex,
-            self._instance_of(vertex),
+            owner[vertex],
             operand_ptr,
             operand,
-            self._results(alias, node),
+            self._results(owner),
             len(self.start) - 1,
         )
         self._refuse_cycle(graph)
         return graph
 
-    def _operands(self, lists: dict[int, _Lists], is_node: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-        """The operands of all nodes, one after the other, as candidates' references; how many each has."""
-        operands, sizes = [], []
+    def _operands(self, lists: dict[int, _Lists], type_ptr: list[int]) -> tuple[Ints, Ints]:
+        """Where each node's operands end, and all operands as candidates' references."""
+        slots = [len(t.inputs) for t in self.model.types]
+        sizes = [
+            slots[t] * (lists[t].operands if t in lists else len(v)) for t, v in enumerate(self.vertices)
+        ]
+        operand = np.empty(sum(sizes), np.int32)
+        operand_ptr = np.zeros(type_ptr[-1] + 1, np.int32)
+        at = 0
         for t, node_type in enumerate(self.model.types):
+            first, last = type_ptr[t], type_ptr[t + 1]
             if t in lists:
                 here = lists[t]
-                count = np.diff(here.ptr)
-                kept = count >= 2
-                operands.append(_interleave(here, kept, self.width))
-                sizes.append(count[kept] * len(here.source))
+                kernels.write_lists(here.ptr, here.members, here.homes, operand, operand_ptr, first, at)
             else:
-                columns = [self._input(t, i) for i in node_type.inputs]
-                rows = len(self.vertices[t])
-                if columns:
-                    operands.append(np.stack(columns, axis=1).ravel())
-                sizes.append(np.full(rows, len(columns), np.int32))
-        flat = np.concatenate(operands) if operands else np.empty(0, np.int32)
-        return flat, np.concatenate(sizes) if sizes else np.empty(0, np.int32)
+                for s, wanted in enumerate(node_type.inputs):
+                    self._feed(operand, at + s, slots[t], t, wanted, wanted.sources)
+                ends = at + slots[t] * np.arange(1, last - first + 1, dtype=np.int32)
+                operand_ptr[first + 1 : last + 1] = ends
+            at += sizes[t]
+        return operand_ptr, operand
 
     def _walk(self, t: int, hops: tuple[Hop, ...], wanted: Input) -> Ints:
         """Where the hops lead from each of type t's vertices; -1 for nowhere."""
@@ -201,104 +241,108 @@ class _Construction:
             way = self.binding.links[hop.link]
             if way.indptr is None:
                 at = kernels.follow(way.target, at, self.first_vertex)
-            elif hop.index is not None:
-                at = kernels.pick(way.indptr, way.target, at, self.first_vertex, hop.index)
-            else:
-                self._refuse_many(t, at, way.indptr, hop, wanted)
-                at = kernels.pick(way.indptr, way.target, at, self.first_vertex, 0)
+                continue
+            if hop.index is None:
+                self._refuse_many(at, way.indptr, hop, wanted)
+            at = kernels.pick(way.indptr, way.target, at, self.first_vertex, hop.index or 0)
         self.walked[t, hops] = at
         return at
 
-    def _input(self, t: int, wanted: Input, sources: tuple[Source, ...] | None = None) -> Ints:
-        """What feeds one input of type t: a reference for each of its candidates."""
-        out = np.full(len(self.vertices[t]), kernels.MISSING, np.int32)
-        missing = len(out)
-        for source in wanted.sources if sources is None else sources:
+    def _home(self, source: NodeSource, wanted: Input) -> Ints:
+        """On each vertex a reference to what the source's producers give there, or MISSING."""
+        if source.producers not in self.homes:
+            home = np.full(int(self.start[-1]), kernels.MISSING, np.int32)
+            for t, output in source.producers:
+                clash = kernels.settle(home, self.vertices[t], self.base[t], output, self.shift)
+                if clash >= 0:
+                    self._refuse_clash(source, int(self.vertices[t][clash]), wanted)
+            self.homes[source.producers] = home
+        return self.homes[source.producers]
+
+    def _feed(
+        self, out: Ints, at: int, step: int, t: int, wanted: Input, sources: tuple[Source, ...]
+    ) -> None:
+        """Write what feeds one input of type t: for candidate i a reference to `out[at + i * step]`."""
+        missing = len(self.vertices[t])
+        fresh = True
+        for source in sources:
             if not missing:
-                break
+                return
             if isinstance(source, NodeSource):
-                candidate, which = self._meet(t, source, wanted)
-                outputs = np.array([o for _, o in source.producers], np.int32)
-                missing = kernels.fill_nodes(out, candidate, which, outputs, self.width)
-                continue
-            number = constant_number(self.binding.network.constants, source, wanted.shape)
-            base = self.binding.network.constants[number].first
-            if isinstance(source, TableSource):
-                at = self._walk(t, source.hops, wanted)
-                rows = self.binding.rows[source.table, source.field]
-                missing = kernels.fill_rows(out, rows, at, self.first_vertex, base)
+                vertices = self._walk(t, source.hops, wanted)
+                missing = kernels.fill_nodes(out, at, step, self._home(source, wanted), vertices, fresh)
             else:
-                out[out == kernels.MISSING] = -1 - base
-                missing = 0
+                number = constant_number(self.binding.network.constants, source, wanted.shape)
+                constant = self.binding.network.constants[number]
+                if isinstance(source, TableSource):
+                    vertices = self._walk(t, source.hops, wanted)
+                    lookup = self.binding.lookups[source.table, source.field]
+                    missing = kernels.fill_rows(
+                        out, at, step, lookup.ids, lookup.rows, constant.rows,
+                        vertices, self.first_vertex, constant.first, fresh,
+                    )  # fmt: skip
+                else:
+                    kernels.fill_constant(out, at, step, len(self.vertices[t]), -1 - constant.first, fresh)
+                    missing = 0
+            fresh = False
         if missing:
-            self._refuse_missing(t, int(np.argmax(out == kernels.MISSING)), wanted)
-        return out
+            column = out[at::step][: len(self.vertices[t])]
+            self._refuse_missing(t, int(np.argmax(column == kernels.MISSING)), wanted)
 
-    def _meet(self, t: int, source: NodeSource, wanted: Input) -> tuple[Ints, Ints]:
-        """The candidates that a source's hops lead to, and which of its producers they are."""
-        types = tuple(number for number, _ in source.producers)
-        key = (t, source.hops, types)
-        if key not in self.met:
-            at = self._walk(t, source.hops, wanted)
-            candidate, which, clash = kernels.producers_at(self.rank, np.array(types, np.int32), at)
-            if clash >= 0:
-                self._refuse_clash(types, int(at[clash]), wanted)
-            self.met[key] = (candidate, which)
-        return self.met[key]
-
-    def _lists(self, t: int, node_type: NodeType) -> _Lists:
-        """A reduction's operands, without the vertices where nothing produces one."""
-        wanted = node_type.inputs[0]
-        sources = tuple(i.sources[0] for i in node_type.inputs if isinstance(i.sources[0], NodeSource))
-        at = self.vertices[t]
-        ptr = np.arange(len(at) + 1, dtype=np.int32)
+    def _lists(self, t: int) -> _Lists:
+        """A reduction's operands, without the vertices where nothing produces one; notes its stand-ins."""
+        node_type = self.model.types[t]
+        sources = [i.sources[0] for i in node_type.inputs if isinstance(i.sources[0], NodeSource)]
+        vertices = self.vertices[t]
+        ptr = np.arange(len(vertices) + 1, dtype=np.int32)
         for hop in sources[0].hops:
             way = self.binding.links[hop.link]
             if way.indptr is None:
-                at = kernels.follow(way.target, at, self.first_vertex)
+                vertices = kernels.follow(way.target, vertices, self.first_vertex)
             elif hop.index is not None:
-                at = kernels.pick(way.indptr, way.target, at, self.first_vertex, hop.index)
+                vertices = kernels.pick(way.indptr, way.target, vertices, self.first_vertex, hop.index)
             else:
-                ptr, at = kernels.expand(way.indptr, way.target, ptr, at, self.first_vertex)
-        types = np.array([number for number, _ in sources[0].producers], np.int32)
-        candidate, which, clash = kernels.producers_at(self.rank, types, at)
-        if clash >= 0:
-            self._refuse_clash(tuple(types), int(at[clash]), wanted)
-        return _Lists(*kernels.keep_present(ptr, candidate, which), sources)
+                ptr, vertices = kernels.expand(way.indptr, way.target, ptr, vertices, self.first_vertex)
+        homes = np.stack([self._home(s, i) for s, i in zip(sources, node_type.inputs, strict=True)])
+        ptr, members = kernels.present(ptr, vertices, homes[0])
+        if not len(self.node):
+            self.node = np.zeros(self.base[-1], np.int32)
+            self.alias = np.zeros(self.base[-1] << self.shift, np.int32)
+        first = self.base[t]
+        nodes, operands, empty = kernels.stand_ins(
+            ptr, members, homes, self.shift, self.alias, first, self.node
+        )
+        if empty:
+            none = np.flatnonzero(np.diff(ptr) == 0)
+            for s, wanted in enumerate(node_type.inputs):
+                default = np.empty(len(ptr) - 1, np.int32)
+                self._feed(default, 0, 1, t, wanted, wanted.sources[1:] or (ZeroSource(),))
+                self.alias[((first + none) << self.shift) + s] = default[none]
+        return _Lists(ptr, members, homes, nodes, operands)
 
-    def _stand_in(self, t: int, node_type: NodeType, here: _Lists, count: Ints, alias: Ints) -> None:
-        """What stands for a reduction's candidates that are no nodes: the one operand, or the default."""
-        single, none = np.flatnonzero(count == 1), np.flatnonzero(count == 0)
-        for number, (wanted, source) in enumerate(zip(node_type.inputs, here.source, strict=True)):
-            outputs = np.array([o for _, o in source.producers], np.int32)
-            member = here.ptr[single]
-            value = here.candidate[member] * self.width + outputs[here.which[member]]
-            alias[(self.base[t] + single) * self.width + number] = value
-            if len(none):
-                default = self._input(t, wanted, _default(wanted))
-                alias[(self.base[t] + none) * self.width + number] = default[none]
-
-    def _results(self, alias: Ints, node: Ints) -> tuple[ResultRefs, ...]:
+    def _results(self, owner: Ints) -> tuple[ResultRefs, ...]:
         results = []
         for name, producers in self.model.outputs:
-            reference = np.concatenate(
-                [np.arange(self.base[t], self.base[t + 1], dtype=np.int32) * self.width + o for t, o in producers]
-            )
+            references = [
+                (np.arange(self.base[t], self.base[t + 1], dtype=np.int32) << self.shift) + np.int32(o)
+                for t, o in producers
+            ]
+            reference = np.concatenate(references)
             vertex = np.concatenate([self.vertices[t] for t, _ in producers])
-            order = np.argsort(vertex, kind="stable")
-            reference, vertex = reference[order].astype(np.int32), vertex[order]
-            self._resolve(reference, alias, node)
-            results.append(ResultRefs(name, reference, vertex, self._instance_of(vertex)))
+            if len(producers) > 1:
+                order = np.argsort(vertex, kind="stable")
+                reference, vertex = reference[order], vertex[order]
+            if len(self.node):
+                self._resolve(reference)
+            results.append(ResultRefs(name, reference, vertex, owner[vertex]))
         return tuple(results)
 
-    def _resolve(self, references: Ints, alias: Ints, node: Ints) -> None:
-        if not kernels.resolve(references, alias, node, self.width):
+    def _resolve(self, references: Ints) -> None:
+        if not kernels.resolve(references, self.alias, self.node, self.shift):
             reductions = [t for t in self.model.types if t.reduction]
             message = "reductions stand for each other in a circle: " + ", ".join(t.name for t in reductions)
-            raise SpecError([Problem(message, reductions[0].span, "a reduction must lead to a cell's output")])
-
-    def _instance_of(self, vertex: Ints) -> Ints:
-        return (np.searchsorted(self.start, vertex, side="right") - 1).astype(np.int32)
+            hint = "a reduction must lead to a cell's output"
+            raise SpecError([Problem(message, reductions[0].span, hint)])
 
     def _place(self, vertex: int) -> str:
         """A vertex in words: its kind, its number there, its instance and line."""
@@ -318,7 +362,7 @@ class _Construction:
         message = f"nothing feeds input '{wanted.name}' of type '{name}' at {place}"
         raise SpecError([Problem(message, wanted.where, "say what to use there, as in `... or zeros`")])
 
-    def _refuse_many(self, t: int, at: Ints, indptr: Ints, hop: Hop, wanted: Input) -> None:
+    def _refuse_many(self, at: Ints, indptr: Ints, hop: Hop, wanted: Input) -> None:
         here = at[at >= 0] + self.first_vertex
         many = np.flatnonzero(indptr[here + 1] - indptr[here] > 1)
         if len(many):
@@ -327,8 +371,8 @@ class _Construction:
             hint = f"pick one, as in `{hop.link}[0]`, or reduce them in a type of their own (`sum:`)"
             raise SpecError([Problem(message, wanted.where, hint)])
 
-    def _refuse_clash(self, types: tuple[int, ...], vertex: int, wanted: Input) -> None:
-        names = [self.model.types[t].name for t in types if self.rank[t, vertex] >= 0]
+    def _refuse_clash(self, source: NodeSource, vertex: int, wanted: Input) -> None:
+        names = [self.model.types[t].name for t, _ in source.producers if vertex in self.vertices[t]]
         message = f"input '{wanted.name}' is fed by {' and '.join(names)} at {self._place(vertex)}"
         raise SpecError([Problem(message, wanted.where, f"name the type, as in `{names[0]}.{wanted.name}`")])
 
@@ -340,7 +384,7 @@ class _Construction:
         path = [node]
         while True:
             operands = graph.operand[graph.operand_ptr[path[-1]] : graph.operand_ptr[path[-1] + 1]]
-            back = [int(r) // self.width for r in operands if r >= 0]
+            back = [int(r) >> self.shift for r in operands if r >= 0]
             on_cycle = next((u for u in back if u in path), None)
             if on_cycle is not None:
                 path = path[path.index(on_cycle) :]
@@ -348,33 +392,8 @@ class _Construction:
             path.append(next(u for u in back if _reaches(graph, node, u)))
         names = " -> ".join(dag.types[dag.type[v]] for v in (*path[::-1], path[-1]))
         message = f"nodes wait for each other: {names}, at {self._place(int(graph.vertex[path[0]]))}"
-        span: Span = self.model.types[dag.type[path[0]]].span
-        raise SpecError([Problem(message, span, "an instance's nodes must form no cycle: mend the links or the data")])
-
-
-def _default(wanted: Input) -> tuple[Source, ...]:
-    """What a reduction over none gives: what its input names, else zeros."""
-    return wanted.sources[1:] or (ZeroSource(),)
-
-
-def _interleave(here: _Lists, kept: NDArray[np.bool_], width: int) -> Ints:
-    """The operands of the lists kept: for each list a run for each of the reduction's inputs."""
-    count = np.diff(here.ptr)
-    member = np.repeat(kept, count)
-    slots = len(here.source)
-    runs = []
-    for source in here.source:
-        outputs = np.array([o for _, o in source.producers], np.int32)
-        runs.append(here.candidate[member] * np.int32(width) + outputs[here.which[member]])
-    if slots == 1:
-        return runs[0]
-    sizes = count[kept]
-    start = np.concatenate(([0], np.cumsum(sizes)[:-1]))
-    within = np.arange(int(sizes.sum())) - np.repeat(start, sizes)
-    out = np.empty(int(sizes.sum()) * slots, np.int32)
-    for s, run in enumerate(runs):
-        out[np.repeat(start * slots + s * sizes, sizes) + within] = run
-    return out
+        hint = "an instance's nodes must form no cycle: mend the links or the data"
+        raise SpecError([Problem(message, self.model.types[dag.type[path[0]]].span, hint)])
 
 
 def _reaches(graph: Graph, source: int, goal: int) -> bool:

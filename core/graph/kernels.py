@@ -14,6 +14,21 @@ MISSING = -(2**31)
 
 
 @njit
+def select(kind: NDArray[np.uint8], wanted: NDArray[np.bool_]) -> Ints:
+    """The vertices whose kind is wanted, in order; `wanted` (kinds,)."""
+    n = 0
+    for v in range(len(kind)):
+        n += wanted[kind[v]]
+    out = np.empty(n, np.int32)
+    n = 0
+    for v in range(len(kind)):
+        if wanted[kind[v]]:
+            out[n] = v
+            n += 1
+    return out
+
+
+@njit
 def follow(target: Ints, vertices: Ints, first: int) -> Ints:
     """Where a single link leads from each of `vertices`; -1 for nowhere, and from -1."""
     out = np.empty_like(vertices)
@@ -63,116 +78,216 @@ def expand(indptr: Ints, target: Ints, ptr: Ints, vertices: Ints, first: int) ->
 
 
 @njit
-def producers_at(rank: Ints, types: Ints, vertices: Ints) -> tuple[Ints, Ints, int]:
-    """For each vertex the candidate among `types` that lives there, and which of them it is; -1 for none.
-
-    `rank[t, v]` is type t's candidate on vertex v or -1. Third: a place where two of them live, or -1.
-    """
-    candidate = np.full(len(vertices), -1, np.int32)
-    which = np.zeros(len(vertices), np.int32)
+def settle(home: Ints, vertices: Ints, base: int, output: int, shift: int) -> int:
+    """Note on each vertex the reference to what a type gives there; returns where another does too, or -1."""
     clash = -1
-    for k in range(len(types)):
-        row = rank[types[k]]
-        for i in range(len(vertices)):
-            v = vertices[i]
-            if v >= 0 and row[v] >= 0:
-                if candidate[i] >= 0:
-                    clash = i
-                candidate[i] = row[v]
-                which[i] = k
-    return candidate, which, clash
+    for i in range(len(vertices)):
+        if home[vertices[i]] != MISSING:
+            clash = i
+        home[vertices[i]] = ((base + i) << shift) + output
+    return clash
 
 
 @njit
-def fill_nodes(out: Ints, candidate: Ints, which: Ints, outputs: Ints, width: int) -> int:
-    """Fill what is missing with references to the candidates' outputs; returns how many stay missing."""
+def fill_nodes(out: Ints, at: int, step: int, home: Ints, vertices: Ints, fresh: bool) -> int:
+    """Write `home` of each vertex (-1: MISSING) to `out[at + i * step]`.
+
+    Only what is MISSING is written, unless all of it is (`fresh`). Returns how many are missing now.
+    """
     missing = 0
-    for i in range(len(out)):
-        if out[i] == MISSING:
-            if candidate[i] >= 0:
-                out[i] = candidate[i] * width + outputs[which[i]]
-            else:
-                missing += 1
+    for i in range(len(vertices)):
+        place = at + i * step
+        if fresh or out[place] == MISSING:
+            v = vertices[i]
+            found = home[v] if v >= 0 else MISSING
+            out[place] = found
+            missing += found == MISSING
     return missing
 
 
 @njit
-def fill_rows(out: Ints, rows: Ints, vertices: Ints, first: int, base: int) -> int:
-    """Fill what is missing with references to a table's rows; returns how many stay missing."""
+def fill_rows(
+    out: Ints,
+    at: int,
+    step: int,
+    ids: Ints,
+    rows: Ints,
+    count: int,
+    vertices: Ints,
+    first: int,
+    base: int,
+    fresh: bool,
+) -> int:
+    """Write references to a table's rows, as `fill_nodes` does; returns how many are missing.
+
+    Vertex v has the id `ids[v]` (-1: none), which is row `rows[id]`, or `id % count` where `rows` is empty.
+    """
     missing = 0
-    for i in range(len(out)):
-        if out[i] == MISSING:
-            v = vertices[i]
-            if v >= 0 and rows[v + first] >= 0:
-                out[i] = -1 - (base + rows[v + first])
-            else:
-                missing += 1
+    for i in range(len(vertices)):
+        place = at + i * step
+        if not fresh and out[place] != MISSING:
+            continue
+        v = vertices[i]
+        number = ids[v + first] if v >= 0 else -1
+        if number < 0:
+            out[place] = MISSING
+            missing += 1
+        else:
+            row = rows[number] if len(rows) else number % count
+            out[place] = -1 - (base + row)
     return missing
 
 
 @njit
-def keep_present(ptr: Ints, candidate: Ints, which: Ints) -> tuple[Ints, Ints, Ints]:
-    """The lists without their absent members."""
+def fill_constant(out: Ints, at: int, step: int, count: int, reference: int, fresh: bool) -> None:
+    """Write one reference wherever it is missing."""
+    for i in range(count):
+        place = at + i * step
+        if fresh or out[place] == MISSING:
+            out[place] = reference
+
+
+@njit
+def present(ptr: Ints, vertices: Ints, home: Ints) -> tuple[Ints, Ints]:
+    """The lists `vertices[ptr[i]:ptr[i + 1]]` without the vertices (or -1) that have no home."""
     out_ptr = np.zeros_like(ptr)
-    kept = np.empty_like(candidate)
-    kind = np.empty_like(which)
-    k = 0
+    kept = np.empty(len(vertices), np.int32)
+    n = 0
     for i in range(len(ptr) - 1):
         for j in range(ptr[i], ptr[i + 1]):
-            if candidate[j] >= 0:
-                kept[k] = candidate[j]
-                kind[k] = which[j]
-                k += 1
-        out_ptr[i + 1] = k
-    return out_ptr, kept[:k], kind[:k]
+            if vertices[j] >= 0 and home[vertices[j]] != MISSING:
+                kept[n] = vertices[j]
+                n += 1
+        out_ptr[i + 1] = n
+    return out_ptr, kept[:n]
 
 
 @njit
-def resolve(references: Ints, alias: Ints, node: Ints, width: int) -> bool:
+def stand_ins(
+    ptr: Ints, members: Ints, homes: Ints, shift: int, alias: Ints, first: int, node: Ints
+) -> tuple[int, int, int]:
+    """Which of a reduction's candidates are nodes, and what stands for those with one operand.
+
+    Candidate i of the type is candidate `first + i` of all; slot s reads `homes[s, member]`. Writes
+    `alias[candidate << shift | s]`, and to `node` 0 for a node and -1 for none. Returns how many are nodes,
+    how many operands those have, and how many candidates have none.
+    """
+    nodes, operands, empty = 0, 0, 0
+    for i in range(len(ptr) - 1):
+        count = ptr[i + 1] - ptr[i]
+        node[first + i] = 0 if count >= 2 else -1
+        if count >= 2:
+            nodes += 1
+            operands += count
+        elif count == 1:
+            for s in range(len(homes)):
+                alias[((first + i) << shift) + s] = homes[s, members[ptr[i]]]
+        else:
+            empty += 1
+    return nodes, operands, empty
+
+
+@njit
+def write_lists(
+    ptr: Ints, members: Ints, homes: Ints, operand: Ints, operand_ptr: Ints, first: int, at: int
+) -> None:
+    """Write the operands of a reduction's nodes, a run for each slot, and where each node's end."""
+    n = first
+    for i in range(len(ptr) - 1):
+        if ptr[i + 1] - ptr[i] < 2:
+            continue
+        for s in range(len(homes)):
+            for j in range(ptr[i], ptr[i + 1]):
+                operand[at] = homes[s, members[j]]
+                at += 1
+        n += 1
+        operand_ptr[n] = at
+
+
+@njit
+def number_nodes(node: Ints) -> None:
+    """Turn the marks of `stand_ins` into numbers, one after the other."""
+    n = 0
+    for c in range(len(node)):
+        if node[c] >= 0:
+            node[c] = n
+            n += 1
+
+
+@njit
+def resolve(references: Ints, alias: Ints, node: Ints, shift: int) -> bool:
     """Turn references to candidates into references to nodes, through those that are no nodes (in place).
 
-    `node[c]` is candidate c's node or -1, `alias[c * width + output]` what stands for it then. False if
+    `node[c]` is candidate c's node or -1, `alias[c << shift | output]` what stands for it then. False if
     they stand for each other in a circle.
     """
+    mask = (1 << shift) - 1
     for i in range(len(references)):
         r = references[i]
         steps = 0
-        while r >= 0 and node[r // width] < 0:
+        while r >= 0 and node[r >> shift] < 0:
             r = alias[r]
             steps += 1
             if steps > len(node):
                 return False
-        references[i] = node[r // width] * width + r % width if r >= 0 else r
+        references[i] = (node[r >> shift] << shift) + (r & mask) if r >= 0 else r
     return True
 
 
 @njit
-def consumers(operand_ptr: Ints, operand: Ints, width: int) -> tuple[Ints, Ints, Ints]:
-    """Successor lists and in-degrees from the operands, each edge once."""
+def consumers(
+    type_ptr: Ints,
+    slots: Ints,
+    lists: NDArray[np.bool_],
+    distinct: Ints,
+    operand_ptr: Ints,
+    operand: Ints,
+    shift: int,
+) -> tuple[Ints, Ints, Ints]:
+    """Successor lists and in-degrees from the operands, each edge once.
+
+    Type t has `slots[t]` slots. Of a cell only the slots s with `distinct[t, s] >= 0` are looked at: the
+    others always read a node that one of these reads. Of a reduction (`lists[t]`) only the first run is.
+    """
     n = len(operand_ptr) - 1
     ptr = np.zeros(n + 2, np.int32)
     indegree = np.zeros(n, np.int32)
-    seen = np.full(n, -1, np.int32)
-    for v in range(n):
-        for e in range(operand_ptr[v], operand_ptr[v + 1]):
-            if operand[e] >= 0:
-                u = operand[e] // width
-                if seen[u] != v:
-                    seen[u] = v
-                    ptr[u + 2] += 1
-                    indegree[v] += 1
+    edges = np.empty(len(operand), np.int32)
+    seen = np.full(n if lists.any() else 0, -1, np.int32)
+    m = 0
+    for t in range(len(slots)):
+        for v in range(type_ptr[t], type_ptr[t + 1]):
+            low, before = operand_ptr[v], m
+            if lists[t]:
+                for e in range(low, low + (operand_ptr[v + 1] - low) // slots[t]):
+                    u = operand[e] >> shift
+                    if u >= 0 and seen[u] != v:
+                        seen[u] = v
+                        edges[m] = u
+                        m += 1
+            else:
+                for s in range(slots[t]):
+                    if distinct[t, s] < 0:
+                        continue
+                    u = operand[low + s] >> shift
+                    new = u >= 0
+                    for d in range(before, m):
+                        new &= edges[d] != u
+                    edges[m] = u
+                    m += new
+            for d in range(before, m):
+                ptr[edges[d] + 2] += 1
+            indegree[v] = m - before
     for v in range(n):
         ptr[v + 2] += ptr[v + 1]
-    succ = np.empty(ptr[n + 1], np.int32)
-    seen[:] = -1
+    succ = np.empty(m, np.int32)
+    m = 0
     for v in range(n):
-        for e in range(operand_ptr[v], operand_ptr[v + 1]):
-            if operand[e] >= 0:
-                u = operand[e] // width
-                if seen[u] != v:
-                    seen[u] = v
-                    succ[ptr[u + 1]] = v
-                    ptr[u + 1] += 1
+        for _ in range(indegree[v]):
+            u = edges[m]
+            succ[ptr[u + 1]] = v
+            ptr[u + 1] += 1
+            m += 1
     return ptr[: n + 1], succ, indegree
 
 

@@ -64,8 +64,8 @@ class NetType:
 class Network:
     """All types of a graph, with the parameters, tables and constants they use.
 
-    `width` is the largest number of outputs of a type: the value `output` of node v has the reference
-    `v * width + output`; row r of constant c has the reference `-1 - (constants[c].first + r)`.
+    `width` is a power of two, no smaller than a type's number of outputs: the value `output` of node v has
+    the reference `v * width + output`; row r of constant c has the reference `-1 - (constants[c].first + r)`.
     `outputs` maps a result's name to the (type, output) pairs that provide it.
     """
 

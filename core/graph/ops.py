@@ -7,7 +7,7 @@ a reduction is a node for each of its outputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph, ResultRefs
 from abw.core.graph.kernels import consumers
-from abw.core.graph.network import Network, NetType, Slot
+from abw.core.graph.network import NetType, Network, Slot
 from abw.core.spec.cell import Cell, Op, Param, Port, Shape
 
 Ints = NDArray[np.int32]
@@ -97,7 +97,7 @@ def op_network(cells: Network) -> OpNetwork:
     return OpNetwork(network, templates)
 
 
-def _template(t: NetType, cells: Network, number_of) -> Template:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def _template(t: NetType, cells: Network, number_of: Callable[[object, NetType], int]) -> Template:
     if t.reduction:
         steps = []
         for number, port in enumerate(t.outputs):
@@ -137,7 +137,10 @@ def _is_value(value: int, cell: Cell) -> bool:
 
 def _single(op: Op, cell: Cell, params: tuple[int, ...], cells: Network) -> tuple[object, NetType]:
     """One operation as a cell of its own, with the key that says which others it can be batched with."""
-    inputs, used, numbers, constants = [], [], [], []
+    inputs: list[Port] = []
+    used: list[Param] = []
+    numbers: list[int] = []
+    constants: list[Op] = []
     places: list[tuple[str, int]] = []
     for a in op.args:
         if a < len(cell.inputs) or (a >= cell.first_op and _is_value(a, cell)):
@@ -198,7 +201,7 @@ def _show(shape: Shape) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Nodes of one operation that come from the same step of the same type: their operands, one after the other."""
+    """Nodes of one operation, from the same step of the same type: their operands, one after the other."""
 
     operand: Ints
     sizes: Ints
@@ -213,8 +216,8 @@ def expand(graph: Graph, ops: OpNetwork) -> Graph:
     value = np.zeros(len(graph) * cells.width, np.int32)
     for t, template in enumerate(ops.templates):
         nodes = np.arange(graph.type_ptr[t], graph.type_ptr[t + 1], dtype=np.int32)
-        for o, step in enumerate(template.outputs):
-            value[nodes * cells.width + o] = count.step[t][step] + np.arange(len(nodes), dtype=np.int32)
+        for o, made_by in enumerate(template.outputs):
+            value[nodes * cells.width + o] = count.step[t][made_by] + np.arange(len(nodes), dtype=np.int32)
 
     def translate(references: Ints) -> Ints:
         return np.where(references >= 0, value[np.maximum(references, 0)], references).astype(np.int32)
@@ -234,9 +237,7 @@ def expand(graph: Graph, ops: OpNetwork) -> Graph:
             column = translate(given[:, s])
             for constant, lookup in template.lookups[s].items():
                 rows = _reads(given[:, s], cells, constant)
-                blocks[lookup].append(
-                    _Block(given[rows, s], np.ones(len(rows), np.int32), nodes[rows])
-                )
+                blocks[lookup].append(_Block(given[rows, s], np.ones(len(rows), np.int32), nodes[rows]))
                 column[rows] = count.lookup[t, s, constant] + np.arange(len(rows), dtype=np.int32)
             fed.append(column)
         for step in template.steps:
@@ -300,7 +301,9 @@ def _runs(graph: Graph, t: int, slots: int) -> Iterable[Ints]:
         yield graph.operand[np.repeat(start + s * size, size) + within]
 
 
-def _assemble(graph: Graph, network: Network, blocks: list[list[_Block]], translate) -> Graph:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def _assemble(
+    graph: Graph, network: Network, blocks: list[list[_Block]], translate: Callable[[Ints], Ints]
+) -> Graph:
     flat = [b for of_type in blocks for b in of_type]
     origin = np.concatenate([b.origin for b in flat])
     sizes = np.concatenate([b.sizes for b in flat])
@@ -310,11 +313,12 @@ def _assemble(graph: Graph, network: Network, blocks: list[list[_Block]], transl
     per_type = [sum(len(b.origin) for b in of_type) for of_type in blocks]
     type_ptr = np.concatenate(([0], np.cumsum(per_type))).astype(np.int32)
     type_of = np.repeat(np.arange(len(blocks), dtype=np.int32), per_type)
-    succ_ptr, succ, indegree = consumers(operand_ptr, operand, 1)
+    slots = np.array([len(t.slots) for t in network.types], np.int32)
+    lists = np.array([t.reduction is not None for t in network.types])
+    every = np.tile(np.arange(max(slots, default=0), dtype=np.int32), (len(slots), 1))
+    succ_ptr, succ, indegree = consumers(type_ptr, slots, lists, every, operand_ptr, operand, 0)
     dag = Dag(tuple(t.name for t in network.types), type_of, succ_ptr, succ, indegree)
-    results = tuple(
-        ResultRefs(r.name, translate(r.reference), r.vertex, r.instance) for r in graph.results
-    )
+    results = tuple(ResultRefs(r.name, translate(r.reference), r.vertex, r.instance) for r in graph.results)
     return Graph(
         network,
         dag,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from abw.core.cell.layout import BROADCAST, CONTIGUOUS, STRIDED
+from abw.core.errors import CheckError
 from abw.core.graph.graph import Graph
 from abw.core.plan.kernels import GATHERED
 from abw.core.plan.plan import Plan
-from abw.core.policy.check import CheckError
 
 _NOTHING = np.iinfo(np.int64).min
 

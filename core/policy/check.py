@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from abw.core.errors import CheckError
 from abw.core.graph.dag import Dag
 from abw.core.policy.schedule import Schedule
-
-
-class CheckError(AssertionError):
-    """A result breaks a rule that it must keep: a defect of abw, never of the user's input."""
 
 
 def check_schedule(dag: Dag, schedule: Schedule) -> None:

@@ -11,7 +11,7 @@ from abw.core.store.files import home
 
 def network_digest(network: Network) -> str:
     """A hash of what a policy depends on: the types and what may flow between them; no sizes, no weights."""
-    described = [network.granularity]
+    described: list[str] = [network.granularity]
     for t in network.types:
         links = [[network.types[p].name for p, _ in s.producers] for s in t.slots]
         described.append(f"{t.name} {t.reduction} {links}")

@@ -64,9 +64,7 @@ def find_run(name: str | None) -> StoredRun:
     raise AbwError(f"there is no run '{name}'", hint=f"`abw runs` lists them; numbers here: {known}")
 
 
-def save_batch(
-    folder: Path, number: int, graph: Graph, schedule: Schedule, ready: NDArray[np.int32]
-) -> None:
+def save_batch(folder: Path, number: int, graph: Graph, schedule: Schedule, ready: NDArray[np.int32]) -> None:
     """Write one mini-batch's graph, schedule and ready nodes into a run's folder."""
     target = folder / "batches"
     target.mkdir(exist_ok=True)
