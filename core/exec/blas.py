@@ -132,7 +132,8 @@ class BlasExecutor:
     def _place(self, kernel: CellKernel | None, slot: int, rows: int, memory: Floats) -> Floats:
         """Where a gathered operand goes."""
         if kernel is not None:
-            return kernel.inputs[slot][:rows]
+            block: Floats = kernel.inputs[slot]
+            return block[:rows]
         shape = memory.shape[1:]
         size = rows * size_of(shape)
         if len(self._gathered) < size:

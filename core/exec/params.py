@@ -14,8 +14,10 @@ from abw.core.spec.cell import Param, Shape
 
 Floats = NDArray[np.float32]
 
-VECTOR_RMS = 0.1
-MATRIX_ROW_RMS = 0.07
+MATRIX_GAIN = 0.7
+VECTOR_RMS = 0.3
+TABLE_RMS = 0.7
+MATRIX_ROW_RMS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +31,18 @@ class Params:
 def init_params(network: Network, seed: int) -> Params:
     """Draw every parameter and table; each from its own stream, by the seed and its name alone.
 
-    Root mean squares, so that a type's outputs keep one between 0.05 and 2: matrices `1/sqrt(columns)`
-    (fan-in), which keeps a vector's; vectors VECTOR_RMS (not zero, so that a bias that is left out shows);
-    tables of vectors 1. Tables of matrices (MV-RNN) have to serve two ends. A product with a vector keeps the
-    vector's root mean square at `1/sqrt(columns)`, while the matrices are outputs themselves and must not
-    fall below 0.05: they get the larger of `1/sqrt(columns)` and MATRIX_ROW_RMS. A parameter with `init` is
-    that constant.
+    Root mean squares, so that a type's outputs keep one between 0.05 and 2 at sizes of 32 to 512:
+
+    - matrices `MATRIX_GAIN / sqrt(columns)`. By fan-in alone (a gain of 1) recurrent cells stand at the edge
+      of chaos, where rounding grows from step to step, and sums over neighbours push them past it;
+    - vectors VECTOR_RMS: what keeps the second layer of an LSTM from fading, and a bias that is left out
+      shows;
+    - rows of tables that are vectors TABLE_RMS;
+    - rows that are matrices (MV-RNN) serve two ends. A product with a vector keeps the vector's size at
+      `1/sqrt(columns)`, while the matrices are outputs themselves and must not fall below 0.05: they get the
+      larger of `1/sqrt(columns)` and MATRIX_ROW_RMS.
+
+    A parameter with `init` is that constant.
     """
     values = tuple(_param(param, seed) for param in network.params)
     tables = tuple(
@@ -58,12 +66,12 @@ def constant_value(network: Network, params: Params, reference: int) -> Floats:
 def _param(param: Param, seed: int) -> Floats:
     if param.init is not None:
         return np.full(param.shape, param.init, np.float32)
-    rms = param.shape[-1] ** -0.5 if len(param.shape) == 2 else VECTOR_RMS
+    rms = MATRIX_GAIN * param.shape[-1] ** -0.5 if len(param.shape) == 2 else VECTOR_RMS
     return _draw(seed, f"param {param.name}", param.shape, rms)
 
 
 def _row_rms(shape: Shape) -> float:
-    return max(shape[-1] ** -0.5, MATRIX_ROW_RMS) if len(shape) == 2 else 1.0
+    return max(shape[-1] ** -0.5, MATRIX_ROW_RMS) if len(shape) == 2 else TABLE_RMS
 
 
 def _draw(seed: int, name: str, shape: Sequence[int], rms: float) -> Floats:

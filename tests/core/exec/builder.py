@@ -81,8 +81,37 @@ def lstm(size: int) -> Cell:
     return b.cell("lstm", [b.op("mul", o, b.op("tanh", c1, shape=(size,)), shape=(size,)), c1])
 
 
+def gated_cell(rng: np.random.Generator, name: str) -> Cell:
+    """Operations on several gates at once, shuffled now and then: batches that no layout serves all."""
+    b = CellBuilder()
+    shape = (3,)
+    x, *others = (b.input(shape) for _ in range(rng.integers(1, 4)))
+    count = int(rng.integers(3, 6))
+    gates = [b.op("matmul", b.param((3, 3)), x, shape=shape) for _ in range(count)]
+    kept = list(gates)
+    for _ in range(rng.integers(1, 5)):
+        if rng.integers(2):
+            squash: OpName = ("tanh", "sigmoid")[rng.integers(2)]
+            gates = [b.op(squash, gate, shape=shape) for gate in gates]
+        else:
+            partners = [kept[i] for i in rng.permutation(count)]
+            for i, other in enumerate(others):
+                partners[i] = other
+            pairs = zip(gates, partners, strict=True)
+            binary: OpName = ("add", "mul")[rng.integers(2)]
+            gates = [b.op(binary, gate, partner, shape=shape) for gate, partner in pairs]
+        if rng.integers(2):
+            kept = gates
+    total = gates[0]
+    for gate in gates[1:]:
+        total = b.op("add", total, gate, shape=shape)
+    return b.cell(name, [b.op("tanh", total, shape=shape), b.op("sigmoid", gates[-1], shape=shape)])
+
+
 def random_cell(rng: np.random.Generator, name: str) -> Cell:
     """1 to 3 inputs, up to 30 operations of all kinds, outputs bounded so that values stay in range."""
+    if rng.integers(3) == 0:
+        return gated_cell(rng, name)
     b = CellBuilder()
     # cells over one shape have more operations that batch
     mixed = rng.integers(2)
