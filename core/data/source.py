@@ -46,11 +46,11 @@ class Source:
         return len(_BOM) if self.data.startswith(_BOM) else 0
 
     def problem(self, fault: Fault) -> Problem:
-        """An error message for an offset: its line is counted, and shown around the column."""
-        first = self.data.rfind(b"\n", 0, fault.at) + 1
-        last = self.data.find(b"\n", first)
-        line = self.data[first : last if last >= 0 else None].rstrip(b"\r")
-        column = len(self.data[first : fault.at].decode(errors="replace")) + 1
+        """An error message for an offset; one behind the file's or the line's last word points there."""
+        at = min(fault.at, len(self.data.rstrip()))
+        first = self.data.rfind(b"\n", 0, at) + 1
+        line = self.data[first : self.line_end(at)].rstrip(b"\r")
+        column = len(line[: at - first].decode(errors="replace")) + 1
         number = self.data.count(b"\n", 0, first) + 1
         span = Span(str(self.path), number, column, line.decode(errors="replace"))
         return Problem(fault.message, span, fault.hint)

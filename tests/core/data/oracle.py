@@ -1,0 +1,224 @@
+"""Slow readers in plain Python, written apart from the fast ones, and instances in the same plain form."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from abw.core.data.derive import field as field_of
+from abw.core.data.derive import link as link_of
+from abw.core.data.instances import Instances
+from abw.core.spec.formats import SCHEMAS
+
+Value = int | str
+
+
+@dataclass
+class Plain:
+    """An instance: vertex 0 is its own; links and fields hold only what is there."""
+
+    line: int
+    kinds: list[str]
+    links: dict[str, dict[int, list[int]]] = field(default_factory=dict)
+    fields: dict[str, dict[int, Value]] = field(default_factory=dict)
+
+    def add(self, kind: str, **fields: Value) -> int:
+        self.kinds.append(kind)
+        for name, value in fields.items():
+            self.fields.setdefault(name, {})[len(self.kinds) - 1] = value
+        return len(self.kinds) - 1
+
+    def join(self, name: str, source: int, target: int) -> None:
+        self.links.setdefault(name, {}).setdefault(source, []).append(target)
+
+    def chain(self, vertices: list[int]) -> None:
+        for a, b in pairwise(vertices):
+            self.join("next", a, b)
+            self.join("prev", b, a)
+
+
+def plain(instances: Instances) -> list[Plain]:
+    """What the arrays say, own links and fields only."""
+    schema, result = instances.schema, []
+    for i in range(len(instances)):
+        start, end = (int(v) for v in instances.start[i : i + 2])
+        one = Plain(int(instances.lines[i]), [schema.kinds[k] for k in instances.kind[start:end]])
+        for name in instances.links:
+            way = link_of(instances, name)
+            for v in range(start, end):
+                if way.indptr is None:
+                    targets = way.target[v : v + 1]
+                    targets = targets[targets >= 0]
+                else:
+                    targets = way.target[way.indptr[v] : way.indptr[v + 1]]
+                for target in targets:
+                    assert start <= target < end, "a link leaves its instance"
+                    one.join(name, v - start, int(target) - start)
+        for name in instances.fields:
+            numbers, words = field_of(instances, name), instances.vocabulary.get(name)
+            for v in range(start, end):
+                if numbers[v] >= 0:
+                    value = int(numbers[v]) if words is None else words[int(numbers[v])]
+                    one.fields.setdefault(name, {})[v - start] = value
+        result.append(one)
+    return result
+
+
+def check_arrays(instances: Instances) -> None:
+    """Shapes, types and the common links and fields, each against the kinds alone."""
+    count, schema = len(instances.kind), instances.schema
+    assert instances.start[0] == 0 and instances.start[-1] == count
+    assert np.all(np.diff(instances.start) >= 2), "an instance without vertices"
+    assert len(instances.lines) == len(instances) and np.all(np.diff(instances.lines) > 0)
+    for name in schema.links:
+        way = link_of(instances, name)
+        assert way.target.dtype == np.int32
+        assert way.target.flags.c_contiguous
+        assert (way.indptr is not None) == schema.links[name].many, name
+        degree = np.diff(way.indptr) if way.indptr is not None else (way.target >= 0).astype(int)
+        assert len(degree) == count
+        may = np.array([kind in schema.links[name].source for kind in schema.kinds])
+        assert not np.any(degree[~may[instances.kind]]), f"{name} where the schema has none"
+        reached = instances.kind[way.target[way.target >= 0]]
+        assert {schema.kinds[k] for k in reached} <= schema.links[name].target, name
+    owner, index = link_of(instances, "instance").target, field_of(instances, "index")
+    for i in range(len(instances)):
+        start, end = instances.start[i : i + 2]
+        assert instances.kind[start] == 0 and owner[start] == -1 and np.all(owner[start + 1 : end] == start)
+        assert np.all(instances.kind[start + 1 : end] != 0)
+        seen: Counter[int] = Counter()
+        for v in range(start, end):
+            assert index[v] == seen[int(instances.kind[v])]
+            seen[int(instances.kind[v])] += 1
+        for name in (*schema.kinds[1:], *schema.groups):
+            way = link_of(instances, name)
+            assert way.indptr is not None
+            members = schema.members(name)
+            expected = [v for v in range(start, end) if schema.kinds[instances.kind[v]] in members]
+            assert way.target[way.indptr[start] : way.indptr[start + 1]].tolist() == expected
+            assert way.indptr[start + 1] == way.indptr[end]
+    for name, values in instances.fields.items():
+        assert values.dtype == np.int32 and values.shape == (count,)
+        may = np.array([kind in schema.fields[name].kinds for kind in schema.kinds])
+        assert np.all(values[~may[instances.kind]] == -1)
+        if name in instances.vocabulary:
+            words = list(instances.vocabulary[name])
+            assert len(words) == len(set(words))
+
+
+def _lines(text: str) -> list[tuple[int, list[str]]]:
+    parts = [(n, re.split(r"[\x00-\x20]+", line)) for n, line in enumerate(text.split("\n"), 1)]
+    split = [(n, [word for word in words if word]) for n, words in parts]
+    return [(n, words) for n, words in split if words]
+
+
+def trees(text: str) -> list[Plain]:
+    result = []
+    for number, line in enumerate(text.split("\n"), 1):
+        tokens = re.findall(r"[()]|[^()\x00-\x20]+", line)
+        if not tokens:
+            continue
+        one = Plain(number, ["instance"])
+        stack: list[int] = []
+        for at, token in enumerate(tokens):
+            if token == "(":
+                v = one.add("leaf", label=tokens[at + 1])
+                if stack:
+                    one.kinds[stack[-1]] = "internal"
+                    one.join("children", stack[-1], v)
+                    one.join("parent", v, stack[-1])
+                else:
+                    one.join("root", 0, v)
+                stack.append(v)
+            elif token == ")":
+                stack.pop()
+            elif tokens[at - 1] != "(":
+                one.fields.setdefault("word", {})[stack[-1]] = token
+        for v, children in one.links.get("children", {}).copy().items():
+            one.join("left", v, children[0])
+            one.join("right", v, children[-1])
+        result.append(one)
+    return result
+
+
+def lattice(text: str) -> list[Plain]:
+    lines = iter([(n, [int(word) for word in words]) for n, words in _lines(text)])
+    result = []
+    for _ in range(next(lines)[1][0]):
+        number, (length,) = next(lines)
+        one = Plain(number, ["instance"])
+        positions: list[int] = []
+        for tag in next(lines)[1]:
+            _, (count, *arcs) = next(lines)
+            here = one.add("position", tag=tag)
+            for origin, identity in zip(arcs[::2], arcs[1::2], strict=True):
+                arc = one.add("char-arc" if origin == len(positions) - 1 else "word-arc", id=identity)
+                one.join("from", arc, positions[origin])
+                one.join("to", arc, here)
+                one.join("arcs", here, arc)
+                count -= 1
+            assert count == 0
+            positions.append(here)
+        assert len(positions) == length
+        one.chain(positions)
+        result.append(one)
+    return result
+
+
+def tags(text: str, frequency: int = 0) -> list[Plain]:
+    sentences = [(n, [token.rsplit("|", 1) for token in tokens]) for n, tokens in _lines(text)]
+    count = Counter(word for _, tokens in sentences for word, _ in tokens)
+    result = []
+    for number, tokens in sentences:
+        one = Plain(number, ["instance"])
+        kinds = ["rare" if count[word] < frequency else "common" for word, _ in tokens]
+        vertices = [one.add(k, word=w, tag=t) for k, (w, t) in zip(kinds, tokens, strict=True)]
+        one.chain(vertices)
+        one.join("first", 0, vertices[0])
+        one.join("last", 0, vertices[-1])
+        for v, (word, _) in zip(vertices, tokens, strict=True):
+            if one.kinds[v] == "rare":
+                spelt = [one.add("char", byte=b) for b in (0, *word.encode(), 0)]
+                one.chain(spelt)
+                for c in spelt:
+                    one.join("chars", v, c)
+                    one.join("of", c, v)
+        result.append(one)
+    return result
+
+
+def pairs(text: str) -> list[Plain]:
+    result = []
+    for number, words in _lines(text):
+        middle = words.index("|||")
+        sides = words[:middle], words[middle + 1 :]
+        if min(map(len, sides)) >= 3:
+            one = Plain(number, ["instance"])
+            for kind, side in zip(("source", "target"), sides, strict=True):
+                one.chain([one.add(kind, word=word) for word in side])
+            result.append(one)
+    return result
+
+
+def json_lines(text: str) -> list[Plain]:
+    result = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            value = json.loads(line)
+            one = Plain(number, ["instance"])
+            for vertex in value["vertices"]:
+                one.add(**vertex)
+            for name, edges in value.get("links", {}).items():
+                for a, b in edges:
+                    one.join(name, a + 1, b + 1)
+            result.append(one)
+    return result
+
+
+READERS = {"trees": trees, "lattice": lattice, "tags": tags, "pairs": pairs, "json": json_lines}
+assert SCHEMAS.keys() < READERS.keys()

@@ -1,0 +1,224 @@
+"""Every mistake in a data file: its message, its line, its column."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from abw.core.data.jsonl import schema_of_json
+from abw.core.data.read import read
+from abw.core.errors import AbwError, DataError
+
+OK = {
+    "trees": "(3 (2 It) (4 works))\n",
+    "tags": "It|O works|O\n",
+    "pairs": "<s> a </s> ||| <s> b </s>\n",
+    "lattice": "",
+    "json": '{"vertices": [{"kind": "a", "n": 1}]}\n',
+}
+VERTICES = '{"vertices": [{"kind": "a"}, {"kind": "b"}]'
+
+WRONG = [
+    ("trees", "(3 (2 It) (4 works)", 1, 20, "ends inside a tree"),
+    ("trees", "(3 (2 It)\n  (4 works))", 1, 10, "ends inside a tree"),
+    ("trees", "(3 (2 It) (4 works)))", 1, 21, "without its '('"),
+    ("trees", ")", 1, 1, "without its '('"),
+    ("trees", "It works", 1, 1, "where a tree should begin"),
+    ("trees", "(2 It) .", 1, 8, "after the tree"),
+    ("trees", "(2 It) (2 is)", 1, 8, "after the tree"),
+    ("trees", "((2 It) (4 works))", 1, 2, "without a label"),
+    ("trees", "(3 () (4 works))", 1, 5, "without a label"),
+    ("trees", "(3 (2) (4 works))", 1, 6, "without a word"),
+    ("trees", "(3 (2 It  works))", 1, 11, "a word beside"),
+    ("trees", "(3 (2 It) works)", 1, 11, "a word beside"),
+    ("trees", "(3 It (4 works))", 1, 7, "a word beside"),
+    ("trees", "(3 (2 Éé) é)", 1, 11, "a word beside"),
+    ("tags", "It works|O", 1, 1, "without a '|'"),
+    ("tags", "It|O works", 1, 6, "without a '|'"),
+    ("tags", "It|O |O", 1, 6, "without a word"),
+    ("tags", "It|O é| x", 1, 6, "without a tag"),
+    ("pairs", "<s> a </s> | <s> b </s>", 1, 24, "without '|||'"),
+    ("pairs", "a b c||| d e f", 1, 15, "without '|||'"),
+    ("pairs", "a b c ||| d e f ||| g h i", 1, 17, "a second '|||'"),
+    ("lattice", "one\n", 1, 1, "not a whole number"),
+    ("lattice", "1 2\n", 1, 3, "more numbers"),
+    ("lattice", "1\n-3\n", 2, 1, "not a whole number"),
+    ("lattice", "1\n2147483648\n", 2, 1, "not a whole number"),
+    ("lattice", "1\n2x\n0 0\n", 2, 1, "not a whole number"),
+    ("lattice", "1\n2 0\n0 0\n", 2, 3, "more numbers"),
+    ("lattice", "1\n0\n\n", 2, 1, "length 0"),
+    ("lattice", "1\n2\n0\n0\n1 0 5\n", 3, 2, "ends too early"),
+    ("lattice", "1\n2\n0 0 0\n0\n1 0 5\n", 3, 5, "more numbers"),
+    ("lattice", "1\n2\n0 0\n0\n1 0\n", 5, 4, "ends too early"),
+    ("lattice", "1\n2\n0 0\n0\n1 0 5 7\n", 5, 7, "more numbers"),
+    ("lattice", "1\n2\n0 0\n0\n1 0 a\n", 5, 5, "not a whole number"),
+    ("lattice", "1\n2\n0 0\n0\n1 1 5\n", 5, 3, "before the one where it ends"),
+    ("lattice", "1\n1\n0\n1 0 5\n", 4, 3, "before the one where it ends"),
+    ("lattice", "1\n2\n0 0\n0\n", 4, 2, "ends inside a sentence"),
+    ("lattice", "1\n2\n", 2, 2, "ends inside a sentence"),
+    ("lattice", "\n2\n1\n0\n0\n", 2, 1, "fewer sentences"),
+    ("lattice", "1\n1\n0\n0\n\n1\n0\n0\n", 6, 1, "more lines"),
+    ("json", '{"vertices": [}', 1, 15, "not JSON"),
+    ("json", VERTICES + ', "vertices": []}', 1, 1, "key 'vertices' twice"),
+    ("json", "[1, 2]", 1, 1, "the line is not an object"),
+    ("json", '{"links": {}}', 1, 1, "no key 'vertices'"),
+    ("json", '{"vertexes": []}', 1, 1, "unknown key 'vertexes'"),
+    ("json", '{"vertices": {}}', 1, 1, "vertices is not a list"),
+    ("json", '{"vertices": []}', 1, 1, "no vertices"),
+    ("json", '{"vertices": ["a"]}', 1, 1, "vertices[0] is not an object"),
+    ("json", '{"vertices": [{"n": 1}]}', 1, 1, "vertices[0] has no key 'kind'"),
+    ("json", '{"vertices": [{"kind": 1}]}', 1, 1, "vertices[0].kind is not a string"),
+    ("json", '{"vertices": [{"kind": "instance"}]}', 1, 1, "may not be 'instance'"),
+    ("json", '{"vertices": [{"kind": "a", "n": 1.5}]}', 1, 1, "vertices[0].n is not a whole number"),
+    ("json", '{"vertices": [{"kind": "a", "n": true}]}', 1, 1, "vertices[0].n is not a whole number"),
+    ("json", '{"vertices": [{"kind": "a", "n": -1}]}', 1, 1, "vertices[0].n is -1"),
+    ("json", '{"vertices": [{"kind": "a", "n": 2147483648}]}', 1, 1, "n is 2147483648"),
+    ("json", '{"vertices": [{"kind": "a", "n": 1' + 5000 * "0" + "}]}", 1, 1, "not JSON"),
+    ("json", VERTICES + ', "id": 1.5}', 1, 1, "id is not a string"),
+    ("json", VERTICES + ', "links": []}', 1, 1, "links is not an object"),
+    ("json", VERTICES + ', "links": {"l": 1}}', 1, 1, "links.l is not a list"),
+    ("json", VERTICES + ', "links": {"l": [0, 1]}}', 1, 1, "links.l[0] is not a pair"),
+    ("json", VERTICES + ', "links": {"l": [[0]]}}', 1, 1, "links.l[0] has 1 members"),
+    ("json", VERTICES + ', "links": {"l": [[0, "b"]]}}', 1, 1, "links.l[0] is not a pair"),
+    ("json", VERTICES + ', "links": {"l": [[0, 2]]}}', 1, 1, "there is no vertex 2"),
+    ("json", VERTICES + ', "links": {"l": [[-1, 0]]}}', 1, 1, "there is no vertex -1"),
+    ("json", "[" * 100_000, 1, 1, "nested too deeply"),
+    ("json", '{"vertices": [{"kind": "a", "n": "x"}]}', 1, 1, "field 'n' is a string here, a number on line"),
+]
+
+
+def _refused(path: Path, format: str) -> DataError:
+    with pytest.raises(DataError) as caught:
+        read(path, format)
+    return caught.value
+
+
+@pytest.mark.parametrize(("format", "text", "line", "column", "message"), WRONG)
+@pytest.mark.parametrize("good_lines", [0, 3])
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+def test_mistakes(
+    good_lines: int, format: str, text: str, line: int, column: int, message: str, end: str, tmp_path: Path
+) -> None:
+    if "on line" in message:
+        good_lines = 3
+    lead = good_lines * OK[format]
+    path = tmp_path / "data.txt"
+    path.write_bytes((lead + text.rstrip("\n") + end).replace("\n", end or "\n").encode())
+    problem = _refused(path, format).problems[0]
+    assert message in problem.message and problem.hint
+    assert problem.where is not None and problem.where.file == str(path)
+    assert (problem.where.line, problem.where.column) == (line + lead.count("\n"), column)
+    if format == "json":
+        with pytest.raises(DataError) as caught:
+            schema_of_json(path)
+        assert message in caught.value.problems[0].message
+
+
+@pytest.mark.parametrize("format", ["trees", "tags", "pairs", "json"])
+def test_all_malformed_lines_are_told_up_to_ten(format: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.txt"
+    path.write_text(OK[format] + "\nbroken\n" + OK[format] + "broken again (\n")
+    assert [p.where and p.where.line for p in _refused(path, format).problems] == [3, 5]
+    path.write_text(12 * (OK[format] + "broken\n"))
+    assert [p.where and p.where.line for p in _refused(path, format).problems] == list(range(2, 22, 2))
+
+
+@pytest.mark.parametrize("format", OK)
+@pytest.mark.parametrize("content", ["", "\n", " \r\n\n\t", "\ufeff"])
+def test_empty_data(format: str, content: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.txt"
+    path.write_text(content, "utf-8")
+    assert "no instances" in str(_refused(path, format))
+
+
+def test_pairs_that_are_all_too_short(tmp_path: Path) -> None:
+    path = tmp_path / "data.txt"
+    path.write_text("a b ||| c d e\nhello ||| hallo\n")
+    assert "fewer than 3 words" in str(_refused(path, "pairs"))
+
+
+@pytest.mark.parametrize("format", ["trees", "tags", "pairs", "json"])
+def test_text_that_is_not_utf8(format: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.txt"
+    path.write_bytes(OK[format].encode() + OK[format].replace("a", "é").replace("It", "é").encode("latin-1"))
+    problem = _refused(path, format).problems[0]
+    assert "not UTF-8" in problem.message
+    assert problem.where and problem.where.line == 2
+    path.write_bytes(OK[format].encode("utf-16"))
+    assert "not UTF-8" in str(_refused(path, format))
+
+
+def test_what_follows_the_limit_is_not_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "data.txt"
+    for format in ("trees", "tags", "pairs"):
+        path.write_bytes(2 * OK[format].encode() + b"broken \xff")
+        assert len(read(path, format, limit=2)) == 2
+        with pytest.raises(DataError):
+            read(path, format, limit=3)
+
+
+def test_missing_files_and_folders(tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text("(2 It)")
+    error = _refused(tmp_path / "trian.txt", "trees")
+    assert "no such file" in str(error) and "did you mean 'train.txt'?" in str(error)
+    error = _refused(tmp_path / "no/train.txt", "trees")
+    assert "there is no folder" in str(error)
+    error = _refused(tmp_path, "trees")
+    assert "a folder" in str(error) and "train.txt" in str(error)
+
+
+@pytest.mark.parametrize("format", ["trees", "tags", "pairs", "json", "lattice"])
+@pytest.mark.parametrize("limit", [1, None])
+def test_skipping_everything(format: str, limit: int | None, tmp_path: Path) -> None:
+    path = tmp_path / "data.txt"
+    path.write_text(3 * OK[format] if OK[format] else "3\n" + 3 * "1\n0\n0\n")
+    assert len(read(path, format, skip=2, limit=limit)) == 1
+    for skip in (3, 4):
+        with pytest.raises(DataError, match=f"cannot skip {skip} instances: the file has 3"):
+            read(path, format, skip=skip, limit=limit)
+
+
+def test_wrong_arguments(tmp_path: Path) -> None:
+    path = tmp_path / "data.txt"
+    path.write_text("(2 It)")
+    with pytest.raises(AbwError, match="no data format 'tree'") as caught:
+        read(path, "tree")
+    assert "did you mean 'trees'?" in str(caught.value)
+    for options in ({"skip": -1}, {"limit": 0}, {"frequency": -1}):
+        with pytest.raises(AbwError, match="may not be negative"):
+            read(path, "trees", **options)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"vertices": [{"kind": "a", "coin": 1}]}', "'coin' in the data is a name that every format gives"),
+        ('{"vertices": [{"kind": "a"}], "links": {"a": [[0, 0]]}}', "'a' in the data is a name"),
+        ("\n".join(f'{{"vertices": [{{"kind": "k{i}"}}]}}' for i in range(256)), "256 kinds of vertices"),
+    ],
+)
+def test_json_names_that_are_taken(line: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text(line)
+    assert message in str(_refused(path, "json"))
+
+
+def test_a_long_line_is_shown_around_the_column(tmp_path: Path) -> None:
+    path = tmp_path / "data.txt"
+    path.write_text("é|O " * 2000 + "here " + "é|O " * 2000)
+    error = _refused(path, "tags")
+    assert error.problems[0].where and error.problems[0].where.column == 8001
+    shown, marks = str(error).split("\n")[1:3]
+    assert len(shown) < 120
+    assert shown[marks.index("^") :].startswith("here")
+
+
+def test_a_long_line_wrong_at_its_ends(tmp_path: Path) -> None:
+    path = tmp_path / "data.txt"
+    path.write_text("here " + "é|O " * 2000)
+    shown, marks = str(_refused(path, "tags")).split("\n")[1:3]
+    assert shown[marks.index("^") :].startswith("here") and len(shown) < 120
+    path.write_text("é|O " * 2000 + "here")
+    shown, marks = str(_refused(path, "tags")).split("\n")[1:3]
+    assert shown[marks.index("^") :] == "here" and len(shown) < 120

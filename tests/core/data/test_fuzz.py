@@ -1,0 +1,112 @@
+"""Broken files: an error that names the file, or instances that hold together; never anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from abw.core.data import lattice, pairs, tags, trees
+from abw.core.data.read import read
+from abw.core.data.source import Bytes
+from abw.core.errors import DataError
+from tests.core.data import oracle
+
+NAMES = {
+    "trees": "trees.txt",
+    "lattice": "lattice.txt",
+    "tags": "tags.txt",
+    "pairs": "pairs.txt",
+    "json": "fig10.jsonl",
+}
+quick = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+edits = st.lists(
+    st.tuples(
+        st.floats(0, 1, exclude_max=True),
+        st.sampled_from(["change", "delete", "insert", "cut", "double"]),
+        st.sampled_from([*b'\n\r ()|0129-<a{}[],:"\x00\x80\xff\xc3']) | st.integers(0, 255),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def _edited(data: bytes, changes: list[tuple[float, str, int]]) -> bytes:
+    for where, what, byte in changes:
+        at = int(where * len(data))
+        match what:
+            case "change":
+                data = data[:at] + bytes([byte]) + data[at + 1 :]
+            case "delete":
+                data = data[:at] + data[at + 1 + byte % 8 :]
+            case "insert":
+                data = data[:at] + bytes([byte]) + data[at:]
+            case "cut":
+                data = data[: max(at, 1)]
+            case _:
+                data = data[:at] + data[at : at + byte] + data[at:]
+    return data
+
+
+def _holds_together(path: Path, format: str, limit: int | None = None, frequency: int = 0) -> None:
+    try:
+        instances = read(path, format, limit=limit, frequency=frequency)
+    except DataError as error:
+        assert str(path) in str(error)
+        assert 1 <= len(error.problems) <= 10
+    else:
+        oracle.check_arrays(instances)
+        oracle.plain(instances)
+
+
+@pytest.mark.parametrize("format", NAMES)
+@quick
+@given(changes=edits, limit=st.none() | st.integers(1, 60), frequency=st.integers(0, 2))
+def test_broken_files(
+    format: str,
+    changes: list[tuple[float, str, int]],
+    limit: int | None,
+    frequency: int,
+    root: Path,
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(_edited((root / "specs/data" / NAMES[format]).read_bytes()[:4000], changes))
+    _holds_together(path, format, limit, frequency)
+
+
+PARSERS: dict[str, tuple[ModuleType, tuple[str, ...], str]] = {
+    "trees": (trees, ("parse_trees",), "()a \n"),
+    "lattice": (lattice, ("parse_lattices", "_numbers"), "012 \n"),
+    "tags": (tags, ("split",), "a| \n"),
+    "pairs": (pairs, ("parse_pairs",), "a| \n"),
+}
+
+
+@pytest.mark.parametrize("format", PARSERS)
+@quick
+@given(data=st.data())
+def test_parsers_stay_inside_their_arrays(format: str, data: st.DataObject, tmp_path: Path) -> None:
+    """Compiled code does not check its indices; the same code run by Python, over short texts, does."""
+    module, names, letters = PARSERS[format]
+    path = tmp_path / "data"
+    path.write_text(data.draw(st.text(letters, max_size=40)))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in names:
+            patch.setattr(module, name, _interpreted(getattr(module, name)))
+        _holds_together(path, format)
+
+
+def _interpreted(compiled: Callable[..., object]) -> Callable[..., object]:
+    function: Callable[..., object] = getattr(compiled, "py_func", compiled)  # itself under NUMBA_DISABLE_JIT
+
+    def call(text: Bytes, *rest: object) -> object:
+        # of NumPy's small integers Python makes small sums, compiled code does not
+        return function(text.astype(np.int64), *rest)
+
+    return call
