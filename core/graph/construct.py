@@ -131,8 +131,8 @@ def _vertices(model: Model, instances: Instances) -> tuple[Ints, ...]:
 def construct(binding: Binding, first: int, last: int) -> Graph:
     """The graph of instances `first` to `last` (exclusive), at granularity `cell`.
 
-    Errors: SpecError where an input is fed by nothing or by several values, where two types feed it on
-    one vertex, or where nodes wait for each other. Cost: linear in nodes and operands.
+    Errors: SpecError where an input is fed by nothing or by several values, or where nodes wait for each
+    other. Cost: linear in nodes and operands.
     """
     return _Construction(binding, first, last).graph()
 
@@ -248,14 +248,12 @@ class _Construction:
         self.walked[t, hops] = at
         return at
 
-    def _home(self, source: NodeSource, wanted: Input) -> Ints:
+    def _home(self, source: NodeSource) -> Ints:
         """On each vertex a reference to what the source's producers give there, or MISSING."""
         if source.producers not in self.homes:
             home = np.full(int(self.start[-1]), kernels.MISSING, np.int32)
             for t, output in source.producers:
-                clash = kernels.settle(home, self.vertices[t], self.base[t], output, self.shift)
-                if clash >= 0:
-                    self._refuse_clash(source, int(self.vertices[t][clash]), wanted)
+                kernels.settle(home, self.vertices[t], self.base[t], output, self.shift)
             self.homes[source.producers] = home
         return self.homes[source.producers]
 
@@ -270,7 +268,7 @@ class _Construction:
                 return
             if isinstance(source, NodeSource):
                 vertices = self._walk(t, source.hops, wanted)
-                missing = kernels.fill_nodes(out, at, step, self._home(source, wanted), vertices, fresh)
+                missing = kernels.fill_nodes(out, at, step, self._home(source), vertices, fresh)
             else:
                 number = constant_number(self.binding.network.constants, source, wanted.shape)
                 constant = self.binding.network.constants[number]
@@ -303,7 +301,7 @@ class _Construction:
                 vertices = kernels.pick(way.indptr, way.target, vertices, self.first_vertex, hop.index)
             else:
                 ptr, vertices = kernels.expand(way.indptr, way.target, ptr, vertices, self.first_vertex)
-        homes = np.stack([self._home(s, i) for s, i in zip(sources, node_type.inputs, strict=True)])
+        homes = np.stack([self._home(s) for s in sources])
         ptr, members = kernels.present(ptr, vertices, homes[0])
         if not len(self.node):
             self.node = np.zeros(self.base[-1], np.int32)
@@ -370,11 +368,6 @@ class _Construction:
             message = f"link '{hop.link}' leads to several vertices at {place}, and an input takes one value"
             hint = f"pick one, as in `{hop.link}[0]`, or reduce them in a type of their own (`sum:`)"
             raise SpecError([Problem(message, wanted.where, hint)])
-
-    def _refuse_clash(self, source: NodeSource, vertex: int, wanted: Input) -> None:
-        names = [self.model.types[t].name for t, _ in source.producers if vertex in self.vertices[t]]
-        message = f"input '{wanted.name}' is fed by {' and '.join(names)} at {self._place(vertex)}"
-        raise SpecError([Problem(message, wanted.where, f"name the type, as in `{names[0]}.{wanted.name}`")])
 
     def _refuse_cycle(self, graph: Graph) -> None:
         dag = graph.dag

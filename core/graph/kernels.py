@@ -78,14 +78,10 @@ def expand(indptr: Ints, target: Ints, ptr: Ints, vertices: Ints, first: int) ->
 
 
 @njit
-def settle(home: Ints, vertices: Ints, base: int, output: int, shift: int) -> int:
-    """Note on each vertex the reference to what a type gives there; returns where another does too, or -1."""
-    clash = -1
+def settle(home: Ints, vertices: Ints, base: int, output: int, shift: int) -> None:
+    """Note on each of a type's vertices the reference to what the type gives there."""
     for i in range(len(vertices)):
-        if home[vertices[i]] != MISSING:
-            clash = i
         home[vertices[i]] = ((base + i) << shift) + output
-    return clash
 
 
 @njit

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
 
-from abw.core.data.derive import field, link
-from abw.core.data.instances import Instances
+from abw.core.data import derive
+from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.vocab import table_rows
 from abw.core.spec.model import Hop, Input, Model, NodeSource, ParamSource, Source, TableSource
 
@@ -19,6 +22,7 @@ COMPARE = {
     ">=": operator.ge,
 }
 
+T = TypeVar("T")
 Value = tuple[object, ...]
 """('node', type, vertex, output), ('table', number, row), ('param', number) or ('zeros', shape)."""
 
@@ -35,6 +39,19 @@ class NaiveGraph:
     instances: Instances
     first: int
     last: int
+    known: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+    def link(self, name: str) -> Link:
+        return self.once("link", name, lambda: derive.link(self.instances, name))
+
+    def column(self, name: str) -> Ints:
+        return self.once("field", name, lambda: derive.field(self.instances, name, self.model.data.seed))
+
+    def once(self, what: str, name: str, make: Callable[[], T]) -> T:
+        if (what, name) not in self.known:
+            self.known[what, name] = make()
+        found: T = self.known[what, name]
+        return found
 
     def nodes(self) -> dict[tuple[int, int], list[list[Value]]]:
         """For each node its inputs, each a list of values (one, unless the node is a reduction)."""
@@ -54,15 +71,12 @@ class NaiveGraph:
         node_type = self.model.types[t]
         if self.instances.schema.kinds[self.instances.kind[v]] not in node_type.kinds:
             return False
-        seed = self.model.data.seed
-        return all(
-            COMPARE[w.comparison](int(field(self.instances, w.field, seed)[v]), w.value) for w in node_type.where
-        )
+        return all(COMPARE[w.comparison](int(self.column(w.field)[v]), w.value) for w in node_type.where)
 
     def reach(self, v: int, hops: tuple[Hop, ...]) -> list[int]:
         at = [v]
         for hop in hops:
-            way = link(self.instances, hop.link)
+            way = self.link(hop.link)
             step = []
             for u in at:
                 if way.indptr is None:
@@ -107,7 +121,11 @@ class NaiveGraph:
                             return self.value(p, u, o)
             elif isinstance(source, TableSource):
                 for u in self.reach(v, source.hops):
-                    row = int(table_rows(self.instances, source.field, self.model.tables[source.table])[u])
+                    table, name = self.model.tables[source.table], source.field
+                    rows = self.once(
+                        "rows", f"{table.name} {name}", partial(table_rows, self.instances, name, table)
+                    )
+                    row = int(rows[u])
                     if row >= 0:
                         return ("table", source.table, row)
             elif isinstance(source, ParamSource):

@@ -1,0 +1,263 @@
+"""Construction against the naive meaning of a model, on shipped data, real data and random graphs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from abw.core.errors import SpecError
+from abw.core.graph.bounds import lower_bound, topological_order
+from abw.core.graph.graph import Graph
+from abw.core.policy.registry import get_policy
+from abw.core.spec.load import Overrides
+from abw.core.workload import Workload, open_model, open_networks, open_workload, read_instances
+from tests.core.graph.naive import NaiveGraph, Value
+
+SPECS = [
+    "bilstm", "bilstm-chars", "lstm-nmt", "treelstm", "treegru", "treelstm-nary", "treegru-nary", "mvrnn",
+    "treelstm-2type", "lattice", "lattice-gru", "fig1", "fig10",
+]  # fmt: skip
+
+
+def workload(spec: Path, data: Path | None = None, limit: int | None = None, seed: int = 0) -> Workload:
+    model = open_model(spec, Overrides(data=data, limit=limit, batch=limit, seed=seed, dims={"hidden": 4}))
+    return open_workload(model, read_instances(model.data, limit), open_networks(model, "cell"))
+
+
+def value_of(graph: Graph, found: Workload, offset: int, reference: int) -> Value:
+    """What a reference means, in the naive graph's words."""
+    if reference >= 0:
+        node, output = divmod(reference, graph.network.width)
+        return ("node", int(graph.dag.type[node]), int(graph.vertex[node]) + offset, output)
+    number, row = graph.network.constant_of(reference)
+    constant = graph.network.constants[number]
+    if constant.kind == "table":
+        return ("table", constant.number, row)
+    return ("param", constant.number) if constant.kind == "param" else ("zeros", constant.shape)
+
+
+def compare(found: Workload, first: int, last: int) -> Graph:
+    """Construct, and compare all nodes, operands, edges and results with the naive graph's."""
+    graph = found.graph(first, last)
+    offset = int(found.instances.start[first])
+    expected = NaiveGraph(found.model, found.instances, first, last).nodes()
+    names = [(int(t), int(v) + offset) for t, v in zip(graph.dag.type, graph.vertex, strict=True)]
+    assert names == sorted(expected)  # type by type, in the order of their vertices
+    assert (
+        graph.type_ptr.tolist()
+        == np.searchsorted(graph.dag.type, np.arange(len(graph.dag.types) + 1)).tolist()
+    )
+
+    edges: Counter[tuple[int, int]] = Counter()
+    for node, name in enumerate(names):
+        references = graph.operand[graph.operand_ptr[node] : graph.operand_ptr[node + 1]].tolist()
+        values = [value_of(graph, found, offset, r) for r in references]
+        assert values == [v for slot in expected[name] for v in slot], (name, found.model.types[name[0]].name)
+        edges.update({(r // graph.network.width, node) for r in references if r >= 0})
+        instance = int(graph.instance[node])
+        start = found.instances.start
+        assert start[first + instance] <= graph.vertex[node] + offset < start[first + instance + 1]
+    dag = graph.dag
+    sources = np.repeat(np.arange(len(dag)), np.diff(dag.succ_ptr)).tolist()
+    assert Counter(zip(sources, dag.succ.tolist(), strict=True)) == edges
+    assert (
+        dag.indegree.tolist() == [sum(1 for _, v in edges if v == node) for node in range(len(dag))]
+        or len(dag) > 400
+    )
+    assert dag.indegree.sum() == len(edges)
+    topological_order(dag)
+
+    naive = NaiveGraph(found.model, found.instances, first, last)
+    for refs, (name, producers) in zip(graph.results, found.model.outputs, strict=True):
+        assert refs.name == name
+        lives = [
+            (v, t, o)
+            for v in range(offset, int(found.instances.start[last]))
+            for t, o in producers
+            if naive.lives(t, v)
+        ]
+        assert [v for v, _, _ in lives] == (refs.vertex + offset).tolist()
+        values = [value_of(graph, found, offset, r) for r in refs.reference.tolist()]
+        assert values == [naive.value(t, v, o) for v, t, o in lives]
+    return graph
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_every_shipped_model_has_the_graph_it_means(root: Path, name: str) -> None:
+    found = workload(root / "specs" / f"{name}.yaml", limit=None)
+    count = min(len(found.instances), 5)
+    compare(found, 0, count)
+    if len(found.instances) > 7:
+        compare(found, 5, 7)  # a window that does not begin at the first instance
+
+
+@pytest.mark.parametrize(
+    ("spec", "data", "nodes", "bound", "depth", "agenda", "sufficient"),
+    [
+        ("treelstm", "trees/train.txt", 5192, 26, 50, 39, 26),
+        ("lattice", "lattice/train.txt", 7955, 208, 584, 423, 275),
+    ],
+)
+def test_the_first_64_real_instances_have_the_known_numbers(
+    root: Path,
+    shared_data: Path,
+    spec: str,
+    data: str,
+    nodes: int,
+    bound: int,
+    depth: int,
+    agenda: int,
+    sufficient: int,
+) -> None:
+    dag = workload(root / "specs" / f"{spec}.yaml", shared_data / data, 64).graph(0, 64).dag
+    batches = [len(get_policy(p).schedule(dag)) for p in ("depth", "agenda", "sufficient")]
+    assert (len(dag), int(lower_bound(dag).sum()), *batches) == (nodes, bound, depth, agenda, sufficient)
+
+
+def test_the_papers_first_figure(root: Path) -> None:
+    dag = workload(root / "specs" / "fig1.yaml").graph(0, 1).dag
+    batches = [len(get_policy(p).schedule(dag)) for p in ("depth", "agenda", "sufficient")]
+    assert (*batches, int(lower_bound(dag).sum())) == (9, 7, 6, 6)
+
+
+SIMPLE_SPEC = """
+model: random
+dims: {{n: 3}}
+data: {{format: json, path: {path}, batch: 8, seed: {seed}}}
+tables: {{t: {{dim: n, rows: 5}}}}
+params: {{p: n}}
+types:
+  a:
+    {{per: x, cell: cell.yaml, inputs: {{u: "only.m.s or t[id]", v: "down[0].b.y or down[-1].a.y or zeros"}}}}
+  b:
+    per: y
+    where: coin == 0
+    cell: cell.yaml
+    inputs: {{u: "only.a.y or t[only.id] or p", v: "down[1].m.s or zeros"}}
+  e:
+    per: y
+    where: coin == 1
+    cell: cell.yaml
+    inputs: {{u: "t[id]", v: "down[1].m.q or down[1].e.y or p"}}
+  m: {{per: x, {reduction}: {{s: down.y, q: down.y or p}}}}
+  f: {{per: y, {reduction}: {{w: "down.down.a.y or t[id]"}}}}
+  r: {{per: instance, sum: {{y: x.m.s or p}}}}
+outputs: {{ab: [a.y, b.y], m: m.q, f: f.w, r: r.y}}
+"""
+CELL = """
+cell: cell
+dims: [n]
+inputs: {u: n, v: n}
+equations: "y = tanh(u + v)"
+outputs: {y: y}
+"""
+
+
+@st.composite
+def instances(draw: st.DrawFn) -> list[dict[str, object]]:
+    """Graphs whose links lead to later vertices only: no cycle, whatever the model."""
+    found: list[dict[str, object]] = []
+    for number in range(draw(st.integers(1, 3))):
+        kinds = draw(st.lists(st.sampled_from(["x", "y"]), min_size=1, max_size=7))
+        vertices = [{"kind": k, "id": draw(st.integers(0, 9))} for k in kinds]
+        pairs = [[i, j] for i in range(len(kinds)) for j in range(i + 1, len(kinds))]
+        down = draw(st.lists(st.sampled_from(pairs), unique_by=tuple)) if pairs else []
+        only = {i: draw(st.sampled_from(list(range(i + 1, len(kinds))) or [None])) for i in range(len(kinds))}
+        links = {
+            "down": down,
+            "only": [[i, j] for i, j in only.items() if j is not None and draw(st.booleans())],
+        }
+        found.append({"id": f"g{number}", "vertices": vertices, "links": links})
+    # the schema is discovered from the data: the first graph shows every kind and link
+    every = [{"kind": "x", "id": 1}, {"kind": "y", "id": 2}, {"kind": "x", "id": 3}, {"kind": "y", "id": 4}]
+    pairs = [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
+    found.insert(
+        0, {"id": "all", "vertices": every, "links": {"down": pairs, "only": [[0, 1], [1, 2], [2, 3]]}}
+    )
+    return found
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=instances(), reduction=st.sampled_from(["sum", "mean", "max"]), seed=st.integers(0, 3))
+def test_random_graphs_have_the_graph_that_the_model_means(
+    tmp_path: Path, data: list[dict[str, object]], reduction: str, seed: int
+) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps(g) + "\n" for g in data))
+    (tmp_path / "cell.yaml").write_text(CELL)
+    spec = tmp_path / "model.yaml"
+    spec.write_text(SIMPLE_SPEC.format(path=path.name, seed=seed, reduction=reduction))
+    found = workload_of(spec)
+    compare(found, 0, len(data))
+    compare(found, len(data) - 1, len(data))
+
+
+def workload_of(spec: Path) -> Workload:
+    model = open_model(spec, Overrides())
+    return open_workload(model, read_instances(model.data, None), open_networks(model, "cell"))
+
+
+def json_model(
+    tmp_path: Path, types: str, links: str, vertices: str = '{"kind": "x"}, {"kind": "x"}, {"kind": "y"}'
+) -> Path:
+    (tmp_path / "cell.yaml").write_text(CELL)
+    (tmp_path / "d.jsonl").write_text(f'{{"id": "g7", "vertices": [{vertices}], "links": {{{links}}}}}\n')
+    spec = tmp_path / "m.yaml"
+    head = "model: m\ndims: {n: 3}\ndata: {format: json, path: d.jsonl, batch: 8}\ntypes:\n"
+    spec.write_text(f"{head}{types}\noutputs: {{o: a.y}}\n")
+    return spec
+
+
+def test_nodes_that_wait_for_each_other_are_named(tmp_path: Path) -> None:
+    spec = json_model(
+        tmp_path,
+        "  a: {per: x, cell: cell.yaml, inputs: {u: go.y or zeros, v: zeros}}\n"
+        "  b: {per: y, cell: cell.yaml, inputs: {u: go.y, v: zeros}}",
+        '"go": [[0, 2], [2, 0]]',
+    )
+    with pytest.raises(SpecError) as caught:
+        workload_of(spec).graph(0, 1)
+    said = str(caught.value)
+    assert "nodes wait for each other: " in said
+    assert "a -> b -> a" in said or "b -> a -> b" in said
+    assert "instance 0 'g7'" in said
+    assert "d.jsonl:1" in said
+
+
+@pytest.mark.parametrize(
+    ("source", "links", "said"),
+    [
+        ("go.y", '"go": [[0, 1]]', "nothing feeds input 'u' of type 'a' at x 1 of instance 0 'g7'"),
+        ("go.y or zeros", '"go": [[0, 1], [0, 2]]', "link 'go' leads to several vertices at x 0"),
+    ],
+)
+def test_what_the_data_does_not_give_is_said_with_its_place(
+    tmp_path: Path, source: str, links: str, said: str
+) -> None:
+    types = f"  a: {{per: x, cell: cell.yaml, inputs: {{u: {source}, v: zeros}}}}"
+    with pytest.raises(SpecError) as caught:
+        workload_of(json_model(tmp_path, types, links)).graph(0, 1)
+    problem = caught.value.problems[0]
+    assert said in problem.message
+    assert "d.jsonl:1" in problem.message
+    assert problem.where is not None
+    assert (Path(problem.where.file).name, problem.where.line) == ("m.yaml", 5)
+    assert problem.where.text[problem.where.column - 1 :].startswith(source)
+    assert problem.hint
+
+
+def test_reductions_that_stand_for_each_other_are_refused(tmp_path: Path) -> None:
+    spec = json_model(
+        tmp_path,
+        "  a: {per: x, cell: cell.yaml, inputs: {u: s.y, v: zeros}}\n"
+        "  s: {per: x, sum: {y: go.s.y or back.a.y}}",
+        '"go": [[0, 1], [1, 0]], "back": [[1, 0], [0, 0]]',
+    )
+    with pytest.raises(SpecError, match="stand for each other"):
+        workload_of(spec).graph(0, 1)
