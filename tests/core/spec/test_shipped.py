@@ -16,7 +16,7 @@ from abw.core.policy.registry import get_policy
 from abw.core.spec.jsonschema import model_schema
 from abw.core.spec.load import Overrides, load_cell
 from abw.core.spec.model import Model
-from abw.core.workload import open_model, open_workload, read_instances
+from abw.core.workload import open_model, open_networks, open_workload, read_instances
 from tests.core.spec.writing import LATTICE, LSTM, edited
 
 SPECS = Path(__file__).resolve().parents[3] / "specs"
@@ -64,7 +64,7 @@ def test_every_cell_is_used_and_stands_alone() -> None:
 def dag_of(name: str) -> tuple[Model, Dag]:
     model = open_model(SPECS / f"{name}.yaml", Overrides())
     instances = read_instances(model.data, None)
-    return model, open_workload(model, instances, "cell").graph(0, len(instances)).dag
+    return model, open_workload(model, instances, open_networks(model, "cell")).graph(0, len(instances)).dag
 
 
 def fewest(dag: Dag) -> int:
