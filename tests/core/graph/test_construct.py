@@ -74,8 +74,8 @@ def compare(found: Workload, first: int, last: int) -> Graph:
     topological_order(dag)
 
     naive = NaiveGraph(found.model, found.instances, first, last)
-    for refs, (name, producers) in zip(graph.results, found.model.outputs, strict=True):
-        assert refs.name == name
+    for refs, (called, producers) in zip(graph.results, found.model.outputs, strict=True):
+        assert refs.name == called
         lives = [
             (v, t, o)
             for v in range(offset, int(found.instances.start[last]))
@@ -168,11 +168,9 @@ def instances(draw: st.DrawFn) -> list[dict[str, object]]:
         vertices = [{"kind": k, "id": draw(st.integers(0, 9))} for k in kinds]
         pairs = [[i, j] for i in range(len(kinds)) for j in range(i + 1, len(kinds))]
         down = draw(st.lists(st.sampled_from(pairs), unique_by=tuple)) if pairs else []
-        only = {i: draw(st.sampled_from(list(range(i + 1, len(kinds))) or [None])) for i in range(len(kinds))}
-        links = {
-            "down": down,
-            "only": [[i, j] for i, j in only.items() if j is not None and draw(st.booleans())],
-        }
+        later = {i: st.sampled_from(range(i + 1, len(kinds))) for i in range(len(kinds) - 1)}
+        only = [[i, draw(target)] for i, target in later.items() if draw(st.booleans())]
+        links = {"down": down, "only": only}
         found.append({"id": f"g{number}", "vertices": vertices, "links": links})
     # the schema is discovered from the data: the first graph shows every kind and link
     every = [{"kind": "x", "id": 1}, {"kind": "y", "id": 2}, {"kind": "x", "id": 3}, {"kind": "y", "id": 4}]
