@@ -12,7 +12,7 @@ from abw.pqtree import kernel
 PLAIN_BELOW = 64
 """Trees with fewer leaves stay in plain Python: they are done before a compiled kernel is loaded."""
 
-ENTRIES = ("start", "survey", "reduce_row", "reduce_rows", "encode", "undo")
+ENTRIES = ("start", "survey", "reduce_row", "reduce_rows", "encode", "encode_row", "undo")
 
 
 def wanted(n: int) -> bool:
@@ -33,7 +33,7 @@ def compiled() -> SimpleNamespace:
     from numba.extending import register_jitable
 
     for name, function in inspect.getmembers(kernel, inspect.isfunction):
-        if name not in ("reduce_rows", "encode"):
+        if name not in ("reduce_rows", "encode_row"):
             register_jitable(forceinline=True)(function)
     jit = numba.njit(cache=True, nogil=True, error_model="numpy")
     return SimpleNamespace(**{name: jit(getattr(kernel, name)) for name in ENTRIES})

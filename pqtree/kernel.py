@@ -82,8 +82,13 @@ def start(T: Table, n: int) -> None:
     elif n > 1:
         root = new(T, None, P)
         T[ROOT] = root
-        for leaf in range(n):
-            append(T, None, root, WIDTH + leaf * HALF)
+        T[root + FIRST] = WIDTH
+        T[root + LAST] = WIDTH + (n - 1) * HALF
+        T[root + COUNT] = n
+        for x in range(WIDTH, WIDTH + n * HALF, HALF):
+            T[x + PARENT] = root
+            T[x + LEFT] = x - HALF if x > WIDTH else 0
+            T[x + RIGHT] = x + HALF if x < T[root + LAST] else 0
 
 
 def parent(T: Table, J: Journal, x: int) -> int:
@@ -505,13 +510,13 @@ def reduce_rows(T: Table, J: Journal, W: Table, indptr: Table, S: Table, accepte
     return len(indptr) - 1
 
 
-def encode(T: Table, W: Table, x: int, code: Table, nodes: Table) -> int:
-    """Write the subtree of x in prefix form: `code` (see `shape.py`) and `nodes`. Returns the length."""
-    at = 0
-    top = 0
-    if x > 0:
-        W[0] = x
-        top = 1
+def encode(T: Table, W: Table, x: int, code: Table, nodes: Table, at: int) -> int:
+    """Write the subtree of x in prefix form (see `shape.py`) to code[at:], its nodes to nodes[at:].
+
+    Returns the place after it.
+    """
+    W[0] = x
+    top = 1 if x > 0 else 0
     while top > 0:
         top -= 1
         x = W[top]
@@ -528,4 +533,52 @@ def encode(T: Table, W: Table, x: int, code: Table, nodes: Table) -> int:
             top += 1
             ahead = T[child + LEFT] if T[child + LEFT] != behind else T[child + RIGHT]
             behind, child = child, ahead
+    return at
+
+
+def encode_row(
+    T: Table, J: Journal, W: Table, S: Table, low: int, high: int, code: Table, nodes: Table
+) -> int:
+    """`encode` what is above the leaves S[low:high]: a node, or a run of a Q-node's children as a node.
+
+    Returns the length; 0 where the leaves are not consecutive in all orders.
+    """
+    if high - low == 2 and T[LEAVES] > 2:  # only two leaves under one node are always together
+        x, y = WIDTH + S[low] * HALF, WIDTH + S[low + 1] * HALF
+        p = parent(T, J, x)
+        beside = T[p + COUNT] == 2 or (T[p + KIND] == Q and (T[x + LEFT] == y or T[x + RIGHT] == y))
+        if x == y or p != parent(T, J, y) or not beside:
+            return 0
+        code[0], code[1], code[2] = -4, S[low], S[low + 1]
+        nodes[0], nodes[1], nodes[2] = p, x, y
+        return 3
+    apex = survey(T, J, W, S, low, high)
+    row = T[ROW]
+    if apex == KEPT:
+        return encode(T, W, WIDTH + S[low] * HALF if T[LEAVES] > high - low else T[ROOT], code, nodes, 0)
+    if apex <= 0 or T[apex + PARTIALS] > 0:
+        return 0
+    child = T[apex + FULL_CHILD]
+    fulls = T[apex + FULLS]
+    if fulls == 1:
+        return encode(T, W, child, code, nodes, 0)
+    if T[apex + KIND] == P:
+        return 0
+    outside = 0
+    while True:  # the end of the run: a child with a neighbour outside, on its side `outside`
+        a, b = T[child + LEFT], T[child + RIGHT]
+        if a == 0 or not is_full(T, a, row):
+            outside = a
+            break
+        if b == 0 or not is_full(T, b, row):
+            outside = b
+            break
+        child = T[child + NEXT_FULL]
+    code[0] = -2 * fulls - (1 if fulls > 2 else 0)
+    nodes[0] = apex
+    at = 1
+    for _ in range(fulls):
+        at = encode(T, W, child, code, nodes, at)
+        ahead = T[child + LEFT] if T[child + LEFT] != outside else T[child + RIGHT]
+        outside, child = child, ahead
     return at

@@ -176,10 +176,34 @@ class PQTree:
 
     def code(self) -> shape.Code:
         """The tree as it lies, in the prefix form of `shape.py`. Linear."""
+        return tuple(self.places()[0])
+
+    def below(self, row: Row) -> tuple[list[int], list[int]]:
+        """The code of what holds these leaves and nothing else, and the node at each of its places.
+
+        That is a node, or some neighbours under a Q-node, which then stand as a node of their own under the
+        Q-node's name. The names hold until the tree changes. Raises ValueError if the leaves are not
+        consecutive in all orders.
+        """
+        leaves = self._row(row)
+        code, nodes = self._zeros(2 * len(leaves) + 1), self._zeros(2 * len(leaves) + 1)
+        size = self._kernel.encode_row(
+            self._table, self._journal, self._work, leaves, 0, len(leaves), code, nodes
+        )
+        if size == 0:
+            raise ValueError(f"{list(row)} is not always consecutive")
+        if self._compiled:
+            return code[:size].tolist(), nodes[:size].tolist()
+        return code[:size], nodes[:size]
+
+    def places(self) -> tuple[list[int], list[int]]:
+        """The code of the whole tree and the node at each of its places, as `below` names them."""
         used = int(self._table[kernel.END]) // kernel.HALF
         code, nodes = self._zeros(used), self._zeros(used)
-        size = self._kernel.encode(self._table, self._work, int(self._table[kernel.ROOT]), code, nodes)
-        return tuple(code[:size]) if not self._compiled else tuple(code[:size].tolist())
+        size = self._kernel.encode(self._table, self._work, int(self._table[kernel.ROOT]), code, nodes, 0)
+        if self._compiled:
+            return code[:size].tolist(), nodes[:size].tolist()
+        return code[:size], nodes[:size]
 
     def frontier(self) -> list[int]:
         """One of the orders: the leaves from left to right."""
