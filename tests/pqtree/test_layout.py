@@ -1,0 +1,269 @@
+"""The layout planner against brute force, known optima, the separate checker, and the paper's example."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from abw.pqtree import Layout, PQTree, Status, declared_layout, plan_layout, verify_layout
+from abw.pqtree.paper import paper_layout
+from tests.pqtree import oracle
+from tests.pqtree.programs import Batches, Case, best_cost, cases, cost_of, forest, generate
+
+# As many programs of 20 and of 30 variables as the planner is held to, in about 5 minutes:
+# ABW_LAYOUT_PROGRAMS=200 pytest tests/pqtree/test_layout.py -k generated
+PROGRAMS = int(os.environ.get("ABW_LAYOUT_PROGRAMS", "4"))
+
+FIGURE_3: Batches = [[[3, 4], [0, 2], [1, 0]], [[7, 5, 6], [2, 3, 4]]]
+
+
+def plan(case: Case, **options: Any) -> Layout:  # noqa: ANN401
+    layout = plan_layout(
+        case.sizes, case.batches, arenas=case.arenas, constant=case.constant, launch=case.launch, **options
+    )
+    verify_layout(layout, case.sizes, case.batches, arenas=case.arenas, constant=case.constant)
+    return layout
+
+
+@given(case=cases())
+@settings(max_examples=120, deadline=None)
+def test_it_finds_the_cheapest_order(case: Case) -> None:
+    layout = plan(case)
+    best = best_cost(case)
+    assert layout.cost == best == layout.bound == cost_of(case, layout.order)
+    assert layout.gap == 0
+
+
+@given(case=cases(wild=False))
+@settings(max_examples=120, deadline=None)
+def test_it_finds_the_cheapest_order_of_tame_programs(case: Case) -> None:
+    assert plan(case).cost == best_cost(case)
+
+
+def test_it_finds_the_cheapest_order_of_seven_variables() -> None:
+    rng = random.Random(7)
+    for _ in range(2):
+        case = Case([8] * 7, generate(rng, 7), ["a"] * 7, [], 100)
+        assert plan(case).cost == best_cost(case)
+
+
+@given(case=cases())
+@settings(max_examples=100, deadline=None)
+def test_slots_and_strides_never_cost_more(case: Case) -> None:
+    plain = plan(case)
+    assert plan(case, strided=True).cost <= plain.cost
+    slotted = plan(case, copy_slots=True)
+    assert slotted.cost <= plain.cost
+    assert (len(slotted.variables) > len(case.sizes)) == (slotted.cost < plain.cost)
+    both = plan(case, copy_slots=True, strided=True)
+    assert both.cost <= plain.cost
+
+
+@given(case=cases())
+@settings(max_examples=60, deadline=None)
+def test_the_papers_algorithm_gives_layouts_too(case: Case) -> None:
+    layout = paper_layout(
+        case.sizes, case.batches, arenas=case.arenas, constant=case.constant, launch=case.launch
+    )
+    verify_layout(layout, case.sizes, case.batches, arenas=case.arenas, constant=case.constant)
+    assert layout.cost == cost_of(case, layout.order) >= plan(case).cost
+
+
+def aligned(orders: np.ndarray, batches: Batches) -> np.ndarray:
+    """In which of the orders every operand is contiguous, and those of each batch have one lane order."""
+    place = np.argsort(orders, axis=1)
+    good = np.ones(len(orders), np.bool_)
+    for batch in batches:
+        ranks = [place[:, operand] - place[:, operand].min(axis=1, keepdims=True) for operand in batch]
+        for rank in ranks:
+            good &= (rank.max(axis=1) == rank.shape[1] - 1) & (rank == ranks[0]).all(axis=1)
+    return good
+
+
+def test_the_papers_example() -> None:
+    orders = oracle.permutations(8)
+    good = aligned(orders, FIGURE_3)
+    assert (len(orders), good.sum()) == (40_320, 4)
+    layout = plan_layout([64] * 8, FIGURE_3)
+    verify_layout(layout, [64] * 8, FIGURE_3)
+    assert layout.ideal
+    assert layout.order in set(map(tuple, orders[good].tolist()))
+    assert layout.copy_free_operands == 5
+    assert (layout.bytes_moved, layout.kernels, layout.cost, layout.gap) == (0, 0, 0, 0)
+    assert PQTree.from_text(layout.tree).count() == 32
+    assert paper_layout([64] * 8, FIGURE_3).ideal
+    declared = declared_layout([64] * 8, FIGURE_3)  # two gathers and a scatter, as in Fig. 3(c)
+    copied = [o.key for batch in declared.operands for o in batch if o.status is Status.COPIED]
+    assert copied == [(0, 1), (0, 2), (1, 0)]
+    assert (declared.bytes_moved, declared.kernels) == (7 * 64, 3)
+
+
+def test_known_optima(shared_data: Path) -> None:
+    """The best possible number of operands and of lanes, and how far the paper's algorithm gets."""
+    programs = json.loads((shared_data / "pq" / "layout_random.json").read_text())
+    papers = 0
+    for known in programs:
+        sizes, batches = [1] * known["n"], known["batches"]
+        layout = plan_layout(sizes, batches)
+        verify_layout(layout, sizes, batches)
+        assert (layout.ideal, layout.copy_free_operands) == (known["ideal"], known["opt_operands"])
+        assert layout.gap == 0
+        lanes = sum(len(operand) for batch in batches for operand in batch)
+        assert lanes - plan_layout(sizes, batches, launch=0).bytes_moved == known["opt_lanes"]
+        paper = paper_layout(sizes, batches)
+        assert paper.ideal == known["ideal"]
+        assert paper.copy_free_operands <= known["opt_operands"]
+        papers += paper.copy_free_operands == known["opt_operands"]
+    assert len(programs) == 500
+    assert 0.88 < papers / len(programs) < 0.94
+
+
+def test_named_programs(shared_data: Path) -> None:
+    for name, known in json.loads((shared_data / "pq" / "layout_named.json").read_text()).items():
+        sizes, batches = [256] * known["n"], known["batches"]
+        layout = plan_layout(sizes, batches)
+        verify_layout(layout, sizes, batches)
+        assert layout.gap == 0
+        if "ideal" in known:
+            assert layout.ideal == known["ideal"], name
+        if known.get("ideal_ignoring_repeats"):
+            reasons = [o.reason for batch in layout.operands for o in batch if o.status is Status.COPIED]
+            assert all(reason.startswith("repeats variable") for reason in reasons), name
+
+
+@pytest.mark.parametrize("n", [20, 30])
+def test_generated_programs(n: int) -> None:
+    rng = random.Random(n)
+    for _ in range(PROGRAMS):
+        batches = generate(rng, n)
+        layout = plan_layout([1] * n, batches, time_limit=2.0)
+        verify_layout(layout, [1] * n, batches)
+        assert layout.cost <= paper_layout([1] * n, batches).cost
+        assert 0 <= layout.gap < layout.cost / 4 + 1
+
+
+def test_whole_graphs_keep_more_lanes_than_results_alone() -> None:
+    n, batches = forest(random.Random(3), 6, 12)
+    layout = plan_layout([64] * n, batches, launch=0, time_limit=5.0)
+    verify_layout(layout, [64] * n, batches)
+    results = declared_layout([64] * n, batches, [v for batch in batches for v in batch[0]], launch=0)
+    verify_layout(results, [64] * n, batches)
+    assert layout.bytes_moved < results.bytes_moved
+
+
+def test_statuses_bytes_and_reasons() -> None:
+    sizes = [4, 4, 4, 4, 8, 16, 16, 4]
+    batches = [
+        [[0, 1], [2, 2], [3]],  # broadcasts of two kinds
+        [[2, 3], [0, 4], [5, 6]],  # of two sizes; of weights
+        [[1, 7], [0, 0, 1], [3, 5]],  # too many lanes; of two arenas
+        [[7, 3, 2], [0, 1, 0]],  # a repeated variable
+        [[0], [4], [0, 1]],
+    ]
+    arenas = ["values"] * 5 + ["weights"] * 2 + ["values"]
+    layout = plan_layout(sizes, batches, arenas=arenas, constant=["weights"], launch=100)
+    verify_layout(layout, sizes, batches, arenas=arenas, constant=["weights"])
+    found = [[(o.status.value, o.moved, o.packed, o.reason) for o in batch] for batch in layout.operands]
+    free = ("contiguous", 0, 0, "")
+    assert found == [
+        [free, ("broadcast", 0, 0, ""), ("broadcast", 0, 0, "")],
+        [free, ("copied", 12, 0, "its lanes differ in size"), free],
+        [free, ("copied", 12, 0, "has 3 lanes, its batch 2"), ("copied", 20, 0, "mixes arenas")],
+        [free, ("copied", 12, 0, "repeats variable 0")],
+        [free, free, ("copied", 8, 0, "has 2 lanes, its batch 1")],
+    ]
+    assert (layout.bytes_moved, layout.bytes_packed, layout.kernels, layout.cost) == (64, 0, 5, 564)
+    assert layout.copy_free_operands == 9
+
+
+def test_what_never_changes_is_packed_once() -> None:
+    batches = [[[0, 1], [4, 5]], [[2, 3], [5, 4]], [[2, 3], [4, 6]], [[2, 3], [5, 6]]]
+    sizes, arenas = [1, 1, 1, 1, 9, 9, 9], [0, 0, 0, 0, 1, 1, 1]
+    layout = plan_layout(sizes, batches, arenas=arenas, constant={1})
+    verify_layout(layout, sizes, batches, arenas=arenas, constant={1})
+    assert (layout.bytes_moved, layout.cost, layout.gap) == (0, 0, 0)
+    assert layout.bytes_packed == 18  # of the three pairs of weights two can be together
+    assert not layout.ideal
+    moving = plan_layout(sizes, batches, arenas=arenas)
+    assert (moving.bytes_moved, moving.bytes_packed) == (18, 0)
+
+
+def test_the_reason_names_what_stands_against_it() -> None:
+    layout = plan_layout([8, 8, 8, 8], [[[0, 1]], [[1, 2]], [[0, 2]]])
+    (lost,) = (o for batch in layout.operands for o in batch if o.status is Status.COPIED)
+    others = [f"batch {b}'s result" for b in range(3) if b != lost.key[0]]
+    assert lost.reason == f"conflicts with {', '.join(others)}"
+
+
+def test_strides_are_for_batches_that_take_them() -> None:
+    batches = [[[0, 1]], [[1, 2]], [[0, 2]]]
+    for strided, free in ((False, 2), ([0, 1], 2), ([0, 1, 2], 3), (True, 3)):
+        layout = plan_layout([8, 8, 8], batches, strided=strided)
+        verify_layout(layout, [8, 8, 8], batches)
+        if free == 3 or strided is False:
+            assert layout.copy_free_operands == free
+    stride = next(o for batch in layout.operands for o in batch if o.status is Status.STRIDED)
+    assert stride.stride == 16
+
+
+def test_a_copy_slot_saves_what_gathers_move() -> None:
+    """Three pairs of three variables: the third needs one of its lanes twice, for all who read it."""
+    pairs = [[0, 1]] * 3 + [[1, 2]] * 3 + [[2, 0]] * 2
+    batches = [[[3 + 2 * i, 4 + 2 * i], pair] for i, pair in enumerate(pairs)]
+    sizes = [64] * 19
+    plain = plan_layout(sizes, batches)
+    assert (plain.bytes_moved, plain.kernels, len(plain.variables)) == (2 * 128, 2, 19)
+    layout = plan_layout(sizes, batches, copy_slots=True)
+    verify_layout(layout, sizes, batches)
+    assert (layout.bytes_moved, layout.kernels, len(layout.variables)) == (64, 1, 20)
+    assert layout.variables[19] in (0, 2)
+    repeated = [[[0, 1, 2], [3, 4, 3]]]
+    layout = plan_layout([64] * 5, repeated, copy_slots=True)
+    verify_layout(layout, [64] * 5, repeated)
+    assert (layout.bytes_moved, layout.variables[5:]) == (64, (3,))
+
+
+def test_wrong_programs_are_refused() -> None:
+    for sizes, batches, options in (
+        ([1], [[[0], [1]]], {}),
+        ([1], [[[-1]]], {}),
+        ([1], [[[]]], {}),
+        ([1], [[]], {}),
+        ([-1], [[[0]]], {}),
+        ([1], [[[0]]], {"arenas": [0, 1]}),
+        ([1], [[[0]]], {"launch": -1}),
+    ):
+        with pytest.raises(ValueError, match=r".+"):
+            plan_layout(sizes, batches, **options)
+    with pytest.raises(ValueError, match="each variable once"):
+        declared_layout([1, 1], [[[0, 1]]], [0, 0])
+
+
+def test_empty_programs() -> None:
+    assert plan_layout([], []).order == ()
+    layout = plan_layout([4, 4], [])
+    assert (layout.order, layout.tree, layout.ideal) == ((0, 1), "(0 1)", True)
+
+
+def test_the_same_program_gives_the_same_layout() -> None:
+    batches = generate(random.Random(5), 16)
+    assert plan_layout([8] * 16, batches) == plan_layout([8] * 16, batches)
+
+
+def test_small_programs_load_no_compiler() -> None:
+    code = (
+        "import sys; from abw.pqtree import plan_layout, verify_layout;"
+        "b = [[[3, 4], [0, 2], [1, 0]], [[7, 5, 6], [2, 3, 4]]];"
+        "p = plan_layout([8] * 63, b); verify_layout(p, [8] * 63, b); assert p.ideal;"
+        "assert 'numba' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
