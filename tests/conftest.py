@@ -14,6 +14,10 @@ settings.register_profile("abw", deadline=None)  # the first call of a compiled 
 settings.load_profile("abw")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The repository."""

@@ -1,0 +1,58 @@
+"""Scenes that the tests draw: the paper's Fig. 1 as a spec and as a run, and golden files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from abw.core.pipeline import RunOptions, run
+from abw.core.spec.load import Overrides
+from abw.core.store.runs import StoredRun, find_run
+from abw.viz.scene import Scene, scene_of_spec
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
+    """A workbench's folder of its own; the current folder is the repository."""
+    monkeypatch.setenv("ABW_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(root)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def fig1(home: Path) -> Scene:
+    """The paper's Fig. 1 by fsm, depth and agenda."""
+    return scene_of_spec(Path("specs/fig1.yaml"), Overrides(dims={"hidden": 4}))
+
+
+@pytest.fixture
+def lattice(home: Path) -> Scene:
+    """Three small lattices."""
+    return scene_of_spec(Path("specs/lattice.yaml"), Overrides(dims={"hidden": 4}, limit=3))
+
+
+@pytest.fixture
+def fig1_run(home: Path) -> StoredRun:
+    """A run of Fig. 1."""
+    run(Path("specs/fig1.yaml"), Overrides(dims={"hidden": 4}), RunOptions())
+    return find_run(None)
+
+
+Golden = Callable[[str, str], None]
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest, root: Path) -> Golden:
+    """Compares a text with `tests/golden/NAME`; `pytest --update-golden` writes it there instead."""
+
+    def check(name: str, text: str) -> None:
+        path = root / "tests" / "golden" / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.is_file(), f"{path} is missing: pytest --update-golden writes it"
+        assert text == path.read_text(encoding="utf-8"), f"{name} differs: pytest --update-golden renews it"
+
+    return check

@@ -1,0 +1,200 @@
+"""What pictures are made of: one mini-batch, with its schedules by one policy or several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.errors import AbwError
+from abw.core.graph.dag import Dag
+from abw.core.graph.graph import Graph
+from abw.core.graph.network import Granularity, Network
+from abw.core.learning import find_policy, learn_policy
+from abw.core.policy.fsm import FsmPolicy
+from abw.core.policy.registry import LEARNED, get_policy
+from abw.core.policy.schedule import Schedule
+from abw.core.policy.states import Encoding
+from abw.core.progress import Progress, Quiet
+from abw.core.spec.load import Overrides
+from abw.core.spec.model import Model
+from abw.core.store.runs import StoredRun
+from abw.core.workload import open_model, open_networks, open_workload, read_instances
+
+Ints = NDArray[np.int32]
+
+AGAINST = ("depth", "agenda")
+"""The policies that a picture stands beside its own, unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Computed values of one name: (m, *shape); their instances and vertices (m,) as in the graph."""
+
+    name: str
+    values: NDArray[Any]
+    instance: NDArray[Any]
+    vertex: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Mini-batch `number` of `mini_batches`, n nodes; `instance` and `vertex` (n,) as in `Graph`.
+
+    `schedules` by the name of their policy, the scene's own first; `learned` is the policy behind `fsm`.
+    `network` and `graph` are None where a run's model or data cannot be read any more; `kept` are the values
+    that a run left.
+    """
+
+    title: str
+    model: str
+    number: int
+    mini_batches: int
+    dag: Dag
+    instance: Ints
+    vertex: Ints
+    schedules: Mapping[str, Schedule]
+    learned: FsmPolicy | None
+    network: Network | None = None
+    graph: Graph | None = None
+    kept: tuple[Kept, ...] = ()
+
+    @property
+    def own(self) -> str:
+        """The policy that the scene is about."""
+        return next(iter(self.schedules))
+
+
+def scene_of_run(run: StoredRun, number: int = 0, against: Sequence[str] = AGAINST) -> Scene:
+    """A mini-batch of a run on disk. Errors: AbwError where it is not there or damaged.
+
+    Reads the model and the data again to know the cells and the memory; goes without where they changed.
+    """
+    dag, instance, vertex, schedule = _stored_batch(run, number)
+    report = run.report
+    own = LEARNED if report["policy"].endswith(".json") else report["policy"]
+    graph = _graph_again(run, number)
+    if graph is not None and not np.array_equal(graph.dag.type, dag.type):
+        graph = None  # the data is not what it was
+    return Scene(
+        title=f"run {run.number}: {report['model']}",
+        model=report["model"],
+        number=number,
+        mini_batches=report["mini_batches"],
+        dag=dag,
+        instance=instance,
+        vertex=vertex,
+        schedules=_with_others(dag, own, schedule, against),
+        learned=_policy_of_run(run),
+        network=graph.network if graph else None,
+        graph=graph,
+        kept=_kept(run, number * report["batch"], graph),
+    )
+
+
+def scene_of_spec(
+    spec: Path,
+    overrides: Overrides,
+    granularity: Granularity = "cell",
+    encoding: Encoding = "sort",
+    number: int = 0,
+    against: Sequence[str] = AGAINST,
+    progress: Progress | None = None,
+) -> Scene:
+    """A mini-batch of a spec's data under the learned policy, which is learned now where none is kept.
+
+    Errors: SpecError, DataError, AbwError.
+    """
+    model = open_model(spec, overrides)
+    workload = open_workload(
+        model, read_instances(model.data, model.data.limit), open_networks(model, granularity)
+    )
+    windows = list(workload.windows())
+    seed = overrides.seed or 0
+    found = find_policy(workload.network, encoding, seed)
+    if not found:
+        (progress or Quiet()).phase("learn a policy")
+        found = learn_policy(workload, encoding, seed)
+    graph = workload.graph(*windows[_in_range(number, len(windows))])
+    return Scene(
+        title=model.name,
+        model=model.name,
+        number=number,
+        mini_batches=len(windows),
+        dag=graph.dag,
+        instance=graph.instance,
+        vertex=graph.vertex,
+        schedules=_with_others(graph.dag, LEARNED, found.policy.schedule(graph.dag), against),
+        learned=found.policy,
+        network=graph.network,
+        graph=graph,
+    )
+
+
+def model_of_run(run: StoredRun) -> Model:
+    """The model that a run executed, from the copy it keeps. Errors: SpecError, AbwError."""
+    report = run.report
+    overrides = Overrides(
+        dims=report["dims"], data=Path(report["data"]), limit=report["instances"], batch=report["batch"]
+    )
+    return open_model(run.path / "spec" / Path(report["spec"]).name, overrides)
+
+
+def _graph_again(run: StoredRun, number: int) -> Graph | None:
+    try:
+        model = model_of_run(run)
+        networks = open_networks(model, run.report["granularity"])
+        workload = open_workload(model, read_instances(model.data, model.data.limit), networks)
+        return workload.graph(*list(workload.windows())[number])
+    except (AbwError, OSError, IndexError):
+        return None
+
+
+def _stored_batch(run: StoredRun, number: int) -> tuple[Dag, Ints, Ints, Schedule]:
+    file = run.path / "batches" / f"{_in_range(number, run.report['mini_batches']):04d}.npz"
+    try:
+        with np.load(file) as kept:
+            succ = kept["succ"]
+            indegree = np.bincount(succ, minlength=len(kept["type"])).astype(np.int32)
+            dag = Dag(tuple(map(str, kept["types"])), kept["type"], kept["succ_ptr"], succ, indegree)
+            schedule = Schedule(kept["batch_type"], kept["batch_ptr"], kept["nodes"])
+            return dag, kept["instance"], kept["vertex"], schedule
+    except (OSError, KeyError, ValueError, BadZipFile) as error:
+        raise AbwError(f"cannot read {file}: {error}", hint="run it anew: `abw run SPEC`") from None
+
+
+def _in_range(number: int, mini_batches: int) -> int:
+    if not 0 <= number < mini_batches:
+        raise AbwError(f"there is no mini-batch {number}", hint=f"numbers here: 0 to {mini_batches - 1}")
+    return number
+
+
+def _policy_of_run(run: StoredRun) -> FsmPolicy | None:
+    file = run.path / "policy.json"
+    return FsmPolicy.from_json(file.read_text(encoding="utf-8")) if file.is_file() else None
+
+
+def _kept(run: StoredRun, first: int, graph: Graph | None) -> tuple[Kept, ...]:
+    """The values of one mini-batch; its instances and vertices are counted from the mini-batch's first."""
+    file = run.path / "outputs.npz"
+    if graph is None or not file.is_file():
+        return ()
+    found = []
+    with np.load(file) as outputs:
+        for refs in graph.results:
+            instance = outputs[f"{refs.name}.instance"]
+            mine = (instance >= first) & (instance < first + graph.instances)
+            # both lists are in the order of instances and vertices: the graph's own numbers say whose each is
+            if mine.sum() == len(refs.vertex):
+                found.append(Kept(refs.name, outputs[refs.name][mine], refs.instance, refs.vertex))
+    return tuple(found)
+
+
+def _with_others(dag: Dag, own: str, schedule: Schedule, against: Sequence[str]) -> dict[str, Schedule]:
+    others = {name: get_policy(name).schedule(dag) for name in against if name != own}
+    return {own: schedule, **others}
