@@ -126,12 +126,17 @@ def lower_bound(dag: Dag) -> Ints:
 
     No schedule has fewer batches than their sum (paper, A.3).
     """
-    return _longest(len(dag.types), dag.type, heights(dag))
+    return tallest(dag, heights(dag))
+
+
+def tallest(dag: Dag, height: Ints) -> Ints:
+    """The largest height of each type's nodes (T,), 0 for a type without nodes."""
+    return _tallest(len(dag.types), dag.type, height)
 
 
 @njit
-def _longest(types: int, type: Ints, height: Ints) -> Ints:
-    longest = np.zeros(types, np.int32)
+def _tallest(types: int, type: Ints, height: Ints) -> Ints:
+    top = np.zeros(types, np.int32)
     for v in range(len(type)):
-        longest[type[v]] = max(longest[type[v]], height[v])
-    return longest
+        top[type[v]] = max(top[type[v]], height[v])
+    return top

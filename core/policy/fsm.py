@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from abw.core.errors import AbwError
 from abw.core.graph.dag import Dag
 from abw.core.jit import njit
+from abw.core.policy.critical import CriticalNodes, critical_nodes, execute_critical, no_critical_nodes
 from abw.core.policy.frontier import (
     Batches,
     Edges,
@@ -25,7 +26,17 @@ from abw.core.policy.frontier import (
     to_schedule,
 )
 from abw.core.policy.schedule import Schedule
-from abw.core.policy.states import ENCODINGS, Encoding, Table, add, encode, find, new_table
+from abw.core.policy.states import (
+    CRITICAL,
+    ENCODINGS,
+    Encoding,
+    Table,
+    add,
+    find,
+    new_table,
+    observe,
+    symbol_names,
+)
 
 Ints = NDArray[np.int32]
 FORMAT, VERSION = "abw-policy", 1
@@ -40,6 +51,7 @@ class Training:
     batches: int
     trials: int
     seed: int
+    reward: str
     hyper: dict[str, float]
     curve: tuple[tuple[int, int], ...]
     seconds: float
@@ -55,6 +67,7 @@ class FsmPolicy:
 
     types: tuple[str, ...]
     encoding: Encoding
+    phases: int
     table: Table
     action: Ints
     training: Training
@@ -62,10 +75,23 @@ class FsmPolicy:
     def schedule(self, dag: Dag) -> Schedule:
         """O(n + m + batches * types). Raises AbwError where the graph's types are not the policy's."""
         self.require(dag.types)
+        batches, frontier = room(dag), start(dag)
+        nodes = watched_nodes(dag, frontier, self.encoding)
         kind = ENCODINGS.index(self.encoding)
-        batches = room(dag)
-        unseen = run(edges(dag), start(dag), self.table, self.action, kind, batches)
+        unseen = run(edges(dag), frontier, nodes, self.table, self.action, kind, self.phases, batches)
         return to_schedule(batches, unseen)
+
+    def visited(self, dag: Dag, schedule: Schedule) -> list[tuple[str, ...]]:
+        """The state before each batch of a schedule, whoever made it. For pictures: slow."""
+        names, flow, frontier = symbol_names(self.types, self.phases), edges(dag), start(dag)
+        nodes, kind = critical_nodes(dag, frontier), ENCODINGS.index(self.encoding)
+        state = np.empty(len(self.types) + 2, np.int32)
+        found = []
+        for a, done in zip(schedule.type.tolist(), schedule.ptr.tolist(), strict=False):
+            length = observe(kind, self.phases, done, frontier, nodes, state)
+            found.append(tuple(names[k] for k in state[:length]))
+            execute_critical(flow, frontier, nodes, a)
+        return found
 
     def require(self, types: tuple[str, ...]) -> None:
         """Raise AbwError, saying what differs, unless the policy was learned for these types."""
@@ -77,10 +103,11 @@ class FsmPolicy:
 
     @property
     def states(self) -> list[tuple[str, ...]]:
-        """Each state as the names of its types, in the encoding's order."""
+        """Each state as the names of its symbols (see `symbol_names`), in the encoding's order."""
+        names = symbol_names(self.types, self.phases)
         ptr, symbols = self.table.ptr.tolist(), self.table.symbols.tolist()
         size = int(self.table.size[0])
-        return [tuple(self.types[t] for t in symbols[ptr[s] : ptr[s + 1]]) for s in range(size)]
+        return [tuple(names[k] for k in symbols[ptr[s] : ptr[s + 1]]) for s in range(size)]
 
     def to_json(self, origin: Mapping[str, object] | None = None) -> str:
         """A document that a person can read, one state a line; `from_json` gives the same policy back.
@@ -91,6 +118,7 @@ class FsmPolicy:
             "format": FORMAT,
             "version": VERSION,
             "encoding": self.encoding,
+            "phases": self.phases,
             "types": self.types,
             **(origin or {}),
             "training": asdict(self.training),
@@ -144,7 +172,8 @@ def _difference(ours: tuple[str, ...], theirs: tuple[str, ...]) -> str:
 
 def _from_document(document: dict[str, Any]) -> FsmPolicy:
     types = tuple(document["types"])
-    code = {name: t for t, name in enumerate(types)}
+    phases = int(document["phases"])
+    code = {name: k for k, name in enumerate(symbol_names(types, phases))}
     if document["encoding"] not in ENCODINGS:
         raise ValueError(f"no encoding is called {document['encoding']!r}")
     states = document["states"]
@@ -156,30 +185,47 @@ def _from_document(document: dict[str, Any]) -> FsmPolicy:
         if found >= 0:
             raise ValueError(f"the state {entry['state']} occurs twice")
         add(table, symbols, len(symbols), -1 - found)
-        if entry["action"] not in entry["state"]:
+        action[s] = types.index(entry["action"])
+        if not {entry["action"], f"{entry['action']}*"} & set(entry["state"]):
             raise ValueError(f"the action {entry['action']} is not on the frontier {entry['state']}")
-        action[s] = code[entry["action"]]
         for name, q in entry["q"].items():
             table.value[s, code[name]] = q
             table.visits[s, code[name]] = entry["visits"][name]
     training = dict(document["training"])
     training["curve"] = tuple((int(trial), int(batches)) for trial, batches in training["curve"])
-    return FsmPolicy(types, document["encoding"], table, action, Training(**training))
+    return FsmPolicy(types, document["encoding"], phases, table, action, Training(**training))
+
+
+def watched_nodes(dag: Dag, frontier: Frontier, encoding: Encoding) -> CriticalNodes:
+    """The critical nodes for the encoding that asks for them."""
+    return critical_nodes(dag, frontier) if encoding == "critical" else no_critical_nodes(len(dag.types))
 
 
 @njit
-def run(edges: Edges, frontier: Frontier, table: Table, action: Ints, encoding: int, batches: Batches) -> int:
+def run(
+    edges: Edges,
+    frontier: Frontier,
+    nodes: CriticalNodes,
+    table: Table,
+    action: Ints,
+    encoding: int,
+    phases: int,
+    batches: Batches,
+) -> int:
     """Record the schedule of a policy; the number of its steps in states that are not in the table."""
-    state = np.empty(len(frontier.head) + 1, np.int32)
+    state = np.empty(len(frontier.head) + 2, np.int32)
     done, unseen = 0, 0
     while done < len(edges.type):
-        length = encode(encoding, frontier, state)
+        length = observe(encoding, phases, done, frontier, nodes, state)
         s = find(table, state, length)
         if s < 0:
             unseen += 1
         a = int(action[s]) if s >= 0 else _readiest(frontier)
         done = record(batches, frontier, a)
-        execute(edges, frontier, a)
+        if encoding == CRITICAL:
+            execute_critical(edges, frontier, nodes, a)
+        else:
+            execute(edges, frontier, a)
     return unseen
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 from abw.core.errors import AbwError, did_you_mean
 from abw.core.graph.dag import Dag
 from abw.core.policy.agenda import Agenda
+from abw.core.policy.critical import Critical
 from abw.core.policy.depth import Depth
 from abw.core.policy.schedule import Schedule
 from abw.core.policy.sufficient import Sufficient
@@ -26,6 +27,7 @@ _MAKE: dict[str, Callable[..., Policy]] = {
     "agenda": Agenda,
     "agenda-static": lambda **options: Agenda(static=True, **options),
     "sufficient": Sufficient,
+    "critical": Critical,
 }
 PLAIN: tuple[str, ...] = tuple(_MAKE)
 """The policies that need no learning."""

@@ -1,4 +1,4 @@
-"""The FSM's states: how a frontier is encoded, and the table of the states that were met (paper, 2.3)."""
+"""The FSM's states: how an execution is encoded, and the table of the states that were met (paper, 2.3)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.jit import njit
+from abw.core.policy.critical import CriticalNodes, encode_critical
 from abw.core.policy.frontier import Frontier
 
 Ints = NDArray[np.int32]
-Encoding = Literal["base", "max", "sort"]
+Encoding = Literal["base", "max", "sort", "critical"]
 ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
-BASE, MAX, SORT = range(3)
+BASE, MAX, SORT, CRITICAL = range(4)
+
+
+def symbol_names(types: tuple[str, ...], phases: int) -> tuple[str, ...]:
+    """What a state's symbols mean: the types, the types with a free batch (`name*`), the phases (`1/4`)."""
+    return (*types, *(f"{t}*" for t in types), *(f"{k + 1}/{phases}" for k in range(phases)))
+
+
+@njit
+def observe(
+    encoding: int, phases: int, done: int, frontier: Frontier, nodes: CriticalNodes, state: Ints
+) -> int:
+    """Write the state after `done` executed nodes into `state` (T + 2,), a sequence of symbols; its length.
+
+    With `phases` p > 0 the state ends with which p-th of the graph's nodes is being executed (paper, A.4).
+    """
+    if encoding == CRITICAL:
+        length = encode_critical(frontier, nodes, state)
+    else:
+        length = encode(encoding, frontier, state)
+    if phases > 0:
+        state[length] = 2 * len(frontier.head) + done * phases // len(frontier.queue)
+        length += 1
+    return length
 
 
 @njit

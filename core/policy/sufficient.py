@@ -51,21 +51,27 @@ class HeldBack(NamedTuple):
     `column` (T,): a number for each type that can depend on itself, else -1. `sources` (columns, n): how
     many of a node's producers are remaining nodes of the column's type or have such a node before them.
     `size` (T,): |Frontier(G^a)|, the remaining nodes of type a that have no other one before them. `stack`
-    (n,) is working space.
+    (n,) is working space. `direct` (1,): whether only edges between nodes of one type count.
     """
 
     column: Ints
     sources: Ints
     size: Ints
     stack: Ints
-    direct: bool
+    direct: NDArray[np.bool_]
 
 
 def held_back(dag: Dag, *, direct: bool) -> HeldBack:
     """The frontiers of all G^a before the first batch. O((n + m) * recurrent types)."""
     column = recurrent_types(dag)
     sources, size = _count_sources(edges(dag), topological_order(dag), column, direct)
-    return HeldBack(column, sources, size, np.empty(len(dag), np.int32), direct)
+    return HeldBack(column, sources, size, np.empty(len(dag), np.int32), np.array([direct]))
+
+
+def nothing_held() -> HeldBack:
+    """What stands in for it where it is not asked for."""
+    none = np.empty(0, np.int32)
+    return HeldBack(none, np.empty((0, 0), np.int32), none, none, np.array([False]))
 
 
 @njit
@@ -106,7 +112,7 @@ def release(edges: Edges, held: HeldBack, frontier: Frontier, a: int) -> None:
         v = stack[depth]
         for e in range(ptr[v], ptr[v + 1]):
             w = succ[e]
-            if type[w] == a or (not held.direct and column[type[w]] >= 0):
+            if type[w] == a or (not held.direct[0] and column[type[w]] >= 0):
                 sources[w] -= 1
                 if sources[w] == 0:
                     if type[w] == a:

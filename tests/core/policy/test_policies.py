@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.core.errors import AbwError
+from abw.core.errors import AbwError, CheckError
 from abw.core.graph.dag import Dag
 from abw.core.policy.agenda import Agenda
-from abw.core.policy.check import CheckError, check_schedule
+from abw.core.policy.check import check_schedule
+from abw.core.policy.critical import Critical
 from abw.core.policy.depth import Depth
 from abw.core.policy.registry import PLAIN, get_policy
 from abw.core.policy.schedule import Schedule
@@ -82,6 +83,21 @@ def test_sufficient_takes_the_largest_ratio(dag: Dag, direct: bool) -> None:
         return min(ratio, key=lambda a: (-ratio[a], a))
 
     assert batches(Sufficient(direct=direct).schedule(dag)) == list(brute.greedy(dag, choose))
+
+
+@given(RANDOM)
+def test_critical_takes_free_types_first(dag: Dag) -> None:
+    height = [brute.height(dag, v) for v in range(len(dag))]
+
+    def choose(done: brute.Nodes, frontier: dict[int, brute.Nodes]) -> int:
+        def halves(t: int) -> int:
+            left = {v for v in range(len(dag)) if dag.type[v] == t and v not in done}
+            critical = {v for v in left if height[v] == max(height[v] for v in left)}
+            return 2 * len(critical & frontier[t]) // len(critical)
+
+        return min(frontier, key=lambda t: (-halves(t), t))
+
+    assert batches(Critical().schedule(dag)) == list(brute.greedy(dag, choose))
 
 
 @given(
