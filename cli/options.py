@@ -33,7 +33,7 @@ Seed = Annotated[
     ),
 ]
 Encoding = Annotated[
-    Literal["base", "max", "sort"], typer.Option("--encoding", help="What a state of the FSM is.")
+    Literal["base", "max", "sort", "critical"], typer.Option("--encoding", help="What a state of the FSM is.")
 ]
 Granularity = Annotated[
     Literal["cell", "op"],

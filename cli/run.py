@@ -19,12 +19,13 @@ def run(
     batch: options.Batch = None,
     sizes: options.Set = None,
     policy: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--policy",
-            help="depth, agenda, agenda-static, sufficient, fsm, or a learned policy's .json file.",
+            help="depth, agenda, agenda-static, sufficient, critical, phases, fsm, or a learned policy's "
+            ".json file [fsm; at granularity op agenda].",
         ),
-    ] = "fsm",
+    ] = None,
     encoding: options.Encoding = "sort",
     executor: Annotated[
         Literal["blas", "reference"], typer.Option("--executor", help="What computes.")
@@ -51,7 +52,10 @@ def run(
     from abw.core.pipeline import run as run_pipeline
     from abw.core.policy.registry import POLICIES
 
-    if not policy.endswith(".json"):
+    if policy is None:
+        # at op the frontier has dozens of types: an FSM learns for minutes, and agenda is what DyNet does
+        policy = "fsm" if granularity == "cell" else "agenda"
+    elif not policy.endswith(".json"):
         options.one_of(policy, POLICIES, "--policy")
     chosen = RunOptions(
         policy=policy,

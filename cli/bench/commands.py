@@ -125,3 +125,28 @@ def memory(
     for r in report["rows"]:
         table.add_row(r["workload"], str(r["batch"]), str(r["nodes"]), amount(r["peak_memory_bytes"], "B"))
     _show(table)
+
+
+@app.command("blas")
+def blas(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    hidden: Annotated[
+        list[int] | None, typer.Option("--hidden", min=1, help="Sizes; can be repeated.")
+    ] = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Trees in the mini-batch.")] = 64,
+    runs: Runs = 9,
+    as_json: options.Json = False,
+) -> None:
+    """The executor blas beside PyTorch batched by hand per level: TreeLSTM, one thread (needs torch)."""
+    from abw.cli.bench.blas import bench_blas
+
+    report = bench_blas(data, hidden or [64, 128, 256], batch, runs, specs)
+    if as_json:
+        print_json(report)
+        return
+    table = _table("hidden", "blas", "torch, split", "torch, dense", "torch's best over blas")
+    for r in report["rows"]:
+        times = (f"{r[name]:.2f} ms" for name in ("blas_ms", "torch_split_ms", "torch_dense_ms"))
+        table.add_row(str(r["hidden"]), *times, f"{r['ratio']:.2f} x")
+    _show(table)

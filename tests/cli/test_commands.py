@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -35,6 +36,20 @@ def test_every_command_explains_itself(abw: Abw, command: str) -> None:
     assert done.code == 0
     assert "Usage: abw" in done.out
     assert len(done.out.splitlines()) > 5
+
+
+def test_the_help_of_run_names_every_policy(abw: Abw) -> None:
+    from abw.core.policy.registry import POLICIES
+
+    said = abw("run", "--help").out
+    assert [p for p in POLICIES if p not in said] == []
+
+
+def test_the_options_name_every_encoding() -> None:
+    from abw.cli import options
+    from abw.core.policy.states import ENCODINGS
+
+    assert get_args(get_args(options.Encoding)[0]) == ENCODINGS
 
 
 def test_an_unknown_command_is_a_usage_error(abw: Abw) -> None:

@@ -26,7 +26,7 @@ def both(spec: Path, limit: int) -> tuple[Workload, Workload]:
     return cell, op
 
 
-def results(workload: Workload, graph: Graph) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+def results(workload: Workload, graph: Graph) -> dict[str, np.ndarray]:
     executor = ReferenceExecutor()
     executor.prepare(workload.network, init_params(workload.network, 0))
     result = executor.run_graph(graph)

@@ -1,0 +1,84 @@
+"""`abw viz` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Abw
+
+FIG1 = ("specs/fig1.yaml", "--set", "hidden=4")
+
+
+def test_the_latest_run_without_an_argument(abw: Abw) -> None:
+    assert abw("run", *FIG1).code == 0
+    done = abw("viz")
+    assert done.code == 0, done.err
+    assert "run 1: fig1" in done.out
+    assert "LIIIOR" in done.out
+    done = abw("viz", "--policy")
+    assert "6 states, encoding sort" in done.out
+    assert "LIIIOR" not in done.out
+
+
+def test_a_spec_is_learned_and_drawn(abw: Abw) -> None:
+    done = abw("viz", *FIG1, "--batches")
+    assert done.code == 0, done.err
+    assert "LIIIOR" in done.out
+
+
+def test_json_has_every_picture_and_nothing_else_on_standard_output(abw: Abw) -> None:
+    kinds = ("policy", "graph", "frontier", "batches", "memory", "pqtree")
+    done = abw("viz", *FIG1, *(f"--{kind}" for kind in kinds), "--json")
+    document = done.json()
+    assert document.keys() == {"schema_version", "title", "arena", *kinds}
+    assert [lane["policy"] for lane in document["batches"][0]["lanes"]] == ["fsm", "depth", "agenda"]
+    assert len(document["graph"][0]["type"]) == 15
+
+
+def test_another_policys_picture(abw: Abw) -> None:
+    done = abw("viz", *FIG1, "--policy", "--frontier", "--by", "agenda", "--json")
+    document = done.json()
+    assert document["policy"][0]["policy"] == "agenda"
+    assert len(document["frontier"][0]["ready"]) == 7
+    done = abw("viz", *FIG1, "--by", "agenta")
+    assert done.code == 1
+    assert "did you mean 'agenda'" in done.err
+
+
+def test_policies_to_compare_with(abw: Abw) -> None:
+    document = abw("viz", *FIG1, "--against", "sufficient", "--batches", "--json").json()
+    assert [lane["policy"] for lane in document["batches"][0]["lanes"]] == ["fsm", "sufficient"]
+
+
+def test_a_policys_file_alone(abw: Abw, home: Path) -> None:
+    assert abw("learn", *FIG1).code == 0
+    file = next((home / "policies").iterdir())
+    done = abw("viz", str(file), "--json")
+    assert done.json()["policy"][0]["steps"] == []
+    assert "6 states" in abw("viz", str(file)).out
+    damaged = home / "damaged.json"
+    damaged.write_text(json.dumps({"format": "other"}))
+    done = abw("viz", str(damaged))
+    assert (done.code, "not a policy" in done.err) == (1, True)
+    done = abw("viz", str(home / "absent.json"))
+    assert (done.code, "does not exist" in done.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "there are no runs"),
+        (("7",), "there are no runs"),
+        (("specs/absent.yaml",), "absent.yaml"),
+        ((*FIG1, "--mini-batch", "5"), "there is no mini-batch 5"),
+    ],
+)
+def test_mistakes_are_told_without_a_traceback(abw: Abw, arguments: tuple[str, ...], said: str) -> None:
+    done = abw("viz", *arguments)
+    assert done.code == 1
+    assert said in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""
