@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from abw.pqtree.closure import Closure
 from abw.pqtree.conflict import smallest
-from abw.pqtree.hitting import hitting_set
+from abw.pqtree.hitting import greedy_hitting_set, hitting_set
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +111,25 @@ class _Search:
         """Hitting sets until one leaves a possible rest. Returns the last proven bound."""
         bound = 0
         while bound < self.given_up and not self.late():
-            given_up, weight, proven = hitting_set(self.conflicts, self.weight, self.deadline, bound)
+            if self.find_conflicts(greedy_hitting_set(self.conflicts, self.weight)):
+                continue  # cheap hitting sets do as long as they lead to new conflicts
+            known = set(self.heavy_first) - set(self.best)
+            given_up, proven = hitting_set(self.conflicts, self.weight, known, bound, self.deadline)
             if not proven:
                 break
-            bound = weight
-            rest = [i for i in self.heavy_first if i not in given_up]
-            while not self.late():  # take out conflicts that share nothing, until the rest is possible
-                found = self.conflict_in(rest)
-                if found is None:
-                    self.offer(self.greedy(rest, self.heavy_first))
-                    break
-                rest = [i for i in rest if i not in found]
+            bound = sum(self.weight[i] for i in given_up)
+            if bound < self.given_up:
+                self.find_conflicts(given_up)
         return bound
+
+    def find_conflicts(self, given_up: set[int]) -> bool:
+        """Find conflicts in the rest that share nothing, until what is left is possible; was there one?"""
+        rest = [i for i in self.heavy_first if i not in given_up]
+        before = len(self.conflicts)
+        while not self.late():
+            found = self.conflict_in(rest)
+            if found is None:
+                self.offer(self.greedy(rest, self.heavy_first))
+                break
+            rest = [i for i in rest if i not in found]
+        return len(self.conflicts) > before

@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+
+
+def greedy_hitting_set(sets: Iterable[Collection[int]], weight: Sequence[int]) -> set[int]:
+    """Take the item that hits the most for its weight, until all sets are hit."""
+    taken: set[int] = set()
+    left = list(sets)
+    while left:
+        hits = Counter(item for some in left for item in some)
+        best = max(sorted(hits), key=lambda item: hits[item] / (weight[item] + 1))
+        taken.add(best)
+        left = [some for some in left if best not in some]
+    return taken
 
 
 def hitting_set(
-    sets: Sequence[Collection[int]], weight: Sequence[int], deadline: float, floor: int = 0
-) -> tuple[set[int], int, bool]:
-    """A cheapest set of items with one from each of `sets`, its weight, and whether that is proven.
+    sets: Sequence[Collection[int]],
+    weight: Sequence[int],
+    known: Collection[int],
+    floor: int,
+    deadline: float,
+) -> tuple[set[int], bool]:
+    """A cheapest set of items with one from each of `sets`, and whether that is proven.
 
-    Branch and bound: of a set not hit, one item after the other is taken, and then no more; the bound adds
-    the cheapest items of sets that share none. Stops at `deadline` (time.monotonic) with the best so far, and
-    as soon as that is no heavier than `floor`, a weight that none is below.
+    `known` is some such set; none weighs less than `floor`. Branch and bound: of a set not hit, one item
+    after the other is taken, and then no more; the bound adds the cheapest items of sets that share none.
+    Stops at `deadline` (time.monotonic) with the best so far.
     """
     items = sorted({item for some in sets for item in some}, key=lambda item: (weight[item], item))
     rank = {item: i for i, item in enumerate(items)}  # bit i is the i-th cheapest: the lowest bit is cheapest
     price = [weight[item] for item in items]
     masks = sorted({sum(1 << rank[item] for item in some) for some in sets}, key=int.bit_count)
-    best = _greedy(masks, price)
+    best = sum(1 << rank[item] for item in known if item in rank)
     best_price = sum(price[i] for i in _bits(best))
     stopped = False
 
@@ -48,18 +65,8 @@ def hitting_set(
             banned |= 1 << i
 
     branch(masks, 0, 0, 0)
-    return {items[i] for i in _bits(best)}, best_price, not stopped
+    return {items[i] for i in _bits(best)}, not stopped
 
 
 def _bits(mask: int) -> list[int]:
     return [i for i in range(mask.bit_length()) if mask >> i & 1]
-
-
-def _greedy(masks: list[int], price: list[int]) -> int:
-    """Take what hits the most for its price, until all are hit."""
-    taken, left = 0, masks
-    while left:
-        i = max(range(len(price)), key=lambda i: sum(mask >> i & 1 for mask in left) / (price[i] + 1))
-        taken |= 1 << i
-        left = [mask for mask in left if not mask >> i & 1]
-    return taken

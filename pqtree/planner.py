@@ -23,7 +23,7 @@ def plan_layout(
     launch: int = LAUNCH,
     strided: bool | Collection[int] = False,
     copy_slots: bool = False,
-    time_limit: float = 2.0,
+    time_limit: float = 1.9,
 ) -> Layout:
     """Order variables of `sizes` bytes in memory so that the copies the batches need cost least.
 

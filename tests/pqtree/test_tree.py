@@ -15,7 +15,7 @@ from abw.pqtree import PQTree, check_tree, kernel
 from tests.pqtree import oracle
 
 # The long run, of about a minute: ABW_PQ_SEQUENCES=10000 pytest tests/pqtree/test_tree.py
-SEQUENCES = int(os.environ.get("ABW_PQ_SEQUENCES", "1000"))
+SEQUENCES = int(os.environ.get("ABW_PQ_SEQUENCES", "500"))
 BOTH = pytest.mark.parametrize("use_compiled", [False, True], ids=["plain", "compiled"])
 
 
