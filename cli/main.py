@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from abw.cli import check, doctor, learn, run, runs, schema
+from abw.cli import check, doctor, learn, run, runs, schema, viz
 from abw.cli.bench import commands as bench
 from abw.core.errors import AbwError
 
@@ -24,6 +24,7 @@ app.command("run")(run.run)
 app.command("check")(check.check)
 app.command("learn")(learn.learn)
 app.add_typer(runs.app, name="runs")
+app.command("viz")(viz.viz)
 app.command("schema")(schema.schema)
 app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench")

@@ -16,13 +16,16 @@ END = -1
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A state of an FSM: `types` on the frontier as its encoding orders them, `chosen` for the next batch.
+    """A state of an FSM, and the type `chosen` there for the next batch.
+
+    `symbols`: what the encoding says of the frontier, mostly types in its order; some encodings add signs to
+    types, or symbols of their own (see `abw.core.policy.states.symbol_names`).
 
     `q` and `visits` are what learning found, by type; empty for a policy that was not learned. `taken`: how
     often each type was taken here in the mini-batch at hand. `known` is False where learning never met it.
     """
 
-    types: tuple[str, ...]
+    symbols: tuple[str, ...]
     chosen: str
     q: Mapping[str, float]
     visits: Mapping[str, int]

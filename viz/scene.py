@@ -108,6 +108,7 @@ def scene_of_spec(
 ) -> Scene:
     """A mini-batch of a spec's data under the learned policy, which is learned now where none is kept.
 
+    At granularity `op` learning takes minutes: without a kept policy, the first of `against` is the scene's.
     Errors: SpecError, DataError, AbwError.
     """
     model = open_model(spec, overrides)
@@ -117,10 +118,11 @@ def scene_of_spec(
     windows = list(workload.windows())
     seed = overrides.seed or 0
     found = find_policy(workload.network, encoding, seed)
-    if not found:
+    if not found and granularity == "cell":
         (progress or Quiet()).phase("learn a policy")
         found = learn_policy(workload, encoding, seed)
     graph = workload.graph(*windows[_in_range(number, len(windows))])
+    own, policy = (LEARNED, found.policy) if found else (against[0], get_policy(against[0]))
     return Scene(
         title=model.name,
         model=model.name,
@@ -129,8 +131,8 @@ def scene_of_spec(
         dag=graph.dag,
         instance=graph.instance,
         vertex=graph.vertex,
-        schedules=_with_others(graph.dag, LEARNED, found.policy.schedule(graph.dag), against),
-        learned=found.policy,
+        schedules=_with_others(graph.dag, own, policy.schedule(graph.dag), against),
+        learned=found.policy if found else None,
         network=graph.network,
         graph=graph,
     )

@@ -16,16 +16,14 @@ from abw.core.errors import AbwError
 from abw.core.graph.bounds import heights, lower_bound
 from abw.core.graph.dag import Dag
 from abw.core.policy.fsm import FsmPolicy
-from abw.core.policy.learner import learn
 from abw.core.policy.registry import PLAIN, get_policy
-from abw.core.policy.states import Encoding
-from abw.core.policy.trace import ready_counts
-from abw.core.spec.load import load_cell
+from abw.core.policy.states import ENCODINGS, Encoding
+from abw.core.spec.load import Overrides, load_cell
 from abw.core.store.runs import StoredRun
-from abw.viz.fsm import policy_alone, policy_picture, visited
+from abw.viz.fsm import policy_alone, policy_picture
 from abw.viz.memory import _declared, arena_picture, memory_picture, value_names
 from abw.viz.pictures import END, as_json
-from abw.viz.scene import Scene, scene_of_run
+from abw.viz.scene import Scene, scene_of_run, scene_of_spec
 from abw.viz.steps import batch_of, batches_picture, free_steps, frontier_picture, graph_picture
 from tests.core.policy.graphs import random_dag
 
@@ -47,26 +45,6 @@ def test_a_schedule_has_as_many_free_steps_as_the_lower_bound(dag: Dag, policy: 
         assert free[schedule.type == type].sum() == bound
 
 
-def slow_state(encoding: Encoding, ready: list[int]) -> tuple[int, ...]:
-    """A frontier's state, straight from its definition (paper, 2.3)."""
-    on = [t for t, count in enumerate(ready) if count]
-    if encoding == "base":
-        return tuple(on)
-    if encoding == "max":
-        return (*on, max(on, key=lambda t: ready[t]))
-    return tuple(sorted(on, key=lambda t: -ready[t]))
-
-
-@given(dags, st.sampled_from(["base", "max", "sort"]))
-def test_the_states_of_a_learned_schedule_are_those_of_its_frontiers(dag: Dag, encoding: Encoding) -> None:
-    policy = learn(dag, encoding=encoding, seed=0, trials=20)
-    schedule = policy.schedule(dag)
-    states = visited(dag, schedule, encoding)
-    assert states == [slow_state(encoding, row.tolist()) for row in ready_counts(dag, schedule)]
-    unseen = sum(tuple(dag.types[t] for t in state) not in policy.states for state in states)
-    assert unseen == schedule.unseen
-
-
 def test_fig1_is_what_the_paper_draws(fig1: Scene) -> None:
     picture = batches_picture(fig1)
     assert [(lane.policy, len(lane.type)) for lane in picture.lanes] == [
@@ -82,10 +60,23 @@ def test_fig1_is_what_the_paper_draws(fig1: Scene) -> None:
         assert {picture.types[t] for t in lane.type[~lane.free]} == {"O"}
     fsm = policy_picture(fig1, "fsm")
     way = [fsm.states[s] for s in fsm.steps]
-    assert [set(state.types) for state in way] == [{"L"}, *[{"O", "I"}] * 3, {"O"}, {"R"}]
+    assert [set(state.symbols) for state in way] == [{"L"}, *[{"O", "I"}] * 3, {"O"}, {"R"}]
     assert [state.chosen for state in way] == ["L", "I", "I", "I", "O", "R"]
     assert sum(t.count for t in fsm.transitions) == 6
     assert [t for t in fsm.transitions if t.target == END] == [t for t in fsm.transitions if t.type == "R"]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_learned_policy_does_what_its_picture_says(home: Path, encoding: Encoding) -> None:
+    scene = scene_of_spec(
+        Path("specs/treelstm-2type.yaml"), Overrides(dims={"hidden": 4}, limit=4), encoding=encoding
+    )
+    picture, schedule = policy_picture(scene, "fsm"), scene.schedules["fsm"]
+    assert picture.encoding == encoding
+    for step, type in zip(picture.steps, schedule.type, strict=True):
+        state = picture.states[step]
+        assert not state.known or state.chosen == scene.dag.types[type]
+    assert sum(not picture.states[step].known for step in picture.steps) == schedule.unseen
 
 
 @pytest.mark.parametrize("policy", ["fsm", "depth", "agenda"])
@@ -95,7 +86,7 @@ def test_policy_pictures_follow_the_schedule(lattice: Scene, policy: str) -> Non
     assert sum(sum(state.taken.values()) for state in picture.states) == len(schedule)
     for step, type in zip(picture.steps, schedule.type, strict=True):
         state = picture.states[step]
-        assert lattice.dag.types[type] in state.types
+        assert lattice.dag.types[type] in state.symbols
         assert state.taken[lattice.dag.types[type]] > 0
     ins = {s: sum(t.count for t in picture.transitions if t.target == s) for s in range(len(picture.states))}
     outs = {s: sum(t.count for t in picture.transitions if t.source == s) for s in range(len(picture.states))}
@@ -208,3 +199,10 @@ def test_every_picture_is_json(lattice: Scene) -> None:
     ):
         text = json.dumps(as_json(picture), allow_nan=False)
         assert json.loads(text).keys() == picture.__dataclass_fields__.keys()
+
+
+def test_operations_are_shown_without_learning(home: Path) -> None:
+    scene = scene_of_spec(Path("specs/fig1.yaml"), Overrides(dims={"hidden": 4}), granularity="op")
+    assert (scene.own, scene.learned) == ("depth", None)
+    assert not list(home.glob("policies/*"))
+    assert len(policy_picture(scene, "depth").steps) == len(scene.schedules["depth"])
