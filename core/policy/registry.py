@@ -11,6 +11,7 @@ from abw.core.policy.agenda import Agenda
 from abw.core.policy.critical import Critical
 from abw.core.policy.depth import Depth
 from abw.core.policy.schedule import Schedule
+from abw.core.policy.search import Search
 from abw.core.policy.sufficient import Sufficient
 
 
@@ -28,6 +29,7 @@ _MAKE: dict[str, Callable[..., Policy]] = {
     "agenda-static": lambda **options: Agenda(static=True, **options),
     "sufficient": Sufficient,
     "critical": Critical,
+    "search": Search,
 }
 PLAIN: tuple[str, ...] = tuple(_MAKE)
 """The policies that need no learning."""
