@@ -81,11 +81,16 @@ def recurrent_types(dag: Dag) -> Ints:
 
     Only nodes of these types can depend on others of their own type.
     """
+    recurrent = type_reach(dag).diagonal()
+    return np.where(recurrent, np.cumsum(recurrent) - 1, -1).astype(np.int32)
+
+
+def type_reach(dag: Dag) -> NDArray[np.bool_]:
+    """(T, T): whether one or more links of `type_links` lead from type s to type t. O(m + T^3)."""
     reach = type_links(dag)
     for t in range(len(reach)):  # Warshall's closure
         reach |= reach[:, t : t + 1] & reach[t : t + 1]
-    recurrent = reach.diagonal()
-    return np.where(recurrent, np.cumsum(recurrent) - 1, -1).astype(np.int32)
+    return reach
 
 
 def heights(dag: Dag) -> Ints:

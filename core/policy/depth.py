@@ -21,13 +21,18 @@ class Depth:
 
     def schedule(self, dag: Dag) -> Schedule:
         """One batch for each distinct (depth, type). O(n + m + depth * types)."""
-        types = len(dag.types)
-        group = depths(dag) * np.int32(types) + dag.type
-        size = np.bincount(group)
-        occupied = np.flatnonzero(size)
-        ptr = np.concatenate([[0], np.cumsum(size[occupied])]).astype(np.int32)
-        nodes = _grouped(group, np.cumsum(size) - size)
-        return Schedule((occupied % types).astype(np.int32), ptr, nodes)
+        return batched_by_depth(dag, depths(dag))
+
+
+def batched_by_depth(dag: Dag, depth: Ints) -> Schedule:
+    """One batch for each distinct (depth, type), in that order; `depth` (n,) grows along every edge."""
+    types = len(dag.types)
+    group = depth * np.int32(types) + dag.type
+    size = np.bincount(group)
+    occupied = np.flatnonzero(size)
+    ptr = np.concatenate([[0], np.cumsum(size[occupied])]).astype(np.int32)
+    nodes = _grouped(group, np.cumsum(size) - size)
+    return Schedule((occupied % types).astype(np.int32), ptr, nodes)
 
 
 @njit

@@ -10,6 +10,7 @@ from abw.core.graph.dag import Dag
 from abw.core.policy.agenda import Agenda
 from abw.core.policy.critical import Critical
 from abw.core.policy.depth import Depth
+from abw.core.policy.phases import Phases
 from abw.core.policy.schedule import Schedule
 from abw.core.policy.search import Search
 from abw.core.policy.sufficient import Sufficient
@@ -27,6 +28,7 @@ _MAKE: dict[str, Callable[..., Policy]] = {
     "depth": Depth,
     "agenda": Agenda,
     "agenda-static": lambda **options: Agenda(static=True, **options),
+    "phases": Phases,
     "sufficient": Sufficient,
     "critical": Critical,
     "search": Search,

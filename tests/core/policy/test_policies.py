@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from abw.core.policy.agenda import Agenda
 from abw.core.policy.check import check_schedule
 from abw.core.policy.critical import Critical
 from abw.core.policy.depth import Depth
+from abw.core.policy.phases import Phases
 from abw.core.policy.registry import PLAIN, get_policy
 from abw.core.policy.schedule import Schedule
 from abw.core.policy.sufficient import Sufficient
@@ -83,6 +85,36 @@ def test_sufficient_takes_the_largest_ratio(dag: Dag, direct: bool) -> None:
         return min(ratio, key=lambda a: (-ratio[a], a))
 
     assert batches(Sufficient(direct=direct).schedule(dag)) == list(brute.greedy(dag, choose))
+
+
+@given(RANDOM)
+def test_phases_finish_a_component_before_those_that_need_it(dag: Dag) -> None:
+    types = range(len(dag.types))
+    links = {
+        (int(dag.type[u]), int(dag.type[v])) for v, above in enumerate(brute.producers(dag)) for u in above
+    }
+    reach = {(a, a) for a in types} | links
+    for b, a, c in itertools.product(types, repeat=3):
+        if (a, b) in reach and (b, c) in reach:
+            reach.add((a, c))
+    schedule = Phases().schedule(dag)
+    batch = {v: b for b, (_, nodes) in enumerate(batches(schedule)) for v in nodes}
+    for u, v in itertools.permutations(range(len(dag)), 2):
+        a, b = int(dag.type[u]), int(dag.type[v])
+        if (a, b) in reach and (b, a) not in reach:
+            assert batch[u] < batch[v]
+    # inside a component, a batch holds all nodes of a type at one depth
+    together = [(a, b) for a, b in reach if (b, a) in reach]
+    inner = [
+        {u for u in above if (dag.type[u], dag.type[v]) in together}
+        for v, above in enumerate(brute.producers(dag))
+    ]
+
+    def depth(v: int) -> int:
+        return max((depth(u) + 1 for u in inner[v]), default=0)
+
+    groups = {(int(dag.type[v]), depth(v)) for v in range(len(dag))}
+    assert len(schedule) == len(groups)
 
 
 @given(RANDOM)
@@ -155,6 +187,7 @@ def counts(dag: Dag) -> dict[str, int]:
 def test_real_trees(shared_data: Path) -> None:
     found = counts(graphs.trees(shared_data / "trees/train.txt", 64))
     assert (found["depth"], found["agenda"], found["sufficient"]) == (50, 39, 26)
+    assert (found["phases"], found["critical"]) == (26, 26)
 
 
 def test_real_lattices(shared_data: Path) -> None:
