@@ -48,8 +48,8 @@ class _Search:
         every = list(range(len(self.weight)))
         if self.closure.feasible(every, at_once=True):
             return Choice(tuple(every), (), 0)
-        self.offer(self.greedy([], every))
         self.offer(self.greedy([], self.heavy_first))
+        self.offer(self.greedy([], every))
         self.swap()
         bound = self.improve_bound()
         return Choice(tuple(sorted(self.best)), tuple(self.conflicts), min(bound, self.given_up))
@@ -66,10 +66,10 @@ class _Search:
         return True
 
     def greedy(self, kept: list[int], candidates: Iterable[int]) -> list[int]:
-        """Add to a possible set the candidates that fit, one after the other."""
+        """Add to a possible set the candidates that fit, one after the other; the first time, all of them."""
         kept = list(kept)
         for i in candidates:
-            if self.late() and kept:
+            if self.best and self.late():
                 break
             if i not in kept and self.closure.feasible([*kept, i]):
                 kept.append(i)

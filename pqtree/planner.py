@@ -34,8 +34,8 @@ def plan_layout(
     saves more than it costs.
 
     An ideal layout is found where there is one, exactly. Else the search is exact too, as far as
-    `time_limit` (seconds) reaches: `Layout.gap` says what is not proven. Raises ValueError for a wrong
-    program.
+    `time_limit` (seconds) reaches: `Layout.gap` says what is not proven. At 0 the operands are tried once,
+    the heaviest first. Raises ValueError for a wrong program.
     """
     deadline = time.monotonic() + time_limit
     program = Program.of(sizes, batches, arenas, constant, launch)

@@ -178,20 +178,22 @@ class PQTree:
         """The tree as it lies, in the prefix form of `shape.py`. Linear."""
         return tuple(self.places()[0])
 
-    def below(self, row: Row) -> tuple[list[int], list[int]]:
+    def below(self, row: Sequence[int]) -> tuple[list[int], list[int]]:
         """The code of what holds these leaves and nothing else, and the node at each of its places.
 
         That is a node, or some neighbours under a Q-node, which then stand as a node of their own under the
         Q-node's name. The names hold until the tree changes. Raises ValueError if the leaves are not
-        consecutive in all orders.
+        different, or not consecutive in all orders.
         """
-        leaves = self._row(row)
+        leaves, members = self._row(row), set(row)
+        if not members or len(members) < len(leaves) or min(members) < 0 or max(members) >= self.n:
+            raise ValueError(f"{sorted(members)} are not different leaves in 0..{self.n - 1}")
         code, nodes = self._zeros(2 * len(leaves) + 1), self._zeros(2 * len(leaves) + 1)
         size = self._kernel.encode_row(
             self._table, self._journal, self._work, leaves, 0, len(leaves), code, nodes
         )
         if size == 0:
-            raise ValueError(f"{list(row)} is not always consecutive")
+            raise ValueError(f"{sorted(members)} are not always consecutive")
         if self._compiled:
             return code[:size].tolist(), nodes[:size].tolist()
         return code[:size], nodes[:size]

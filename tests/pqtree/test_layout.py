@@ -7,14 +7,17 @@ import os
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from abw.pqtree import Layout, PQTree, Status, declared_layout, plan_layout, verify_layout
+from abw.pqtree.hitting import greedy_hitting_set, hitting_set
 from abw.pqtree.paper import paper_layout
 from tests.pqtree import oracle
 from tests.pqtree.programs import Batches, Case, best_cost, cases, cost_of, forest, generate
@@ -47,6 +50,16 @@ def test_it_finds_the_cheapest_order(case: Case) -> None:
 @settings(max_examples=120, deadline=None)
 def test_it_finds_the_cheapest_order_of_tame_programs(case: Case) -> None:
     assert plan(case).cost == best_cost(case)
+
+
+@given(case=cases())
+@settings(max_examples=60, deadline=None)
+def test_without_time_the_bound_is_still_one(case: Case) -> None:
+    layout = plan(case, time_limit=0)
+    best = best_cost(case)
+    assert layout.bound <= best <= layout.cost == cost_of(case, layout.order)
+    assert layout.gap == layout.cost - layout.bound
+    assert (layout.cost == 0) == (best == 0)
 
 
 def test_it_finds_the_cheapest_order_of_seven_variables() -> None:
@@ -105,6 +118,41 @@ def test_the_papers_example() -> None:
     copied = [o.key for batch in declared.operands for o in batch if o.status is Status.COPIED]
     assert copied == [(0, 1), (0, 2), (1, 0)]
     assert (declared.bytes_moved, declared.kernels) == (7 * 64, 3)
+
+
+def test_lane_orders_are_decided_exactly() -> None:
+    """Permutations of four lanes do not commute: two groups, tied by batches in several ways."""
+    rng, orders, ideal = random.Random(4), oracle.permutations(8), 0
+    for _ in range(60):
+        groups = [[0, 1, 2, 3], [4, 5, 6, 7]]
+        tie = rng.sample(range(4), 4)
+        batches = []
+        for _ in range(rng.randint(1, 3)):
+            lanes = rng.sample(range(4), 4)
+            other = tie if rng.random() < 0.8 else rng.sample(range(4), 4)
+            batches.append([[groups[0][i] for i in lanes], [groups[1][other[i]] for i in lanes]])
+        expected = bool(aligned(orders, batches).any())
+        assert plan_layout([1] * 8, batches).ideal == expected
+        ideal += expected
+    assert 10 < ideal < 50
+
+
+@given(
+    sets=st.lists(st.sets(st.integers(0, 6), min_size=1, max_size=4), max_size=8),
+    weight=st.lists(st.integers(0, 5), min_size=7, max_size=7),
+)
+@settings(max_examples=80, deadline=None)
+def test_hitting_sets_are_cheapest(sets: list[set[int]], weight: list[int]) -> None:
+    every = [{i for i in range(7) if mask >> i & 1} for mask in range(128)]
+    best = min(sum(weight[i] for i in some) for some in every if all(some & one for one in sets))
+    known = greedy_hitting_set(sets, weight)
+    assert all(known & one for one in sets)
+    found, proven = hitting_set(sets, weight, known, 0, time.monotonic() + 60)
+    assert proven
+    assert all(found & one for one in sets)
+    assert sum(weight[i] for i in found) == best
+    late, proven = hitting_set(sets, weight, known, 0, time.monotonic() - 1)
+    assert late == known or proven
 
 
 def test_known_optima(shared_data: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abw.pqtree import PQTree, check_tree, kernel
+from abw.pqtree import PQTree, check_tree, kernel, shape
 from tests.pqtree import oracle
 
 # The long run, of about a minute: ABW_PQ_SEQUENCES=10000 pytest tests/pqtree/test_tree.py
@@ -143,6 +144,32 @@ def test_table_and_journal_grow_as_needed(use_compiled: bool) -> None:
     tree.rollback(mark)
     assert tree.canonical() == empty
     check_tree(tree)
+
+
+@BOTH
+@given(case=row_lists(5))
+@settings(max_examples=40, deadline=None)
+def test_what_is_below_a_row(use_compiled: bool, case: tuple[int, list[list[int]]]) -> None:
+    n, rows = case
+    tree = PQTree(n, use_compiled=use_compiled)
+    for row in rows:
+        tree.reduce(row)
+    whole, names = tree.places()
+    assert tuple(whole) == tree.code()
+    orders = np.array(list(tree.orders()))
+    for size in range(1, n + 1):
+        for row in map(list, itertools.combinations(range(n), size)):
+            if not oracle.consecutive(orders, row).all():
+                with pytest.raises(ValueError, match="not always"):
+                    tree.below(row)
+                continue
+            code, nodes = tree.below(row)
+            assert shape.canonical(shape.prune(code, row)) == shape.canonical(shape.prune(whole, row))
+            assert set(nodes) <= set(names)
+            assert all(names[whole.index(leaf)] == nodes[code.index(leaf)] for leaf in row)
+    for wrong in ([], [0, 0], [n], [-1]):
+        with pytest.raises(ValueError, match="not different leaves"):
+            tree.below(wrong)
 
 
 @BOTH
