@@ -62,6 +62,7 @@ def _check_p(T: list[int], x: int) -> list[int]:
     children: list[int] = []
     before, child = 0, T[x + k.FIRST]
     while child:
+        _require(0 < child < T[k.END], "rows", f"{child} is no node")
         _require(T[child + k.LEFT] == before, "p-links", f"{child} does not know its left neighbour {before}")
         _require(T[child + k.PARENT] == x, "p-parents", f"{child} is not told its parent {x}")
         children.append(child)
@@ -79,6 +80,7 @@ def _check_q(T: list[int], x: int) -> list[int]:
     children: list[int] = []
     before, child = 0, T[x + k.FIRST]
     while child:
+        _require(0 < child < T[k.END], "rows", f"{child} is no node")
         sides = (T[child + k.LEFT], T[child + k.RIGHT])
         _require(before in sides, "q-links", f"{child} does not know its neighbour {before}")
         absorber, steps = T[child + k.PARENT], 0

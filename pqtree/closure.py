@@ -18,6 +18,15 @@ from abw.pqtree.program import Item
 from abw.pqtree.tree import PQTree
 
 
+COMPILED_FROM = 1000
+"""Planning reduces few rows: with fewer variables plain Python is done before a compiled kernel is loaded."""
+
+
+def planning_tree(n: int) -> PQTree:
+    """The tree of all orders of n variables, compiled only where that pays."""
+    return PQTree(n, use_compiled=None if n >= COMPILED_FROM else False)
+
+
 @dataclass(slots=True)
 class _Level:
     """Items that were added together: where they begin among the added, and the tree before them."""
@@ -37,7 +46,7 @@ class Closure:
     def __init__(self, n: int, items: Sequence[Item]) -> None:
         """Nothing is added yet; `items` are named by their numbers."""
         self.items = items
-        self.tree = PQTree(n)
+        self.tree = planning_tree(n)
         self._added: list[int] = []
         self._levels: list[_Level] = []
         self._batch: dict[int, list[int]] = {}
@@ -171,7 +180,7 @@ def _meet(lanes: int, shapes: Iterable[shape.Code]) -> shape.Code | None:
     proper = [code for code in shapes if len(code) > lanes + 1 or shape.is_q(code[0])]  # not one P-node
     if len(proper) == 1:
         return proper[0]
-    common = PQTree(lanes)
+    common = planning_tree(lanes)
     rows = {frozenset(row): row for code in proper for row in shape.rows(code)}
     if not all(common.reduce(row) for row in rows.values()):
         return None

@@ -35,7 +35,7 @@ LEAF, P, Q = 0, 1, 2
 PARTIAL, FULL, QUEUED = 1, 2, 3
 
 # what a reduction answers; an apex is positive
-REJECTED, KEPT, CHANGED, NO_ROOM, NOT_A_LEAF = 0, -1, -2, -3, -4
+REJECTED, KEPT, CHANGED, TABLE_FULL, JOURNAL_FULL, NOT_A_LEAF = 0, -1, -2, -3, -4, -5
 
 
 def put(T: Table, J: Journal, at: int, value: int) -> None:
@@ -92,13 +92,13 @@ def start(T: Table, n: int) -> None:
 
 
 def parent(T: Table, J: Journal, x: int) -> int:
-    """The parent of x, or 0. Halves the path it walks, except under a checkpoint."""
+    """The parent of x, or 0. Halves the path it walks, unless the journal is full."""
     p: int = T[x + PARENT]
     up: int = T[p + UNION]
     while up != p:
         over = T[up + UNION]
-        if J is None:
-            T[p + UNION] = over
+        if J is None or J[0] + 2 <= len(J):
+            put(T, J, p + UNION, over)
         p = over
         up = T[p + UNION]
     return p
@@ -478,33 +478,28 @@ def commit(T: Table, J: Journal, W: Table, apex: int) -> int:
 # --- entries
 
 
-def has_room(T: Table, J: Journal, visited: int) -> bool:
-    """Whether a commit after a survey of so many nodes fits into the table and the journal, at worst."""
-    nodes = visited + 4
-    if J is not None and J[0] + 64 * nodes > len(J):
-        return False
-    return bool(T[END] + nodes * WIDTH <= len(T))
-
-
 def reduce_row(T: Table, J: Journal, W: Table, S: Table, low: int, high: int) -> int:
     """Make the leaves S[low:high] consecutive: CHANGED or KEPT; else the tree stays as it is, and why."""
     before = T[VISITED]
     apex = survey(T, J, W, S, low, high)
     if apex <= 0:
         return apex
-    if not has_room(T, J, T[VISITED] - before):
-        return NO_ROOM
+    changes = T[VISITED] - before + 4  # at most so many new nodes, and 32 times as many writes
+    if J is not None and J[0] + 64 * changes > len(J):
+        return JOURNAL_FULL
+    if T[END] + WIDTH * changes > len(T):
+        return TABLE_FULL
     return commit(T, J, W, apex)
 
 
 def reduce_rows(T: Table, J: Journal, W: Table, indptr: Table, S: Table, accepted: Table, begin: int) -> int:
     """Reduce the rows from number `begin` on.
 
-    Returns the number of the row it stopped at: past the last, or one without room or not of leaves.
+    Returns the number of the row it stopped at: past the last, or one without room, or not of leaves.
     """
     for i in range(begin, len(indptr) - 1):
         answer = reduce_row(T, J, W, S, indptr[i], indptr[i + 1])
-        if answer in (NO_ROOM, NOT_A_LEAF):
+        if answer in (TABLE_FULL, JOURNAL_FULL, NOT_A_LEAF):
             return i
         accepted[i] = answer != REJECTED
     return len(indptr) - 1

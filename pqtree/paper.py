@@ -13,6 +13,7 @@ from collections.abc import Collection, Hashable, Sequence
 
 from abw.pqtree import shape
 from abw.pqtree.align import Alignment, View
+from abw.pqtree.closure import planning_tree
 from abw.pqtree.layout import Layout, lay_out
 from abw.pqtree.program import LAUNCH, Program
 from abw.pqtree.tree import PQTree
@@ -30,7 +31,7 @@ def paper_layout(
 ) -> Layout:
     """Plan as the paper does. The arguments are those of `plan_layout`; sizes play no part in the choice."""
     program = Program.of(sizes, batches, arenas, constant, launch)
-    tree = PQTree(len(program.sizes))
+    tree = planning_tree(len(program.sizes))
     live: dict[int, Operands] = {}
     for item in program.items():
         if tree.reduce(item.lanes):

@@ -49,17 +49,10 @@ class PQTree:
         begin = -raw.ctypes.data % 64 // 4  # rows are to lie in one cache line each
         return raw[begin : begin + size]
 
-    def _grow(self) -> None:
-        """Double what the kernel found too small."""
-
-        def doubled(old: Any) -> Any:  # noqa: ANN401
-            grown = self._zeros(2 * len(old) + 1024)
-            grown[: len(old)] = old
-            return grown
-
-        self._table, self._work = doubled(self._table), doubled(self._work)
-        if self._journal is not None:
-            self._journal = doubled(self._journal)
+    def _doubled(self, old: Any) -> Any:  # noqa: ANN401
+        grown = self._zeros(2 * len(old) + 1024)
+        grown[: len(old)] = old
+        return grown
 
     def _row(self, row: Row) -> Any:  # noqa: ANN401
         if not self._compiled:
@@ -72,8 +65,11 @@ class PQTree:
         leaves = self._row(row)
         reduce_row = self._kernel.reduce_row
         answer = reduce_row(self._table, self._journal, self._work, leaves, 0, len(leaves))
-        while answer == kernel.NO_ROOM:
-            self._grow()
+        while answer in (kernel.TABLE_FULL, kernel.JOURNAL_FULL):
+            if answer == kernel.JOURNAL_FULL:
+                self._journal = self._doubled(self._journal)
+            else:
+                self._table, self._work = self._doubled(self._table), self._doubled(self._work)
             answer = reduce_row(self._table, self._journal, self._work, leaves, 0, len(leaves))
         if answer == kernel.NOT_A_LEAF:
             raise ValueError(f"a row has a leaf that is not in 0..{self.n - 1}")

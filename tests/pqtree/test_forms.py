@@ -90,11 +90,13 @@ def at(tree: PQTree, leaf: int) -> int:
     return kernel.WIDTH + leaf * kernel.HALF
 
 
-Break = Callable[[PQTree, list[int]], None]
-
-
 def root_of(T: list[int]) -> int:
     return T[kernel.ROOT]
+
+
+def side_of(T: list[int], x: int, neighbour: int) -> int:
+    """Where x names its neighbour."""
+    return x + (kernel.LEFT if T[x + kernel.LEFT] == neighbour else kernel.RIGHT)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,9 @@ def root_of(T: list[int]) -> int:
         ("p-links", lambda t, T: at(t, 8) + kernel.LEFT, 16),
         ("p-links", lambda t, T: root_of(T) + kernel.LAST, 16),
         ("p-parents", lambda t, T: at(t, 8) + kernel.PARENT, 16),
-        ("q-links", lambda t, T: T[at(t, 1) + kernel.RIGHT] + kernel.LEFT, 99 * 8),
+        ("q-links", lambda t, T: side_of(T, T[at(t, 1) + kernel.RIGHT], at(t, 1)), 16),
+        ("rows", lambda t, T: side_of(T, T[root_of(T) + kernel.LAST], 0), 99 * 80),
+        ("rows", lambda t, T: root_of(T) + kernel.FIRST, -8),
         ("q-parents", lambda t, T: at(t, 1) + kernel.PARENT, 16),
         ("count", lambda t, T: root_of(T) + kernel.COUNT, 2),
         ("count", lambda t, T: root_of(T) + kernel.COUNT, 9),
