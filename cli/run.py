@@ -22,7 +22,7 @@ def run(
         str | None,
         typer.Option(
             "--policy",
-            help="depth, agenda, agenda-static, sufficient, critical, phases, fsm, or a learned policy's "
+            help="depth, agenda, agenda-static, sufficient, critical, phases, search, fsm, or a learned policy's "
             ".json file [fsm; at granularity op agenda].",
         ),
     ] = None,

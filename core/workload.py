@@ -10,7 +10,7 @@ from abw.core.data.instances import Instances
 from abw.core.data.jsonl import schema_of_json
 from abw.core.data.read import read
 from abw.core.graph.cells import cell_network
-from abw.core.graph.construct import Binding, bind, construct
+from abw.core.graph.construct import Binding, EdgeSlots, bind, construct, edge_slots
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Granularity, Network
 from abw.core.graph.ops import OpNetwork, expand, op_network
@@ -20,9 +20,10 @@ from abw.core.spec.model import DataSpec, Model
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """A model's network of cells and, at granularity `op`, the network of operations made of it."""
+    """A model's network of cells, where its edges are, and at granularity `op` the network of operations."""
 
     cells: Network
+    edges: EdgeSlots
     ops: OpNetwork | None
 
 
@@ -68,9 +69,9 @@ def read_instances(data: DataSpec, limit: int | None) -> Instances:
 def open_networks(model: Model, granularity: Granularity) -> Networks:
     """What the nodes of a model's graphs are. Cost: some 100 us, whatever the data."""
     cells = cell_network(model)
-    return Networks(cells, op_network(cells) if granularity == "op" else None)
+    return Networks(cells, edge_slots(model, cells), op_network(cells) if granularity == "op" else None)
 
 
 def open_workload(model: Model, instances: Instances, networks: Networks) -> Workload:
     """Bring a model and its instances together. Errors: DataError (a vocabulary's file)."""
-    return Workload(model, bind(model, networks.cells, instances), networks.ops)
+    return Workload(model, bind(model, networks.cells, networks.edges, instances), networks.ops)

@@ -13,13 +13,16 @@ if TYPE_CHECKING:
     from abw.core.workload import Workload
 
 
+TIMED = ("depth", "agenda", "agenda-static", "sufficient", "critical")
+
+
 def bench_graph(specs: Path, data: Path, instances: int, runs: int) -> dict[str, Any]:
     """Thread CPU time, medians; the policy `fsm` is learned (encoding sort) from the first 32 instances."""
     from abw.core.graph.bounds import lower_bound
     from abw.core.learning import TRAIN_LIMIT
     from abw.core.plan.plan import plan
     from abw.core.policy.learner import learn
-    from abw.core.policy.registry import LEARNED, POLICIES, get_policy
+    from abw.core.policy.registry import LEARNED, get_policy
     from abw.core.workload import read_instances
 
     rows = []
@@ -34,7 +37,7 @@ def bench_graph(specs: Path, data: Path, instances: int, runs: int) -> dict[str,
             "read": partial(read_instances, model.data, instances),
             "construct": partial(_build, workload, instances),
             "lower bound": partial(lower_bound, graph.dag),
-            **{p: partial(get_policy(p).schedule, graph.dag) for p in POLICIES if p != LEARNED},
+            **{p: partial(get_policy(p).schedule, graph.dag) for p in TIMED},
             LEARNED: partial(learned.schedule, graph.dag),
             "plan": partial(plan, graph, schedule),
         }
@@ -55,5 +58,5 @@ def _build(workload: Workload, instances: int) -> object:
     """Bind and construct, as for a run."""
     from abw.core.workload import Networks, open_workload
 
-    networks = Networks(workload.network, None)
+    networks = Networks(workload.network, workload.binding.edges, None)
     return open_workload(workload.model, workload.instances, networks).graph(0, instances)

@@ -34,7 +34,7 @@ _FAULTS = {
 
 
 def read_lattices(path: Path, skip: int, limit: int) -> Instances:
-    """Lattices `skip` to `skip + limit` of the file; each position is followed by the arcs that end there.
+    """Lattices `skip` to `skip + limit` of the file; the arcs that end at a position come before it.
 
     Errors: DataError, at the first fault (what follows it cannot be told apart). Cost: about 20 ns a vertex.
     """
@@ -140,11 +140,7 @@ def parse_lattices(
                 tags[j] = value[j]
             expected = _POSITION
         else:
-            vertex[i] = position = n
-            kind[n] = kinds[1]
-            columns[0, n] = columns[1, n] = columns[2, n] = -1
-            columns[3, n] = tags[i]
-            n += 1
+            vertex[i] = position = n + count // 2
             for j in range(1, count, 2):
                 if value[j] >= i:
                     return seen, n, place[j], _NOT_BEFORE
@@ -154,6 +150,10 @@ def parse_lattices(
                 columns[2, n] = value[j + 1]
                 columns[3, n] = -1
                 n += 1
+            kind[n] = kinds[1]
+            columns[0, n] = columns[1, n] = columns[2, n] = -1
+            columns[3, n] = tags[i]
+            n += 1
             i += 1
             if i == length:
                 seen += 1

@@ -19,7 +19,7 @@ from abw.core.graph import kernels
 from abw.core.graph.cells import constant_number
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph, ResultRefs
-from abw.core.graph.network import Network
+from abw.core.graph.network import Network, loops_of
 from abw.core.spec.model import (
     Hop,
     Input,
@@ -31,6 +31,7 @@ from abw.core.spec.model import (
 )
 
 Ints = NDArray[np.int32]
+BOTH_WAYS = 3
 _COMPARE = {
     "==": np.equal,
     "!=": np.not_equal,
@@ -39,6 +40,43 @@ _COMPARE = {
     ">": np.greater,
     ">=": np.greater_equal,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeSlots:
+    """Where edges are looked for (see `kernels.consumers`), for each of T types with up to S slots.
+
+    `slots` (T,) how many it has; `lists` (T,) whether it is a reduction; `distinct` (T, S) is -1 for slots
+    that read no node, or everywhere the same as an earlier one; `loop` (T,) see `loops_of`.
+    """
+
+    slots: Ints
+    lists: NDArray[np.bool_]
+    distinct: Ints
+    loop: Ints
+
+
+def edge_slots(model: Model, network: Network) -> EdgeSlots:
+    """What the model alone says of its graphs' edges.
+
+    Two slots read the same node everywhere if their sources differ in nothing but the outputs they take.
+    """
+    slots = np.array([len(t.inputs) for t in model.types], np.int32)
+    distinct = np.full((len(slots), max(slots, default=0)), -1, np.int32)
+    for t, node_type in enumerate(model.types):
+        keys = [tuple(_way(s) for s in i.sources) for i in node_type.inputs]
+        for s, (key, wanted) in enumerate(zip(keys, node_type.inputs, strict=True)):
+            if key not in keys[:s] and any(isinstance(source, NodeSource) for source in wanted.sources):
+                distinct[t, s] = s
+    lists = np.array([t.reduction is not None for t in model.types])
+    return EdgeSlots(slots, lists, distinct, loops_of(network))
+
+
+def _way(source: Source) -> object:
+    """What decides which node a source leads to."""
+    if isinstance(source, NodeSource):
+        return source.hops, tuple(t for t, _ in source.producers)
+    return source if isinstance(source, TableSource) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +92,7 @@ class Binding:
     """A model's names, found in the instances: what all their mini-batches share.
 
     `vertices[t]` are the vertices (of all instances) that type t is for, in order; `links` and `lookups`
-    (by table and field) are those that the model mentions. `edges` says where edges are looked for: see
-    `kernels.consumers` (slots, lists, distinct).
+    (by table and field) are those that the model mentions.
     """
 
     model: Model
@@ -64,13 +101,14 @@ class Binding:
     vertices: tuple[Ints, ...]
     links: dict[str, Link]
     lookups: dict[tuple[int, str], Lookup]
-    edges: tuple[Ints, NDArray[np.bool_], Ints]
+    edges: EdgeSlots
 
 
-def bind(model: Model, network: Network, instances: Instances) -> Binding:
+def bind(model: Model, network: Network, edges: EdgeSlots, instances: Instances) -> Binding:
     """Look up a model's kinds, links, fields and table rows. Cost: linear in the vertices.
 
-    `network` is the model's at granularity `cell`. Errors: DataError where a vocabulary cannot be read.
+    `network` is the model's at granularity `cell`, `edges` its `edge_slots`. Errors: DataError where a
+    vocabulary cannot be read.
     """
     sources = [s for t in model.types for i in t.inputs for s in i.sources]
     hops = {h.link for s in sources if isinstance(s, NodeSource | TableSource) for h in s.hops}
@@ -86,30 +124,8 @@ def bind(model: Model, network: Network, instances: Instances) -> Binding:
         _vertices(model, instances),
         {name: link(instances, name) for name in sorted(hops)},
         lookups,
-        _edge_slots(model),
+        edges,
     )
-
-
-def _edge_slots(model: Model) -> tuple[Ints, NDArray[np.bool_], Ints]:
-    """For each type its slots, whether it is a reduction, and which slots never read what an earlier does.
-
-    Two slots read the same node everywhere if their sources differ in nothing but the outputs they take.
-    """
-    slots = np.array([len(t.inputs) for t in model.types], np.int32)
-    distinct = np.full((len(slots), max(slots, default=0)), -1, np.int32)
-    for t, node_type in enumerate(model.types):
-        keys = [tuple(_way(s) for s in i.sources) for i in node_type.inputs]
-        for s, key in enumerate(keys):
-            if key not in keys[:s]:
-                distinct[t, s] = s
-    return slots, np.array([t.reduction is not None for t in model.types]), distinct
-
-
-def _way(source: Source) -> object:
-    """What decides which node a source leads to."""
-    if isinstance(source, NodeSource):
-        return source.hops, tuple(t for t, _ in source.producers)
-    return source if isinstance(source, TableSource) else None
 
 
 def _vertices(model: Model, instances: Instances) -> tuple[Ints, ...]:
@@ -166,6 +182,10 @@ class _Construction:
         self.base = np.cumsum([0, *(len(v) for v in self.vertices)]).tolist()
         self.walked: dict[tuple[int, tuple[Hop, ...]], Ints] = {}
         self.homes: dict[tuple[tuple[int, int], ...], Ints] = {}
+        # by loop of types: whether its nodes read from vertices before their own (1) or behind (2). Where all
+        # go one way there is no cycle, and none has to be looked for
+        self.ways: dict[int, int] = {}
+        self.noted: set[tuple[int, tuple[Hop, ...]]] = set()
         self.alias = np.empty(0, np.int32)
         self.node = np.empty(0, np.int32)
 
@@ -183,18 +203,19 @@ class _Construction:
         operand_ptr, operand = self._operands(lists, type_ptr.tolist())
         vertex = np.concatenate(self.vertices)
         if lists:
-            vertex = vertex[self.node >= 0]
-            kernels.number_nodes(self.node)
+            vertex = kernels.number_nodes(self.node, vertex)
             self._resolve(operand)
         owner = np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
+        type_of = np.repeat(np.arange(len(types), dtype=np.int32), nodes)
+        edges = self.binding.edges
         succ_ptr, succ, indegree = kernels.consumers(
-            type_ptr, *self.binding.edges, operand_ptr, operand, self.shift
+            type_ptr, edges.slots, edges.lists, edges.distinct, operand_ptr, operand, self.shift
         )
         graph = Graph(
             self.binding.network,
             Dag(
                 tuple(t.name for t in types),
-                np.repeat(np.arange(len(types), dtype=np.int32), nodes),
+                type_of,
                 succ_ptr,
                 succ,
                 indegree,
@@ -207,7 +228,8 @@ class _Construction:
             self._results(owner),
             len(self.start) - 1,
         )
-        self._refuse_cycle(graph)
+        if any(way == BOTH_WAYS for way in self.ways.values()):
+            self._refuse_cycle(graph)
         return graph
 
     def _operands(self, lists: dict[int, _Lists], type_ptr: list[int]) -> tuple[Ints, Ints]:
@@ -257,6 +279,21 @@ class _Construction:
             self.homes[source.producers] = home
         return self.homes[source.producers]
 
+    def _note_way(self, t: int, source: NodeSource, vertices: Ints, ptr: Ints | None = None) -> None:
+        """Note which way a source leads, if its producers can in turn read from type t.
+
+        `vertices` are what it leads to from each of t's: one each, or those between `ptr`.
+        """
+        loop = self.binding.edges.loop
+        key = (t, source.hops)
+        if loop[t] < 0 or key in self.noted or all(loop[p] != loop[t] for p, _ in source.producers):
+            return
+        self.noted.add(key)
+        if ptr is None:
+            ptr = np.arange(len(vertices) + 1, dtype=np.int32)
+        way = kernels.direction(self.vertices[t], ptr, vertices)
+        self.ways[int(loop[t])] = self.ways.get(int(loop[t]), 0) | way
+
     def _feed(
         self, out: Ints, at: int, step: int, t: int, wanted: Input, sources: tuple[Source, ...]
     ) -> None:
@@ -268,6 +305,7 @@ class _Construction:
                 return
             if isinstance(source, NodeSource):
                 vertices = self._walk(t, source.hops, wanted)
+                self._note_way(t, source, vertices)
                 missing = kernels.fill_nodes(out, at, step, self._home(source), vertices, fresh)
             else:
                 number = constant_number(self.binding.network.constants, source, wanted.shape)
@@ -291,18 +329,25 @@ class _Construction:
         """A reduction's operands, without the vertices where nothing produces one; notes its stand-ins."""
         node_type = self.model.types[t]
         sources = [i.sources[0] for i in node_type.inputs if isinstance(i.sources[0], NodeSource)]
+        homes = np.stack([self._home(s) for s in sources])
         vertices = self.vertices[t]
         ptr = np.arange(len(vertices) + 1, dtype=np.int32)
+        every = np.arange(self.first_vertex + int(self.start[-1]) + 1, dtype=np.int32)
+        last = Link(every, every)  # from each vertex to itself
         for hop in sources[0].hops:
             way = self.binding.links[hop.link]
             if way.indptr is None:
                 vertices = kernels.follow(way.target, vertices, self.first_vertex)
             elif hop.index is not None:
                 vertices = kernels.pick(way.indptr, way.target, vertices, self.first_vertex, hop.index)
+            elif hop is sources[0].hops[-1]:
+                last = way
             else:
                 ptr, vertices = kernels.expand(way.indptr, way.target, ptr, vertices, self.first_vertex)
-        homes = np.stack([self._home(s) for s in sources])
-        ptr, members = kernels.present(ptr, vertices, homes[0])
+        assert last.indptr is not None
+        ptr, members = kernels.present(last.indptr, last.target, ptr, vertices, self.first_vertex, homes[0])
+        for source in sources:
+            self._note_way(t, source, members, ptr)
         if not len(self.node):
             self.node = np.zeros(self.base[-1], np.int32)
             self.alias = np.zeros(self.base[-1] << self.shift, np.int32)

@@ -19,13 +19,12 @@ def select(kind: NDArray[np.uint8], wanted: NDArray[np.bool_]) -> Ints:
     n = 0
     for v in range(len(kind)):
         n += wanted[kind[v]]
-    out = np.empty(n, np.int32)
+    out = np.empty(n + 1, np.int32)
     n = 0
     for v in range(len(kind)):
-        if wanted[kind[v]]:
-            out[n] = v
-            n += 1
-    return out
+        out[n] = v  # written over unless it is wanted: kinds follow no pattern that a branch could learn
+        n += wanted[kind[v]]
+    return out[:n]
 
 
 @njit
@@ -144,16 +143,36 @@ def fill_constant(out: Ints, at: int, step: int, count: int, reference: int, fre
 
 
 @njit
-def present(ptr: Ints, vertices: Ints, home: Ints) -> tuple[Ints, Ints]:
-    """The lists `vertices[ptr[i]:ptr[i + 1]]` without the vertices (or -1) that have no home."""
+def direction(own: Ints, ptr: Ints, vertices: Ints) -> int:
+    """Whether the vertices in the lists lie before (1) or behind (2) the lists' own; 3: both, or there."""
+    before = behind = False
+    for i in range(len(own)):
+        for j in range(ptr[i], ptr[i + 1]):
+            before |= 0 <= vertices[j] <= own[i]
+            behind |= vertices[j] >= own[i]
+    return before + 2 * behind
+
+
+@njit
+def present(
+    indptr: Ints, target: Ints, ptr: Ints, vertices: Ints, first: int, home: Ints
+) -> tuple[Ints, Ints]:
+    """As `expand`, and without the vertices that have no home."""
     out_ptr = np.zeros_like(ptr)
-    kept = np.empty(len(vertices), np.int32)
+    n = 0
+    for v in vertices:
+        if v >= 0:
+            n += indptr[v + first + 1] - indptr[v + first]
+    kept = np.empty(n + 1, np.int32)
     n = 0
     for i in range(len(ptr) - 1):
         for j in range(ptr[i], ptr[i + 1]):
-            if vertices[j] >= 0 and home[vertices[j]] != MISSING:
-                kept[n] = vertices[j]
-                n += 1
+            if vertices[j] >= 0:
+                v = vertices[j] + first
+                for e in range(indptr[v], indptr[v + 1]):
+                    u = target[e] - first
+                    kept[n] = u
+                    n += home[u] != MISSING
         out_ptr[i + 1] = n
     return out_ptr, kept[:n]
 
@@ -201,13 +220,16 @@ def write_lists(
 
 
 @njit
-def number_nodes(node: Ints) -> None:
-    """Turn the marks of `stand_ins` into numbers, one after the other."""
+def number_nodes(node: Ints, vertex: Ints) -> Ints:
+    """Turn the marks of `stand_ins` into numbers, one after the other; the vertices of those numbered."""
+    kept = np.empty(len(node) + 1, np.int32)
     n = 0
     for c in range(len(node)):
+        kept[n] = vertex[c]
         if node[c] >= 0:
             node[c] = n
             n += 1
+    return kept[:n]
 
 
 @njit
@@ -246,34 +268,41 @@ def consumers(
     others always read a node that one of these reads. Of a reduction (`lists[t]`) only the first run is.
     """
     n = len(operand_ptr) - 1
-    ptr = np.zeros(n + 2, np.int32)
     indegree = np.zeros(n, np.int32)
-    edges = np.empty(len(operand), np.int32)
+    edges = np.empty(len(operand) + 1, np.int32)
     seen = np.full(n if lists.any() else 0, -1, np.int32)
+    columns = np.empty(distinct.shape[1], np.int32)
     m = 0
     for t in range(len(slots)):
-        for v in range(type_ptr[t], type_ptr[t + 1]):
-            low, before = operand_ptr[v], m
-            if lists[t]:
+        if lists[t]:
+            for v in range(type_ptr[t], type_ptr[t + 1]):
+                low, before = operand_ptr[v], m
                 for e in range(low, low + (operand_ptr[v + 1] - low) // slots[t]):
                     u = operand[e] >> shift
                     if u >= 0 and seen[u] != v:
                         seen[u] = v
                         edges[m] = u
                         m += 1
-            else:
-                for s in range(slots[t]):
-                    if distinct[t, s] < 0:
-                        continue
-                    u = operand[low + s] >> shift
+                indegree[v] = m - before
+        else:
+            count = 0
+            for s in range(slots[t]):
+                if distinct[t, s] >= 0:
+                    columns[count] = s
+                    count += 1
+            for v in range(type_ptr[t], type_ptr[t + 1]):
+                low, before = operand_ptr[v], m
+                for c in range(count):
+                    u = operand[low + columns[c]] >> shift
                     new = u >= 0
                     for d in range(before, m):
                         new &= edges[d] != u
                     edges[m] = u
                     m += new
-            for d in range(before, m):
-                ptr[edges[d] + 2] += 1
-            indegree[v] = m - before
+                indegree[v] = m - before
+    ptr = np.zeros(n + 2, np.int32)
+    for e in range(m):
+        ptr[edges[e] + 2] += 1
     for v in range(n):
         ptr[v + 2] += ptr[v + 1]
     succ = np.empty(m, np.int32)

@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from abw.core.spec.cell import Cell, Param, Port, Shape
 from abw.core.spec.model import Reduction, Table
 
@@ -85,3 +88,16 @@ class Network:
             if constant.first <= index < constant.first + constant.rows:
                 return number, index - constant.first
         raise ValueError(f"no constant has the reference {reference}")
+
+
+def loops_of(network: Network) -> NDArray[np.int32]:
+    """(T,): types that feed each other, directly or through others, have the same number; others -1."""
+    count = len(network.types)
+    reach = np.zeros((count, count), bool)
+    for t, net_type in enumerate(network.types):
+        for slot in net_type.slots:
+            reach[t, [p for p, _ in slot.producers]] = True
+    for middle in range(count):
+        reach |= np.outer(reach[:, middle], reach[middle])
+    both = reach & reach.T
+    return np.where(both.any(axis=1), both.argmax(axis=1), -1).astype(np.int32)

@@ -155,14 +155,17 @@ def lattice(text: str) -> list[Plain]:
         positions: list[int] = []
         for tag in next(lines)[1]:
             _, (count, *arcs) = next(lines)
-            here = one.add("position", tag=tag)
+            ending = []
             for origin, identity in zip(arcs[::2], arcs[1::2], strict=True):
                 arc = one.add("char-arc" if origin == len(positions) - 1 else "word-arc", id=identity)
                 one.join("from", arc, positions[origin])
-                one.join("to", arc, here)
-                one.join("arcs", here, arc)
+                ending.append(arc)
                 count -= 1
             assert count == 0
+            here = one.add("position", tag=tag)
+            for arc in ending:
+                one.join("to", arc, here)
+                one.join("arcs", here, arc)
             positions.append(here)
         assert len(positions) == length
         one.chain(positions)

@@ -1,0 +1,27 @@
+"""How this process takes memory from the system."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # glibc's malloc.h
+_LARGEST_FROM_HEAP = 32 << 20  # the most that glibc accepts
+_KEPT = 2**31 - 1
+
+
+def keep_freed_memory() -> bool:
+    """Let the C library keep what is freed for the next array, instead of giving it back page by page.
+
+    A mini-batch's arrays are of 0.1 to 10 MB, and are made anew for each: with glibc's defaults their pages
+    are returned and fetched again every time, which takes longer than filling them. Returns whether it could
+    be set (only where the C library is glibc).
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return False
+    settings = {_MMAP_THRESHOLD: _LARGEST_FROM_HEAP, _TRIM_THRESHOLD: _KEPT, _TOP_PAD: _LARGEST_FROM_HEAP}
+    return all(mallopt(name, value) == 1 for name, value in settings.items())
