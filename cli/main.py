@@ -9,6 +9,7 @@ import typer
 from abw.cli import check, doctor, learn, run, runs, schema, viz
 from abw.cli.bench import commands as bench
 from abw.core.errors import AbwError
+from abw.core.memory import keep_freed_memory
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as typer and shells have it."""
@@ -41,6 +42,7 @@ def _main(version: bool = typer.Option(False, "--version", help="Print the versi
 
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted."""
+    keep_freed_memory()
     try:
         app(prog_name="abw")
     except AbwError as error:
