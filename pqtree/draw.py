@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-from abw.pqtree.shape import children_of, is_q
+from abw.pqtree.shape import Code, children_of, is_q
 from abw.pqtree.tree import PQTree
 
 GAP, LEVEL, MARGIN, LETTER = 34, 52, 24, 7.5  # pixels
@@ -19,10 +19,14 @@ STYLE = (
 
 def tree_svg(tree: PQTree, names: Sequence[str] | None = None) -> str:
     """The tree as it lies, leaves in a row at the bottom, under their names (default: their numbers)."""
-    code = tree.code()
     label = [str(leaf) for leaf in range(tree.n)] if names is None else list(names)
     if len(label) != tree.n:
         raise ValueError(f"{len(label)} names for {tree.n} leaves")
+    return code_svg(tree.code(), label)
+
+
+def code_svg(code: Code, label: Sequence[str]) -> str:
+    """The same of a code, with its children in the order they have there."""
     gap = max(GAP, max((len(name) for name in label), default=0) * LETTER + 10)
     children = children_of(code)
     height = [0] * len(code)

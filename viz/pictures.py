@@ -150,6 +150,14 @@ class Ordering:
     copies: int
     copied_floats: int
 
+    @property
+    def in_words(self) -> str:
+        """What the order costs."""
+        kernels = f"{self.copies} memory kernel{'' if self.copies == 1 else 's'} a batch"
+        staged = [variable.name for variable in self.variables if variable.staged]
+        first = f"; {', '.join(staged)} copied in first (*)" if staged else ""
+        return f"{kernels}, {self.copied_floats} floats copied a node{first}"
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryPicture:
@@ -189,7 +197,7 @@ class ArenaPicture:
 
 @dataclass(frozen=True, slots=True)
 class TreePicture:
-    """The PQ-tree of a cell's variables: `text` with leaves as numbers into `names`."""
+    """The PQ-tree of a cell's variables, lying as they are planned: `text` with numbers into `names`."""
 
     cell: str
     text: str

@@ -220,7 +220,6 @@ STATUS_STYLE = {"copied": "bold red", "contiguous": "green"}
 
 
 def _ordering(name: str, ordering: Ordering) -> list[RenderableType]:
-    kernels = f"{ordering.copies} memory kernel{'' if ordering.copies == 1 else 's'}"
     order = Text("  ")
     for variable in ordering.variables:
         order.append(variable.name + ("* " if variable.staged else " "))
@@ -235,13 +234,9 @@ def _ordering(name: str, ordering: Ordering) -> list[RenderableType]:
                 Text(operand.status, style=STATUS_STYLE.get(operand.status, "")),
                 " ".join(operand.variables),
             )
-    staged = any(v.staged for v in ordering.variables)
     return [
-        Text.assemble(
-            (f"{name} order", "bold"), f"  {kernels} a batch, {ordering.copied_floats} floats copied a node"
-        ),
+        Text.assemble((f"{name} order", "bold"), f"  {ordering.in_words}"),
         order,
-        *([Text("  * an input, copied there first", style="dim")] if staged else []),
         *([table] if table.row_count else []),
     ]
 

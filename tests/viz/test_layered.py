@@ -1,0 +1,78 @@
+"""The layered layout keeps its promises on any graph."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abw.core.graph.bounds import depths
+from abw.core.graph.dag import Dag
+from abw.viz.layered import Ints, across, side_by_side, with_bends
+from tests.core.policy.graphs import random_dag
+
+graphs = st.builds(
+    random_dag,
+    seed=st.integers(0, 10_000),
+    nodes=st.integers(1, 40),
+    types=st.just(2),
+    density=st.floats(0.02, 0.3),
+)
+
+
+def edges(dag: Dag) -> tuple[Ints, Ints]:
+    return np.repeat(np.arange(len(dag), dtype=np.int32), np.diff(dag.succ_ptr)), dag.succ
+
+
+@given(graphs)
+def test_bends_make_every_edge_a_path_through_all_layers_between(dag: Dag) -> None:
+    layer, group = depths(dag), np.zeros(len(dag), np.int32)
+    source, target = edges(dag)
+    bent = with_bends(layer, group, source, target)
+    assert (bent.layer[bent.target] == bent.layer[bent.source] + 1).all()
+    for e, (u, v) in enumerate(zip(source, target, strict=True)):
+        path = bent.path[bent.path_ptr[e] : bent.path_ptr[e + 1]]
+        assert (path[0], path[-1]) == (u, v)
+        assert bent.layer[path].tolist() == list(range(layer[u], layer[v] + 1))
+        assert (path[1:-1] >= len(dag)).all()
+    assert len(np.unique(bent.path[bent.path >= len(dag)])) == len(bent.layer) - len(dag)
+
+
+@given(graphs, st.integers(1, 4))
+def test_no_two_nodes_of_a_layer_are_closer_than_one(dag: Dag, groups: int) -> None:
+    layer = depths(dag)
+    group = (np.arange(len(dag)) % groups).astype(np.int32)
+    place = across(layer, group, *edges(dag))
+    assert np.isfinite(place).all()
+    for g in range(groups):
+        for level in range(int(layer.max()) + 1):
+            there = np.sort(place[(group == g) & (layer == level)])
+            assert (np.diff(there) >= 1 - 1e-6).all()
+    moved = side_by_side(place, group, gap=2)
+    spans = [(moved[group == g].min(), moved[group == g].max()) for g in range(groups) if (group == g).any()]
+    assert spans[0][0] == 0
+    assert all(b[0] - a[1] >= 3 - 1e-6 for a, b in pairwise(spans))
+
+
+def test_a_trees_parent_stands_over_the_middle_of_its_children() -> None:
+    source, target = np.array([0, 1, 2, 3, 4, 5], np.int32), np.array([4, 4, 5, 5, 6, 6], np.int32)
+    place = across(np.array([0, 0, 0, 0, 1, 1, 2], np.int32), np.zeros(7, np.int32), source, target)
+    assert place[4] == (place[0] + place[1]) / 2
+    assert place[6] == (place[4] + place[5]) / 2
+    assert abs(place[0] - place[1]) == abs(place[2] - place[3]) == 1  # no crossing edges
+
+
+def test_crossings_of_a_ladder_are_untangled() -> None:
+    source, target = np.arange(6, dtype=np.int32), np.array([11, 10, 9, 8, 7, 6], np.int32)
+    place = across(np.repeat([0, 1], 6).astype(np.int32), np.zeros(12, np.int32), source, target)
+    crossings = sum(
+        (place[a] - place[b]) * (place[target[a]] - place[target[b]]) < 0 for a in range(6) for b in range(a)
+    )
+    assert crossings == 0
+
+
+def test_nothing_at_all_is_a_layout_too() -> None:
+    none = np.zeros(0, np.int32)
+    assert len(side_by_side(across(none, none, none, none), none)) == 0

@@ -1,0 +1,145 @@
+"""Drawings: well-formed, complete, within their frame, harmless whatever the names are."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from abw.core.errors import AbwError
+from abw.core.graph.bounds import depths
+from abw.core.spec.load import load_cell
+from abw.pqtree import PQTree
+from abw.viz.collect import KINDS, Kind, collect
+from abw.viz.draw import as_svg
+from abw.viz.memory import memory_picture
+from abw.viz.pictures import GraphPicture, MemoryPicture, PolicyPicture
+from abw.viz.scene import Scene
+from abw.viz.svg import document, stacked
+from abw.viz.svg_graph import NODES, graph_svg, layers
+from abw.viz.svg_policy import MOST, shown_states
+from abw.viz.tree import tree_picture
+from tests.viz.conftest import Golden
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def parsed(scene: Scene, kind: Kind, policy: str | None = None) -> ElementTree.Element:
+    pictures = [as_svg(picture) for picture in collect(scene, [kind], policy)]
+    return ElementTree.fromstring(document(stacked(pictures)))
+
+
+def texts(root: ElementTree.Element) -> list[str]:
+    return ["".join(t.itertext()) for t in root.iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize("kind", ["graph", "frontier", "batches", "memory", "pqtree"])
+def test_fig1_as_svg(fig1: Scene, golden: Golden, kind: Kind) -> None:
+    drawn = [as_svg(picture) for picture in collect(fig1, [kind])]
+    golden(f"fig1-{kind}.svg", document(stacked(drawn)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("policy", ["fsm", "depth"])
+def test_nothing_is_outside_the_frame(lattice: Scene, kind: Kind, policy: str) -> None:
+    for picture in collect(lattice, [kind], policy):
+        drawn = as_svg(picture)
+        root = ElementTree.fromstring(document(drawn))
+        for rect in root.iter(f"{SVG}rect"):
+            x, y = float(rect.get("x", "0")), float(rect.get("y", "0"))
+            assert x >= 0 or rect.get("id")
+            assert x + float(rect.get("width", "0")) <= drawn.width + 0.1
+            assert y + float(rect.get("height", "0")) <= drawn.height + 0.1
+        numbers = re.findall(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|nan|inf", drawn.body)
+        assert "nan" not in numbers
+        assert "inf" not in numbers
+
+
+def test_the_graph_has_every_node_and_edge(lattice: Scene) -> None:
+    root = parsed(lattice, "graph")
+    picture = collect(lattice, ["graph"])[0]
+    assert isinstance(picture, GraphPicture)
+    nodes = [t.text for t in root.iter(f"{SVG}title") if (t.text or "").startswith("node ")]
+    assert len(nodes) == len(picture.type)
+    assert len([p for p in root.iter(f"{SVG}path") if p.get("class") == "edge"]) == len(picture.source)
+    assert layers(picture).tolist() == depths(lattice.dag).tolist()
+
+
+def test_lanes_have_every_batch_and_mark_those_that_are_not_free(lattice: Scene) -> None:
+    root = parsed(lattice, "batches")
+    batches = [t.text or "" for t in root.iter(f"{SVG}title") if re.match(r"\d+: ", t.text or "")]
+    assert len(batches) == sum(len(s) for s in lattice.schedules.values())
+    triangles = [p for p in root.iter(f"{SVG}path") if p.get("class") == "bad"]
+    assert len(triangles) == sum("not free" in said for said in batches) > 0
+
+
+def test_the_machine_has_the_states_that_were_met(lattice: Scene) -> None:
+    picture = collect(lattice, ["policy"])[0]
+    assert isinstance(picture, PolicyPicture)
+    root = parsed(lattice, "policy")
+    ids = {g.get("id") for g in root.iter(f"{SVG}g") if g.get("class") == "state"}
+    assert ids == {f"state-fsm-{s}" for s in set(picture.steps)}
+    assert set(shown_states(picture)) == set(picture.steps)
+    assert len(picture.steps) <= MOST or len(ids) <= MOST
+
+
+@pytest.mark.parametrize("name", ["lstm", "treernn", "treelstm"])
+def test_copies_are_arrows_and_the_rest_brackets(root: Path, name: str) -> None:
+    picture = memory_picture(load_cell(root / "specs" / "cells" / f"{name}.yaml"))
+    assert isinstance(picture, MemoryPicture)
+    drawn = as_svg(picture).body
+    copied = [
+        o
+        for ordering in (picture.before, picture.after)
+        for b in ordering.batches
+        for o in b.operands
+        if o.status == "copied" and len(o.variables) > 1
+    ]
+    assert drawn.count('class="copy"') >= sum(len(o.variables) for o in copied)
+    assert drawn.count(">copied<") == len(copied)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "treelstm", "mv", "treernn"])
+def test_pq_trees_lie_in_the_order_of_memory_where_that_is_one_of_theirs(root: Path, name: str) -> None:
+    picture = tree_picture(load_cell(root / "specs" / "cells" / f"{name}.yaml"))
+    tree = PQTree.from_text(picture.text)
+    leaves = [int(word) for word in re.findall(r"\d+", picture.text)]
+    assert tree.contains(leaves)
+    assert leaves == list(range(len(leaves))) or not tree.contains(range(len(leaves)))
+    drawn = texts(ElementTree.fromstring(document(as_svg(picture))))
+    assert [said for said in drawn if said in picture.names] == [picture.names[leaf] for leaf in leaves]
+
+
+def test_names_can_do_no_harm(fig1: Scene) -> None:
+    bad = ('<script>alert("1")</script>', "a&b", "]]>", '" onload="x')
+    kinds: list[Kind] = ["policy", "graph", "frontier", "batches"]
+    for picture in collect(fig1, kinds):
+        safe = document(as_svg(picture))
+        named = document(as_svg(_renamed(picture, dict(zip(fig1.dag.types, bad, strict=True)))))
+        one, other = (ElementTree.fromstring(text) for text in (safe, named))
+        assert [e.tag for e in one.iter()] == [e.tag for e in other.iter()]
+        assert not [e for e in other.iter() if e.get("onload")]
+
+
+def _renamed(value: Any, names: dict[str, str]) -> Any:  # noqa: ANN401
+    """The same picture with other names of types, everywhere."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: _renamed(getattr(value, f.name), names) for f in fields(value)})
+    if isinstance(value, tuple):
+        return tuple(_renamed(item, names) for item in value)
+    if isinstance(value, dict):
+        return {_renamed(k, names): _renamed(v, names) for k, v in value.items()}
+    return names.get(value, value) if isinstance(value, str) else value
+
+
+def test_a_graph_too_large_for_svg_is_an_error_with_a_way_out(lattice: Scene) -> None:
+    count = NODES + 1
+    zeros, none = np.zeros(count, np.int32), np.zeros(0, np.int32)
+    large = GraphPicture(("a",), zeros, zeros, zeros, none, none, ("fsm",), zeros[None])
+    with pytest.raises(AbwError, match="--instances"):
+        graph_svg(large)
