@@ -10,9 +10,10 @@ from threadpoolctl import ThreadpoolController
 
 from abw.core.cell.layout import CONTIGUOUS
 from abw.core.cell.normal import size_of
+from abw.core.exec.arenas import fill_constants, read_values
 from abw.core.exec.interface import Result
 from abw.core.exec.kernels import CellKernel
-from abw.core.exec.params import Params, constant_value
+from abw.core.exec.params import Params
 from abw.core.graph.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.plan import Counts, Plan
@@ -60,31 +61,9 @@ class BlasExecutor:
         def read(references: NDArray[np.integer[Any]]) -> Floats:
             if run != self._runs:
                 raise RuntimeError("the executor has run again: read a result before that")
-            return self._read(plan, references)
+            return read_values(self._memory, plan, self._params, references)
 
         return Result(plan.graph, counts, read)
-
-    def _read(self, plan: Plan, references: NDArray[np.integer[Any]]) -> Floats:
-        """The values behind references; nodes' from the arenas."""
-        network = self._network
-        if not len(references):
-            return np.empty(0, np.float32)
-        nodes, outputs = np.divmod(np.maximum(references, 0), network.width)
-        types = np.searchsorted(plan.graph.type_ptr, nodes, side="right") - 1
-        arenas = np.where(references >= 0, self._arenas.output_arena[types, outputs], -1)
-        if arenas[0] >= 0:
-            shape = self._arenas.shape[arenas[0]]
-        else:
-            shape = constant_value(network, self._params, int(references[0])).shape
-        values = np.empty((len(references), *shape), np.float32)
-        for arena in set(arenas.tolist()):
-            here = np.flatnonzero(arenas == arena)
-            if arena >= 0:
-                values[here] = self._memory[arena][plan.row[references[here]]]
-            else:
-                for i in here:
-                    values[i] = constant_value(network, self._params, int(references[i]))
-        return values
 
     def _execute(self, plan: Plan) -> Counts:
         """Run the batches, counting what happens."""
@@ -157,16 +136,7 @@ class BlasExecutor:
 
     def _arena(self, a: int, rows: int) -> Floats:
         memory = np.empty((rows, *self._arenas.shape[a]), np.float32)
-        for constant, first in zip(
-            self._network.constants, self._arenas.constant_row[a].tolist(), strict=True
-        ):
-            if first >= 0:
-                values: Any = np.float32(0)
-                if constant.kind == "param":
-                    values = self._params.values[constant.number]
-                elif constant.kind == "table":
-                    values = self._params.tables[constant.number]
-                memory[first : first + constant.rows] = values
+        fill_constants(memory, a, self._arenas, self._network, self._params)
         return memory
 
 

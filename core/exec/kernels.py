@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from abw.core.cell.layout import BROADCAST, COPIED, PACKED, SCRATCH
-from abw.core.cell.normal import size_of
+from abw.core.cell.normal import NormalCell, size_of
 from abw.core.cell.program import CellBatch, CellProgram, Operand
 from abw.core.exec.reference import evaluate
 from abw.core.spec.cell import ELEMENTWISE, Shape
@@ -97,7 +97,7 @@ class CellKernel:
         """Compute what is static. `params`: the cell's, in its order."""
         self.program = program
         self.capacity = 0
-        self._static = _static_values(program, params)
+        self._static = static_values(program.normal, params)
         # scratch memory, in floats a lane: the program's, then a block for each input that is not staged
         self._input_offset = []
         self.width = program.width
@@ -239,14 +239,14 @@ def _strided(memory: Floats, lanes: int, step: int, rows: int, pitch: int, shape
     return as_strided(memory, (lanes, rows, *shape), strides)
 
 
-def _static_values(program: CellProgram, params: Sequence[Floats]) -> dict[int, NDArray[Any]]:
+def static_values(normal: NormalCell, params: Sequence[Floats]) -> dict[int, NDArray[Any]]:
     """The values that are the same at every lane, computed in double precision."""
-    cell = program.cell
+    cell = normal.cell
     values: dict[int, NDArray[Any]] = {
         len(cell.inputs) + i: np.asarray(param, np.float64) for i, param in enumerate(params)
     }
     with np.errstate(all="ignore"):
         for value, op in enumerate(cell.ops, cell.first_op):
-            if program.normal.static[value]:
+            if normal.static[value]:
                 values[value] = evaluate(op, [values[a] for a in op.args])
     return values

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from abw.core.errors import AbwError, did_you_mean
 from abw.core.exec.blas import BlasExecutor
+from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.interface import Executor
 from abw.core.exec.reference import ReferenceExecutor
 
-EXECUTORS: dict[str, type[ReferenceExecutor] | type[BlasExecutor]] = {
+EXECUTORS: dict[str, Callable[[], Executor]] = {
     "reference": ReferenceExecutor,
     "blas": BlasExecutor,
+    "cpu": CpuExecutor,
 }
 
 

@@ -1,0 +1,53 @@
+"""Arenas as arrays: filled with what no node computes, and read by reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.exec.params import Params, constant_value
+from abw.core.graph.network import Network
+from abw.core.plan.arenas import Arenas
+from abw.core.plan.plan import Plan
+
+Floats = NDArray[np.float32]
+
+
+def fill_constants(memory: Floats, arena: int, arenas: Arenas, network: Network, params: Params) -> None:
+    """Write the zeros, parameters and tables of an arena to their rows of `memory` (rows, *shape)."""
+    for constant, first in zip(network.constants, arenas.constant_row[arena].tolist(), strict=True):
+        if first >= 0:
+            values: Any = np.float32(0)
+            if constant.kind == "param":
+                values = params.values[constant.number]
+            elif constant.kind == "table":
+                values = params.tables[constant.number]
+            memory[first : first + constant.rows] = values
+
+
+def read_values(
+    memory: Sequence[Floats], plan: Plan, params: Params, references: NDArray[np.integer[Any]]
+) -> Floats:
+    """The values behind references, all of one shape (see `Result.read`); nodes' from the arenas."""
+    network, arenas = plan.graph.network, plan.arenas
+    if not len(references):
+        return np.empty(0, np.float32)
+    nodes, outputs = np.divmod(np.maximum(references, 0), network.width)
+    types = np.searchsorted(plan.graph.type_ptr, nodes, side="right") - 1
+    found = np.where(references >= 0, arenas.output_arena[types, outputs], -1)
+    if found[0] >= 0:
+        shape = arenas.shape[found[0]]
+    else:
+        shape = constant_value(network, params, int(references[0])).shape
+    values = np.empty((len(references), *shape), np.float32)
+    for arena in set(found.tolist()):
+        here = np.flatnonzero(found == arena)
+        if arena >= 0:
+            values[here] = memory[arena][plan.row[references[here]]]
+        else:
+            for i in here:
+                values[i] = constant_value(network, params, int(references[i]))
+    return values

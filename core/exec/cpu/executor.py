@@ -1,0 +1,143 @@
+"""The executor `cpu`: compiled kernels over packed weights, and one call that walks a plan."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.exec.arenas import fill_constants, read_values
+from abw.core.exec.cpu.compiled import Code, compile_ir
+from abw.core.exec.cpu.emit import Module
+from abw.core.exec.cpu.kernel import emit_cell, emit_fill
+from abw.core.exec.cpu.layout import CellLayout, layout_of
+from abw.core.exec.cpu.memory import aligned, matrix_view, row_floats
+from abw.core.exec.cpu.reduction import emit_reduction
+from abw.core.exec.cpu.target import TargetName, get_target
+from abw.core.exec.cpu.walker import NAMES, emit_walker
+from abw.core.exec.interface import Result
+from abw.core.exec.kernels import static_values
+from abw.core.exec.params import Params
+from abw.core.graph.network import NetType, Network
+from abw.core.plan.arenas import Arenas, arenas_of
+from abw.core.plan.plan import Counts, Plan
+
+Floats = NDArray[np.float32]
+
+
+class CpuExecutor:
+    """One kernel a batch: products summed in registers, element by element to the end, stored once.
+
+    Operands are read where they lie, through the plan's index arrays where their rows are not evenly spaced.
+    Arenas are kept from run to run and grow as plans need it.
+    """
+
+    name = "cpu"
+
+    def __init__(self, target: TargetName | None = None) -> None:
+        """`target`: what to compile for; None takes the best that the machine has."""
+        self._target = get_target(target)
+
+    def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:
+        """Compile the network's kernels, or find them on disk, and pack the weights."""
+        self._network, self._params = network, params
+        self._arenas: Arenas = arenas_of(network)
+        lanes = self._target.lanes
+        self._floats = [row_floats(shape, lanes) for shape in self._arenas.shape]
+        self._memory: list[Floats] = [aligned(0) for _ in self._floats]
+        self._views: list[Floats] = list(self._memory)
+        text, names, layouts = self._emit()
+        self._code: Code = compile_ir(text, self._target)
+        self._walk = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2)(
+            self._code.address("walk")
+        )
+        self._constants = [
+            aligned(0) if layout is None else _constants(layout, [params.values[i] for i in t.params])
+            for layout, t in zip(layouts, network.types, strict=True)
+        ]
+        self._scratch = aligned(max((layout.scratch_floats for layout in layouts if layout), default=0))
+        self._own = {
+            "arena": np.zeros(len(self._floats), np.int64),
+            "kernel": np.array([self._code.address(name) for name in names], np.int64),
+            "constants": np.array([c.ctypes.data for c in self._constants], np.int64),
+            "pitch": np.array([4 * floats for floats in self._floats], np.int64),
+        }
+        self._runs = 0
+
+    def run(self, plan: Plan) -> Result:
+        """Execute the batches in order. Raises ValueError for a plan of another network."""
+        if plan.graph.network is not self._network:
+            raise ValueError("the plan is of another network than the executor was prepared for")
+        self._runs += 1
+        self._reserve(plan)
+        arrays = self._arrays(plan)
+        table = np.array([arrays[name].ctypes.data for name in NAMES], np.int64)
+        batches = len(plan.schedule)
+        if batches:
+            self._walk(table.ctypes.data, self._scratch.ctypes.data, 0, batches)
+        run = self._runs
+
+        def read(references: NDArray[np.integer[Any]]) -> Floats:
+            if run != self._runs:
+                raise RuntimeError("the executor has run again: read a result before that")
+            return read_values(self._views, plan, self._params, references)
+
+        return Result(plan.graph, Counts(batches, batches, 0, 0), read)
+
+    def _arrays(self, plan: Plan) -> dict[str, NDArray[Any]]:
+        """What the walker's table names."""
+        found: dict[str, NDArray[Any]] = {"type": plan.schedule.type, "ptr": plan.schedule.ptr, **self._own}
+        for name in NAMES:
+            if name not in found:
+                found[name] = getattr(plan if hasattr(plan, name) else self._arenas, name)
+        return found
+
+    def _emit(self) -> tuple[str, list[str], list[CellLayout | None]]:
+        """The network's module, and each type's kernel and layout; equal types share a kernel."""
+        module = Module(self._target)
+        emit_fill(module)
+        names: list[str] = []
+        layouts: list[CellLayout | None] = []
+        made: dict[object, tuple[str, CellLayout | None]] = {}
+        for net_type, program in zip(self._network.types, self._arenas.programs, strict=True):
+            key = _key(net_type)
+            if key not in made:
+                name, layout = f"kernel{len(made)}", None
+                if program is not None:
+                    layout = layout_of(program.normal, self._target)
+                    emit_cell(module, name, layout)
+                elif net_type.reduction is not None:
+                    emit_reduction(module, name, net_type.reduction, tuple(s.shape for s in net_type.slots))
+                made[key] = name, layout
+            names.append(made[key][0])
+            layouts.append(made[key][1])
+        emit_walker(module, self._arenas.slot_arena.shape[1], self._network.width)
+        return module.text(), names, layouts
+
+    def _reserve(self, plan: Plan) -> None:
+        """Grow the arenas to what the plan needs."""
+        lanes = self._target.lanes
+        for a, rows in enumerate(plan.rows.tolist()):
+            shape, floats = self._arenas.shape[a], self._floats[a]
+            if len(self._views[a]) < rows:
+                # part of a row is read in whole vectors: beyond the last row, too
+                self._memory[a] = aligned(rows * floats + lanes)
+                rowwise = self._memory[a][: rows * floats].reshape(rows, floats)
+                self._views[a] = matrix_view(rowwise, shape, lanes)
+                fill_constants(self._views[a], a, self._arenas, self._network, self._params)
+                self._own["arena"][a] = self._memory[a].ctypes.data
+
+
+def _key(net_type: NetType) -> object:
+    """What types with the same kernel have in common."""
+    return net_type.cell or (net_type.reduction, tuple(slot.shape for slot in net_type.slots))
+
+
+def _constants(layout: CellLayout, params: list[Floats]) -> Floats:
+    static = static_values(layout.normal, params)
+    memory = aligned(layout.constants)
+    for packed in layout.packed:
+        packed.write(memory, static)
+    return memory

@@ -1,0 +1,70 @@
+"""What a kernel is compiled for: the width of a vector and the registers of a processor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import llvmlite.binding as llvm
+
+from abw.core.errors import AbwError
+
+TargetName = Literal["avx512", "avx2", "plain"]
+TARGETS: tuple[TargetName, ...] = ("avx512", "avx2", "plain")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A processor as LLVM knows it (`cpu`, `features`), with `lanes` floats in a vector register.
+
+    `accumulators`: vector registers that sums may take, so that the weights of a step and a broadcast operand
+    fit in beside them. `group`: the most sums of a row that a block of rows works on.
+    """
+
+    name: TargetName
+    cpu: str
+    features: str
+    lanes: int
+    accumulators: int
+    group: int
+
+    @property
+    def vector(self) -> str:
+        """The type of a vector of floats."""
+        return f"<{self.lanes} x float>"
+
+    @property
+    def integers(self) -> str:
+        """The type of a vector of 32-bit integers."""
+        return f"<{self.lanes} x i32>"
+
+    def block_rows(self, vectors: int) -> int:
+        """How many rows a block has whose rows have `vectors` sums each."""
+        # more rows than 10 have no general register left for each row's address
+        return max(1, min(10, (self.accumulators - 1 - vectors) // vectors))
+
+
+@cache
+def get_target(name: TargetName | None = None) -> Target:
+    """A target by its name, or the best that this machine has. Errors: AbwError where it has it not."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    has: dict[str, bool] = llvm.get_host_cpu_features()
+    best: TargetName = "plain"
+    if has.get("avx2") and has.get("fma"):
+        best = "avx512" if has.get("avx512f") and has.get("avx512vl") else "avx2"
+    chosen = name or best
+    if TARGETS.index(chosen) < TARGETS.index(best):
+        raise AbwError(f"this machine's processor has no {chosen}", hint=f"it has: {best}")
+    cpu = llvm.get_host_cpu_name()
+    features = dict(has)
+    if chosen == "avx2":
+        features = {f: on and "avx512" not in f and not f.startswith("avx10") for f, on in has.items()}
+    if chosen == "plain":
+        # the least that the architecture promises
+        return Target("plain", "x86-64" if "sse2" in has else "generic", "", 4, 16, 3)
+    flags = ",".join(f"{'+' if on else '-'}{feature}" for feature, on in sorted(features.items()))
+    return (
+        Target(chosen, cpu, flags, 16, 32, 6) if chosen == "avx512" else Target(chosen, cpu, flags, 8, 16, 3)
+    )

@@ -1,0 +1,71 @@
+"""The walker: one call runs all batches of a plan."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from abw.core.exec.cpu.emit import Function, Module
+from abw.core.exec.cpu.kernel import SLOT_WORDS
+
+Name = Literal[
+    "type", "ptr", "base", "operand_ptr", "index_ptr", "index", "status", "start", "stride", "list_ptr",
+    "lists", "slot_arena", "output_arena", "slots", "outputs", "reduces", "arena", "pitch", "kernel",
+    "constants",
+]  # fmt: skip
+NAMES: tuple[Name, ...] = get_args(Name)
+"""The walker's table: addresses of the arrays of a `Plan`, its `Schedule` and its `Arenas`, all of 32 bits
+(`reduces`: bytes); then, of 64 bits, the addresses of the arenas and their rows' bytes, the types' kernels
+and their constants."""
+
+SPREAD = 3
+"""The first status of an operand that needs its index array."""
+
+
+def emit_walker(module: Module, slots: int, width: int) -> None:
+    """Write `walk(table, scratch, first, last)`: run the batches `first` to `last - 1`.
+
+    `slots` are the most that a type has, `width` is the network's.
+    """
+    f = Function(module, "walk", "ptr %table, ptr %scratch, i64 %first, i64 %last", public=True)
+    f.do(f"%frame = alloca i64, i64 {1 + SLOT_WORDS * slots + width}, align 8")
+    array = {name: f.pointer_item("%table", place) for place, name in enumerate(NAMES)}
+
+    def batch(b: str) -> None:
+        kind = f.int_item(array["type"], b)
+        begin, end = f.int_item(array["ptr"], b), f.int_item(array["ptr"], f.i64("add", b, 1))
+        operand = f.int_item(array["operand_ptr"], b)
+        count = f.int_item(array["slots"], kind)
+        reduces = f.let(f"icmp ne i8 {f.item('i8', array['reduces'], kind)}, 0")
+        lists = f.let(f"getelementptr i32, ptr {array['lists']}, i64 {f.int_item(array['list_ptr'], b)}")
+        f.put("ptr", lists, "%frame", 0)
+
+        def slot(s: str) -> None:
+            k = f.i64("add", operand, s)
+            arena = f.int_item(array["slot_arena"], f.i64("add", f.i64("mul", kind, slots), s))
+            word = f.i64("add", f.i64("mul", s, SLOT_WORDS), 1)
+            f.put("ptr", f.pointer_item(array["arena"], arena), "%frame", word)
+            index = f.let(f"getelementptr i32, ptr {array['index']}, i64 {f.int_item(array['index_ptr'], k)}")
+            spread = f.let(f"icmp sge i64 {f.int_item(array['status'], k)}, {SPREAD}")
+            needed = f.let(f"or i1 {spread}, {reduces}")
+            f.put("ptr", f.let(f"select i1 {needed}, ptr {index}, ptr null"), "%frame", f.i64("add", word, 1))
+            f.put("i64", f.int_item(array["start"], k), "%frame", f.i64("add", word, 2))
+            f.put("i64", f.int_item(array["stride"], k), "%frame", f.i64("add", word, 3))
+
+        f.when(f.let(f"icmp sgt i64 {count}, 0"), lambda: f.repeat(count, slot))
+        results = f.i64("add", f.i64("mul", count, SLOT_WORDS), 1)
+
+        def output(o: str) -> None:
+            arena = f.int_item(array["output_arena"], f.i64("add", f.i64("mul", kind, width), o))
+            row = f.int_item(array["base"], f.i64("add", f.i64("mul", b, width), o))
+            place = f.i64("mul", row, f.item("i64", array["pitch"], arena))
+            f.put(
+                "ptr", f.at(f.pointer_item(array["arena"], arena), place), "%frame", f.i64("add", results, o)
+            )
+
+        f.repeat(f.int_item(array["outputs"], kind), output)
+        kernel, constants = f.pointer_item(array["kernel"], kind), f.pointer_item(array["constants"], kind)
+        lanes = f.i64("sub", end, begin)
+        f.do(f"call void {kernel}(ptr %frame, ptr %scratch, ptr {constants}, i64 0, i64 {lanes})")
+
+    f.repeat("%last", batch, first="%first")
+    module.add(f)

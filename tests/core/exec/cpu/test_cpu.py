@@ -1,0 +1,307 @@
+"""The executor `cpu` on every target against the reference: random cells, every spec, values at the edge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from abw.core.cell.layout import BROADCAST, CONTIGUOUS
+from abw.core.errors import AbwError, Span
+from abw.core.exec.compare import compare
+from abw.core.exec.cpu.executor import CpuExecutor
+from abw.core.exec.cpu.target import TARGETS, TargetName, get_target
+from abw.core.exec.interface import Result
+from abw.core.exec.params import Params, init_params
+from abw.core.exec.reference import ReferenceExecutor
+from abw.core.graph.graph import Graph
+from abw.core.graph.network import Constant, Granularity, Network, Slot
+from abw.core.plan.kernels import GATHERED
+from abw.core.plan.plan import Plan, plan
+from abw.core.policy.schedule import Schedule
+from abw.core.policy.sufficient import Sufficient
+from abw.core.spec.cell import Cell, OpName
+from abw.core.spec.load import Overrides
+from abw.core.spec.model import Table
+from abw.core.workload import open_model, open_networks, open_workload, read_instances
+from tests.conftest import ROOT
+from tests.core.exec import builder
+from tests.core.exec.builder import (
+    CellBuilder,
+    lstm,
+    make_graph,
+    make_network,
+    random_graph,
+    random_network,
+    random_schedule,
+)
+from tests.core.exec.test_executors import batches, one_by_one, words_network
+
+seeds = st.integers(0, 2**32 - 1)
+HERE = [name for name in TARGETS if TARGETS.index(name) >= TARGETS.index(get_target().name)]
+"""The targets that this machine can run."""
+targets = st.sampled_from(HERE)
+
+RANDOM_TOLERANCE = 1e-4
+"""Random cells may subtract nearly equal numbers, real ones do not; a wrong operand is off by 0.1 or so."""
+
+
+def cpu(planned: Plan, params: Params, target: TargetName | None = None) -> Result:
+    executor = CpuExecutor(target)
+    executor.prepare(planned.graph.network, params, 1)
+    return executor.run(planned)
+
+
+def reference(graph: Graph, params: Params) -> Result:
+    executor = ReferenceExecutor()
+    executor.prepare(graph.network, params)
+    return executor.run_graph(graph)
+
+
+def error(result: Result, expected: Result) -> float:
+    return max((d.error for d in compare(result, expected, expected.graph.network)), default=0.0)
+
+
+LARGE = ((5,), (19,), (19,), (33,), (19, 7), (19, 19), (7, 35))
+"""Sizes that are no multiple of any vector, below and above one."""
+
+
+@settings(max_examples=60)
+@given(seeds, st.integers(0, 30), targets, st.booleans())
+def test_equals_reference(seed: int, nodes: int, target: TargetName, large: bool) -> None:
+    rng = np.random.default_rng(seed)
+    with patch.object(builder, "SHAPES", LARGE if large else builder.SHAPES):
+        network = random_network(rng)
+    graph = random_graph(rng, network, nodes)
+    planned = plan(graph, random_schedule(rng, graph))
+    params = init_params(network, seed)
+    result = cpu(planned, params, target)
+    assert result.counts.batches == result.counts.launches == len(planned.schedule)
+    assert error(result, reference(graph, params)) < RANDOM_TOLERANCE
+
+
+def one_type(cell: Cell, lanes: int) -> tuple[Graph, Network]:
+    """A batch of nodes whose inputs are rows of tables, each another one."""
+    shapes = list(dict.fromkeys(port.shape for port in cell.inputs))
+    tables = tuple(Table(f"t{i}", 50, s, None, None, Span("test", 1)) for i, s in enumerate(shapes))
+    constants = tuple(Constant("table", i, s, 50 * i, 50) for i, s in enumerate(shapes))
+    slots = tuple(Slot(p.name, p.shape, (), (shapes.index(p.shape),)) for p in cell.inputs)
+    network = make_network([(cell.name, cell, None, slots)], tables, constants, [])
+    rng = np.random.default_rng(0)
+    operands = [
+        [-1 - 50 * shapes.index(p.shape) - int(rng.integers(50)) for p in cell.inputs] for _ in range(lanes)
+    ]
+    return make_graph(network, [0] * lanes, operands), network
+
+
+def once(graph: Graph) -> Schedule:
+    """All nodes in one batch."""
+    n = len(graph)
+    return Schedule(np.zeros(1, np.int32), np.array([0, n], np.int32), np.arange(n, dtype=np.int32))
+
+
+def gates_cell(gates: int, size: int) -> Cell:
+    """Many gates of two inputs of other sizes, a product of what is computed, and a peephole."""
+    b = CellBuilder()
+    x, y = b.input((size + 3,)), b.input((7,))
+    sums = []
+    for g in range(gates):
+        total = b.op("matmul", b.param((size, size + 3)), x, shape=(size,))
+        if g % 2:
+            total = b.op("add", b.param((size,)), total, shape=(size,))
+            total = b.op("add", total, b.op("matmul", b.param((size, 7)), y, shape=(size,)), shape=(size,))
+        sums.append(b.op(("tanh", "sigmoid")[g % 2], total, shape=(size,)))
+    product = sums[0]
+    for value in sums[1:]:
+        product = b.op("add", product, b.op("mul", value, b.param((size,)), shape=(size,)), shape=(size,))
+    again = b.op("matmul", b.param((size, size)), product, shape=(size,))
+    both = b.op("concat", again, y, shape=(size + 7,))
+    last = b.op("matmul", b.param((3, size + 7)), both, shape=(3,))
+    return b.cell("gates", [b.op("tanh", again, shape=(size,)), last, both])
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("size", [1, 16, 37, 64])
+@pytest.mark.parametrize("gates", [1, 2, 3, 5, 8, 13])
+def test_any_number_of_gates_and_rows(gates: int, size: int, target: TargetName) -> None:
+    lanes = {1: 1, 2: 2, 3: 7, 5: 61, 8: 130, 13: 11}[gates]
+    graph, network = one_type(gates_cell(gates, size), lanes)
+    params = init_params(network, 0)
+    assert error(cpu(plan(graph, once(graph)), params, target), reference(graph, params)) < 1e-5
+
+
+def products_cell() -> Cell:
+    """Matrices by matrices and by vectors, of the lanes and of parameters, turned, cut and joined."""
+    b = CellBuilder()
+    a, v = b.input((18, 33)), b.input((33,))
+    w = b.op("matmul", a, v, shape=(18,))
+    turned = b.op("transpose", a, shape=(33, 18))
+    square = b.op("matmul", turned, a, shape=(33, 33))
+    cut = b.op("slice", square, shape=(5, 33), attr=(20.0, 25.0))
+    joined = b.op("concat", cut, a, shape=(23, 33))
+    mixed = b.op("matmul", b.param((4, 23)), joined, shape=(4, 33))
+    part = b.op("slice", v, shape=(20,), attr=(13.0, 33.0))
+    small = b.op("matmul", b.param((6, 20)), part, shape=(6,))
+    fixed = b.op("matmul", a, b.param((33,)), shape=(18,))
+    chances = b.op("softmax", mixed, shape=(4, 33))
+    return b.cell("products", [w, square, chances, small, fixed, cut])
+
+
+@pytest.mark.parametrize("target", HERE)
+def test_products_of_matrices(target: TargetName) -> None:
+    graph, network = one_type(products_cell(), 9)
+    params = init_params(network, 0)
+    assert error(cpu(plan(graph, once(graph)), params, target), reference(graph, params)) < 1e-5
+
+
+EDGES = [0.0, -0.0, 1e-30, -1e-6, 0.3, -5.0, 8.5, -20.0, 60.0, 87.0, -87.0, 88.6, -95.0, 104.0, 2e4, -2e4,
+         3e38, np.inf, -np.inf, np.nan]  # fmt: skip
+UNARY: tuple[OpName, ...] = ("sigmoid", "tanh", "relu", "exp", "neg", "softmax")
+
+
+@pytest.mark.parametrize("target", HERE)
+def test_functions_at_their_ends(target: TargetName) -> None:
+    x = np.array([*EDGES, *np.linspace(-30, 30, 1001), *np.geomspace(1e-8, 10, 200)], np.float32)
+    b = CellBuilder()
+    value = b.input((1,))
+    graph, network = one_type(b.cell("ends", [b.op(name, value, shape=(1,)) for name in UNARY]), len(x))
+    table = replace(network.tables[0], rows=len(x))
+    constants = (Constant("table", 0, (1,), 0, len(x)),)
+    network = replace(network, tables=(table,), constants=constants)
+    graph = replace(graph, network=network, operand=-1 - np.arange(len(x), dtype=np.int32))
+    params = Params((), (x[:, None],))
+    found, expected = cpu(plan(graph, once(graph)), params, target), reference(graph, params)
+    for o, name in enumerate(UNARY):
+        got, wanted = found.value(0, o)[:, 0], expected.value(0, o)[:, 0]
+        with np.errstate(over="ignore"):
+            wanted = wanted.astype(np.float32)
+        # the reference's sigmoid is exact to 1e-16, absolutely
+        atol = 1e-15 if name == "sigmoid" else 1e-37
+        np.testing.assert_allclose(got, wanted, rtol=4e-6, atol=atol, err_msg=name)
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("reduction", ["sum", "mean", "max"])
+def test_nan_and_infinity_pass_through(reduction: str, target: TargetName) -> None:
+    network = words_network(reduction)
+    operands = [[-1, -7, -7], [-2, -7, -7], [-3, -7, -7], [-4, 0, 1], [0, 4], [2, 4, -3]]
+    graph = make_graph(network, [0] * 4 + [1] * 2, operands)
+    params = init_params(network, 0)
+    table = params.tables[0].copy()
+    table[0, 1], table[1, 0] = np.nan, np.inf
+    params = Params(params.values, (table,))
+    with np.errstate(all="ignore"):
+        result, expected = cpu(plan(graph, one_by_one(graph)), params, target), reference(graph, params)
+        assert np.isnan(expected.value(0, 0)[0]).all()
+        assert np.isfinite(expected.value(0, 0)[2]).all()
+        assert error(result, expected) < 1e-5
+
+
+@settings(max_examples=15)
+@given(seeds, targets)
+def test_runs_are_equal_bit_for_bit(seed: int, target: TargetName) -> None:
+    rng = np.random.default_rng(seed)
+    network = random_network(rng)
+    small, large = (random_graph(rng, network, nodes) for nodes in (5, 25))
+    plans = [plan(graph, random_schedule(rng, graph)) for graph in (small, large)]
+    params = init_params(network, 1)
+    executor = CpuExecutor(target)
+    executor.prepare(network, params, 1)
+    for planned in (plans[0], plans[1], plans[0]):
+        # memory is kept and grows from run to run: what lay there before must not matter
+        again = cpu(planned, params, target)
+        result = executor.run(planned)
+        for t, net_type in enumerate(network.types):
+            for o in range(len(net_type.outputs)):
+                assert np.array_equal(result.value(t, o), again.value(t, o), equal_nan=True)
+
+
+def test_evenly_spaced_operands_use_no_index_array() -> None:
+    rng = np.random.default_rng(4)
+    graph, network = one_type(lstm(20), 40)
+    rows = np.stack([np.arange(40), np.full(40, 7), rng.permutation(40)], 1)
+    graph = replace(graph, operand=(-1 - rows).astype(np.int32).ravel())
+    planned = plan(graph, once(graph))
+    params = init_params(network, 0)
+    expected = cpu(planned, params)
+    index = planned.index.copy()
+    index[planned.index_ptr[0] : planned.index_ptr[2]] = -1
+    found = cpu(replace(planned, index=index), params)
+    assert planned.status.tolist() == [CONTIGUOUS, BROADCAST, GATHERED]
+    assert all(np.array_equal(found.value(0, o), expected.value(0, o)) for o in (0, 1))
+
+
+def test_a_swapped_operand_row_fails_the_comparison() -> None:
+    network = words_network()
+    graph = make_graph(network, [0] * 4, [[-1, -7, -7], [-2, -7, -7], [-3, 0, 1], [-4, 2, 3]])
+    params = init_params(network, 0)
+    planned = plan(graph, batches([0, 0], [0, 2, 4]))
+    expected = reference(graph, params)
+    assert error(cpu(planned, params), expected) < 1e-5
+    for operand in (0, 3):
+        begin = planned.index_ptr[operand]
+        index = planned.index.copy()
+        index[[begin, begin + 1]] = index[[begin + 1, begin]]
+        status = planned.status.copy()
+        status[operand] = GATHERED
+        assert error(cpu(replace(planned, index=index, status=status), params), expected) > 1e-2
+
+
+def test_a_result_does_not_outlive_the_next_run() -> None:
+    network = words_network()
+    graph = make_graph(network, [0], [[-1, -7, -7]])
+    executor = CpuExecutor()
+    executor.prepare(network, init_params(network, 0))
+    planned = plan(graph, one_by_one(graph))
+    first = executor.run(planned)
+    executor.run(planned)
+    with pytest.raises(RuntimeError, match="run again"):
+        first.value(0, 0)
+    with pytest.raises(ValueError, match="another network"):
+        executor.run(plan(make_graph(words_network(), [0], [[-1, -7, -7]]), planned.schedule))
+
+
+def test_a_target_that_the_machine_has_not() -> None:
+    best: dict[str, bool] = {"sse2": True}
+    with patch("llvmlite.binding.get_host_cpu_features", lambda: best):
+        get_target.cache_clear()
+        assert get_target().name == "plain"
+        with pytest.raises(AbwError, match="has no avx2"):
+            get_target("avx2")
+    get_target.cache_clear()
+
+
+REAL = {"lattice": "lattice/train.txt", "bilstm": "tags/dev.txt"}
+SPECS = sorted(path.stem for path in (ROOT / "specs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("granularity", ["cell", "op"])
+@pytest.mark.parametrize("spec", SPECS)
+def test_every_spec_on_its_own_data(spec: str, granularity: Granularity, root: Path) -> None:
+    model = open_model(root / "specs" / f"{spec}.yaml", Overrides(dims={"hidden": 38}))
+    networks = open_networks(model, granularity)
+    # the reference takes a millisecond for a word's operations
+    count = 8 if granularity == "cell" else 2
+    workload = open_workload(model, read_instances(model.data, count), networks)
+    graph = workload.graph(0, min(count, len(workload.instances)))
+    planned = plan(graph, Sufficient().schedule(graph.dag))
+    params = init_params(workload.network, 0)
+    expected = reference(graph, params)
+    for target in HERE if granularity == "cell" else HERE[:1]:
+        assert error(cpu(planned, params, target), expected) < 1e-5
+
+
+@pytest.mark.parametrize("spec", ["treelstm", "treegru", "mvrnn", "lattice", "lattice-gru", "bilstm-chars"])
+def test_real_data(spec: str, root: Path, shared_data: Path) -> None:
+    source = shared_data / REAL.get(spec.split("-")[0], "trees/train.txt")
+    model = open_model(root / "specs" / f"{spec}.yaml", Overrides(data=source, dims={"hidden": 32}))
+    workload = open_workload(model, read_instances(model.data, 16), open_networks(model, "cell"))
+    graph = workload.graph(0, 16)
+    planned = plan(graph, Sufficient().schedule(graph.dag))
+    params = init_params(workload.network, 0)
+    assert error(cpu(planned, params), reference(graph, params)) < 1e-5
