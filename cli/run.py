@@ -22,13 +22,13 @@ def run(
         str | None,
         typer.Option(
             "--policy",
-            help="depth, agenda, agenda-static, sufficient, critical, phases, search, fsm, or a learned policy's "
-            ".json file [fsm; at granularity op agenda].",
+            help="depth, agenda, agenda-static, sufficient, critical, phases, search, fsm, or the .json "
+            "file of a learned policy [fsm; at granularity op agenda].",
         ),
     ] = None,
     encoding: options.Encoding = "sort",
     executor: Annotated[
-        Literal["blas", "reference"], typer.Option("--executor", help="What computes.")
+        Literal["cpu", "blas", "reference"], typer.Option("--executor", help="What computes.")
     ] = "blas",
     granularity: options.Granularity = "cell",
     train_limit: Annotated[

@@ -87,6 +87,8 @@ def policies(
             *(f"{r['batches'][n]:.1f}" for n in names),
         )
     _show(table)
+    if report["granularity"] == "op":
+        return
     table = _table(
         "learning",
         "nodes",
