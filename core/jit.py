@@ -19,13 +19,25 @@ def njit(function: F) -> F:
     """
     compiled = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     if isinstance(compiled, Dispatcher):  # not so under NUMBA_DISABLE_JIT
-        _stamp_callees(compiled, function)
+        _guard_cache(compiled, function)
     return cast(F, compiled)
 
 
-def _stamp_callees(compiled: Any, function: Callable[..., Any]) -> None:  # noqa: ANN401 (private parts)
-    """Let the cache see changes of the callees: numba itself compares the caller's own file alone."""
+def _guard_cache(compiled: Any, function: Callable[..., Any]) -> None:  # noqa: ANN401 (private parts)
+    """Let the cache see changes of the callees: numba itself compares the caller's own file alone.
+
+    And take an index for stale, not for an error, that names a class which is no longer there.
+    """
     named = [function.__globals__.get(name) for name in function.__code__.co_names]
     callees: list[Any] = [value for value in named if isinstance(value, Dispatcher)]
     own = compiled._cache._cache_file
     own._source_stamp = (own._source_stamp, tuple(c._cache._cache_file._source_stamp for c in callees))
+    load = own._load_index
+
+    def load_index() -> Any:  # noqa: ANN401
+        try:
+            return load()
+        except (AttributeError, ImportError):
+            return {}
+
+    own._load_index = load_index

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from abw.core.errors import AbwError
 from abw.core.graph.dag import Dag
 from abw.core.jit import njit
-from abw.core.policy.critical import CriticalNodes, critical_nodes, execute_critical, no_critical_nodes
+from abw.core.policy.critical import Paths, no_paths, start_paths, step_paths
 from abw.core.policy.frontier import (
     Batches,
     Edges,
@@ -76,21 +76,22 @@ class FsmPolicy:
         """O(n + m + batches * types). Raises AbwError where the graph's types are not the policy's."""
         self.require(dag.types)
         batches, frontier = room(dag), start(dag)
-        nodes = watched_nodes(dag, frontier, self.encoding)
+        paths = paths_for(self.encoding, dag, frontier)
         kind = ENCODINGS.index(self.encoding)
-        unseen = run(edges(dag), frontier, nodes, self.table, self.action, kind, self.phases, batches)
+        unseen = run(edges(dag), frontier, paths, self.table, self.action, kind, self.phases, batches)
         return to_schedule(batches, unseen)
 
     def visited(self, dag: Dag, schedule: Schedule) -> list[tuple[str, ...]]:
         """The state before each batch of a schedule, whoever made it. For pictures: slow."""
         names, flow, frontier = symbol_names(self.types, self.phases), edges(dag), start(dag)
-        nodes, kind = critical_nodes(dag, frontier), ENCODINGS.index(self.encoding)
+        paths, kind = start_paths(dag, frontier), ENCODINGS.index(self.encoding)
         state = np.empty(len(self.types) + 2, np.int32)
         found = []
         for a, done in zip(schedule.type.tolist(), schedule.ptr.tolist(), strict=False):
-            length = observe(kind, self.phases, done, frontier, nodes, state)
+            length = observe(kind, self.phases, done, frontier, paths, state)
             found.append(tuple(names[k] for k in state[:length]))
-            execute_critical(flow, frontier, nodes, a)
+            execute(flow, frontier, a)
+            step_paths(frontier, paths, a)
         return found
 
     def require(self, types: tuple[str, ...]) -> None:
@@ -186,7 +187,7 @@ def _from_document(document: dict[str, Any]) -> FsmPolicy:
             raise ValueError(f"the state {entry['state']} occurs twice")
         add(table, symbols, len(symbols), -1 - found)
         action[s] = types.index(entry["action"])
-        if not {entry["action"], f"{entry['action']}*"} & set(entry["state"]):
+        if entry["action"] not in entry["state"]:
             raise ValueError(f"the action {entry['action']} is not on the frontier {entry['state']}")
         for name, q in entry["q"].items():
             table.value[s, code[name]] = q
@@ -196,16 +197,16 @@ def _from_document(document: dict[str, Any]) -> FsmPolicy:
     return FsmPolicy(types, document["encoding"], phases, table, action, Training(**training))
 
 
-def watched_nodes(dag: Dag, frontier: Frontier, encoding: Encoding) -> CriticalNodes:
-    """The critical nodes for the encoding that asks for them."""
-    return critical_nodes(dag, frontier) if encoding == "critical" else no_critical_nodes(len(dag.types))
+def paths_for(encoding: Encoding, dag: Dag, frontier: Frontier) -> Paths:
+    """The longest paths, for the encoding that asks for them."""
+    return start_paths(dag, frontier) if encoding == "critical" else no_paths()
 
 
 @njit
 def run(
     edges: Edges,
     frontier: Frontier,
-    nodes: CriticalNodes,
+    paths: Paths,
     table: Table,
     action: Ints,
     encoding: int,
@@ -216,16 +217,15 @@ def run(
     state = np.empty(len(frontier.head) + 2, np.int32)
     done, unseen = 0, 0
     while done < len(edges.type):
-        length = observe(encoding, phases, done, frontier, nodes, state)
+        length = observe(encoding, phases, done, frontier, paths, state)
         s = find(table, state, length)
         if s < 0:
             unseen += 1
         a = int(action[s]) if s >= 0 else _readiest(frontier)
         done = record(batches, frontier, a)
+        execute(edges, frontier, a)
         if encoding == CRITICAL:
-            execute_critical(edges, frontier, nodes, a)
-        else:
-            execute(edges, frontier, a)
+            step_paths(frontier, paths, a)
     return unseen
 
 

@@ -14,9 +14,10 @@ from abw.core.errors import AbwError
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
 from abw.core.jit import njit
-from abw.core.policy.critical import CriticalNodes, execute_critical
+from abw.core.policy.critical import Paths, step_paths
 from abw.core.policy.frontier import Batches, Edges, Frontier, edges, execute, room, start
-from abw.core.policy.fsm import FsmPolicy, Training, run, watched_nodes
+from abw.core.policy.fsm import FsmPolicy, Training, paths_for, run
+from abw.core.policy.remaining import Remaining, no_remaining, start_remaining, step_remaining
 from abw.core.policy.states import (
     CRITICAL,
     ENCODINGS,
@@ -35,6 +36,7 @@ Ints = NDArray[np.int32]
 Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
 Reward = Literal["paper", "critical"]
 REWARDS: tuple[Reward, ...] = get_args(Reward)
+PAPER = 0
 
 CHECK = 10  # trials between two looks at the greedy policy
 STOP = 50  # trials between two looks at the lower bound, as in the paper
@@ -134,7 +136,8 @@ class Watched(NamedTuple):
     """A graph under execution with all that a trial keeps up to date."""
 
     frontier: Frontier
-    nodes: CriticalNodes
+    paths: Paths
+    remaining: Remaining
     held: HeldBack
 
 
@@ -163,9 +166,9 @@ class _Lesson:
     @staticmethod
     def of(dag: Dag, encoding: Encoding, reward: Reward) -> _Lesson:
         n, frontier = len(dag), start(dag)
-        asks = "critical" if reward == "critical" else encoding
+        remaining = start_remaining(dag, frontier) if reward == "critical" else no_remaining()
         held = held_back(dag, direct=False) if reward == "paper" else nothing_held()
-        first = Watched(frontier, watched_nodes(dag, frontier, asks), held)
+        first = Watched(frontier, paths_for(encoding, dag, frontier), remaining, held)
         path = Path(np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.float64))
         bound = int(lower_bound(dag).sum())
         return _Lesson(dag, edges(dag), encoding, reward, bound, first, _copied(first), path, room(dag))
@@ -183,7 +186,7 @@ class _Lesson:
         _restore(self.now, self.first)
         self.room.size[0] = 0
         kind = ENCODINGS.index(self.encoding)
-        run(self.edges, self.now.frontier, self.now.nodes, table, action, kind, phases, self.room)
+        run(self.edges, self.now.frontier, self.now.paths, table, action, kind, phases, self.room)
         return int(self.room.size[0])
 
 
@@ -227,30 +230,31 @@ def _trial(
     path: Path,
 ) -> bool:
     """Execute the graph, exploring, and learn from it; False, with nothing learned, if the table got full."""
-    frontier, nodes, held = watched
+    frontier, paths, remaining, held = watched
     state = np.empty(len(frontier.head) + 2, np.int32)
     done, steps = 0, 0
     while done < len(edges.type):
         if table.size[0] == len(table.value) or table.ptr[table.size[0]] + len(state) > len(table.symbols):
             return False
-        length = observe(encoding, phases, done, frontier, nodes, state)
+        length = observe(encoding, phases, done, frontier, paths, state)
         s = find(table, state, length)
         if s < 0:
             s = add(table, state, length, -1 - s)
         a = _choose(table, s, frontier, epsilon, random)
         ready = frontier.tail[a] - frontier.head[a]
-        if reward == 0:
-            share = ready / held.size[a]  # Eq. 1
+        if reward == PAPER:
+            share = ready / held.size[a]
             release(edges, held, frontier, a)
         else:
-            share = nodes.ready[a] / nodes.remaining[nodes.first[a] + nodes.top[a]]
+            share = remaining.ready[a] / remaining.number[remaining.first[a] + remaining.top[a]]
         path.state[steps] = s
         path.action[steps] = a
         path.reward[steps] = hyper.alpha * share - 1.0
-        if encoding == CRITICAL or reward == 1:
-            execute_critical(edges, frontier, nodes, a)
-        else:
-            execute(edges, frontier, a)
+        execute(edges, frontier, a)
+        if encoding == CRITICAL:
+            step_paths(frontier, paths, a)
+        if reward != PAPER:
+            step_remaining(frontier, remaining, a)
         steps += 1
         done += ready
     _update(table, path, steps, hyper)

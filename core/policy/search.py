@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.graph.bounds import path_lengths
 from abw.core.graph.dag import Dag
 from abw.core.jit import njit
-from abw.core.policy.critical import Critical, CriticalNodes, critical_nodes, execute_critical
+from abw.core.policy.critical import Critical
 from abw.core.policy.frontier import (
     Batches,
     Edges,
@@ -22,6 +23,7 @@ from abw.core.policy.frontier import (
     start,
     to_schedule,
 )
+from abw.core.policy.remaining import Remaining, start_remaining, step_remaining
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]
@@ -45,9 +47,10 @@ class Found:
 class Search:
     """Beam search: step by step, the `width` most promising sets of executed nodes are kept.
 
-    A set is judged by the batches so far and the lower bound of what remains; among equals, by the cubes of
-    its nodes' heights. With `exact`, the width is doubled until the schedule is proven optimal, for small
-    graphs: it ends without a proof where the states no longer fit into 1 GiB.
+    A set is judged by the batches so far and the lower bound of what remains. Among equals, the set goes
+    first that has more nodes at the head of long paths (the sum of the path lengths' sixth powers). With
+    `exact`, the width is doubled until the schedule is proven optimal, for small graphs: it ends without a
+    proof where the states no longer fit into 1 GiB.
     """
 
     width: int = 100
@@ -74,7 +77,7 @@ class Search:
 
 
 class Beam(NamedTuple):
-    """W executions of one graph side by side: see `Frontier` and `CriticalNodes` for the first eight.
+    """W executions of one graph side by side: see `Frontier` and `Remaining` for the first nine.
 
     `key` (W,) identifies the set of executed nodes, `mass` (W,) judges it; `ready_key` and `ready_mass`
     (W, T) are what the ready nodes would add to them.
@@ -84,10 +87,11 @@ class Beam(NamedTuple):
     queue: Ints
     head: Ints
     tail: Ints
-    remaining: Ints
+    number: Ints
     top: Ints
     ready: Ints
     seen: Ints
+    done: Ints
     key: NDArray[np.uint64]
     mass: NDArray[np.float64]
     ready_key: NDArray[np.uint64]
@@ -108,14 +112,14 @@ def _beam(dag: Dag, width: int, limit: int) -> tuple[list[int] | None, int]:
     shorter than the least score that was left out.
     """
     frontier, flow = start(dag), edges(dag)
-    nodes = critical_nodes(dag, frontier)
-    marks = _marks(nodes.height)
-    beam = _first(dag, frontier, nodes, marks)
+    remaining = start_remaining(dag, frontier)
+    marks = _marks(dag)
+    beam = _first(dag, frontier, remaining, marks)
     storage = [Beam(*(np.empty((width, *a.shape[1:]), a.dtype) for a in beam)) for _ in range(2)]
     at_least = limit
     history: list[tuple[NDArray[np.intp], NDArray[np.intp]]] = []
     for step in range(1, limit):
-        parents, actions, score, key = _candidates(beam, nodes.first, step)
+        parents, actions, score, key = _candidates(beam, remaining.first, step)
         chosen = np.unique(key, return_index=True)[1]  # of several ways to one set, the first
         chosen.sort()
         if len(chosen) > width:
@@ -126,7 +130,7 @@ def _beam(dag: Dag, width: int, limit: int) -> tuple[list[int] | None, int]:
             break
         history.append((parents[chosen], actions[chosen]))
         beam = _taken(beam, parents[chosen], storage[step % 2])
-        _advance(flow, frontier.end, nodes.height, nodes.first, marks, beam, actions[chosen])
+        _advance(flow, frontier.end, remaining.height, remaining.first, marks, beam, actions[chosen])
         finished = np.flatnonzero(~beam.top.any(axis=1))
         if len(finished) > 0:
             return _sequence(history, int(finished[0])), min(at_least, step)
@@ -143,18 +147,18 @@ def _taken(beam: tuple[Any, ...], rows: NDArray[np.intp], storage: tuple[Any, ..
     )
 
 
-def _marks(height: Ints) -> Marks:
-    random = np.random.default_rng(0).integers(0, 2**63, len(height), np.int64)
-    return Marks(random.astype(np.uint64), height.astype(np.float64) ** 3)
+def _marks(dag: Dag) -> Marks:
+    random = np.random.default_rng(0).integers(0, 2**63, len(dag), np.int64)
+    return Marks(random.astype(np.uint64), path_lengths(dag).astype(np.float64) ** 6)
 
 
-def _first(dag: Dag, frontier: Frontier, nodes: CriticalNodes, marks: Marks) -> Beam:
+def _first(dag: Dag, frontier: Frontier, remaining: Remaining, marks: Marks) -> Beam:
     """The beam before the first batch: one state."""
     types, sources = len(dag.types), np.flatnonzero(dag.indegree == 0)
     ready_key = np.zeros(types, np.uint64)
     np.bitwise_xor.at(ready_key, dag.type[sources], marks.key[sources])
     ready_mass = np.bincount(dag.type[sources], marks.mass[sources], types)
-    state = (*frontier[:4], *nodes[2:], np.uint64(0), 0.0, ready_key, ready_mass)
+    state = (*frontier[:4], *remaining[2:], np.uint64(0), 0.0, ready_key, ready_mass)
     return Beam(*(np.array([array]) for array in state))
 
 
@@ -163,7 +167,7 @@ def _candidates(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp], NDArray[np.uint64]]:
     """All next states, best first: the state each comes from, the type executed, its score and key."""
     states, actions = np.nonzero(beam.tail > beam.head)
-    critical = np.take_along_axis(beam.remaining, first + beam.top, axis=1)
+    critical = np.take_along_axis(beam.number, first + beam.top, axis=1)
     free = (beam.ready == critical)[states, actions]
     score = step + beam.top.sum(axis=1)[states] - free
     mass = beam.mass[states] + beam.ready_mass[states, actions]
@@ -180,9 +184,12 @@ def _advance(
     for w in range(len(actions)):
         a = actions[w]
         frontier = Frontier(beam.missing[w], beam.queue[w], beam.head[w], beam.tail[w], end)
-        nodes = CriticalNodes(height, first, beam.remaining[w], beam.top[w], beam.ready[w], beam.seen[w])
+        remaining = Remaining(
+            height, first, beam.number[w], beam.top[w], beam.ready[w], beam.seen[w], beam.done[w]
+        )
         before = beam.tail[w].copy()
-        execute_critical(edges, frontier, nodes, a)
+        execute(edges, frontier, a)
+        step_remaining(frontier, remaining, a)
         beam.key[w] ^= beam.ready_key[w, a]
         beam.mass[w] += beam.ready_mass[w, a]
         beam.ready_key[w, a] = 0

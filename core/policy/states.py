@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.jit import njit
-from abw.core.policy.critical import CriticalNodes, encode_critical
+from abw.core.policy.critical import Paths, critical_type
 from abw.core.policy.frontier import Frontier
 
 Ints = NDArray[np.int32]
@@ -18,24 +18,22 @@ BASE, MAX, SORT, CRITICAL = range(4)
 
 
 def symbol_names(types: tuple[str, ...], phases: int) -> tuple[str, ...]:
-    """What a state's symbols mean: the types, the types with a free batch (`name*`), the phases (`1/4`)."""
-    return (*types, *(f"{t}*" for t in types), *(f"{k + 1}/{phases}" for k in range(phases)))
+    """What a state's symbols mean: the types, then the phases (`1/4`)."""
+    return (*types, *(f"{k + 1}/{phases}" for k in range(phases)))
 
 
 @njit
-def observe(
-    encoding: int, phases: int, done: int, frontier: Frontier, nodes: CriticalNodes, state: Ints
-) -> int:
+def observe(encoding: int, phases: int, done: int, frontier: Frontier, paths: Paths, state: Ints) -> int:
     """Write the state after `done` executed nodes into `state` (T + 2,), a sequence of symbols; its length.
 
     With `phases` p > 0 the state ends with which p-th of the graph's nodes is being executed (paper, A.4).
     """
+    length = encode(encoding, frontier, state)
     if encoding == CRITICAL:
-        length = encode_critical(frontier, nodes, state)
-    else:
-        length = encode(encoding, frontier, state)
+        state[length] = critical_type(paths)
+        length += 1
     if phases > 0:
-        state[length] = 2 * len(frontier.head) + done * phases // len(frontier.queue)
+        state[length] = len(frontier.head) + done * phases // len(frontier.queue)
         length += 1
     return length
 
@@ -45,7 +43,8 @@ def encode(encoding: int, frontier: Frontier, state: Ints) -> int:
     """Write the frontier's state into `state` (T + 1,), a sequence of types; its length. O(T), SORT O(T^2).
 
     BASE: the types on the frontier, ascending. MAX: the same, then the one with the most ready nodes. SORT:
-    the types by their number of ready nodes, most first. The first type wins where numbers are equal.
+    the types by their number of ready nodes, most first. The first type wins where numbers are equal. Any
+    other encoding begins as BASE.
     """
     head, tail = frontier.head, frontier.tail
     length, most = 0, 0
