@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from abw.pqtree.closure import Closure
 from abw.pqtree.conflict import smallest
-from abw.pqtree.hitting import greedy_hitting_set, hitting_set
+from abw.pqtree.hitting import greedy_hitting_set, hitting_set, packing_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +108,22 @@ class _Search:
                     break
 
     def improve_bound(self) -> int:
-        """Hitting sets until one leaves a possible rest. Returns the last proven bound."""
-        bound = 0
+        """Hitting sets until one leaves a possible rest. Returns the best proven bound."""
+        bound = packing_bound(self.conflicts, self.weight)
+        proven_with = 0  # conflicts
         while bound < self.given_up and not self.late():
-            if self.find_conflicts(greedy_hitting_set(self.conflicts, self.weight)):
+            found = self.find_conflicts(greedy_hitting_set(self.conflicts, self.weight))
+            if found and len(self.conflicts) < 1.5 * proven_with:
                 continue  # cheap hitting sets do as long as they lead to new conflicts
+            proven_with = len(self.conflicts)
             known = set(self.heavy_first) - set(self.best)
             given_up, proven = hitting_set(self.conflicts, self.weight, known, bound, self.deadline)
             if not proven:
                 break
             bound = sum(self.weight[i] for i in given_up)
-            if bound < self.given_up:
+            if bound < self.given_up and not found:
                 self.find_conflicts(given_up)
-        return bound
+        return max(bound, packing_bound(self.conflicts, self.weight))
 
     def find_conflicts(self, given_up: set[int]) -> bool:
         """Find conflicts in the rest that share nothing, until what is left is possible; was there one?"""

@@ -17,7 +17,6 @@ from abw.pqtree.align import Alignment, View
 from abw.pqtree.program import Item
 from abw.pqtree.tree import PQTree
 
-
 COMPILED_FROM = 1000
 """Planning reduces few rows: with fewer variables plain Python is done before a compiled kernel is loaded."""
 

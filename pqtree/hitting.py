@@ -19,6 +19,17 @@ def greedy_hitting_set(sets: Iterable[Collection[int]], weight: Sequence[int]) -
     return taken
 
 
+def packing_bound(sets: Iterable[Collection[int]], weight: Sequence[int]) -> int:
+    """What any hitting set weighs at least: one item from each of some sets that share none."""
+    used: set[int] = set()
+    total = 0
+    for some in sorted(sets, key=len):
+        if used.isdisjoint(some):
+            used.update(some)
+            total += min(weight[item] for item in some)
+    return total
+
+
 def hitting_set(
     sets: Sequence[Collection[int]],
     weight: Sequence[int],

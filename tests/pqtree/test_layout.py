@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abw.pqtree import Layout, PQTree, Status, declared_layout, plan_layout, verify_layout
-from abw.pqtree.hitting import greedy_hitting_set, hitting_set
+from abw.pqtree.hitting import greedy_hitting_set, hitting_set, packing_bound
 from abw.pqtree.paper import paper_layout
 from tests.pqtree import oracle
 from tests.pqtree.programs import Batches, Case, best_cost, cases, cost_of, forest, generate
@@ -151,6 +151,7 @@ def test_hitting_sets_are_cheapest(sets: list[set[int]], weight: list[int]) -> N
     assert proven
     assert all(found & one for one in sets)
     assert sum(weight[i] for i in found) == best
+    assert packing_bound(sets, weight) <= best
     late, proven = hitting_set(sets, weight, known, 0, time.monotonic() - 1)
     assert late == known or proven
 
@@ -196,7 +197,8 @@ def test_generated_programs(n: int) -> None:
         layout = plan_layout([1] * n, batches, time_limit=2.0)
         verify_layout(layout, [1] * n, batches)
         assert layout.cost <= paper_layout([1] * n, batches).cost
-        assert 0 <= layout.gap < layout.cost / 4 + 1
+        assert layout.gap == layout.cost - layout.bound
+        assert 0 < layout.bound <= layout.cost  # each holds conflicts
 
 
 def test_whole_graphs_keep_more_lanes_than_results_alone() -> None:
