@@ -138,7 +138,8 @@ def arena_svg(picture: ArenaPicture) -> Svg:
     for a, dims in enumerate(picture.shapes):
         rows = max(1, picture.rows[a])
         height = min(120.0, max(16.0, rows * 12.0))
-        said = f"arena {a}: {picture.rows[a]} rows of {"×".join(map(str, dims)) or "1"}"
+        size = "×".join(map(str, dims)) or "1"
+        said = f"arena {a}: {picture.rows[a]} rows of {size}"
         head_rows = picture.head[a] / rows * height
         parts.append(text(MARGIN, y, f"{said}, {picture.head[a]} of them constants", "small"))
         y += 6

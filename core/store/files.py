@@ -26,13 +26,18 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text beside its place, then rename it there. Errors: AbwError where that is not possible."""
+    """Write a text, whole or not at all. Errors: AbwError where that is not possible."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file beside its place, then rename it there. Errors: AbwError where that is not possible."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
             # mkstemp makes private files; these are as readable as any other the user writes
             Path(name).chmod(0o644)
             Path(name).replace(path)

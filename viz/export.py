@@ -1,0 +1,49 @@
+"""Pictures as files: SVG, DOT, PNG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+from abw.core.errors import AbwError
+from abw.viz.collect import Picture
+from abw.viz.dot import as_dot, render
+from abw.viz.draw import as_svg
+from abw.viz.pictures import GraphPicture, PolicyPicture
+from abw.viz.svg import document, stacked
+
+Format = Literal["svg", "dot", "png"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+Engine = Literal["own", "dot"]
+
+
+def export(pictures: Sequence[Picture], format: Format, engine: Engine = "own") -> bytes:
+    """Pictures as one file. SVG is drawn by our own layout, or by Graphviz where asked for and there.
+
+    Errors: AbwError for DOT or PNG of what is no graph, of several pictures at once, and for PNG where
+    neither `dot` nor pygraphviz is there.
+    """
+    if format == "svg":
+        drawn = _by_graphviz(pictures) if engine == "dot" else None
+        return drawn or document(stacked([as_svg(picture) for picture in pictures])).encode()
+    if len(pictures) != 1:
+        raise AbwError(
+            f"{format.upper()} holds one picture, not {len(pictures)}", hint="add --policy or --graph"
+        )
+    dot = as_dot(pictures[0])
+    if format == "dot":
+        return dot.encode()
+    drawn = render(dot, "png")
+    if drawn is None:
+        raise AbwError(
+            "PNG needs Graphviz, which is not here",
+            hint="pip install 'abw[dot]', or apt install graphviz; --svg needs nothing",
+        )
+    return drawn
+
+
+def _by_graphviz(pictures: Sequence[Picture]) -> bytes | None:
+    """One graph drawn by Graphviz; None where it is not there, or for anything else."""
+    if len(pictures) == 1 and isinstance(pictures[0], PolicyPicture | GraphPicture):
+        return render(as_dot(pictures[0]), "svg")
+    return None
