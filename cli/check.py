@@ -18,15 +18,37 @@ def check(
     seed: options.Seed = None,
     as_json: options.Json = False,
 ) -> None:
-    """Check a spec and all its data without running anything; says what graph they give."""
-    changes = options.overrides(data, limit, batch, sizes, seed)
-    from abw.core.inspect import inspect
+    """Check a spec and all its data without running anything; says what graph they give.
 
+    SPEC may also be a cell's file.
+    """
+    changes = options.overrides(data, limit, batch, sizes, seed)
+    from abw.core.inspect import inspect, inspect_cell
+    from abw.core.spec.load import is_cell
+
+    if is_cell(spec):
+        cell = inspect_cell(spec, changes.dims)
+        print_json(cell) if as_json else _print_cell(cell)
+        return
     report = inspect(spec, changes, granularity)
     if as_json:
         print_json(report)
     else:
         _print(report)
+
+
+def _print_cell(report: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    def ports(shapes: dict[str, list[int]]) -> str:
+        return ", ".join(f"{name} [{'x'.join(map(str, shape))}]" for name, shape in shapes.items())
+
+    console = Console(highlight=False, markup=False)
+    console.print(
+        f"ok  {report['spec']}: cell {report['cell']}, {report['parameters']:,} numbers in parameters"
+    )
+    console.print(f"{ports(report['inputs'])} -> {ports(report['outputs'])}")
+    console.print(f"{report['operations']} operations in {report['batches']} batches")
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -80,6 +80,11 @@ def amount(value: float, unit: str = "") -> str:
     return f"{text} {unit}".rstrip()
 
 
+def counted(number: int, noun: str, plural: str = "s") -> str:
+    """A number with its noun: 1 mini-batch, 2 mini-batches."""
+    return f"{amount(number)} {noun}{plural if number != 1 else ''}"
+
+
 def duration(seconds: float) -> str:
     """Seconds for people: 1.23 s, 45.6 ms, 789 µs."""
     for size, unit in ((1.0, "s"), (1e-3, "ms")):

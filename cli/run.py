@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from abw.cli import options
-from abw.cli.console import amount, duration, print_json, progress
+from abw.cli.console import amount, counted, duration, print_json, progress
 
 
 def run(
@@ -86,9 +86,10 @@ def print_run(report: dict[str, Any]) -> None:
     dims = ", ".join(f"{name} {size}" for name, size in report["dims"].items())
     console.print(f"[bold]{report['model']}[/] ({dims}) on {report['data']}")
     threads = f", {report['threads']} threads" if report["threads"] else ""
+    mini_batches = counted(report["mini_batches"], "mini-batch", "es")
     console.print(
-        f"{amount(report['instances'])} instances in {report['mini_batches']} mini-batches of "
-        f"{report['batch']}; {amount(report['nodes'])} nodes ({report['granularity']}); "
+        f"{amount(report['instances'])} instances in {mini_batches} of {report['batch']}; "
+        f"{amount(report['nodes'])} nodes ({report['granularity']}); "
         f"executor {report['executor']}{threads}"
     )
     console.print(f"[bold]{amount(report['instances_per_second'])} instances/s[/]\n")

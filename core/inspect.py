@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from abw.core.cell.program import cell_program
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.network import Granularity
-from abw.core.spec.load import Overrides
+from abw.core.spec.load import Overrides, load_cell
 from abw.core.workload import open_model, open_networks, open_workload, read_instances
+
+
+def inspect_cell(path: Path, dims: Mapping[str, int]) -> dict[str, Any]:
+    """Check a cell's file by itself; every dim is 64 unless `dims` says otherwise.
+
+    Returns the document of `abw check CELL --json`. Errors: SpecError, AbwError for an unknown dim.
+    """
+    cell = load_cell(path, dims)
+    program = cell_program(cell)
+    return {
+        "schema_version": 1,
+        "cell": cell.name,
+        "spec": str(path),
+        "inputs": {p.name: list(p.shape) for p in cell.inputs},
+        "outputs": {p.name: list(p.shape) for p in cell.output_ports},
+        "parameters": sum(math.prod(p.shape) for p in cell.params),
+        "operations": sum(op.name != "constant" for op in cell.ops),
+        "batches": len(program.batches),
+    }
 
 
 def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[str, Any]:

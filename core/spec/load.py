@@ -61,6 +61,14 @@ def load_cell(path: Path, dims: Mapping[str, int] | None = None) -> Cell:
     return cell
 
 
+def is_cell(path: Path) -> bool:
+    """Whether a file says that it is a cell. Errors: SpecError where it cannot be read as a spec at all."""
+    report = Report()
+    top = fields.mapping(read(path, report), "a model", report)
+    report.check()
+    return top is not None and top.get("cell") is not None and top.get("model") is None
+
+
 def load_model(
     path: Path, overrides: Overrides | None = None, schema_of: Callable[[Path], Schema] | None = None
 ) -> Model:

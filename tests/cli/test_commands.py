@@ -86,6 +86,13 @@ def test_check_of_a_broken_spec_reports_all_its_mistakes(abw: Abw, tmp_path: Pat
     assert f"{path}:" in done.err
 
 
+def test_check_takes_a_cell_too(abw: Abw) -> None:
+    done = abw("check", "specs/cells/linear.yaml", "--set", "in=3", "--set", "out=2")
+    assert done.code == 0, done.err
+    assert "[3] -> y [2]" in done.out
+    assert abw("check", "specs/cells/linear.yaml", "--json").json()["parameters"] == 64 * 64 + 64
+
+
 def test_learn_writes_a_readable_policy_that_run_then_uses(abw: Abw, tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     done = abw("learn", "specs/treelstm.yaml", "--encoding", "base", "-o", str(path), "--trials", "100")
