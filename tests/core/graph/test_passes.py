@@ -66,8 +66,10 @@ def test_fused_reductions_are_what_their_readers_read(seed: int, nodes: int) -> 
 
 def test_types_of_one_structure_are_a_group() -> None:
     cells = {"a": lstm(3), "s": None, "b": lstm(3), "big": lstm(4)}
-    types = [(name, cell, None if cell else "sum", ()) for name, cell in cells.items()]
-    groups = group_types(make_network(types, (), (), []))
+    network = make_network(
+        [(name, cell, None if cell else "sum", ()) for name, cell in cells.items()], (), (), []
+    )
+    groups = group_types(network)
     assert groups.names == ("a+b", "s", "big")
     assert groups.group.tolist() == [0, 1, 0, 2]
 
