@@ -17,8 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abw.pqtree import Layout, PQTree, Status, declared_layout, plan_layout, verify_layout
+from abw.pqtree.closure import Closure
 from abw.pqtree.hitting import greedy_hitting_set, hitting_set, packing_bound
 from abw.pqtree.paper import paper_layout
+from abw.pqtree.program import Program
 from tests.pqtree import oracle
 from tests.pqtree.programs import Batches, Case, best_cost, cases, cost_of, forest, generate
 
@@ -135,6 +137,35 @@ def test_lane_orders_are_decided_exactly() -> None:
         assert plan_layout([1] * 8, batches).ideal == expected
         ideal += expected
     assert 10 < ideal < 50
+
+
+def heaviest(closure: Closure) -> int:
+    """The weight of the heaviest possible set of items, by trying all."""
+    weight = [item.weight for item in closure.items]
+    best = 0
+
+    def extend(at: int, kept: list[int], total: int) -> None:
+        nonlocal best
+        best = max(best, total)
+        if at == len(weight) or total + sum(weight[at:]) <= best:
+            return
+        if closure.feasible([*kept, at]):
+            extend(at + 1, [*kept, at], total + weight[at])
+        extend(at + 1, kept, total)
+
+    extend(0, [], 0)
+    return best
+
+
+def test_the_choice_is_the_heaviest_and_proven() -> None:
+    """On programs where greedy choice and swaps often fall short."""
+    rng = random.Random(12)
+    for _ in range(15):
+        batches = generate(rng, 12)
+        items = Program.of([1] * 12, batches, launch=0).items()
+        layout = plan_layout([1] * 12, batches, launch=0, time_limit=60)
+        optimum = sum(item.weight for item in items) - heaviest(Closure(12, items))
+        assert layout.cost == layout.bound == optimum
 
 
 @given(
