@@ -42,18 +42,18 @@ def bench_blas(
     All run the same batches (leaves, inner nodes by height, all outputs at once) with the same weights and
     indices computed before. Errors: AbwError where PyTorch is absent, or where outputs differ.
     """
-    torch = _torch()
+    torch = import_torch()
     torch.set_num_threads(1)
     rows = []
     for size in hidden:
-        planned, params = _treelstm(specs, data, batch, size)
+        planned, params = mini_batch("TreeLSTM", specs, data, batch, size)
         contenders: dict[str, Contender] = {
-            "blas": _Ours(planned, params),
-            "torch_split": _ByLevel(torch, planned, params, dense=False),
-            "torch_dense": _ByLevel(torch, planned, params, dense=True),
+            "blas": Ours("blas", planned, params),
+            "torch_split": ByLevel(torch, planned, params, dense=False),
+            "torch_dense": ByLevel(torch, planned, params, dense=True),
         }
-        _refuse_different(contenders, size)
-        seconds = _interleaved(contenders, runs)
+        refuse_different(contenders, "blas", size)
+        seconds = interleaved(contenders, runs)
         rows.append(
             {
                 "hidden": size,
@@ -67,7 +67,8 @@ def bench_blas(
     return {"schema_version": 1, "batch": batch, "runs": runs, "threads": 1, "rows": rows}
 
 
-def _torch() -> Any:  # noqa: ANN401 (a module)
+def import_torch() -> Any:  # noqa: ANN401 (a module)
+    """PyTorch. Errors: AbwError where it is absent."""
     try:
         import torch
     except ImportError:
@@ -78,14 +79,15 @@ def _torch() -> Any:  # noqa: ANN401 (a module)
     return torch
 
 
-def _treelstm(specs: Path, data: Path, batch: int, hidden: int) -> tuple[Plan, Params]:
+def mini_batch(name: str, specs: Path, data: Path, batch: int, hidden: int) -> tuple[Plan, Params]:
+    """The first mini-batch of a workload, scheduled by the sufficient condition. Errors: AbwError."""
     from abw.core.exec.params import init_params
     from abw.core.plan.plan import plan
     from abw.core.policy.sufficient import Sufficient
     from abw.core.spec.load import Overrides
     from abw.core.workload import open_model, open_networks, open_workload, read_instances
 
-    chosen = case("TreeLSTM")
+    chosen = case(name)
     overrides = Overrides(data=data / chosen.data, batch=batch, limit=batch, dims={"hidden": hidden})
     model = open_model(specs / chosen.spec, overrides)
     workload = open_workload(model, read_instances(model.data, batch), open_networks(model, "cell"))
@@ -93,17 +95,19 @@ def _treelstm(specs: Path, data: Path, batch: int, hidden: int) -> tuple[Plan, P
     return plan(graph, Sufficient().schedule(graph.dag)), init_params(workload.network, 0)
 
 
-def _refuse_different(contenders: Mapping[str, Contender], size: int) -> None:
+def refuse_different(contenders: Mapping[str, Contender], ours: str, size: int) -> None:
+    """Run each once. Errors: AbwError where one's outputs differ from those of `ours`."""
     for contender in contenders.values():
         contender.run()
-    expected = contenders["blas"].outputs()
+    expected = contenders[ours].outputs()
     for name, contender in contenders.items():
         worst = float(np.abs(contender.outputs() - expected).max())
         if not worst < TOLERANCE:
-            raise AbwError(f"the outputs of {name} and blas differ by {worst:.1e} at hidden={size}")
+            raise AbwError(f"the outputs of {name} and {ours} differ by {worst:.1e} at hidden={size}")
 
 
-def _interleaved(contenders: Mapping[str, Contender], runs: int) -> dict[str, float]:
+def interleaved(contenders: Mapping[str, Contender], runs: int) -> dict[str, float]:
+    """The median thread CPU time of each, taking turns."""
     taken: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(runs):
         for name, contender in contenders.items():
@@ -113,25 +117,27 @@ def _interleaved(contenders: Mapping[str, Contender], runs: int) -> dict[str, fl
     return {name: median(times) for name, times in taken.items()}
 
 
-class _Ours:
-    """The executor `blas`."""
+class Ours:
+    """One of our executors, on one thread."""
 
-    def __init__(self, planned: Plan, params: Params) -> None:
-        from abw.core.exec.blas import BlasExecutor
+    def __init__(self, executor: str, planned: Plan, params: Params) -> None:
+        from abw.core.exec.registry import get_executor
 
         self._plan = planned
-        self._executor = BlasExecutor()
+        self._executor = get_executor(executor)
         self._executor.prepare(planned.graph.network, params, 1)
 
     def run(self) -> None:
+        """See `Contender`."""
         self._result = self._executor.run(self._plan)
 
     def outputs(self) -> NDArray[Any]:
-        names = [t.name for t in self._plan.graph.network.types]
-        return self._result.value(names.index("output"), 0)
+        """See `Contender`."""
+        found: NDArray[Any] = self._result.values(self._plan.graph.results[0].reference)
+        return found
 
 
-class _ByLevel:
+class ByLevel:
     """What one would write by hand: all nodes of a level in one call of each kind.
 
     The states of all nodes lie in two matrices, in the order of execution; children are read with
@@ -187,6 +193,7 @@ class _ByLevel:
         self._h, self._c = (torch.empty(len(place[place >= 0]), hidden) for _ in range(2))
 
     def run(self) -> None:
+        """See `Contender`."""
         torch, done = self._torch, 0
         with torch.inference_mode():
             for is_leaf, first, second, pairs in self._levels:
@@ -219,5 +226,6 @@ class _ByLevel:
         return o * torch.tanh(c), c
 
     def outputs(self) -> NDArray[Any]:
+        """See `Contender`."""
         found: NDArray[Any] = self._y.numpy()
         return found

@@ -13,10 +13,10 @@ from abw.core.exec.cpu.compiled import Code, compile_ir
 from abw.core.exec.cpu.emit import Module
 from abw.core.exec.cpu.kernel import emit_cell, emit_fill
 from abw.core.exec.cpu.layout import CellLayout, layout_of
-from abw.core.exec.cpu.memory import aligned, matrix_view, row_floats
+from abw.core.exec.cpu.memory import address, aligned, matrix_view, row_floats
 from abw.core.exec.cpu.reduction import emit_reduction
 from abw.core.exec.cpu.target import TargetName, get_target
-from abw.core.exec.cpu.walker import NAMES, emit_walker
+from abw.core.exec.cpu.walker import ARRAYS, emit_walker
 from abw.core.exec.interface import Result
 from abw.core.exec.kernels import static_values
 from abw.core.exec.params import Params
@@ -61,7 +61,7 @@ class CpuExecutor:
         self._own = {
             "arena": np.zeros(len(self._floats), np.int64),
             "kernel": np.array([self._code.address(name) for name in names], np.int64),
-            "constants": np.array([c.ctypes.data for c in self._constants], np.int64),
+            "constants": np.array([address(c) for c in self._constants], np.int64),
             "pitch": np.array([4 * floats for floats in self._floats], np.int64),
         }
         self._runs = 0
@@ -72,11 +72,10 @@ class CpuExecutor:
             raise ValueError("the plan is of another network than the executor was prepared for")
         self._runs += 1
         self._reserve(plan)
-        arrays = self._arrays(plan)
-        table = np.array([arrays[name].ctypes.data for name in NAMES], np.int64)
+        table = np.array([address(array) for array in self._arrays(plan)], np.int64)
         batches = len(plan.schedule)
         if batches:
-            self._walk(table.ctypes.data, self._scratch.ctypes.data, 0, batches)
+            self._walk(address(table), address(self._scratch), 0, batches)
         run = self._runs
 
         def read(references: NDArray[np.integer[Any]]) -> Floats:
@@ -86,13 +85,12 @@ class CpuExecutor:
 
         return Result(plan.graph, Counts(batches, batches, 0, 0), read)
 
-    def _arrays(self, plan: Plan) -> dict[str, NDArray[Any]]:
+    def _arrays(self, plan: Plan) -> list[NDArray[Any]]:
         """What the walker's table names."""
-        found: dict[str, NDArray[Any]] = {"type": plan.schedule.type, "ptr": plan.schedule.ptr, **self._own}
-        for name in NAMES:
-            if name not in found:
-                found[name] = getattr(plan if hasattr(plan, name) else self._arenas, name)
-        return found
+        holders = {"schedule": plan.schedule, "plan": plan, "arenas": self._arenas}
+        return [
+            self._own[name] if holder == "own" else getattr(holders[holder], name) for holder, name in ARRAYS
+        ]
 
     def _emit(self) -> tuple[str, list[str], list[CellLayout | None]]:
         """The network's module, and each type's kernel and layout; equal types share a kernel."""
@@ -122,12 +120,14 @@ class CpuExecutor:
         for a, rows in enumerate(plan.rows.tolist()):
             shape, floats = self._arenas.shape[a], self._floats[a]
             if len(self._views[a]) < rows:
+                # room to grow costs nothing until it is used, and spares filling in the tables again;
                 # part of a row is read in whole vectors: beyond the last row, too
+                rows += rows // 2
                 self._memory[a] = aligned(rows * floats + lanes)
                 rowwise = self._memory[a][: rows * floats].reshape(rows, floats)
                 self._views[a] = matrix_view(rowwise, shape, lanes)
                 fill_constants(self._views[a], a, self._arenas, self._network, self._params)
-                self._own["arena"][a] = self._memory[a].ctypes.data
+                self._own["arena"][a] = address(self._memory[a])
 
 
 def _key(net_type: NetType) -> object:

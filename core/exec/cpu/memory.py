@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +41,17 @@ def row_floats(shape: Shape, lanes: int) -> int:
 def aligned(floats: int) -> Floats:
     """Uninitialised memory that begins at a cache line."""
     memory = np.empty(floats + LINE // 4, np.float32)
-    begin = -memory.ctypes.data // 4 % (LINE // 4)
+    begin = -address(memory) // 4 % (LINE // 4)
     return memory[begin : begin + floats]
+
+
+def address(array: NDArray[Any]) -> int:
+    """Where an array's first element lies."""
+    try:
+        # a sixth of what array.ctypes.data takes
+        return ctypes.addressof(ctypes.c_char.from_buffer(cast(Any, array)))
+    except (TypeError, ValueError):  # read-only, or empty
+        return int(array.ctypes.data)
 
 
 def matrix_view(memory: Floats, shape: Shape, lanes: int) -> Floats:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
-
 from abw.core.exec.cpu.emit import Function, Module
 from abw.core.exec.cpu.kernel import SLOT_WORDS
 
-Name = Literal[
-    "type", "ptr", "base", "operand_ptr", "index_ptr", "index", "status", "start", "stride", "list_ptr",
-    "lists", "slot_arena", "output_arena", "slots", "outputs", "reduces", "arena", "pitch", "kernel",
-    "constants",
-]  # fmt: skip
-NAMES: tuple[Name, ...] = get_args(Name)
-"""The walker's table: addresses of the arrays of a `Plan`, its `Schedule` and its `Arenas`, all of 32 bits
-(`reduces`: bytes); then, of 64 bits, the addresses of the arenas and their rows' bytes, the types' kernels
-and their constants."""
+ARRAYS = (
+    ("schedule", "type"), ("schedule", "ptr"),
+    ("plan", "base"), ("plan", "operand_ptr"), ("plan", "index_ptr"), ("plan", "index"),
+    ("plan", "status"), ("plan", "start"), ("plan", "stride"), ("plan", "list_ptr"), ("plan", "lists"),
+    ("arenas", "slot_arena"), ("arenas", "output_arena"), ("arenas", "slots"), ("arenas", "outputs"),
+    ("arenas", "reduces"),
+    ("own", "arena"), ("own", "pitch"), ("own", "kernel"), ("own", "constants"),
+)  # fmt: skip
+"""The walker's table holds the addresses of these: the arrays of a `Schedule`, a `Plan` and its `Arenas`, all
+of 32 bits (`reduces`: bytes); then, the executor's own, of 64 bits: the addresses of the arenas and their
+rows' bytes, of the types' kernels and their constants."""
 
 SPREAD = 3
 """The first status of an operand that needs its index array."""
@@ -28,7 +28,7 @@ def emit_walker(module: Module, slots: int, width: int) -> None:
     """
     f = Function(module, "walk", "ptr %table, ptr %scratch, i64 %first, i64 %last", public=True)
     f.do(f"%frame = alloca i64, i64 {1 + SLOT_WORDS * slots + width}, align 8")
-    array = {name: f.pointer_item("%table", place) for place, name in enumerate(NAMES)}
+    array = {name: f.pointer_item("%table", place) for place, (_, name) in enumerate(ARRAYS)}
 
     def batch(b: str) -> None:
         kind = f.int_item(array["type"], b)

@@ -1,0 +1,41 @@
+"""The benchmark of the executor `cpu`: what it reports, and that it refuses wrong outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from abw.cli.bench.blas import refuse_different
+from abw.cli.bench.cpu import bench_cpu
+from abw.core.errors import AbwError
+
+
+class Fixed:
+    """A contender with given outputs."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def run(self) -> None:
+        """Nothing to compute."""
+
+    def outputs(self) -> np.ndarray:
+        return np.array([self.value])
+
+
+def test_rows_of_both_models(shared_data: Path, root: Path) -> None:
+    report = bench_cpu(shared_data, [32], [2], 3, root / "specs")
+    assert [row["model"] for row in report["rows"]] == ["TreeLSTM", "LatticeLSTM"]
+    assert report["peak_gflops"] > 1
+    for row in report["rows"]:
+        assert 0 < row["share_of_peak"] < 1
+        assert row["seconds"] * row["instances_per_second"] == pytest.approx(2)
+    assert report["rows"][1]["torch_seconds"] is None
+
+
+def test_other_outputs_are_refused() -> None:
+    refuse_different({"a": Fixed(1.0), "b": Fixed(1.00001)}, "a", 64)
+    with pytest.raises(AbwError, match="outputs of b and a differ by 1.0e"):
+        refuse_different({"a": Fixed(1.0), "b": Fixed(1.001)}, "a", 64)
