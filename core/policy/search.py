@@ -47,10 +47,10 @@ class Found:
 class Search:
     """Beam search: step by step, the `width` most promising sets of executed nodes are kept.
 
-    A set is judged by the batches so far and the lower bound of what remains. Among equals, the set goes
-    first that has more nodes at the head of long paths (the sum of the path lengths' sixth powers). With
-    `exact`, the width is doubled until the schedule is proven optimal, for small graphs: it ends without a
-    proof where the states no longer fit into 1 GiB.
+    Sets are ranked twice: by the batches so far and the lower bound of what remains, and by how many nodes
+    at the head of long paths they have (the sum of the path lengths' eighth powers); the best of the two
+    rankings are taken in turn. With `exact`, the width is doubled until the schedule is proven optimal, for
+    small graphs: it ends without a proof where the states no longer fit into 1 GiB.
     """
 
     width: int = 100
@@ -123,7 +123,7 @@ def _beam(dag: Dag, width: int, limit: int) -> tuple[list[int] | None, int]:
         chosen = np.unique(key, return_index=True)[1]  # of several ways to one set, the first
         chosen.sort()
         if len(chosen) > width:
-            at_least = min(at_least, int(score[chosen[width]]))
+            at_least = min(at_least, int(score[chosen[width:]].min()))
         chosen = chosen[:width]
         chosen = chosen[score[chosen] < limit]
         if len(chosen) == 0:
@@ -149,7 +149,7 @@ def _taken(beam: tuple[Any, ...], rows: NDArray[np.intp], storage: tuple[Any, ..
 
 def _marks(dag: Dag) -> Marks:
     random = np.random.default_rng(0).integers(0, 2**63, len(dag), np.int64)
-    return Marks(random.astype(np.uint64), path_lengths(dag).astype(np.float64) ** 6)
+    return Marks(random.astype(np.uint64), path_lengths(dag).astype(np.float64) ** 8)
 
 
 def _first(dag: Dag, frontier: Frontier, remaining: Remaining, marks: Marks) -> Beam:
@@ -171,7 +171,8 @@ def _candidates(
     free = (beam.ready == critical)[states, actions]
     score = step + beam.top.sum(axis=1)[states] - free
     mass = beam.mass[states] + beam.ready_mass[states, actions]
-    order = np.lexsort((-mass, score))
+    turns = np.stack([np.lexsort((-mass, score)), np.lexsort((score, -mass))], axis=1).ravel()
+    order = turns[np.sort(np.unique(turns, return_index=True)[1])]
     key = beam.key[states] ^ beam.ready_key[states, actions]
     return states[order], actions[order], score[order], key[order]
 

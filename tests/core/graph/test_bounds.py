@@ -13,6 +13,7 @@ from abw.core.graph.bounds import (
     depths,
     heights,
     lower_bound,
+    path_lengths,
     recurrent_types,
     topological_order,
     type_links,
@@ -72,6 +73,13 @@ def test_a_cycle_has_no_order() -> None:
 @given(SMALL)
 def test_depths(dag: Dag) -> None:
     assert depths(dag).tolist() == brute.depth(dag)
+
+
+@given(SMALL)
+def test_path_lengths(dag: Dag) -> None:
+    arrays = dag.type * 0, dag.succ_ptr, dag.succ, dag.indegree
+    one_type = Dag(("a",), *arrays)
+    assert path_lengths(dag).tolist() == [brute.height(one_type, v) for v in range(len(dag))]
 
 
 @given(SMALL)

@@ -93,3 +93,18 @@ def height(dag: Dag, v: int) -> int:
         return int(dag.type[u] == dag.type[v]) + max((best(w) for w in below), default=0)
 
     return best(v)
+
+
+def critical_type(dag: Dag, frontier: dict[int, Nodes]) -> int:
+    """The type with the ready node before the longest path; among equals with the most such nodes."""
+
+    @cache
+    def length(v: int) -> int:
+        below = dag.succ[dag.succ_ptr[v] : dag.succ_ptr[v + 1]].tolist()
+        return 1 + max((length(w) for w in below), default=0)
+
+    def rank(t: int) -> tuple[int, int, int]:
+        lengths = [length(v) for v in frontier[t]]
+        return max(lengths), lengths.count(max(lengths)), -t
+
+    return max(frontier, key=rank)

@@ -118,18 +118,9 @@ def test_phases_finish_a_component_before_those_that_need_it(dag: Dag) -> None:
 
 
 @given(RANDOM)
-def test_critical_takes_free_types_first(dag: Dag) -> None:
-    height = [brute.height(dag, v) for v in range(len(dag))]
-
-    def choose(done: brute.Nodes, frontier: dict[int, brute.Nodes]) -> int:
-        def halves(t: int) -> int:
-            left = {v for v in range(len(dag)) if dag.type[v] == t and v not in done}
-            critical = {v for v in left if height[v] == max(height[v] for v in left)}
-            return 2 * len(critical & frontier[t]) // len(critical)
-
-        return min(frontier, key=lambda t: (-halves(t), t))
-
-    assert batches(Critical().schedule(dag)) == list(brute.greedy(dag, choose))
+def test_critical_follows_the_longest_path(dag: Dag) -> None:
+    expected = brute.greedy(dag, lambda _, frontier: brute.critical_type(dag, frontier))
+    assert batches(Critical().schedule(dag)) == list(expected)
 
 
 @given(
@@ -194,6 +185,7 @@ def test_real_lattices(shared_data: Path) -> None:
     dag = graphs.lattices(shared_data / "lattice/train.txt", 64)
     found = counts(dag)
     assert (found["depth"], found["agenda"], found["sufficient"]) == (584, 423, 275)
+    assert found["search"] <= found["critical"] < found["sufficient"]
     direct = get_policy("sufficient", direct=True).schedule(dag)
     check_schedule(dag, direct)
     assert len(direct) == 338
