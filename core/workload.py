@@ -9,8 +9,9 @@ from pathlib import Path
 from abw.core.data.instances import Instances
 from abw.core.data.jsonl import schema_of_json
 from abw.core.data.read import read
+from abw.core.graph.bind import Binding, EdgeSlots, bind, edge_slots
 from abw.core.graph.cells import cell_network
-from abw.core.graph.construct import Binding, EdgeSlots, bind, construct, edge_slots
+from abw.core.graph.construct import construct
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Granularity, Network
 from abw.core.graph.ops import OpNetwork, expand, op_network
@@ -61,9 +62,9 @@ def open_model(spec: Path, overrides: Overrides) -> Model:
     return load_model(spec, overrides, schema_of_json)
 
 
-def read_instances(data: DataSpec, limit: int | None) -> Instances:
-    """Read a model's data, the first `limit` instances or all. Errors: DataError."""
-    return read(data.path, data.format, limit=limit, frequency=data.frequency)
+def read_instances(data: DataSpec, limit: int | None, skip: int = 0) -> Instances:
+    """Read a model's data, `limit` instances or all behind the first `skip`. Errors: DataError."""
+    return read(data.path, data.format, skip=skip, limit=limit, frequency=data.frequency)
 
 
 def open_networks(model: Model, granularity: Granularity) -> Networks:

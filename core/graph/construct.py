@@ -11,137 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.data.derive import field, link
-from abw.core.data.instances import Instances, Link
-from abw.core.data.vocab import word_rows
+from abw.core.data.instances import Link
 from abw.core.errors import Problem, SpecError
 from abw.core.graph import kernels
+from abw.core.graph.bind import Binding
 from abw.core.graph.cells import constant_number
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph, ResultRefs
-from abw.core.graph.network import Network, loops_of
-from abw.core.spec.model import (
-    Hop,
-    Input,
-    Model,
-    NodeSource,
-    Source,
-    TableSource,
-    ZeroSource,
-)
+from abw.core.spec.model import Hop, Input, NodeSource, NodeType, Source, TableSource, ZeroSource
 
 Ints = NDArray[np.int32]
 BOTH_WAYS = 3
-_COMPARE = {
-    "==": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class EdgeSlots:
-    """Where edges are looked for (see `kernels.consumers`), for each of T types with up to S slots.
-
-    `slots` (T,) how many it has; `lists` (T,) whether it is a reduction; `distinct` (T, S) is -1 for slots
-    that read no node, or everywhere the same as an earlier one; `loop` (T,) see `loops_of`.
-    """
-
-    slots: Ints
-    lists: NDArray[np.bool_]
-    distinct: Ints
-    loop: Ints
-
-
-def edge_slots(model: Model, network: Network) -> EdgeSlots:
-    """What the model alone says of its graphs' edges.
-
-    Two slots read the same node everywhere if their sources differ in nothing but the outputs they take.
-    """
-    slots = np.array([len(t.inputs) for t in model.types], np.int32)
-    distinct = np.full((len(slots), max(slots, default=0)), -1, np.int32)
-    for t, node_type in enumerate(model.types):
-        keys = [tuple(_way(s) for s in i.sources) for i in node_type.inputs]
-        for s, (key, wanted) in enumerate(zip(keys, node_type.inputs, strict=True)):
-            if key not in keys[:s] and any(isinstance(source, NodeSource) for source in wanted.sources):
-                distinct[t, s] = s
-    lists = np.array([t.reduction is not None for t in model.types])
-    return EdgeSlots(slots, lists, distinct, loops_of(network))
-
-
-def _way(source: Source) -> object:
-    """What decides which node a source leads to."""
-    if isinstance(source, NodeSource):
-        return source.hops, tuple(t for t, _ in source.producers)
-    return source if isinstance(source, TableSource) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """A field through which a table is read: `ids` (V,), and a row for each id (`rows`, see `word_rows`)."""
-
-    ids: Ints
-    rows: Ints
-
-
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """A model's names, found in the instances: what all their mini-batches share.
-
-    `vertices[t]` are the vertices (of all instances) that type t is for, in order; `links` and `lookups`
-    (by table and field) are those that the model mentions.
-    """
-
-    model: Model
-    network: Network
-    instances: Instances
-    vertices: tuple[Ints, ...]
-    links: dict[str, Link]
-    lookups: dict[tuple[int, str], Lookup]
-    edges: EdgeSlots
-
-
-def bind(model: Model, network: Network, edges: EdgeSlots, instances: Instances) -> Binding:
-    """Look up a model's kinds, links, fields and table rows. Cost: linear in the vertices.
-
-    `network` is the model's at granularity `cell`, `edges` its `edge_slots`. Errors: DataError where a
-    vocabulary cannot be read.
-    """
-    sources = [s for t in model.types for i in t.inputs for s in i.sources]
-    hops = {h.link for s in sources if isinstance(s, NodeSource | TableSource) for h in s.hops}
-    wanted = {(s.table, s.field) for s in sources if isinstance(s, TableSource)}
-    lookups = {}
-    for table, name in sorted(wanted):
-        rows = word_rows(instances, name, model.tables[table])
-        lookups[table, name] = Lookup(field(instances, name, model.data.seed), rows)
-    return Binding(
-        model,
-        network,
-        instances,
-        _vertices(model, instances),
-        {name: link(instances, name) for name in sorted(hops)},
-        lookups,
-        edges,
-    )
-
-
-def _vertices(model: Model, instances: Instances) -> tuple[Ints, ...]:
-    """For each type the vertices that it is for, in order."""
-    of_kinds: dict[frozenset[str], Ints] = {}
-    found = []
-    for t in model.types:
-        if t.kinds not in of_kinds:
-            wanted = np.array([kind in t.kinds for kind in instances.schema.kinds])
-            of_kinds[t.kinds] = kernels.select(instances.kind, wanted)
-        vertices = of_kinds[t.kinds]
-        for condition in t.where:
-            values = field(instances, condition.field, model.data.seed)[vertices]
-            vertices = vertices[_COMPARE[condition.comparison](values, condition.value)]
-        found.append(vertices)
-    return tuple(found)
 
 
 def construct(binding: Binding, first: int, last: int) -> Graph:
@@ -155,16 +35,17 @@ def construct(binding: Binding, first: int, last: int) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Lists:
-    """What a reduction's candidates reduce, list by list: vertices, of which slot s reads `homes[s, vertex]`.
+    """What a reduction's candidates reduce: list i are the vertices `members[ptr[i]:ptr[i + 1]]`.
 
-    `nodes` and `operands` count the lists of two and more, and what is in them.
+    `nodes` and `operands` count the lists of two and more, and what is in them. Its candidates begin at
+    number `first` of all reductions' candidates.
     """
 
     ptr: Ints
     members: Ints
-    homes: Ints
     nodes: int
     operands: int
+    first: int
 
 
 class _Construction:
@@ -179,15 +60,16 @@ class _Construction:
         self.first_vertex = int(start[first])
         self.start = (start[first : last + 1] - self.first_vertex).astype(np.int32)
         self.vertices = tuple(self._window(v) for v in binding.vertices)
-        self.base = np.cumsum([0, *(len(v) for v in self.vertices)]).tolist()
         self.walked: dict[tuple[int, tuple[Hop, ...]], Ints] = {}
         self.homes: dict[tuple[tuple[int, int], ...], Ints] = {}
         # by loop of types: whether its nodes read from vertices before their own (1) or behind (2). Where all
         # go one way there is no cycle, and none has to be looked for
         self.ways: dict[int, int] = {}
         self.noted: set[tuple[int, tuple[Hop, ...]]] = set()
-        self.alias = np.empty(0, np.int32)
-        self.node = np.empty(0, np.int32)
+        self.lists: dict[int, _Lists] = {}
+        self.type_ptr: list[int] = []
+        self.stand = np.empty(0, np.int32)
+        self.known = False  # whether `stand` says what stands for every output of a reduction
 
     def _window(self, vertices: Ints) -> Ints:
         end = self.first_vertex + int(self.start[-1])
@@ -195,16 +77,17 @@ class _Construction:
         return vertices[low:high] - np.int32(self.first_vertex)
 
     def graph(self) -> Graph:
-        """Number the nodes, write their operands, resolve what stands for what, find the edges."""
+        """Number the nodes, find what stands for what, write the operands, find the edges."""
         types = self.model.types
-        lists = {t: self._lists(t) for t, node_type in enumerate(types) if node_type.reduction}
-        nodes = [lists[t].nodes if t in lists else len(v) for t, v in enumerate(self.vertices)]
-        type_ptr = np.cumsum([0, *nodes]).astype(np.int32)
-        operand_ptr, operand = self._operands(lists, type_ptr.tolist())
-        vertex = np.concatenate(self.vertices)
-        if lists:
-            vertex = kernels.number_nodes(self.node, vertex)
-            self._resolve(operand)
+        for t, node_type in enumerate(types):
+            if node_type.reduction:
+                self.lists[t] = self._list(t)
+        nodes = [self.lists[t].nodes if t in self.lists else len(v) for t, v in enumerate(self.vertices)]
+        self.type_ptr = np.cumsum([0, *nodes]).tolist()
+        placed = self._place_reductions()
+        vertex = np.concatenate(placed)
+        type_ptr = np.array(self.type_ptr, np.int32)
+        operand_ptr, operand = self._operands()
         owner = np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
         type_of = np.repeat(np.arange(len(types), dtype=np.int32), nodes)
         edges = self.binding.edges
@@ -213,16 +96,10 @@ class _Construction:
         )
         graph = Graph(
             self.binding.network,
-            Dag(
-                tuple(t.name for t in types),
-                type_of,
-                succ_ptr,
-                succ,
-                indegree,
-            ),
+            Dag(tuple(t.name for t in types), type_of, succ_ptr, succ, indegree),
             type_ptr,
             vertex,
-            owner[vertex],
+            kernels.take(owner, vertex),
             operand_ptr,
             operand,
             self._results(owner),
@@ -232,20 +109,53 @@ class _Construction:
             self._refuse_cycle(graph)
         return graph
 
-    def _operands(self, lists: dict[int, _Lists], type_ptr: list[int]) -> tuple[Ints, Ints]:
-        """Where each node's operands end, and all operands as candidates' references."""
+    def _place_reductions(self) -> list[Ints]:
+        """Find what stands for each reduction's outputs; the vertices of every type's nodes."""
+        placed = list(self.vertices)
+        candidates = sum(len(self.vertices[t]) for t in self.lists)
+        self.stand = np.empty(candidates << self.shift, np.int32)
+        for t, here in self.lists.items():
+            homes = self._homes_of(t)
+            placed[t] = kernels.stand_ins(
+                here.ptr, here.members, homes, self.vertices[t],
+                self.type_ptr[t], self.shift, self.stand, here.first,
+            )  # fmt: skip
+            none = np.flatnonzero(np.diff(here.ptr) == 0)
+            for s, wanted in enumerate(self.model.types[t].inputs if len(none) else ()):
+                default = np.empty(len(here.ptr) - 1, np.int32)
+                self._feed(default, 0, 1, t, wanted, wanted.sources[1:] or (ZeroSource(),))
+                self.stand[((here.first + none) << self.shift) + s] = default[none]
+        if self._nested() and not kernels.chase(self.stand):
+            reductions = [t for t in self.model.types if t.reduction]
+            message = "reductions stand for each other in a circle: " + ", ".join(t.name for t in reductions)
+            hint = "a reduction must lead to a cell's output"
+            raise SpecError([Problem(message, reductions[0].span, hint)])
+        self.known = True
+        for producers in [p for p in self.homes if any(t in self.lists for t, _ in p)]:
+            del self.homes[producers]
+        return placed
+
+    def _nested(self) -> bool:
+        """Whether a reduction's output can stand for another's."""
+        sources = (s for t in self.lists for i in self.model.types[t].inputs for s in i.sources)
+        return any(t in self.lists for s in sources if isinstance(s, NodeSource) for t, _ in s.producers)
+
+    def _operands(self) -> tuple[Ints, Ints]:
+        """Where each node's operands end, and all operands."""
         slots = [len(t.inputs) for t in self.model.types]
         sizes = [
-            slots[t] * (lists[t].operands if t in lists else len(v)) for t, v in enumerate(self.vertices)
+            slots[t] * (self.lists[t].operands if t in self.lists else len(v))
+            for t, v in enumerate(self.vertices)
         ]
         operand = np.empty(sum(sizes), np.int32)
-        operand_ptr = np.zeros(type_ptr[-1] + 1, np.int32)
+        operand_ptr = np.zeros(self.type_ptr[-1] + 1, np.int32)
         at = 0
         for t, node_type in enumerate(self.model.types):
-            first, last = type_ptr[t], type_ptr[t + 1]
-            if t in lists:
-                here = lists[t]
-                kernels.write_lists(here.ptr, here.members, here.homes, operand, operand_ptr, first, at)
+            first, last = self.type_ptr[t], self.type_ptr[t + 1]
+            if t in self.lists:
+                here = self.lists[t]
+                homes = self._homes_of(t)
+                kernels.write_lists(here.ptr, here.members, homes, operand, operand_ptr, first, at)
             else:
                 for s, wanted in enumerate(node_type.inputs):
                     self._feed(operand, at + s, slots[t], t, wanted, wanted.sources)
@@ -275,9 +185,24 @@ class _Construction:
         if source.producers not in self.homes:
             home = np.full(int(self.start[-1]), kernels.MISSING, np.int32)
             for t, output in source.producers:
-                kernels.settle(home, self.vertices[t], self.base[t], output, self.shift)
+                if t in self.lists:
+                    kernels.settle_reduction(
+                        home,
+                        self.vertices[t],
+                        self.stand,
+                        self.lists[t].first,
+                        output,
+                        self.shift,
+                        self.known,
+                    )
+                else:
+                    kernels.settle(home, self.vertices[t], self.type_ptr[t], output, self.shift)
             self.homes[source.producers] = home
         return self.homes[source.producers]
+
+    def _homes_of(self, t: int) -> Ints:
+        """The homes of what each slot of a reduction reads: (slots, vertices)."""
+        return np.stack([self._home(s) for s in _reduced(self.model.types[t])])
 
     def _note_way(self, t: int, source: NodeSource, vertices: Ints, ptr: Ints | None = None) -> None:
         """Note which way a source leads, if its producers can in turn read from type t.
@@ -325,67 +250,55 @@ class _Construction:
             column = out[at::step][: len(self.vertices[t])]
             self._refuse_missing(t, int(np.argmax(column == kernels.MISSING)), wanted)
 
-    def _lists(self, t: int) -> _Lists:
-        """A reduction's operands, without the vertices where nothing produces one; notes its stand-ins."""
-        node_type = self.model.types[t]
-        sources = [i.sources[0] for i in node_type.inputs if isinstance(i.sources[0], NodeSource)]
-        homes = np.stack([self._home(s) for s in sources])
+    def _list(self, t: int) -> _Lists:
+        """What a reduction reduces, without the vertices where nothing produces it."""
+        sources = _reduced(self.model.types[t])
+        hops = sources[0].hops
         vertices = self.vertices[t]
         ptr = np.arange(len(vertices) + 1, dtype=np.int32)
         every = np.arange(self.first_vertex + int(self.start[-1]) + 1, dtype=np.int32)
         last = Link(every, every)  # from each vertex to itself
-        for hop in sources[0].hops:
+        for hop in hops:
             way = self.binding.links[hop.link]
             if way.indptr is None:
                 vertices = kernels.follow(way.target, vertices, self.first_vertex)
             elif hop.index is not None:
                 vertices = kernels.pick(way.indptr, way.target, vertices, self.first_vertex, hop.index)
-            elif hop is sources[0].hops[-1]:
+            elif hop is hops[-1]:
                 last = way
             else:
                 ptr, vertices = kernels.expand(way.indptr, way.target, ptr, vertices, self.first_vertex)
+        present = np.zeros(int(self.start[-1]), bool)
+        for producer, _ in sources[0].producers:
+            kernels.mark(present, self.vertices[producer])
         assert last.indptr is not None
-        ptr, members = kernels.present(last.indptr, last.target, ptr, vertices, self.first_vertex, homes[0])
+        ptr, members, nodes, operands = kernels.gather(
+            last.indptr, last.target, ptr, vertices, self.first_vertex, present
+        )
         for source in sources:
             self._note_way(t, source, members, ptr)
-        if not len(self.node):
-            self.node = np.zeros(self.base[-1], np.int32)
-            self.alias = np.zeros(self.base[-1] << self.shift, np.int32)
-        first = self.base[t]
-        nodes, operands, empty = kernels.stand_ins(
-            ptr, members, homes, self.shift, self.alias, first, self.node
-        )
-        if empty:
-            none = np.flatnonzero(np.diff(ptr) == 0)
-            for s, wanted in enumerate(node_type.inputs):
-                default = np.empty(len(ptr) - 1, np.int32)
-                self._feed(default, 0, 1, t, wanted, wanted.sources[1:] or (ZeroSource(),))
-                self.alias[((first + none) << self.shift) + s] = default[none]
-        return _Lists(ptr, members, homes, nodes, operands)
+        first = sum(len(self.vertices[other]) for other in self.lists)
+        return _Lists(ptr, members, nodes, operands, first)
 
     def _results(self, owner: Ints) -> tuple[ResultRefs, ...]:
         results = []
         for name, producers in self.model.outputs:
-            references = [
-                (np.arange(self.base[t], self.base[t + 1], dtype=np.int32) << self.shift) + np.int32(o)
-                for t, o in producers
-            ]
-            reference = np.concatenate(references)
+            reference = np.concatenate([self._outputs_of(t, o) for t, o in producers])
             vertex = np.concatenate([self.vertices[t] for t, _ in producers])
             if len(producers) > 1:
                 order = np.argsort(vertex, kind="stable")
                 reference, vertex = reference[order], vertex[order]
-            if len(self.node):
-                self._resolve(reference)
-            results.append(ResultRefs(name, reference, vertex, owner[vertex]))
+            results.append(ResultRefs(name, reference, vertex, kernels.take(owner, vertex)))
         return tuple(results)
 
-    def _resolve(self, references: Ints) -> None:
-        if not kernels.resolve(references, self.alias, self.node, self.shift):
-            reductions = [t for t in self.model.types if t.reduction]
-            message = "reductions stand for each other in a circle: " + ", ".join(t.name for t in reductions)
-            hint = "a reduction must lead to a cell's output"
-            raise SpecError([Problem(message, reductions[0].span, hint)])
+    def _outputs_of(self, t: int, output: int) -> Ints:
+        """References to an output of a type at all its vertices."""
+        if t in self.lists:
+            first = self.lists[t].first
+            last = first + len(self.vertices[t])
+            return self.stand[(first << self.shift) + output : last << self.shift : 1 << self.shift]
+        nodes = np.arange(self.type_ptr[t], self.type_ptr[t + 1], dtype=np.int32)
+        return (nodes << self.shift) + np.int32(output)
 
     def _place(self, vertex: int) -> str:
         """A vertex in words: its kind, its number there, its instance and line."""
@@ -432,6 +345,11 @@ class _Construction:
         message = f"nodes wait for each other: {names}, at {self._place(int(graph.vertex[path[0]]))}"
         hint = "an instance's nodes must form no cycle: mend the links or the data"
         raise SpecError([Problem(message, self.model.types[dag.type[path[0]]].span, hint)])
+
+
+def _reduced(node_type: NodeType) -> list[NodeSource]:
+    """What each slot of a reduction reduces."""
+    return [i.sources[0] for i in node_type.inputs if isinstance(i.sources[0], NodeSource)]
 
 
 def _reaches(graph: Graph, source: int, goal: int) -> bool:

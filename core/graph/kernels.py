@@ -12,6 +12,9 @@ Ints = NDArray[np.int32]
 MISSING = -(2**31)
 """A reference that nothing has filled yet."""
 
+VIRTUAL = -(2**30)
+"""`VIRTUAL - place`: what stands for a reduction's output, by its place in `stand_ins`, is not known yet."""
+
 
 @njit
 def select(kind: NDArray[np.uint8], wanted: NDArray[np.bool_]) -> Ints:
@@ -25,6 +28,15 @@ def select(kind: NDArray[np.uint8], wanted: NDArray[np.bool_]) -> Ints:
         out[n] = v  # written over unless it is wanted: kinds follow no pattern that a branch could learn
         n += wanted[kind[v]]
     return out[:n]
+
+
+@njit
+def take(values: Ints, at: Ints) -> Ints:
+    """`values[at]`; NumPy's own would first widen the indices."""
+    out = np.empty(len(at), np.int32)
+    for i in range(len(at)):
+        out[i] = values[at[i]]
+    return out
 
 
 @njit
@@ -77,10 +89,27 @@ def expand(indptr: Ints, target: Ints, ptr: Ints, vertices: Ints, first: int) ->
 
 
 @njit
-def settle(home: Ints, vertices: Ints, base: int, output: int, shift: int) -> None:
-    """Note on each of a type's vertices the reference to what the type gives there."""
+def mark(present: NDArray[np.bool_], vertices: Ints) -> None:
+    """Note that a type lives on these vertices."""
+    for v in vertices:
+        present[v] = True
+
+
+@njit
+def settle(home: Ints, vertices: Ints, first: int, output: int, shift: int) -> None:
+    """Note on each of a type's vertices a reference to its output there; `first` is the type's first node."""
     for i in range(len(vertices)):
-        home[vertices[i]] = ((base + i) << shift) + output
+        home[vertices[i]] = ((first + i) << shift) + output
+
+
+@njit
+def settle_reduction(
+    home: Ints, vertices: Ints, stand: Ints, first: int, output: int, shift: int, known: bool
+) -> None:
+    """The same for a reduction: what stands for its output, or until that is `known` a VIRTUAL reference."""
+    for i in range(len(vertices)):
+        place = ((first + i) << shift) + output
+        home[vertices[i]] = stand[place] if known else VIRTUAL - place
 
 
 @njit
@@ -154,17 +183,20 @@ def direction(own: Ints, ptr: Ints, vertices: Ints) -> int:
 
 
 @njit
-def present(
-    indptr: Ints, target: Ints, ptr: Ints, vertices: Ints, first: int, home: Ints
-) -> tuple[Ints, Ints]:
-    """As `expand`, and without the vertices that have no home."""
+def gather(
+    indptr: Ints, target: Ints, ptr: Ints, vertices: Ints, first: int, present: NDArray[np.bool_]
+) -> tuple[Ints, Ints, int, int]:
+    """As `expand`, without the vertices where nothing is `present`.
+
+    Third and fourth: how many lists hold two or more, and how much those hold.
+    """
     out_ptr = np.zeros_like(ptr)
     n = 0
     for v in vertices:
         if v >= 0:
             n += indptr[v + first + 1] - indptr[v + first]
     kept = np.empty(n + 1, np.int32)
-    n = 0
+    n, nodes, operands = 0, 0, 0
     for i in range(len(ptr) - 1):
         for j in range(ptr[i], ptr[i + 1]):
             if vertices[j] >= 0:
@@ -172,34 +204,52 @@ def present(
                 for e in range(indptr[v], indptr[v + 1]):
                     u = target[e] - first
                     kept[n] = u
-                    n += home[u] != MISSING
+                    n += present[u]
+        count = n - out_ptr[i]
+        nodes += count >= 2
+        operands += count if count >= 2 else 0
         out_ptr[i + 1] = n
-    return out_ptr, kept[:n]
+    return out_ptr, kept[:n], nodes, operands
 
 
 @njit
 def stand_ins(
-    ptr: Ints, members: Ints, homes: Ints, shift: int, alias: Ints, first: int, node: Ints
-) -> tuple[int, int, int]:
-    """Which of a reduction's candidates are nodes, and what stands for those with one operand.
+    ptr: Ints, members: Ints, homes: Ints, vertices: Ints, node: int, shift: int, stand: Ints, first: int
+) -> Ints:
+    """Write what stands for each output of a reduction's candidates; returns the vertices of its nodes.
 
-    Candidate i of the type is candidate `first + i` of all; slot s reads `homes[s, member]`. Writes
-    `alias[candidate << shift | s]`, and to `node` 0 for a node and -1 for none. Returns how many are nodes,
-    how many operands those have, and how many candidates have none.
+    Candidate i with two and more members is a node, numbered from `node` on, and stands for itself; with one
+    its member does, of which slot s reads `homes[s, member]`; with none nothing does yet (MISSING). Output s
+    of candidate i has the place `(first + i) << shift | s` in `stand`.
     """
-    nodes, operands, empty = 0, 0, 0
-    for i in range(len(ptr) - 1):
+    kept = np.empty(len(vertices) + 1, np.int32)
+    n = 0
+    for i in range(len(vertices)):
         count = ptr[i + 1] - ptr[i]
-        node[first + i] = 0 if count >= 2 else -1
-        if count >= 2:
-            nodes += 1
-            operands += count
-        elif count == 1:
-            for s in range(len(homes)):
-                alias[((first + i) << shift) + s] = homes[s, members[ptr[i]]]
-        else:
-            empty += 1
-    return nodes, operands, empty
+        for s in range(len(homes)):
+            if count >= 2:
+                found = ((node + n) << shift) + s
+            else:
+                found = homes[s, members[ptr[i]]] if count == 1 else MISSING
+            stand[((first + i) << shift) + s] = found
+        kept[n] = vertices[i]
+        n += count >= 2
+    return kept[:n]
+
+
+@njit
+def chase(stand: Ints) -> bool:
+    """Replace what stands for something by what stands for that, to the end; False if that is a circle."""
+    for i in range(len(stand)):
+        r = stand[i]
+        steps = 0
+        while MISSING < r <= VIRTUAL:
+            r = stand[VIRTUAL - r]
+            steps += 1
+            if steps > len(stand):
+                return False
+        stand[i] = r
+    return True
 
 
 @njit
@@ -217,39 +267,6 @@ def write_lists(
                 at += 1
         n += 1
         operand_ptr[n] = at
-
-
-@njit
-def number_nodes(node: Ints, vertex: Ints) -> Ints:
-    """Turn the marks of `stand_ins` into numbers, one after the other; the vertices of those numbered."""
-    kept = np.empty(len(node) + 1, np.int32)
-    n = 0
-    for c in range(len(node)):
-        kept[n] = vertex[c]
-        if node[c] >= 0:
-            node[c] = n
-            n += 1
-    return kept[:n]
-
-
-@njit
-def resolve(references: Ints, alias: Ints, node: Ints, shift: int) -> bool:
-    """Turn references to candidates into references to nodes, through those that are no nodes (in place).
-
-    `node[c]` is candidate c's node or -1, `alias[c << shift | output]` what stands for it then. False if
-    they stand for each other in a circle.
-    """
-    mask = (1 << shift) - 1
-    for i in range(len(references)):
-        r = references[i]
-        steps = 0
-        while r >= 0 and node[r >> shift] < 0:
-            r = alias[r]
-            steps += 1
-            if steps > len(node):
-                return False
-        references[i] = (node[r >> shift] << shift) + (r & mask) if r >= 0 else r
-    return True
 
 
 @njit

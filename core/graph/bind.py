@@ -1,0 +1,127 @@
+"""A model's names found in the instances, once for all mini-batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.data.derive import field, link
+from abw.core.data.instances import Instances, Link
+from abw.core.data.vocab import word_rows
+from abw.core.graph import kernels
+from abw.core.graph.network import Network, loops_of
+from abw.core.spec.model import Model, NodeSource, Source, TableSource
+
+Ints = NDArray[np.int32]
+_COMPARE = {
+    "==": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeSlots:
+    """Where edges are looked for (see `kernels.consumers`), for each of T types with up to S slots.
+
+    `slots` (T,) how many it has; `lists` (T,) whether it is a reduction; `distinct` (T, S) is -1 for slots
+    that read no node, or everywhere the same as an earlier one; `loop` (T,) see `loops_of`.
+    """
+
+    slots: Ints
+    lists: NDArray[np.bool_]
+    distinct: Ints
+    loop: Ints
+
+
+def edge_slots(model: Model, network: Network) -> EdgeSlots:
+    """What the model alone says of its graphs' edges.
+
+    Two slots read the same node everywhere if their sources differ in nothing but the outputs they take.
+    """
+    slots = np.array([len(t.inputs) for t in model.types], np.int32)
+    distinct = np.full((len(slots), max(slots, default=0)), -1, np.int32)
+    for t, node_type in enumerate(model.types):
+        keys = [tuple(_way(s) for s in i.sources) for i in node_type.inputs]
+        for s, (key, wanted) in enumerate(zip(keys, node_type.inputs, strict=True)):
+            if key not in keys[:s] and any(isinstance(source, NodeSource) for source in wanted.sources):
+                distinct[t, s] = s
+    lists = np.array([t.reduction is not None for t in model.types])
+    return EdgeSlots(slots, lists, distinct, loops_of(network))
+
+
+def _way(source: Source) -> object:
+    """What decides which node a source leads to."""
+    if isinstance(source, NodeSource):
+        return source.hops, tuple(t for t, _ in source.producers)
+    return source if isinstance(source, TableSource) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A field through which a table is read: `ids` (V,), and a row for each id (`rows`, see `word_rows`)."""
+
+    ids: Ints
+    rows: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A model's names, found in the instances: what all their mini-batches share.
+
+    `vertices[t]` are the vertices (of all instances) that type t is for, in order; `links` and `lookups`
+    (by table and field) are those that the model mentions.
+    """
+
+    model: Model
+    network: Network
+    instances: Instances
+    vertices: tuple[Ints, ...]
+    links: dict[str, Link]
+    lookups: dict[tuple[int, str], Lookup]
+    edges: EdgeSlots
+
+
+def bind(model: Model, network: Network, edges: EdgeSlots, instances: Instances) -> Binding:
+    """Look up a model's kinds, links, fields and table rows. Cost: linear in the vertices.
+
+    `network` is the model's at granularity `cell`, `edges` its `edge_slots`. Errors: DataError where a
+    vocabulary cannot be read.
+    """
+    sources = [s for t in model.types for i in t.inputs for s in i.sources]
+    hops = {h.link for s in sources if isinstance(s, NodeSource | TableSource) for h in s.hops}
+    wanted = {(s.table, s.field) for s in sources if isinstance(s, TableSource)}
+    lookups = {}
+    for table, name in sorted(wanted):
+        rows = word_rows(instances, name, model.tables[table])
+        lookups[table, name] = Lookup(field(instances, name, model.data.seed), rows)
+    return Binding(
+        model,
+        network,
+        instances,
+        _vertices(model, instances),
+        {name: link(instances, name) for name in sorted(hops)},
+        lookups,
+        edges,
+    )
+
+
+def _vertices(model: Model, instances: Instances) -> tuple[Ints, ...]:
+    """For each type the vertices that it is for, in order."""
+    of_kinds: dict[frozenset[str], Ints] = {}
+    found = []
+    for t in model.types:
+        if t.kinds not in of_kinds:
+            wanted = np.array([kind in t.kinds for kind in instances.schema.kinds])
+            of_kinds[t.kinds] = kernels.select(instances.kind, wanted)
+        vertices = of_kinds[t.kinds]
+        for condition in t.where:
+            values = field(instances, condition.field, model.data.seed)[vertices]
+            vertices = vertices[_COMPARE[condition.comparison](values, condition.value)]
+        found.append(vertices)
+    return tuple(found)
