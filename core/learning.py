@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from abw.core.graph.dag import Dag
 from abw.core.graph.network import Network
 from abw.core.policy.fsm import FsmPolicy
 from abw.core.policy.learner import learn
@@ -72,8 +73,13 @@ def learn_policy(
     be written.
     """
     used = min(limit, len(workload.instances))
-    policy = learn(
-        workload.graph(0, used).dag, encoding=encoding, seed=seed, trials=trials, progress=progress
+    policy = train(
+        lambda first, last: workload.graph(first, last).dag,
+        used,
+        encoding,
+        seed,
+        trials=trials,
+        progress=progress,
     )
     data = workload.model.data.path
     source = {"path": str(data), "sha256": file_digest(data), "instances": used}
@@ -81,6 +87,19 @@ def learn_policy(
     target = path or policy_path(workload.network, encoding, seed)
     write_text(target, policy.to_json(origin))
     return Learned(policy, target, source, fresh=True)
+
+
+def train(
+    dags: Callable[[int, int], Dag],
+    used: int,
+    encoding: Encoding,
+    seed: int,
+    *,
+    trials: int = TRIALS,
+    progress: Callable[[int, int], None] | None = None,
+) -> FsmPolicy:
+    """Learn an FSM policy from instances 0 to `used`; `dags(first, last)` is the dag of some of them."""
+    return learn(dags(0, used), encoding=encoding, seed=seed, trials=trials, progress=progress)
 
 
 def file_digest(path: Path) -> str:

@@ -106,6 +106,40 @@ def policies(
     _show(table)
 
 
+@app.command("fig7")
+def fig7(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    policies: Annotated[
+        str | None, typer.Option("--policies", metavar="NAME,...", help="As of `abw compare` [all].")
+    ] = None,
+    batches: Annotated[
+        str, typer.Option("--batches", metavar="B,...", help="Instances in a mini-batch.")
+    ] = "1,8,32,64,128,256",
+    skip: Annotated[int, typer.Option("--skip", min=0, help="Apply behind the first N instances.")] = 64,
+    train: Annotated[
+        int, typer.Option("--train-limit", min=1, help="Learn from the first N instances.")
+    ] = 32,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw it here.")] = None,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """The paper's Fig. 7: batches by policy and batch size for all its workloads."""
+    from abw.cli.bench.fig7 import POLICIES, bench_fig7
+    from abw.cli.compare import numbers, save_charts, size_chart, size_table
+
+    names = tuple(policies.split(",")) if policies else POLICIES
+    with progress(quiet) as told:
+        report = bench_fig7(specs, data, names, numbers(batches, "--batches"), skip, train, told)
+    if plot:
+        save_charts([size_chart(r["workload"], r["batch_sizes"]) for r in report["rows"]], plot)
+    if as_json:
+        print_json(report)
+        return
+    for row in report["rows"]:
+        _show(size_table(row["workload"], row["batch_sizes"]))
+
+
 @app.command("memory")
 def memory(
     data: DataDir,
