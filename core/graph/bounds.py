@@ -13,17 +13,30 @@ Ints = NDArray[np.int32]
 
 def topological_order(dag: Dag) -> Ints:
     """The nodes (n,), each after its producers. Raises ValueError where the graph has a cycle. O(n + m)."""
-    order, found = _order(dag.succ_ptr, dag.succ, dag.indegree)
+    return _sorted(dag)[0]
+
+
+def depths(dag: Dag) -> Ints:
+    """The longest path (in edges) from a source to each node (n,); sources have 0. O(n + m).
+
+    Raises ValueError where the graph has a cycle.
+    """
+    return _sorted(dag)[1]
+
+
+def _sorted(dag: Dag) -> tuple[Ints, Ints]:
+    order, depth, found = _sort(dag.succ_ptr, dag.succ, dag.indegree)
     if found < len(dag):
         raise ValueError(f"the graph has a cycle: {len(dag) - found} nodes are on it or behind it")
-    return order
+    return order, depth
 
 
 @njit
-def _order(ptr: Ints, succ: Ints, indegree: Ints) -> tuple[Ints, int]:
+def _sort(ptr: Ints, succ: Ints, indegree: Ints) -> tuple[Ints, Ints, int]:
     n = len(indegree)
     missing = indegree.copy()
     order = np.empty(n, np.int32)
+    depth = np.zeros(n, np.int32)
     # last in, first out: follows an instance to its end, so that this pass and later ones stay in the cache
     stack = np.empty(n, np.int32)
     found, top = 0, 0
@@ -37,28 +50,12 @@ def _order(ptr: Ints, succ: Ints, indegree: Ints) -> tuple[Ints, int]:
             found += 1
             for e in range(ptr[v], ptr[v + 1]):
                 w = succ[e]
+                depth[w] = max(depth[w], depth[v] + 1)
                 missing[w] -= 1
                 if missing[w] == 0:
                     stack[top] = w
                     top += 1
-    return order, found
-
-
-def depths(dag: Dag) -> Ints:
-    """The longest path (in edges) from a source to each node (n,); sources have 0. O(n + m)."""
-    return _depths(topological_order(dag), dag.succ_ptr, dag.succ)
-
-
-@njit
-def _depths(order: Ints, ptr: Ints, succ: Ints) -> Ints:
-    depth = np.zeros(len(order), np.int32)
-    for v in order:
-        below = depth[v] + 1
-        for e in range(ptr[v], ptr[v + 1]):
-            w = succ[e]
-            if depth[w] < below:
-                depth[w] = below
-    return depth
+    return order, depth, found
 
 
 def path_lengths(dag: Dag) -> Ints:

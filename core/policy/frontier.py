@@ -53,18 +53,24 @@ def edges(dag: Dag) -> Edges:
 
 def start(dag: Dag) -> Frontier:
     """The frontier before the first batch: the nodes without producers. O(n)."""
-    end = np.cumsum(np.bincount(dag.type, minlength=len(dag.types))).astype(np.int32)
-    head = np.concatenate([np.zeros(1, np.int32), end[:-1]])[: len(end)]
-    tail = head.copy()
-    queue = np.empty(len(dag), np.int32)
-    _enqueue(dag.type, dag.indegree, queue, tail)
-    return Frontier(dag.indegree.copy(), queue, head, tail, end)
+    n, types = len(dag), len(dag.types)
+    frontier = Frontier(
+        dag.indegree.copy(), np.empty(n, np.int32), *(np.zeros(types, np.int32) for _ in range(3))
+    )
+    _enqueue(dag.type, frontier)
+    return frontier
 
 
 @njit
-def _enqueue(type: Ints, indegree: Ints, queue: Ints, tail: Ints) -> None:
+def _enqueue(type: Ints, frontier: Frontier) -> None:
+    missing, queue, head, tail, end = frontier
+    for t in type:
+        end[t] += 1
+    for t in range(1, len(end)):
+        head[t] = tail[t] = end[t - 1]
+        end[t] += end[t - 1]
     for v in range(len(type)):
-        if indegree[v] == 0:
+        if missing[v] == 0:
             t = type[v]
             queue[tail[t]] = v
             tail[t] += 1

@@ -87,8 +87,8 @@ class FsmPolicy:
         paths, kind = start_paths(dag, frontier), ENCODINGS.index(self.encoding)
         state = np.empty(len(self.types) + 2, np.int32)
         found = []
-        for a, done in zip(schedule.type.tolist(), schedule.ptr.tolist(), strict=False):
-            length = observe(kind, self.phases, done, frontier, paths, state)
+        for a in schedule.type.tolist():
+            length = observe(kind, self.phases, frontier, paths, state)
             found.append(tuple(names[k] for k in state[:length]))
             execute(flow, frontier, a)
             step_paths(frontier, paths, a)
@@ -217,7 +217,7 @@ def run(
     state = np.empty(len(frontier.head) + 2, np.int32)
     done, unseen = 0, 0
     while done < len(edges.type):
-        length = observe(encoding, phases, done, frontier, paths, state)
+        length = observe(encoding, phases, frontier, paths, state)
         s = find(table, state, length)
         if s < 0:
             unseen += 1

@@ -236,7 +236,7 @@ def _trial(
     while done < len(edges.type):
         if table.size[0] == len(table.value) or table.ptr[table.size[0]] + len(state) > len(table.symbols):
             return False
-        length = observe(encoding, phases, done, frontier, paths, state)
+        length = observe(encoding, phases, frontier, paths, state)
         s = find(table, state, length)
         if s < 0:
             s = add(table, state, length, -1 - s)

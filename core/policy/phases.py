@@ -32,21 +32,22 @@ class Phases:
         # a type has more types before it than each of these has, and as many as the others of its component
         reach = type_reach(dag) | np.eye(len(dag.types), dtype=np.bool_)
         before = reach.sum(axis=0, dtype=np.int32)
-        depth = _depths_inside(topological_order(dag), edges(dag), before)
         own = before[dag.type]
+        depth = _depths_inside(topological_order(dag), edges(dag), own)
         deepest = np.zeros(len(dag.types) + 1, np.int32)
-        np.maximum.at(deepest, own, depth + 1)
+        for t in range(len(dag.types)):
+            deepest[before[t]] = max(deepest[before[t]], depth.max(where=dag.type == t, initial=-1) + 1)
         start = (np.cumsum(deepest) - deepest).astype(np.int32)
         return batched_by_depth(dag, start[own] + depth)
 
 
 @njit
 def _depths_inside(order: Ints, edges: Edges, phase: Ints) -> Ints:
-    type, ptr, succ = edges
+    _, ptr, succ = edges
     depth = np.zeros(len(order), np.int32)
     for v in order:
         for e in range(ptr[v], ptr[v + 1]):
             w = succ[e]
-            if phase[type[v]] == phase[type[w]]:
+            if phase[v] == phase[w]:
                 depth[w] = max(depth[w], depth[v] + 1)
     return depth

@@ -23,17 +23,22 @@ def symbol_names(types: tuple[str, ...], phases: int) -> tuple[str, ...]:
 
 
 @njit
-def observe(encoding: int, phases: int, done: int, frontier: Frontier, paths: Paths, state: Ints) -> int:
-    """Write the state after `done` executed nodes into `state` (T + 2,), a sequence of symbols; its length.
+def observe(encoding: int, phases: int, frontier: Frontier, paths: Paths, state: Ints) -> int:
+    """Write the state of an execution into `state` (T + 2,), a sequence of symbols; its length.
 
-    With `phases` p > 0 the state ends with which p-th of the graph's nodes is being executed (paper, A.4).
+    CRITICAL: the types on the frontier, ascending, then the type that the policy `critical` would take. The
+    others: see `encode`. With `phases` p > 0 the state ends with which p-th of the graph's nodes is being
+    executed (paper, A.4).
     """
     length = encode(encoding, frontier, state)
     if encoding == CRITICAL:
         state[length] = critical_type(paths)
         length += 1
     if phases > 0:
-        state[length] = len(frontier.head) + done * phases // len(frontier.queue)
+        types, done = len(frontier.head), frontier.head[0]
+        for t in range(1, types):
+            done += frontier.head[t] - frontier.end[t - 1]
+        state[length] = types + done * phases // len(frontier.queue)
         length += 1
     return length
 
