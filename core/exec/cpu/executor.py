@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from abw.core.exec.cpu.layout import CellLayout, layout_of
 from abw.core.exec.cpu.memory import address, aligned, matrix_view, row_floats
 from abw.core.exec.cpu.reduction import emit_reduction
 from abw.core.exec.cpu.target import TargetName, get_target
-from abw.core.exec.cpu.walker import ARRAYS, emit_walker
+from abw.core.exec.cpu.walker import OF_ARENAS, OF_EXECUTOR, OF_PLAN, OF_SCHEDULE, emit_walker
 from abw.core.exec.interface import Result
 from abw.core.exec.kernels import static_values
 from abw.core.exec.params import Params
@@ -25,6 +26,9 @@ from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.plan import Counts, Plan
 
 Floats = NDArray[np.float32]
+
+
+_SCHEDULE, _PLAN = attrgetter(*OF_SCHEDULE), attrgetter(*OF_PLAN)
 
 
 class CpuExecutor:
@@ -64,6 +68,10 @@ class CpuExecutor:
             "constants": np.array([address(c) for c in self._constants], np.int64),
             "pitch": np.array([4 * floats for floats in self._floats], np.int64),
         }
+        fixed = [getattr(self._arenas, name) for name in OF_ARENAS] + [
+            self._own[name] for name in OF_EXECUTOR
+        ]
+        self._fixed = [address(array) for array in fixed]
         self._runs = 0
 
     def run(self, plan: Plan) -> Result:
@@ -72,7 +80,9 @@ class CpuExecutor:
             raise ValueError("the plan is of another network than the executor was prepared for")
         self._runs += 1
         self._reserve(plan)
-        table = np.array([address(array) for array in self._arrays(plan)], np.int64)
+        table = np.array(
+            [address(array) for array in (*_SCHEDULE(plan.schedule), *_PLAN(plan))] + self._fixed, np.int64
+        )
         batches = len(plan.schedule)
         if batches:
             self._walk(address(table), address(self._scratch), 0, batches)
@@ -84,13 +94,6 @@ class CpuExecutor:
             return read_values(self._views, plan, self._params, references)
 
         return Result(plan.graph, Counts(batches, batches, 0, 0), read)
-
-    def _arrays(self, plan: Plan) -> list[NDArray[Any]]:
-        """What the walker's table names."""
-        holders = {"schedule": plan.schedule, "plan": plan, "arenas": self._arenas}
-        return [
-            self._own[name] if holder == "own" else getattr(holders[holder], name) for holder, name in ARRAYS
-        ]
 
     def _emit(self) -> tuple[str, list[str], list[CellLayout | None]]:
         """The network's module, and each type's kernel and layout; equal types share a kernel."""

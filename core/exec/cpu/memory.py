@@ -46,12 +46,13 @@ def aligned(floats: int) -> Floats:
 
 
 def address(array: NDArray[Any]) -> int:
-    """Where an array's first element lies."""
-    try:
+    """Where an array's first element lies; 0 for an empty one."""
+    if not array.size:
+        return 0
+    if array.flags.writeable:
         # a sixth of what array.ctypes.data takes
         return ctypes.addressof(ctypes.c_char.from_buffer(cast(Any, array)))
-    except (TypeError, ValueError):  # read-only, or empty
-        return int(array.ctypes.data)
+    return int(array.ctypes.data)
 
 
 def matrix_view(memory: Floats, shape: Shape, lanes: int) -> Floats:

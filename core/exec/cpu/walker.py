@@ -5,17 +5,15 @@ from __future__ import annotations
 from abw.core.exec.cpu.emit import Function, Module
 from abw.core.exec.cpu.kernel import SLOT_WORDS
 
-ARRAYS = (
-    ("schedule", "type"), ("schedule", "ptr"),
-    ("plan", "base"), ("plan", "operand_ptr"), ("plan", "index_ptr"), ("plan", "index"),
-    ("plan", "status"), ("plan", "start"), ("plan", "stride"), ("plan", "list_ptr"), ("plan", "lists"),
-    ("arenas", "slot_arena"), ("arenas", "output_arena"), ("arenas", "slots"), ("arenas", "outputs"),
-    ("arenas", "reduces"),
-    ("own", "arena"), ("own", "pitch"), ("own", "kernel"), ("own", "constants"),
+OF_SCHEDULE = ("type", "ptr")
+OF_PLAN = (
+    "base", "operand_ptr", "index_ptr", "index", "status", "start", "stride", "list_ptr", "lists",
 )  # fmt: skip
-"""The walker's table holds the addresses of these: the arrays of a `Schedule`, a `Plan` and its `Arenas`, all
-of 32 bits (`reduces`: bytes); then, the executor's own, of 64 bits: the addresses of the arenas and their
-rows' bytes, of the types' kernels and their constants."""
+OF_ARENAS = ("slot_arena", "output_arena", "slots", "outputs", "reduces")
+OF_EXECUTOR = ("arena", "pitch", "kernel", "constants")
+"""The walker's table holds the addresses of these arrays: of a `Schedule`, a `Plan` and its `Arenas`, all of
+32 bits (`reduces`: bytes); then, of 64 bits, the addresses of the arenas and their rows' bytes, of the types'
+kernels and their constants."""
 
 SPREAD = 3
 """The first status of an operand that needs its index array."""
@@ -28,7 +26,8 @@ def emit_walker(module: Module, slots: int, width: int) -> None:
     """
     f = Function(module, "walk", "ptr %table, ptr %scratch, i64 %first, i64 %last", public=True)
     f.do(f"%frame = alloca i64, i64 {1 + SLOT_WORDS * slots + width}, align 8")
-    array = {name: f.pointer_item("%table", place) for place, (_, name) in enumerate(ARRAYS)}
+    names = OF_SCHEDULE + OF_PLAN + OF_ARENAS + OF_EXECUTOR
+    array = {name: f.pointer_item("%table", place) for place, name in enumerate(names)}
 
     def batch(b: str) -> None:
         kind = f.int_item(array["type"], b)
