@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -40,6 +41,9 @@ def run(
     ] = False,
     seed: options.Seed = None,
     threads: options.Threads = None,
+    page: Annotated[
+        bool, typer.Option("--report", help="Also write report.html: the run to look at and walk through.")
+    ] = False,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
@@ -71,10 +75,24 @@ def run(
         report = run_pipeline(
             spec, changes, chosen, progress=told, command=shlex.join(["abw", *sys.argv[1:]])
         )
+    if page:
+        report["report"] = str(_write_page(Path(report["path"])))
     if as_json:
         print_json(report)
     else:
         print_run(report)
+
+
+def _write_page(folder: Path) -> Path:
+    """The page of a run's first mini-batch, in the run's folder."""
+    from abw.core.store.files import write_bytes
+    from abw.core.store.runs import find_run
+    from abw.viz.page import page
+    from abw.viz.scene import scene_of_run
+
+    path = folder / "report.html"
+    write_bytes(path, page(scene_of_run(find_run(str(folder)))))
+    return path
 
 
 def print_run(report: dict[str, Any]) -> None:
@@ -124,6 +142,8 @@ def print_run(report: dict[str, Any]) -> None:
         console.print(f"verified: largest error {report['max_error']:.1e} of the output's root mean square")
     if "path" in report:
         console.print(f"\nresults: {report['path']}", soft_wrap=True)
+    if "report" in report:
+        console.print(f"report: {report['report']}", soft_wrap=True)
 
 
 def _training(report: dict[str, Any]) -> str:

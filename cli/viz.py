@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from abw.core.policy.states import Encoding
     from abw.core.progress import Progress
     from abw.core.spec.load import Overrides
-    from abw.viz.collect import Kind, Picture
+    from abw.viz.collect import Picture
     from abw.viz.scene import Scene
 
 
@@ -54,6 +56,24 @@ def viz(
     encoding: options.Encoding = "sort",
     granularity: options.Granularity = "cell",
     seed: options.Seed = None,
+    html: Annotated[bool, typer.Option("--html", help="One page with everything, for any browser.")] = False,
+    svg: Annotated[bool, typer.Option("--svg", help="SVG.")] = False,
+    dot: Annotated[bool, typer.Option("--dot", help="DOT text for Graphviz: a policy or a graph.")] = False,
+    png: Annotated[bool, typer.Option("--png", help="PNG through Graphviz: a policy or a graph.")] = False,
+    text: Annotated[
+        bool, typer.Option("--text", help="The terminal's picture, as it is by default.")
+    ] = False,
+    engine: Annotated[
+        Literal["own", "dot"],
+        typer.Option("--engine", help="What lays out an SVG of a policy or graph; own where dot is absent."),
+    ] = "own",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this file; its ending says the format."
+        ),
+    ] = None,
+    open_it: Annotated[bool, typer.Option("--open", help="Show the file when it is written.")] = False,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
@@ -62,37 +82,60 @@ def viz(
     Options that change a spec (--data, --limit, --batch, --set, --granularity, --encoding) apply to specs;
     a run is shown as it was.
     """
-    flags = {
-        "policy": policy,
-        "graph": graph,
-        "frontier": frontier,
-        "batches": batches,
-        "memory": memory,
-        "pqtree": pqtree,
-    }
+    kinds = _named(
+        policy=policy, graph=graph, frontier=frontier, batches=batches, memory=memory, pqtree=pqtree
+    )
+    format = _format(_named(html=html, svg=svg, dot=dot, png=png, text=text), output)
     changes = options.overrides(data, limit, batch, sizes, seed)
-    from abw.viz.collect import KINDS, USUAL, collect, document
+    from abw.viz.collect import USUAL, collect, document
+    from abw.viz.export import export
+    from abw.viz.page import page
 
-    kinds: list[Kind] = [kind for kind in KINDS if flags[kind]] or list(USUAL)
     if target and target.endswith(".json"):
-        title, pictures = _policy_file(Path(target))
+        if format == "html":
+            raise typer.BadParameter("a page needs a run or a spec, not a policy alone", param_hint="--html")
+        name, pictures = target, [_policy_alone(Path(target))]
     else:
         with progress(quiet) as told:
             scene = _open(target, changes, granularity, encoding, mini_batch, against, told)
-        title, pictures = scene.title, collect(scene, kinds, by, instances)
+        if format == "html" and not as_json:
+            return _write(page(scene), output or Path(f"{scene.model}.html"), open_it)
+        # a picture of one graph is what DOT and PNG can hold
+        usual = USUAL if format in ("text", "svg") else ("policy",)
+        name, pictures = scene.title, collect(scene, kinds or usual, by, instances)  # type: ignore[arg-type]
     if as_json:
-        print_json(document(title, pictures))
+        print_json(document(name, pictures))
+    elif format == "text":
+        _print(name, pictures, output)
     else:
-        _print(title, pictures)
+        content = export(pictures, format, engine)  # type: ignore[arg-type]
+        _write(
+            content,
+            output or (Path(f"{kinds[0] if kinds else 'policy'}.png") if format == "png" else None),
+            open_it,
+        )
 
 
-def _policy_file(path: Path) -> tuple[str, list[Picture]]:
+def _named(**flags: bool) -> list[str]:
+    return [name for name, wanted in flags.items() if wanted]
+
+
+def _format(named: list[str], output: Path | None) -> str:
+    """The one format that was asked for, by flag or by a file's ending; several are a usage error."""
+    ending = output.suffix[1:] if output else ""
+    asked = dict.fromkeys([*named, *([ending] if ending in ("html", "svg", "dot", "png") else [])])
+    if len(asked) > 1:
+        raise typer.BadParameter(f"{' and '.join(asked)} are different formats: ask for one")
+    return next(iter(asked), "text")
+
+
+def _policy_alone(path: Path) -> Picture:
     from abw.core.policy.fsm import FsmPolicy
     from abw.core.store.files import read_json
     from abw.viz.fsm import policy_alone
 
     read_json(path, "policy")  # says what is wrong with a file that is none
-    return str(path), [policy_alone(FsmPolicy.from_json(path.read_text(encoding="utf-8")))]
+    return policy_alone(FsmPolicy.from_json(path.read_text(encoding="utf-8")))
 
 
 def _open(
@@ -113,13 +156,31 @@ def _open(
     return scene_of_run(find_run(target), mini_batch, others)
 
 
-def _print(title: str, pictures: list[Picture]) -> None:
+def _print(title: str, pictures: list[Picture], output: Path | None) -> None:
+    """To the terminal, or as plain text to a file."""
     from rich.console import Console
 
+    from abw.core.store.files import write_text
     from abw.viz.text import as_text
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, **({"file": StringIO(), "width": 120} if output else {}))  # type: ignore[arg-type]
     console.print(title, style="bold")
     for picture in pictures:
         console.print()
         console.print(as_text(picture))
+    if output:
+        write_text(output, console.file.getvalue())  # type: ignore[attr-defined]
+
+
+def _write(content: bytes, output: Path | None, open_it: bool) -> None:
+    """To a file, whose name is printed, or to standard output."""
+    from abw.core.store.files import write_bytes
+
+    if output is None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.flush()
+        return
+    write_bytes(output, content)
+    print(output)
+    if open_it:
+        typer.launch(str(output))

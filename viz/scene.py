@@ -34,12 +34,11 @@ AGAINST = ("depth", "agenda")
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Computed values of one name: (m, *shape); their instances and vertices (m,) as in the graph."""
+    """Computed values of one name: (m, *shape), and the nodes (m,) that computed them."""
 
     name: str
     values: NDArray[Any]
-    instance: NDArray[Any]
-    vertex: NDArray[Any]
+    node: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +181,7 @@ def _policy_of_run(run: StoredRun) -> FsmPolicy | None:
 
 
 def _kept(run: StoredRun, first: int, graph: Graph | None) -> tuple[Kept, ...]:
-    """The values of one mini-batch; its instances and vertices are counted from the mini-batch's first."""
+    """The values of one mini-batch."""
     file = run.path / "outputs.npz"
     if graph is None or not file.is_file():
         return ()
@@ -191,9 +190,10 @@ def _kept(run: StoredRun, first: int, graph: Graph | None) -> tuple[Kept, ...]:
         for refs in graph.results:
             instance = outputs[f"{refs.name}.instance"]
             mine = (instance >= first) & (instance < first + graph.instances)
-            # both lists are in the order of instances and vertices: the graph's own numbers say whose each is
-            if mine.sum() == len(refs.vertex):
-                found.append(Kept(refs.name, outputs[refs.name][mine], refs.instance, refs.vertex))
+            # values and references are in the same order; a negative reference is a constant, of no node
+            if mine.sum() == len(refs.reference):
+                node = np.where(refs.reference < 0, -1, refs.reference // graph.network.width)
+                found.append(Kept(refs.name, outputs[refs.name][mine], node.astype(np.int32)))
     return tuple(found)
 
 

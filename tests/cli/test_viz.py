@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,3 +84,45 @@ def test_mistakes_are_told_without_a_traceback(abw: Abw, arguments: tuple[str, .
     assert said in done.err
     assert "Traceback" not in done.err
     assert done.out == ""
+
+
+def test_a_run_writes_its_report(abw: Abw, home: Path) -> None:
+    done = abw("run", *FIG1, "--report")
+    assert done.code == 0, done.err
+    file = home / "runs" / "0001-fig1" / "report.html"
+    assert f"report: {file}" in done.out
+    assert file.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert abw("run", *FIG1, "--report", "--json").json()["report"].endswith("report.html")
+
+
+@pytest.mark.parametrize("format", ["html", "svg", "dot", "text"])
+def test_every_format_as_a_file(abw: Abw, tmp_path: Path, format: str) -> None:
+    file = tmp_path / f"picture.{format if format != 'text' else 'txt'}"
+    done = abw("viz", *FIG1, "--policy", "-o", str(file))
+    assert done.code == 0, done.err
+    begin = {"html": "<!doctype html>", "svg": "<svg", "dot": "digraph", "text": "fig1\n\npolicy fsm"}[format]
+    assert file.read_text(encoding="utf-8").lstrip("/").startswith(begin)
+    if format != "text":
+        assert str(file) in done.out
+
+
+def test_svg_and_dot_go_to_standard_output_without_a_file(home: Path, root: Path) -> None:
+    command = [sys.executable, "-c", "from abw.cli.main import main; main()", "viz", *FIG1, "--graph"]
+    for flag, begin in (("--svg", b"<svg"), ("--dot", b"digraph")):
+        done = subprocess.run([*command, flag], cwd=root, capture_output=True, check=True)
+        assert done.stdout.startswith(begin)
+
+
+def test_formats_that_contradict_each_other_are_a_usage_error(abw: Abw, home: Path) -> None:
+    for arguments in (("--svg", "--dot"), ("--svg", "-o", "x.png")):
+        done = abw("viz", *FIG1, *arguments)
+        assert done.code == 2
+        assert "different formats" in done.err
+    assert abw("learn", *FIG1).code == 0
+    file = next((home / "policies").iterdir())
+    assert abw("viz", str(file), "--html").code == 2
+
+
+def test_a_picture_that_cannot_be_had_says_what_can(abw: Abw) -> None:
+    done = abw("viz", *FIG1, "--batches", "--dot")
+    assert (done.code, "--svg draws all" in done.err) == (1, True)

@@ -1,0 +1,254 @@
+"""The page in a real browser: `pytest -m browser` (needs playwright and Chromium)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from abw.core.graph.dag import Dag, build_dag
+from abw.core.policy.registry import get_policy
+from abw.viz.page import page as page_of
+from abw.viz.scene import Scene
+from tests.viz.browser import opened
+
+pytestmark = pytest.mark.browser
+
+WIDTHS = (1280, 390)
+
+
+@pytest.fixture
+def fig1_page(fig1: Scene, tmp_path: Path) -> Path:
+    file = tmp_path / "fig1.html"
+    file.write_bytes(page_of(fig1))
+    return file
+
+
+@pytest.fixture
+def lattice_page(lattice: Scene, tmp_path: Path) -> Path:
+    file = tmp_path / "lattice.html"
+    file.write_bytes(page_of(lattice))
+    return file
+
+
+def large(nodes: int) -> Scene:
+    """Instances of 50 nodes with about two edges a node."""
+    rng = np.random.default_rng(0)
+    target = np.repeat(np.arange(nodes, dtype=np.int32), 3)
+    source = (target - rng.integers(1, 12, len(target))).astype(np.int32)
+    inside = (source >= 0) & (source // 50 == target // 50)
+    dag: Dag = build_dag(
+        ("a", "b", "c"), rng.integers(0, 3, nodes).astype(np.int32), source[inside], target[inside]
+    )
+    number = np.arange(nodes, dtype=np.int32)
+    schedules = {name: get_policy(name).schedule(dag) for name in ("sufficient", "agenda")}
+    return Scene("large", "large", 0, 1, dag, number // 50, number, schedules, None)
+
+
+def text(page: Any, css: str) -> str:  # noqa: ANN401 - playwright is not there when types are checked
+    return str(page.inner_text(css))
+
+
+def pixels(page: Any, css: str = ".view canvas") -> int:  # noqa: ANN401
+    """How many different colours a canvas shows."""
+    return int(
+        page.evaluate(
+            """(css) => { const c = document.querySelector(css);
+            const d = new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer);
+            return new Set(d).size; }""",
+            css,
+        )
+    )
+
+
+def rest(page: Any) -> None:  # noqa: ANN401
+    """Wait for the next two frames."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_stepping_moves_everything(fig1_page: Path, width: int) -> None:
+    with opened(fig1_page, width) as (page, _):
+        assert text(page, "#at") == "batch 1 of 6"
+        assert pixels(page) > 4
+        for _ in range(3):
+            page.click("#next")
+        assert text(page, "#at") == "batch 4 of 6"
+        assert "1 node of I" in text(page, "#said")
+        assert "Ready: I 1, O 6" in text(page, "#said")
+        assert page.evaluate("document.querySelector('.state.now').id") == "state-fsm-1"
+        page.keyboard.press("End")
+        assert text(page, "#at") == "done: 6 batches"
+        page.keyboard.press("Home")
+        assert text(page, "#at") == "batch 1 of 6"
+        page.fill("#step", "4")
+        assert "7 nodes of O" in text(page, "#said")
+        # nothing is wider than the window
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_play_runs_to_the_end_and_stops(fig1_page: Path) -> None:
+    with opened(fig1_page, 1280) as (page, _):
+        page.select_option("#speed", "60")
+        page.click("#play")
+        page.locator("#at", has_text="done").wait_for(timeout=10_000)
+        assert page.get_attribute("#play", "aria-pressed") == "false"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_policies_are_switched_and_stand_side_by_side(fig1_page: Path, width: int) -> None:
+    with opened(fig1_page, width) as (page, _):
+        page.click("#policies button:nth-child(2)")
+        assert text(page, "#at") == "batch 1 of 9"
+        page.fill("#step", "2")
+        assert "Not free" in text(page, "#said")
+        assert page.evaluate("[...document.querySelectorAll('#machine > div')].map((d) => d.hidden)") == [
+            True, False, True,
+        ]  # fmt: skip
+        page.click("#compare")
+        rest(page)
+        assert page.locator(".view").count() == 3
+        assert page.locator("figcaption").all_inner_texts() == [
+            "fsm: batch 3 of 6", "depth: batch 3 of 9", "agenda: batch 3 of 7",
+        ]  # fmt: skip
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_search_finds_and_goes_there(lattice_page: Path) -> None:
+    with opened(lattice_page, 1280) as (page, _):
+        page.keyboard.press("/")
+        page.keyboard.type("word")
+        words = int(page.evaluate("data.graph.type.filter((t) => data.types[t] === 'word').length"))
+        assert text(page, "#found") == f"{words} nodes found"
+        page.keyboard.press("Enter")
+        assert text(page, "#found") == f"1 of {words} nodes"
+        assert "word" in text(page, "#node")
+        page.fill("#search", "type:char instance:1 batch:1")
+        assert text(page, "#found") == "1 node found"
+        page.fill("#search", "nothing of the kind")
+        assert text(page, "#found") == "0 nodes found"
+
+
+def test_a_click_tells_all_about_a_node(fig1_page: Path) -> None:
+    with opened(fig1_page, 1280) as (page, _):
+        rest(page)
+        x, y = page.evaluate(
+            """() => { const v = type.indexOf(data.types.indexOf('R'));
+            const box = document.querySelector('.view canvas').getBoundingClientRect();
+            return [box.left + box.width / 2 + (px[v] * PITCH - camera.x) * camera.k,
+                    box.top + box.height / 2 + (py[v] * PITCH - camera.y) * camera.k]; }"""
+        )
+        page.mouse.click(x, y)
+        said = text(page, "#node")
+        assert "R" in said
+        assert "6 of 6" in said
+        assert "arena" in said
+        page.click("#node .link >> nth=0")
+        assert "O" in text(page, "#node")
+        page.keyboard.press("Escape")
+        assert "Click a node" in text(page, "#node")
+
+
+def test_nodes_can_be_walked_by_keyboard(fig1_page: Path) -> None:
+    with opened(fig1_page, 1280) as (page, _):
+        found = []
+        for _ in range(5):
+            page.keyboard.press("n")
+            found.append(text(page, "#node").split()[1])
+        assert len(set(found)) == 4  # the four leaves of the first batch, then the first again
+        assert found[0] == found[4]
+
+
+def test_zoom_pan_and_fit(fig1_page: Path) -> None:
+    with opened(fig1_page, 1280) as (page, _):
+        rest(page)
+        start = page.evaluate("({...camera})")
+        page.hover(".view canvas")
+        page.mouse.wheel(0, -300)
+        page.mouse.down()
+        page.mouse.move(300, 300)
+        page.mouse.up()
+        moved = page.evaluate("({...camera})")
+        assert moved["k"] > start["k"]
+        assert moved["x"] != start["x"]
+        page.focus(".view canvas")
+        page.keyboard.press("ArrowRight")
+        assert page.evaluate("camera.x") > moved["x"]
+        assert text(page, "#at") == "batch 1 of 6"  # on the graph, arrows pan
+        page.keyboard.press("0")
+        assert page.evaluate("({...camera})") == start
+
+
+def test_dark_and_light(fig1_page: Path) -> None:
+    with opened(fig1_page, 1280, dark=True) as (page, _):
+        paper = "getComputedStyle(document.body).backgroundColor"
+        dark = page.evaluate(paper)
+        page.keyboard.press("t")
+        light = page.evaluate(paper)
+        assert (dark, light) == ("rgb(22, 25, 29)", "rgb(255, 255, 255)")
+        page.keyboard.press("t")
+        assert page.evaluate(paper) == dark
+
+
+def test_what_a_screen_reader_meets(fig1_page: Path) -> None:
+    with opened(fig1_page, 1280) as (page, _):
+        unnamed = page.evaluate(
+            """[...document.querySelectorAll('button, input, select, canvas')].filter((e) =>
+            !(e.getAttribute('aria-label') || e.textContent.trim()) && !e.closest('.legend, label')).length"""
+        )
+        assert unnamed == 0
+        assert "Graph under fsm, batch 1 of 6" in page.get_attribute(".view canvas", "aria-label")
+        page.click("#table summary")
+        assert page.locator("#table tr").count() == 7
+        assert page.evaluate("new Set([...document.querySelectorAll('[id]')].map((e) => e.id)).size") == (
+            page.locator("[id]").count()
+        )
+
+
+def test_hostile_names_do_nothing(fig1: Scene, tmp_path: Path) -> None:
+    bad = "</script><img src=x onerror=window.hacked=1><script>window.hacked=1</script>"
+    types = tuple(bad + name for name in fig1.dag.types)
+    hostile = replace(
+        fig1, title=bad, dag=replace(fig1.dag, types=types), learned=None, network=None, graph=None
+    )
+    file = tmp_path / "hostile.html"
+    file.write_bytes(page_of(hostile))
+    with opened(file, 1280) as (page, _):
+        page.click("#table summary")
+        page.click("#next")
+        page.keyboard.press("n")
+        assert page.evaluate("window.hacked === undefined")
+        assert text(page, "h1") == bad
+        assert page.locator("img").count() == 0
+
+
+def test_ten_thousand_nodes_are_all_there(tmp_path: Path) -> None:
+    file = tmp_path / "large.html"
+    file.write_bytes(page_of(large(10_000)))
+    with opened(file, 1280) as (page, _):
+        rest(page)
+        assert page.evaluate("app.views[0].inSight") == 10_000
+        assert page.evaluate("document.getElementById('range').hidden")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_hundred_thousand_nodes_open_with_a_range(tmp_path: Path, width: int) -> None:
+    file = tmp_path / "large.html"
+    file.write_bytes(page_of(large(100_000)))
+    with opened(file, width) as (page, _):
+        rest(page)
+        assert page.evaluate("app.views[0].inSight") == 10_000
+        assert " ".join(text(page, "#range").split()) == "from instance 0 to 199: 10,000 nodes"
+        page.fill("#range-to", "1999")
+        rest(page)
+        assert page.evaluate("app.views[0].inSight") == 100_000
+        page.fill("#range-to", "5")
+        page.keyboard.press("/")
+        page.keyboard.type("99999")
+        page.keyboard.press("Enter")  # goes there, though it was out of range
+        assert page.evaluate("app.shown(99999)")
+        assert text(page, "#node").split()[:2] == ["node", "99999"]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -1,0 +1,138 @@
+"""The page as a file: self-contained, complete, harmless."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abw.core.graph.dag import Dag
+from abw.core.plan.plan import plan
+from abw.core.store.runs import StoredRun
+from abw.viz.arrange import ASPECT, arrange, packed
+from abw.viz.page import embedded, page
+from abw.viz.scene import Scene, scene_of_run
+from tests.core.policy.graphs import random_dag
+
+BAD = "</script><script>window.hacked=1</script><!--"
+
+
+class Parsed(HTMLParser):
+    """The elements of a page, the texts of its scripts, and everything that could be fetched."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href", "data", "poster")]
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.lasttag == "script" and self.scripts:
+            self.scripts[-1] += data
+
+
+def data_of(text: str) -> dict[str, Any]:
+    found = json.loads(Parsed(text).scripts[0])
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_page_asks_for_nothing_outside_itself(lattice: Scene) -> None:
+    text = page(lattice).decode()
+    assert Parsed(text).links == ["data:,"]
+    assert not re.search(r"@import|url\((?!#abw-)|\bfetch\(|XMLHttpRequest|WebSocket|import\(", text)
+    outside = set(re.findall(r"https?://[^\"'\s)]+", text))
+    assert outside <= {"http://www.w3.org/2000/svg"}  # a name, not a request
+
+
+def test_the_data_is_the_scenes(lattice: Scene) -> None:
+    data = data_of(page(lattice).decode())
+    graph, policies = data["graph"], data["policies"]
+    assert graph["type"] == lattice.dag.type.tolist()
+    assert graph["target"] == lattice.dag.succ.tolist()
+    assert [p["name"] for p in policies] == ["fsm", "depth", "agenda"]
+    assert lattice.graph
+    for shown, schedule in zip(policies, lattice.schedules.values(), strict=True):
+        assert shown["nodes"] == schedule.nodes.tolist()
+        assert np.cumsum([0, *shown["width"]]).tolist() == schedule.ptr.tolist()
+        assert shown["base"] == plan(lattice.graph, schedule).base.ravel().tolist()
+
+
+def test_a_runs_values_are_those_of_its_nodes(fig1_run: StoredRun) -> None:
+    scene = scene_of_run(fig1_run)
+    data = data_of(page(scene).decode())
+    (kept,) = data["values"]
+    with np.load(fig1_run.path / "outputs.npz") as outputs:
+        assert np.allclose(kept["values"], outputs["total"], rtol=1e-3)
+    assert scene.dag.types[scene.dag.type[kept["node"][0]]] == "R"
+
+
+@given(st.text())
+def test_no_text_in_the_data_can_end_its_script(text: str) -> None:
+    made = embedded({text: [text, BAD]})
+    assert not set("<>&\u2028\u2029") & set(made)
+    assert json.loads(made) == {text: [text, BAD]}
+
+
+def test_hostile_names_change_no_element(fig1: Scene) -> None:
+    types = tuple(BAD + name for name in fig1.dag.types)
+    hostile = replace(
+        fig1, title=BAD, dag=replace(fig1.dag, types=types), learned=None, network=None, graph=None
+    )
+    safe = replace(fig1, learned=None, network=None, graph=None)
+    one, other = Parsed(page(safe).decode()), Parsed(page(hostile).decode())
+    assert other.tags == one.tags
+    assert data_of(page(hostile).decode())["types"] == list(types)
+
+
+def test_a_run_whose_model_is_gone_still_has_a_page(fig1_run: StoredRun, tmp_path: Path) -> None:
+    fig1_run.report["data"] = str(tmp_path / "gone")
+    data = data_of(page(scene_of_run(fig1_run)).decode())
+    assert data["outputs"] is None
+    assert data["values"] == []
+
+
+@given(
+    st.builds(
+        random_dag, seed=st.integers(0, 999), nodes=st.integers(1, 40), types=st.just(2), density=st.just(0.1)
+    ),
+    st.integers(1, 5),
+)
+def test_no_two_nodes_lie_on_each_other(dag: Dag, instances: int) -> None:
+    instance = np.sort(np.arange(len(dag)) % instances).astype(np.int32)
+    source = np.repeat(np.arange(len(dag), dtype=np.int32), np.diff(dag.succ_ptr))
+    x, y, _ = arrange(dag, instance, source)
+    assert min(x.min(), y.min()) >= 0
+    apart = np.maximum(np.abs(x[:, None] - x), np.abs(y[:, None] - y)) + 9 * np.eye(len(dag))
+    assert apart.min() >= 1 - 1e-6
+
+
+@given(st.lists(st.tuples(st.floats(1, 30), st.floats(1, 30)), min_size=1, max_size=40))
+def test_boxes_are_packed_without_overlap(boxes: list[tuple[float, float]]) -> None:
+    width, height = (np.array(side) for side in zip(*boxes, strict=True))
+    left, top = packed(width, height)
+    for i in range(len(boxes)):
+        for j in range(i):
+            beside = left[j] + width[j] <= left[i] + 1e-9 or left[i] + width[i] <= left[j] + 1e-9
+            above = top[j] + height[j] <= top[i] + 1e-9 or top[i] + height[i] <= top[j] + 1e-9
+            assert beside or above
+
+
+def test_many_boxes_make_a_page_of_the_wanted_shape() -> None:
+    left, top = packed(np.full(4000, 3.0), np.full(4000, 2.0))
+    assert (left.max() + 3) / (top.max() + 2) == pytest.approx(ASPECT, rel=0.1)
