@@ -14,10 +14,9 @@ from abw.core.errors import AbwError
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
 from abw.core.jit import njit
-from abw.core.policy.critical import Paths, step_paths
+from abw.core.policy.critical import Paths, critical_type, step_paths
 from abw.core.policy.frontier import Batches, Edges, Frontier, edges, execute, room, start
 from abw.core.policy.fsm import FsmPolicy, Training, paths_for, run
-from abw.core.policy.remaining import Remaining, no_remaining, start_remaining, step_remaining
 from abw.core.policy.states import (
     CRITICAL,
     ENCODINGS,
@@ -72,8 +71,8 @@ def learn(
     """Learn a policy on one graph; the best greedy policy seen is kept, not the last one.
 
     `phases`: see `observe`. The reward of type a's batch is -1 + alpha * f, where f is |Frontier_a(G)| /
-    |Frontier(G^a)| (`paper`, Eq. 1; the default of the paper's encodings) or the share of a's critical nodes
-    that are ready (`critical`; the default of the encoding of that name). The trials go over the graph and
+    |Frontier(G^a)| (`paper`, Eq. 1; the default of the paper's encodings), or 1 where the policy `critical`
+    takes a, else 0 (`critical`; the default of the encoding of that name). The trials go over the graph and
     those of `also` (parts of it, say) in turn; with them, what is learned suits other graphs better.
 
     Every tenth trial is followed by a run of each graph without exploration; the best policy has the smallest
@@ -81,7 +80,7 @@ def learn(
     lower bound of every graph. `progress(trial, batches)` is called after every such run with the batches of
     the best policy on `dag`; it may raise to stop. Same arguments, same policy, bit for bit (its seconds
     apart). Raises AbwError for an empty graph, graphs of different types, or no trials. About 20 ns a node
-    and trial with the reward `critical`, 40 with `paper`.
+    and trial with the reward `critical`, 50 with `paper`.
     """
     lessons = [_Lesson.of(d, encoding, reward or _reward(encoding)) for d in (dag, *also)]
     if any(len(lesson.dag) == 0 for lesson in lessons) or trials < 1:
@@ -137,7 +136,6 @@ class Watched(NamedTuple):
 
     frontier: Frontier
     paths: Paths
-    remaining: Remaining
     held: HeldBack
 
 
@@ -166,9 +164,9 @@ class _Lesson:
     @staticmethod
     def of(dag: Dag, encoding: Encoding, reward: Reward) -> _Lesson:
         n, frontier = len(dag), start(dag)
-        remaining = start_remaining(dag, frontier) if reward == "critical" else no_remaining()
+        asks = "critical" if reward == "critical" else encoding
         held = held_back(dag, direct=False) if reward == "paper" else nothing_held()
-        first = Watched(frontier, paths_for(encoding, dag, frontier), remaining, held)
+        first = Watched(frontier, paths_for(asks, dag, frontier), held)
         path = Path(np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.float64))
         bound = int(lower_bound(dag).sum())
         return _Lesson(dag, edges(dag), encoding, reward, bound, first, _copied(first), path, room(dag))
@@ -230,7 +228,7 @@ def _trial(
     path: Path,
 ) -> bool:
     """Execute the graph, exploring, and learn from it; False, with nothing learned, if the table got full."""
-    frontier, paths, remaining, held = watched
+    frontier, paths, held = watched
     state = np.empty(len(frontier.head) + 2, np.int32)
     done, steps = 0, 0
     while done < len(edges.type):
@@ -246,15 +244,13 @@ def _trial(
             share = ready / held.size[a]
             release(edges, held, frontier, a)
         else:
-            share = remaining.ready[a] / remaining.number[remaining.first[a] + remaining.top[a]]
+            share = 1.0 if a == critical_type(paths) else 0.0
         path.state[steps] = s
         path.action[steps] = a
         path.reward[steps] = hyper.alpha * share - 1.0
         execute(edges, frontier, a)
-        if encoding == CRITICAL:
+        if encoding == CRITICAL or reward != PAPER:
             step_paths(frontier, paths, a)
-        if reward != PAPER:
-            step_remaining(frontier, remaining, a)
         steps += 1
         done += ready
     _update(table, path, steps, hyper)
