@@ -12,7 +12,9 @@ from abw.core.graph.dag import Dag
 from abw.core.graph.network import Network
 from abw.core.policy.fsm import FsmPolicy
 from abw.core.policy.learner import learn
+from abw.core.policy.registry import LEARNED, Policy, get_policy
 from abw.core.policy.states import Encoding
+from abw.core.progress import Progress
 from abw.core.store.files import read_json, write_text
 from abw.core.store.policies import policy_path
 from abw.core.workload import Workload
@@ -55,6 +57,31 @@ def read_policy(path: Path, network: Network) -> Learned:
     policy = FsmPolicy.from_json(path.read_text(encoding="utf-8"))
     policy.require(tuple(t.name for t in network.types))
     return Learned(policy, path, document.get("data", {}), fresh=False)
+
+
+def choose_policy(
+    workload: Workload,
+    name: str,
+    encoding: Encoding,
+    seed: int,
+    *,
+    limit: int = TRAIN_LIMIT,
+    progress: Progress,
+) -> tuple[Policy, Learned | None]:
+    """The policy of a name or a `.json` file; a learned one is found on disk, or learned now.
+
+    Errors: AbwError.
+    """
+    if name.endswith(".json"):
+        learned = read_policy(Path(name), workload.network)
+        return learned.policy, learned
+    if name != LEARNED:
+        return get_policy(name), None
+    found = find_policy(workload.network, encoding, seed)
+    if not found:
+        progress.phase("learn a policy", TRIALS)
+        found = learn_policy(workload, encoding, seed, limit=limit, progress=progress.reached)
+    return found.policy, found
 
 
 def learn_policy(

@@ -23,7 +23,7 @@ from abw.core.exec.registry import get_executor
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Granularity, Network
-from abw.core.learning import TRAIN_LIMIT, TRIALS, Learned, find_policy, learn_policy, read_policy
+from abw.core.learning import TRAIN_LIMIT, Learned, choose_policy
 from abw.core.plan.check import check_plan
 from abw.core.plan.plan import plan
 from abw.core.policy.check import check_schedule
@@ -118,7 +118,14 @@ def run(
     with clock("construct"):
         workload = open_workload(model, instances, networks)
     with clock("learn"):
-        policy, learned = _policy(workload, options, progress)
+        policy, learned = choose_policy(
+            workload,
+            options.policy,
+            options.encoding,
+            options.seed,
+            limit=options.train_limit,
+            progress=progress,
+        )
     with clock("compile"):
         executor = _prepared(options, workload.network)
 
@@ -151,22 +158,6 @@ def _prepared(options: RunOptions, network: Network) -> Executor:
     executor = get_executor(options.executor)
     executor.prepare(network, init_params(network, options.seed), options.threads)
     return executor
-
-
-def _policy(workload: Workload, options: RunOptions, progress: Progress) -> tuple[Policy, Learned | None]:
-    """The policy that the options name; a learned one is found on disk, or learned now."""
-    if not options.learned:
-        return get_policy(options.policy), None
-    if options.policy != LEARNED:
-        learned = read_policy(Path(options.policy), workload.network)
-        return learned.policy, learned
-    found = find_policy(workload.network, options.encoding, options.seed)
-    if not found:
-        progress.phase("learn a policy", TRIALS)
-        found = learn_policy(
-            workload, options.encoding, options.seed, limit=options.train_limit, progress=progress.reached
-        )
-    return found.policy, found
 
 
 def _execute(

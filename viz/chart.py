@@ -16,7 +16,7 @@ Point = tuple[float, float]
 
 WIDTH, HEIGHT, MARGIN, TOP = 640.0, 280.0, 56.0, 52.0
 DASHES = ("", "6 3", "2 3", "9 3 2 3")
-"""Beside the colour: every eighth line has the same colour, every fourth the same dashes."""
+"""Beside the colour: a ninth line has the first colour, the second dashes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def chart_svg(chart: Chart) -> Svg:
 
 
 def _stroke(i: int) -> dict[str, str | float]:
-    dashes = DASHES[i % len(DASHES)]
+    dashes = DASHES[(i + i // 8) % len(DASHES)]
     style = {"stroke_dasharray": dashes} if dashes else {}
     return {"fill": "none", "stroke": colour(i), "stroke_width": 2, **style}
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from abw.core.policy.states import Encoding
 from abw.core.progress import Progress, Quiet
 from abw.core.spec.load import Overrides
 from abw.core.spec.model import Model
-from abw.core.store.runs import StoredRun
+from abw.core.store.runs import StoredRun, in_range, load_batch
 from abw.core.workload import open_model, open_networks, open_workload, read_instances
 
 Ints = NDArray[np.int32]
@@ -74,7 +73,7 @@ def scene_of_run(run: StoredRun, number: int = 0, against: Sequence[str] = AGAIN
 
     Reads the model and the data again to know the cells and the memory; goes without where they changed.
     """
-    dag, instance, vertex, schedule = _stored_batch(run, number)
+    dag, schedule, instance, vertex = load_batch(run, in_range(number, run.report["mini_batches"]))
     report = run.report
     own = LEARNED if report["policy"].endswith(".json") else report["policy"]
     graph = _graph_again(run, number)
@@ -120,7 +119,7 @@ def scene_of_spec(
     if not found and granularity == "cell":
         (progress or Quiet()).phase("learn a policy")
         found = learn_policy(workload, encoding, seed)
-    graph = workload.graph(*windows[_in_range(number, len(windows))])
+    graph = workload.graph(*windows[in_range(number, len(windows))])
     own, policy = (LEARNED, found.policy) if found else (against[0], get_policy(against[0]))
     return Scene(
         title=model.name,
@@ -154,25 +153,6 @@ def _graph_again(run: StoredRun, number: int) -> Graph | None:
         return workload.graph(*list(workload.windows())[number])
     except (AbwError, OSError, IndexError):
         return None
-
-
-def _stored_batch(run: StoredRun, number: int) -> tuple[Dag, Ints, Ints, Schedule]:
-    file = run.path / "batches" / f"{_in_range(number, run.report['mini_batches']):04d}.npz"
-    try:
-        with np.load(file) as kept:
-            succ = kept["succ"]
-            indegree = np.bincount(succ, minlength=len(kept["type"])).astype(np.int32)
-            dag = Dag(tuple(map(str, kept["types"])), kept["type"], kept["succ_ptr"], succ, indegree)
-            schedule = Schedule(kept["batch_type"], kept["batch_ptr"], kept["nodes"])
-            return dag, kept["instance"], kept["vertex"], schedule
-    except (OSError, KeyError, ValueError, BadZipFile) as error:
-        raise AbwError(f"cannot read {file}: {error}", hint="run it anew: `abw run SPEC`") from None
-
-
-def _in_range(number: int, mini_batches: int) -> int:
-    if not 0 <= number < mini_batches:
-        raise AbwError(f"there is no mini-batch {number}", hint=f"numbers here: 0 to {mini_batches - 1}")
-    return number
 
 
 def _policy_of_run(run: StoredRun) -> FsmPolicy | None:

@@ -16,11 +16,13 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.errors import AbwError
+from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.policy.schedule import Schedule
 from abw.core.store.files import home, read_json, write_json
@@ -81,6 +83,30 @@ def save_batch(folder: Path, number: int, graph: Graph, schedule: Schedule, read
         nodes=schedule.nodes,
         ready=ready,
     )
+
+
+def load_batch(run: StoredRun, number: int) -> tuple[Dag, Schedule, NDArray[np.int32], NDArray[np.int32]]:
+    """A mini-batch that `save_batch` wrote: its dag, its schedule, its nodes' instances and vertices.
+
+    Errors: AbwError where the file is missing or damaged.
+    """
+    file = run.path / "batches" / f"{number:04d}.npz"
+    try:
+        with np.load(file) as kept:
+            succ = kept["succ"]
+            indegree = np.bincount(succ, minlength=len(kept["type"])).astype(np.int32)
+            dag = Dag(tuple(map(str, kept["types"])), kept["type"], kept["succ_ptr"], succ, indegree)
+            schedule = Schedule(kept["batch_type"], kept["batch_ptr"], kept["nodes"])
+            return dag, schedule, kept["instance"], kept["vertex"]
+    except (OSError, KeyError, ValueError, BadZipFile) as error:
+        raise AbwError(f"cannot read {file}: {error}", hint="run it anew: `abw run SPEC`") from None
+
+
+def in_range(number: int, mini_batches: int) -> int:
+    """The number of a mini-batch that is there. Errors: AbwError."""
+    if not 0 <= number < mini_batches:
+        raise AbwError(f"there is no mini-batch {number}", hint=f"numbers here: 0 to {mini_batches - 1}")
+    return number
 
 
 def save_outputs(folder: Path, outputs: dict[str, tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]) -> None:

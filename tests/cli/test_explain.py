@@ -1,0 +1,46 @@
+"""`abw explain` as a user meets it."""
+
+from __future__ import annotations
+
+from tests.cli.conftest import Abw
+
+FLAGS = ("specs/lattice.yaml", "--batch", "16", "--set", "hidden=8", "--policy", "agenda")
+
+
+def test_a_spec_on_one_screen(abw: Abw) -> None:
+    done = abw("explain", *FLAGS)
+    assert done.code == 0, done.err
+    found = abw("explain", *FLAGS, "--json").json()
+    assert len(done.out.splitlines()) <= 40
+    assert f"{found['batches']} batches" in done.out
+    assert f"{found['batches'] - found['lower_bound']} batches too many" in done.out
+    reason = found["reasons"][0]
+    assert f"{reason['batches']} × {reason['type']} did not wait for {reason['waits_for']}" in done.out
+    held = found["held"][reason["example"]]
+    assert f"batch {held['step']}: {held['type']} {held['late'][-1]['number']} of instance" in done.out
+    assert f"{len(found['alone'])} batches have one row" in done.out
+
+
+def test_a_schedule_at_the_bound_has_nothing_to_explain(abw: Abw) -> None:
+    done = abw("explain", "specs/treelstm.yaml", "--policy", "sufficient")
+    assert "Every batch was needed" in done.out
+    assert "too many:" not in done.out
+
+
+def test_a_run_by_its_number_or_the_latest(abw: Abw) -> None:
+    assert "there are no runs" in abw("explain").err
+    assert abw("run", *FLAGS).code == 0
+    assert abw("explain", "1", "--json").json() == abw("explain", "--json").json()
+    assert "policy agenda" in abw("explain").out
+    assert abw("explain", "1", "--policy", "depth").code == 2
+    wrong = abw("explain", "1", "--mini-batch", "99")
+    assert wrong.code == 1
+    assert "numbers here" in wrong.err
+
+
+def test_a_learned_policy_is_used_as_run_does(abw: Abw) -> None:
+    flags = ("specs/fig1.yaml", "--set", "hidden=8", "--json")
+    found = abw("explain", *flags).json()
+    assert found["policy"] == "fsm"
+    assert found["batches"] == abw("run", *flags).json()["batches"]
+    assert abw("explain", "specs/fig1.yaml", "--policy", "fms").code == 2
