@@ -68,8 +68,14 @@ class Alignment:
         )
 
     def order(self) -> list[int]:
-        """An order of the leaves that holds all ties. Only for consistent ones."""
+        """An order of the leaves that holds all ties. Only for consistent ones.
+
+        Children of P-nodes that nothing ties stand in the order of their least leaves, as declared.
+        """
         children = shape.children_of(self._code)
+        least = list(self._code)
+        for at, below in children.items():  # each after its children
+            least[at] = min([least[child] for child in below])
         rank: dict[int, int] = {}  # of classes of elements: whichever comes first
 
         def ranked(element: int) -> int:
@@ -78,6 +84,8 @@ class Alignment:
         for at in sorted(children):
             group = self._groups.get(self._nodes[at])
             if group is None:
+                if not shape.is_q(self._code[at]):
+                    children[at].sort(key=least.__getitem__)
                 continue
             if len(group) > 2:
                 children[at].sort(key=lambda child: ranked(self._nodes[child]))

@@ -64,6 +64,10 @@ class Closure:
         groups = [new] if at_once and new else [[number] for number in new]
         return all(self.push(group) for group in groups) and self.alignment() is not None
 
+    def holds(self, some: Sequence[int]) -> bool:
+        """Whether these items are the ones added, in whatever order."""
+        return len(some) == len(self._added) and set(some) == set(self._added)
+
     @property
     def added(self) -> int:
         """The number of items added."""

@@ -104,7 +104,8 @@ def plan_part(items: Sequence[Item], deadline: float) -> Part:
     local = [replace(item, lanes=tuple([number[v] for v in item.lanes])) for item in items]
     closure = Closure(len(variables), local)
     choice = choose(closure, deadline)
-    closure.feasible(choice.kept, at_once=True)
+    if not closure.holds(choice.kept):
+        closure.feasible(choice.kept, at_once=True)
     alignment = closure.alignment()
     assert alignment is not None
     code = shape.canonical(closure.tree.code())

@@ -2,7 +2,7 @@
 
 Memory of one batch of n lanes: variable after variable, each a block of n rows (ED-Batch's
 [variable][lane][feature]), so that operations on neighbouring variables are one operation on one array.
-The heuristic below is replaced by whatever else returns an `Arrangement`.
+What decides the order is in `arrange.py`.
 """
 
 from __future__ import annotations
@@ -44,75 +44,6 @@ class Place:
     offset: int
     column: int
     pitch: int
-
-
-def arrange(normal: NormalCell, batches: Batches) -> Arrangement:
-    """A simple layout: results in batch order, lanes in the order in which they are used.
-
-    Going backwards, the lanes of a batch are sorted by their first consumer (its batch, lane and argument),
-    so that an operand that one batch produces and another consumes is contiguous in both. Then the blocks
-    that batches produce, and single inputs, are joined end to end wherever this makes an operand contiguous.
-    """
-    ordered = _lane_order(normal, batches)
-    return Arrangement(ordered, _positions(normal, ordered))
-
-
-def _lane_order(normal: NormalCell, batches: Batches) -> Batches:
-    first_use: dict[int, tuple[int, int, int]] = {}
-    ordered: list[tuple[int, ...]] = []
-    for number in range(len(batches) - 1, -1, -1):
-        lanes = sorted(batches[number], key=lambda v: (first_use.get(v, (len(batches), 0, 0)), v))
-        ordered.append(tuple(lanes))
-        for lane, value in enumerate(lanes):
-            for place, argument in enumerate(normal.arguments(value)):
-                held = normal.root[argument]
-                use = (number, lane, place)
-                first_use[held] = min(first_use.get(held, use), use)
-    return tuple(reversed(ordered))
-
-
-def _positions(normal: NormalCell, batches: Batches) -> tuple[int, ...]:
-    cell = normal.cell
-    outputs = {value for _, value in cell.outputs}
-    blocks = [list(lanes) for lanes in batches if not outputs.intersection(lanes)]
-    block_of = {value: block for block in blocks for value in block}
-    for lanes in batches:
-        for arguments in zip(*(normal.arguments(v) for v in lanes), strict=False):
-            if len(set(arguments)) == len(arguments) > 1:
-                _join(arguments, block_of, len(cell.inputs))
-    position = [-1] * len(normal.static)
-    rank = 0
-    # joined blocks are one list object behind all of their variables
-    for value in (v for lanes in batches for v in lanes if v in block_of):
-        if position[value] < 0:
-            for member in block_of[value]:
-                position[member] = rank
-                rank += 1
-    for value in range(len(cell.inputs)):
-        if value in block_of and position[value] < 0:
-            for member in block_of[value]:
-                position[member] = rank
-                rank += 1
-    return tuple(position)
-
-
-def _join(operand: Sequence[int], block_of: dict[int, list[int]], inputs: int) -> None:
-    """Join the blocks behind an operand where their ends meet in its order; else leave all as it was."""
-    parts: list[list[int]] = []
-    for value in operand:
-        block = block_of.get(value, [value] if value < inputs else [])
-        if not block:
-            return
-        if not parts or parts[-1] is not block:
-            if any(block is part for part in parts):
-                return
-            parts.append(block)
-    joined = [value for part in parts for value in part]
-    begin = joined.index(operand[0])
-    if joined[begin : begin + len(operand)] != list(operand):
-        return
-    for value in joined:
-        block_of[value] = joined
 
 
 def places(normal: NormalCell, position: Sequence[int]) -> tuple[list[Place], int]:
