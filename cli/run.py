@@ -106,7 +106,7 @@ def print_run(report: dict[str, Any]) -> None:
     threads = f", {report['threads']} threads" if report["threads"] else ""
     mini_batches = counted(report["mini_batches"], "mini-batch", "es")
     console.print(
-        f"{amount(report['instances'])} instances in {mini_batches} of {report['batch']}; "
+        f"{counted(report['instances'], 'instance')} in {mini_batches} of {report['batch']}; "
         f"{amount(report['nodes'])} nodes ({report['granularity']}); "
         f"executor {report['executor']}{threads}"
     )
@@ -149,14 +149,15 @@ def print_run(report: dict[str, Any]) -> None:
 def _training(report: dict[str, Any]) -> str:
     training = report["training"]
     how = "learned now" if training["fresh"] else "learned earlier"
-    own = training["of_these_instances"]
-    where = (
-        f"[yellow]{own} of these {report['instances']} instances are its training data[/]"
-        if own
-        else "none of these instances is its training data"
-    )
+    own, here = training["of_these_instances"], report["instances"]
+    if own == here:
+        where = "[yellow]this is its training data[/]"
+    elif own:
+        where = f"[yellow]{own} of these {here} instances are its training data[/]"
+    else:
+        where = "none of these instances is its training data"
     unseen = f"; {report['unseen_states']} steps in unseen states" if report["unseen_states"] else ""
     return (
-        f"policy {how} from {training['instances']} instances in {training['trials']} trials: "
+        f"policy {how} from {counted(training['instances'], 'instance')} in {training['trials']} trials: "
         f"{training['states']} states; {where}{unseen}"
     )

@@ -52,7 +52,12 @@ def test_the_summary_fits_a_screen_and_names_the_results(abw: Abw, home: Path) -
         str(folder),
     ):
         assert said in done.out
-    assert "7 of these 7 instances are its training data" in done.out
+    assert "this is its training data" in done.out
+
+
+def test_the_summary_says_what_of_the_data_was_trained_on(abw: Abw) -> None:
+    assert abw(*SMALL, "--train-limit", "3").code == 0
+    assert "3 of these 7 instances are its training data" in abw(*SMALL).out
 
 
 def test_a_run_keeps_its_spec_schedule_policy_and_outputs(abw: Abw, home: Path) -> None:
