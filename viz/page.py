@@ -104,7 +104,7 @@ def _data(scene: Scene, machines: Sequence[PolicyPicture]) -> dict[str, Any]:
     bound = lower_bound(dag)
     instances = int(scene.instance.max(initial=-1)) + 1
     facts = [
-        f"{len(dag):,} nodes, {len(dag.succ):,} edges, {instances:,} instances",
+        f"{len(dag):,} nodes, {len(dag.succ):,} edges, {instances:,} instance{'' if instances == 1 else 's'}",
         f"mini-batch {scene.number + 1} of {scene.mini_batches}",
         f"lower bound {int(bound.sum()):,} batches",
     ]

@@ -29,11 +29,17 @@ def ink(background: str) -> str:
 
 
 def marks(types: Sequence[str]) -> tuple[str, ...]:
-    """One character a type, no two the same while there are letters: of its name if possible."""
+    """One character a type, no two the same while there are letters.
+
+    The first of its name that no other name has at the same place (int0, int1: 0, 1), else any.
+    """
     spare = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
     chosen: list[str] = []
     for name in types:
         own = [c for c in name if c.isascii() and c.isalnum()]  # one column wide on every terminal
-        wanted = [*own[:1], *(c.upper() for c in own[:1]), *own, *spare]
+        single = [
+            c for i, c in enumerate(name) if c in own and sum(other[i : i + 1] == c for other in types) == 1
+        ]
+        wanted = [*single, *own, *spare]
         chosen.append(next((c for c in wanted if c not in chosen), "?"))
     return tuple(chosen)

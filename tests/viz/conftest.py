@@ -10,6 +10,14 @@ import pytest
 from abw.core.pipeline import RunOptions, run
 from abw.core.spec.load import Overrides
 from abw.core.store.runs import StoredRun, find_run
+from abw.viz.pictures import (
+    CellBatchView,
+    MemoryPicture,
+    OperandView,
+    Ordering,
+    TreePicture,
+    Variable,
+)
 from abw.viz.scene import Scene, scene_of_spec
 
 
@@ -38,6 +46,49 @@ def fig1_run(home: Path) -> StoredRun:
     """A run of Fig. 1."""
     run(Path("specs/fig1.yaml"), Overrides(dims={"hidden": 4}), RunOptions())
     return find_run(None)
+
+
+def _fig3_order(order: str, statuses: tuple[tuple[str, str, str], tuple[str, str, str]]) -> Ordering:
+    """The batches of the paper's Fig. 3 over x1 to x8 in an order, with what becomes of the operands."""
+    operands = ((("x4", "x5"), ("x1", "x3"), ("x2", "x1")), (("x8", "x6", "x7"), ("x3", "x4", "x5")))
+    batches = tuple(
+        CellBatchView(
+            op,
+            tuple(
+                OperandView(role, lanes, status)
+                for role, lanes, status in zip(("result", "source 1", "source 2"), parts, of, strict=False)
+            ),
+        )
+        for op, parts, of in zip(("α", "σ"), operands, statuses, strict=True)
+    )
+    copies = [o for b in batches for o in b.operands if o.status == "copied"]
+    return Ordering(
+        tuple(Variable(name, name, 1, staged=False) for name in order.split()),
+        batches,
+        len(copies),
+        sum(len(o.variables) for o in copies),
+    )
+
+
+@pytest.fixture
+def fig3() -> MemoryPicture:
+    """The paper's Fig. 3, both sides: no planner is asked."""
+    straight = ("contiguous", "contiguous", "contiguous")
+    return MemoryPicture(
+        "fig3",
+        (),
+        _fig3_order(
+            "x1 x2 x3 x4 x5 x6 x7 x8", (("contiguous", "copied", "copied"), ("copied", "contiguous", ""))
+        ),
+        _fig3_order("x2 x1 x3 x4 x5 x8 x6 x7", (straight, straight)),
+    )
+
+
+@pytest.fixture
+def fig4() -> TreePicture:
+    """A tree with P- and Q-nodes over the paper's variables, in the order of Fig. 3."""
+    names = ("x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8")
+    return TreePicture("fig4", "([1 0 2 (3 4)] (7 (5 6)))", names)
 
 
 Golden = Callable[[str, str], None]

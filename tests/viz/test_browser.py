@@ -232,6 +232,19 @@ def test_ten_thousand_nodes_are_all_there(tmp_path: Path) -> None:
         rest(page)
         assert page.evaluate("app.views[0].inSight") == 10_000
         assert page.evaluate("document.getElementById('range').hidden")
+        boxes = page.evaluate(
+            """() => { const all = Array.from({ length: instances }, () => [1e9, 1e9, -1, -1]);
+            for (let v = 0; v < N; v++) { const b = all[instance[v]];
+              b[0] = Math.min(b[0], px[v]); b[1] = Math.min(b[1], py[v]);
+              b[2] = Math.max(b[2], px[v]); b[3] = Math.max(b[3], py[v]); }
+            return all; }"""
+        )
+        for i, one in enumerate(boxes):
+            for other in boxes[:i]:
+                beside = one[2] + 1 <= other[0] or other[2] + 1 <= one[0]
+                assert beside or one[3] + 1 <= other[1] or other[3] + 1 <= one[1]
+        right, low = (max(box[side] for box in boxes) for side in (2, 3))
+        assert 1 < right / low < 3  # about the shape of the canvas
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -123,7 +123,10 @@ class App {
     this.moving();
   }
 
+  // Pack what is shown anew, in the shape of the canvas, and show all of it.
   fit() {
+    const box = this.views[0].canvas.getBoundingClientRect();
+    pack(this.shown, box.width / box.height);
     let [left, top, right, low] = [Infinity, Infinity, -Infinity, -Infinity];
     for (let v = 0; v < N; v++) {
       if (!this.shown(v)) continue;
@@ -131,7 +134,6 @@ class App {
       top = Math.min(top, py[v]); low = Math.max(low, py[v]);
     }
     if (left > right) return;
-    const box = this.views[0].canvas.getBoundingClientRect();
     camera.x = ((left + right) / 2) * PITCH;
     camera.y = ((top + low) / 2) * PITCH;
     camera.k = Math.min(1.6, (box.width - 40) / ((right - left + 1) * PITCH), (box.height - 60) / ((low - top + 1) * PITCH));
@@ -226,7 +228,6 @@ class App {
       input.addEventListener("input", () => {
         const value = Number(input.value);
         this.setRange(...(i ? [Math.min(this.low, value), value] : [value, Math.max(this.high, value)]));
-        this.fit();
       });
       label.append(input, said);
       box.append(label);
@@ -235,7 +236,6 @@ class App {
     const move = (event) => {
       if (event.type === "pointermove" && !event.buttons) return;
       this.centreRange(Math.round((event.offsetX / this.overview.clientWidth) * (slices - 1)));
-      this.fit();
     };
     this.overview.addEventListener("pointerdown", move);
     this.overview.addEventListener("pointermove", move);
@@ -260,7 +260,7 @@ class App {
     this.inputs[0].said.textContent = `${sliceName} ${low}`;
     this.inputs[1].said.textContent = `${high}: ${plural(nodes, "node")}`;
     this.drawOverview();
-    this.draw();
+    if (this.views.length) this.fit();
   }
 
   drawOverview() {

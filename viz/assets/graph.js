@@ -37,29 +37,72 @@ function patternOf(t) {
 
 const camera = { x: 0, y: 0, k: 1 };
 
-// Which nodes are in a rectangle: a grid over the layout, its cells as one list.
-const grid = (() => {
-  const cell = 12;
+// Where every node is now, and the boxes of the instances around them.
+const px = ownX.slice(), py = ownY.slice();
+const instances = instance.reduce((most, i) => Math.max(most, i), -1) + 1;
+const boxWide = new Float32Array(instances), boxHigh = new Float32Array(instances);
+for (let v = 0; v < N; v++) {
+  boxWide[instance[v]] = Math.max(boxWide[instance[v]], ownX[v] + 2.5);
+  boxHigh[instance[v]] = Math.max(boxHigh[instance[v]], ownY[v] + 2.5);
+}
+
+// Put the instances that are shown into rows, in their order, the whole about `aspect` times as wide as high.
+function pack(shown, aspect) {
+  const used = new Uint8Array(instances);
+  for (let v = 0; v < N; v++) if (shown(v)) used[instance[v]] = 1;
+  let area = 0, room = 0;
+  for (let i = 0; i < instances; i++) {
+    if (!used[i]) continue;
+    area += boxWide[i] * boxHigh[i];
+    room = Math.max(room, boxWide[i]);
+  }
+  room = Math.max(room, Math.sqrt(area * aspect));
+  const left = new Float32Array(instances), top = new Float32Array(instances);
+  let x = 0, y = 0, tallest = 0;
+  for (let i = 0; i < instances; i++) {
+    if (!used[i]) continue;
+    if (x > 0 && x + boxWide[i] > room) { y += tallest; x = tallest = 0; }
+    left[i] = x;
+    top[i] = y;
+    x += boxWide[i];
+    tallest = Math.max(tallest, boxHigh[i]);
+  }
+  for (let v = 0; v < N; v++) {
+    px[v] = ownX[v] + left[instance[v]];
+    py[v] = ownY[v] + top[instance[v]];
+  }
+  grid = gridOf(shown);
+}
+
+// Which of the shown nodes are in a rectangle: a grid over the layout, its cells as one list.
+let grid = null;
+function gridOf(shown) {
+  const cell = 12, nodes = [];
   let right = 0, low = 0;
-  for (let v = 0; v < N; v++) { right = Math.max(right, px[v]); low = Math.max(low, py[v]); }
+  for (let v = 0; v < N; v++) {
+    if (!shown(v)) continue;
+    nodes.push(v);
+    right = Math.max(right, px[v]);
+    low = Math.max(low, py[v]);
+  }
   const columns = Math.floor(right / cell) + 1, rows = Math.floor(low / cell) + 1;
   const at = (v) => Math.floor(py[v] / cell) * columns + Math.floor(px[v] / cell);
   const ptr = new Int32Array(columns * rows + 1);
-  for (let v = 0; v < N; v++) ptr[at(v) + 1]++;
+  for (const v of nodes) ptr[at(v) + 1]++;
   for (let i = 0; i < columns * rows; i++) ptr[i + 1] += ptr[i];
-  const place = ptr.slice(), list = new Int32Array(N);
-  for (let v = 0; v < N; v++) list[place[at(v)]++] = v;
-  return { cell, columns, rows, ptr, list, right, low };
-})();
+  const place = ptr.slice(), list = new Int32Array(nodes.length);
+  for (const v of nodes) list[place[at(v)]++] = v;
+  return { cell, columns, rows, ptr, list };
+}
 
-function nodesIn(left, top, right, low, shown, out) {
+function nodesIn(left, top, right, low, out) {
   const clamp = (value, most) => Math.max(0, Math.min(most, Math.floor(value / grid.cell)));
   const [c0, c1] = [clamp(left, grid.columns - 1), clamp(right, grid.columns - 1)];
   const [r0, r1] = [clamp(top, grid.rows - 1), clamp(low, grid.rows - 1)];
   for (let r = r0; r <= r1; r++) {
     for (let i = grid.ptr[r * grid.columns + c0]; i < grid.ptr[r * grid.columns + c1 + 1]; i++) {
       const v = grid.list[i];
-      if (px[v] >= left && px[v] <= right && py[v] >= top && py[v] <= low && shown(v)) out.push(v);
+      if (px[v] >= left && px[v] <= right && py[v] >= top && py[v] <= low) out.push(v);
     }
   }
   return out;
@@ -148,7 +191,7 @@ class GraphView {
     const [wx, wy] = this.toWorld(x, y);
     const reach = Math.max(WIDE / 2, 8 / camera.k) / PITCH;
     let best = -1, least = Infinity;
-    for (const v of nodesIn(wx / PITCH - reach, wy / PITCH - reach, wx / PITCH + reach, wy / PITCH + reach, this.app.shown, [])) {
+    for (const v of nodesIn(wx / PITCH - reach, wy / PITCH - reach, wx / PITCH + reach, wy / PITCH + reach, [])) {
       const d = (px[v] - wx / PITCH) ** 2 + (py[v] - wy / PITCH) ** 2;
       if (d < least) { least = d; best = v; }
     }
@@ -173,7 +216,7 @@ class GraphView {
     const X = (v) => px[v] * PITCH * k + ox, Y = (v) => py[v] * PITCH * k + oy;
     const margin = WIDE / PITCH;
     const seen = nodesIn(-ox / k / PITCH - margin, -oy / k / PITCH - margin, (wide - ox) / k / PITCH + margin,
-      (high - oy) / k / PITCH + margin, this.app.shown, []);
+      (high - oy) / k / PITCH + margin, []);
     this.inSight = seen.length;
 
     if (!hurried) this.drawEdges(pen, X, Y, seen, k);

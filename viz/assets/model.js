@@ -9,8 +9,8 @@ const instance = Int32Array.from(data.graph.instance);
 const vertex = Int32Array.from(data.graph.vertex);
 const source = Int32Array.from(data.graph.source);
 const target = Int32Array.from(data.graph.target);
-const px = Float32Array.from(data.graph.x);
-const py = Float32Array.from(data.graph.y);
+const ownX = Float32Array.from(data.graph.x); // within the instance
+const ownY = Float32Array.from(data.graph.y);
 const slice = data.graph.layer ? Int32Array.from(data.graph.layer) : instance;
 const sliceName = data.graph.layer ? "layer" : "instance";
 const slices = slice.reduce((most, s) => Math.max(most, s), -1) + 1;
