@@ -10,8 +10,8 @@ import typer
 from abw.cli import options
 from abw.cli.console import print_json, progress
 
-REASONS, INSTANCES = 5, 4
-"""The most reasons and instances that a screen is given; --json has all."""
+REASONS, INSTANCES, TYPES = 5, 4, 12
+"""The most reasons, instances and types that a screen is given; --json has all."""
 
 
 def explain(
@@ -103,11 +103,21 @@ def _types(report: dict[str, Any]) -> Any:  # noqa: ANN401
     table = Table(*columns, box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
-    for t in report["types"]:
+    shown = report["types"]
+    if len(shown) > TYPES:
+        shown = sorted(shown, key=lambda t: -t["not_free"])[:TYPES]
+    for t in shown:
         rows = "" if t["mean_rows"] is None else f"{t['mean_rows']:.1f}"
         many = str(t["not_free"] or "")
         table.add_row(
             t["type"], str(t["nodes"]), str(t["lower_bound"]), str(t["batches"]), many, rows, str(t["alone"])
+        )
+    rest = [t for t in report["types"] if t not in shown]
+    if rest:
+        sums = [sum(t[key] for t in rest) for key in ("nodes", "lower_bound", "batches", "not_free", "alone")]
+        nodes, bound, batches, many, alone = map(str, sums)
+        table.add_row(
+            f"{len(rest)} other types", nodes, bound, batches, many, f"{sums[0] / max(1, sums[2]):.1f}", alone
         )
     return table
 
@@ -115,8 +125,8 @@ def _types(report: dict[str, Any]) -> Any:  # noqa: ANN401
 def _print_reasons(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
     more, reasons = report["batches"] - report["lower_bound"], report["reasons"]
     console.print(
-        f"[bold]{more} batches too many[/]: each went ahead though nodes at the head of its type's longest "
-        "chain\nwere still missing, so that the type needs as many batches after it as before."
+        f"[bold]{more} batches too many[/]: each went ahead without nodes at the head of its type's longest\n"
+        "chain, so that the type needs as many batches after it as before."
     )
     for reason in reasons[:REASONS]:
         held = report["held"][reason["example"]]
@@ -145,7 +155,9 @@ def _print_alone(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
     for node in alone:
         count[node["instance"]] = count.get(node["instance"], 0) + 1
     ranked = sorted(count.items(), key=lambda item: (-item[1], item[0]))
-    by_type = ", ".join(f"{t['type']} {t['alone']}" for t in report["types"] if t["alone"])
+    types = sorted((t for t in report["types"] if t["alone"]), key=lambda t: -t["alone"])
+    by_type = ", ".join(f"{t['type']} {t['alone']}" for t in types[:INSTANCES])
+    by_type += f" and {len(types) - INSTANCES} types more" if len(types) > INSTANCES else ""
     first = ", ".join(f"{instance} ({times})" for instance, times in ranked[:INSTANCES])
     verb = "batch has" if len(alone) == 1 else "batches have"
     console.print(

@@ -33,7 +33,7 @@ PAPER_SIZES = (1, 8, 32, 64, 128, 256)
 """The mini-batches of the paper's Fig. 7."""
 
 MOST_BATCHES = 16
-"""So many mini-batches of each size are looked at, at most."""
+"""So many mini-batches of each size are looked at, at most; more than that are spread over the data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,9 @@ def sizes_of(
                 f"a mini-batch of {size} instances cannot be made of {count}",
                 hint="give smaller sizes (--batches), or more data (--limit)",
             )
-        starts = range(0, count - size + 1, size)[:MOST_BATCHES]
+        every = range(0, count - size + 1, size)
+        many = min(len(every), MOST_BATCHES)
+        starts = [every[k * len(every) // many] for k in range(many)]  # from all parts of the data
         dags = [tested.dag(first, first + size) for first in starts]
         rows.append({"batch": size, **_counted(dags, trained)})
         progress.reached(len(rows))

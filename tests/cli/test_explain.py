@@ -21,6 +21,16 @@ def test_a_spec_on_one_screen(abw: Abw) -> None:
     assert f"{len(found['alone'])} batches have one row" in done.out
 
 
+def test_many_types_fit_a_screen_too(abw: Abw) -> None:
+    done = abw("explain", *FLAGS, "--granularity", "op")
+    found = abw("explain", *FLAGS, "--granularity", "op", "--json").json()
+    assert len(done.out.splitlines()) <= 40
+    rest = sorted(found["types"], key=lambda t: -t["not_free"])[12:]
+    (row,) = [line.split() for line in done.out.splitlines() if "other types" in line]
+    assert row[0] == str(len(rest))
+    assert row[5] == str(sum(t["batches"] for t in rest))
+
+
 def test_a_schedule_at_the_bound_has_nothing_to_explain(abw: Abw) -> None:
     done = abw("explain", "specs/treelstm.yaml", "--policy", "sufficient")
     assert "Every batch was needed" in done.out

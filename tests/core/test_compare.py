@@ -106,7 +106,8 @@ def test_batch_sizes_are_means_over_full_mini_batches(root: Path) -> None:
     options = CompareOptions(("depth",), sizes=(1, 9))
     report = compare(spec, Overrides(limit=20), options)
     workload = opened(spec)
-    for row, starts in zip(report["batch_sizes"], (range(16), (0, 9)), strict=True):
+    spread = [0, 1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13, 15, 16, 17, 18]  # 16 of 20
+    for row, starts in zip(report["batch_sizes"], (spread, [0, 9]), strict=True):
         dags = [workload.graph(k, k + row["batch"]).dag for k in starts]
         assert row["mini_batches"] == len(dags)
         assert row["lower_bound"] == sum(int(lower_bound(d).sum()) for d in dags)
