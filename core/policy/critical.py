@@ -1,4 +1,4 @@
-"""The critical path as a guide: execute what the longest remaining path waits for."""
+"""The critical path as a guide: execute what is free, else what the longest remaining path waits for."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from abw.core.policy.frontier import (
     start,
     to_schedule,
 )
+from abw.core.policy.remaining import Remaining, is_free, start_remaining, step_remaining
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]
@@ -29,16 +30,19 @@ Ints = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Critical:
-    """The type of the ready node with the longest path before it goes first.
+    """A type whose next batch is free goes first, else the type of the ready node before the longest path.
 
-    Paths are counted in nodes of all types. Among equals goes the type with the most ready nodes of that
-    length, then the one declared first. This is list scheduling by levels (Hu, 1961) with batches for tasks.
+    Free: it lowers the lower bound of what remains (see `abw.core.policy.remaining`). Paths are counted in
+    nodes of all types. Among free types, too, the longest path decides; among equals the number of ready
+    nodes before such a path, then the order of declaration. Without free batches this is list scheduling by
+    levels (Hu, 1961).
     """
 
     def schedule(self, dag: Dag) -> Schedule:
-        """O(n + m + batches * types), no dearer than agenda."""
+        """O((n + m) * recurrent types / 4 + batches * types)."""
         batches, frontier = room(dag), start(dag)
-        _critical(edges(dag), frontier, start_paths(dag, frontier), batches)
+        paths, remaining = start_paths(dag, frontier), start_remaining(dag, frontier)
+        _critical(edges(dag), frontier, paths, remaining, batches)
         return to_schedule(batches)
 
 
@@ -102,10 +106,27 @@ def critical_type(paths: Paths) -> int:
 
 
 @njit
-def _critical(edges: Edges, frontier: Frontier, paths: Paths, batches: Batches) -> None:
+def _free_or_critical(frontier: Frontier, paths: Paths, remaining: Remaining) -> int:
+    longest, number = paths.longest, paths.number
+    best, best_free = -1, False
+    for t in range(len(longest)):
+        if frontier.tail[t] == frontier.head[t]:
+            continue
+        free = is_free(remaining, t)
+        better = best < 0 or longest[t] > longest[best]
+        if not better and longest[t] == longest[best]:
+            better = number[t] > number[best]
+        if (free and not best_free) or (free == best_free and better):
+            best, best_free = t, free
+    return best
+
+
+@njit
+def _critical(edges: Edges, frontier: Frontier, paths: Paths, remaining: Remaining, batches: Batches) -> None:
     done = 0
     while done < len(edges.type):
-        a = critical_type(paths)
+        a = _free_or_critical(frontier, paths, remaining)
         done = record(batches, frontier, a)
         execute(edges, frontier, a)
         step_paths(frontier, paths, a)
+        step_remaining(frontier, remaining, a)

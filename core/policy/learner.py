@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.errors import AbwError
-from abw.core.graph.bounds import lower_bound
+from abw.core.graph.bounds import lower_bound, recurrent_types
 from abw.core.graph.dag import Dag
 from abw.core.jit import njit
 from abw.core.policy.critical import Paths, critical_type, step_paths
@@ -37,6 +38,7 @@ Reward = Literal["paper", "critical"]
 REWARDS: tuple[Reward, ...] = get_args(Reward)
 PAPER = 0
 
+BEST_OF: tuple[Encoding, ...] = ("base", "sort", "critical")
 CHECK = 10  # trials between two looks at the greedy policy
 STOP = 50  # trials between two looks at the lower bound, as in the paper
 
@@ -70,10 +72,11 @@ def learn(
 ) -> FsmPolicy:
     """Learn a policy on one graph; the best greedy policy seen is kept, not the last one.
 
-    `phases`: see `observe`. The reward of type a's batch is -1 + alpha * f, where f is |Frontier_a(G)| /
-    |Frontier(G^a)| (`paper`, Eq. 1; the default of the paper's encodings), or 1 where the policy `critical`
-    takes a, else 0 (`critical`; the default of the encoding of that name). The trials go over the graph and
-    those of `also` (parts of it, say) in turn; with them, what is learned suits other graphs better.
+    `phases`: see `observe`. The reward of type a's batch is -1 + alpha * f. With `paper` (Eq. 1), f is
+    |Frontier_a(G)| / |Frontier(G^a)|; with `critical`, f is 1 where a ready node of type a is before the
+    longest path, else 0. By default the paper's encodings have the paper's reward, but not on graphs with
+    more than eight recurrent types, where it takes too long. The trials go over the graph and those of `also`
+    (parts of it, say) in turn; with them, what is learned suits other graphs better.
 
     Every tenth trial is followed by a run of each graph without exploration; the best policy has the smallest
     sum of batches / lower bound. Learning ends early when, at a multiple of 50 trials, that policy meets the
@@ -82,7 +85,8 @@ def learn(
     apart). Raises AbwError for an empty graph, graphs of different types, or no trials. About 20 ns a node
     and trial with the reward `critical`, 50 with `paper`.
     """
-    lessons = [_Lesson.of(d, encoding, reward or _reward(encoding)) for d in (dag, *also)]
+    reward = reward or _reward(dag, encoding)
+    lessons = [_Lesson.of(d, encoding, reward) for d in (dag, *also)]
     if any(len(lesson.dag) == 0 for lesson in lessons) or trials < 1:
         raise AbwError("a policy is learned from graphs that are not empty, in at least one trial")
     if any(d.types != dag.types for d in also):
@@ -119,7 +123,7 @@ def learn(
         batches=best,
         trials=done,
         seed=seed,
-        reward=lessons[0].reward,
+        reward=reward,
         hyper=hyper._asdict(),
         curve=tuple(curve),
         seconds=time.perf_counter() - begun,
@@ -127,8 +131,40 @@ def learn(
     return FsmPolicy(dag.types, encoding, phases, best_table, best_action, training)
 
 
-def _reward(encoding: Encoding) -> Reward:
-    return "critical" if encoding == "critical" else "paper"
+def learn_best(
+    dag: Dag,
+    *,
+    also: Sequence[Dag] = (),
+    seed: int = 0,
+    trials: int = 1000,
+    progress: Callable[[int, int], None] | None = None,
+) -> FsmPolicy:
+    """Learn with the encodings base, sort and critical in turn; the policy with the fewest batches on `dag`.
+
+    Ends with the first policy that meets the lower bound: `base` does on trees and chains. Each encoding has
+    `trials` trials; `progress` counts on. Raises AbwError as `learn` does.
+    """
+    best: FsmPolicy | None = None
+    told: Callable[[int, int], None] | None = None
+    for turn, encoding in enumerate(BEST_OF):
+        if progress:
+            told = functools.partial(_shifted, progress, turn * trials)
+        policy = learn(dag, encoding=encoding, also=also, seed=seed, trials=trials, progress=told)
+        if best is None or policy.training.batches < best.training.batches:
+            best = policy
+        if best.training.batches == best.training.lower_bound:
+            break
+    assert best is not None
+    return best
+
+
+def _shifted(progress: Callable[[int, int], None], by: int, trial: int, batches: int) -> None:
+    progress(by + trial, batches)
+
+
+def _reward(dag: Dag, encoding: Encoding) -> Reward:
+    affordable = np.count_nonzero(recurrent_types(dag) >= 0) <= 8
+    return "paper" if encoding != "critical" and affordable else "critical"
 
 
 class Watched(NamedTuple):

@@ -70,3 +70,9 @@ def step_remaining(frontier: Frontier, remaining: Remaining, a: int) -> None:
         top[a] -= 1
     ready[a] = 0
     _note_ready(frontier, remaining)
+
+
+@njit
+def is_free(remaining: Remaining, t: int) -> bool:
+    """Whether executing type t, which is on the frontier, lowers the bound."""
+    return bool(remaining.ready[t] == remaining.number[remaining.first[t] + remaining.top[t]])

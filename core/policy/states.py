@@ -26,7 +26,7 @@ def symbol_names(types: tuple[str, ...], phases: int) -> tuple[str, ...]:
 def observe(encoding: int, phases: int, frontier: Frontier, paths: Paths, state: Ints) -> int:
     """Write the state of an execution into `state` (T + 2,), a sequence of symbols; its length.
 
-    CRITICAL: the types on the frontier, ascending, then the type that the policy `critical` would take. The
+    CRITICAL: the types on the frontier, ascending, then that of the ready node before the longest path. The
     others: see `encode`. With `phases` p > 0 the state ends with which p-th of the graph's nodes is being
     executed (paper, A.4).
     """

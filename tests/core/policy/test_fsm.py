@@ -18,7 +18,7 @@ from abw.core.graph.dag import Dag
 from abw.core.policy.check import check_schedule
 from abw.core.policy.frontier import Frontier
 from abw.core.policy.fsm import FsmPolicy
-from abw.core.policy.learner import learn
+from abw.core.policy.learner import BEST_OF, learn, learn_best
 from abw.core.policy.states import ENCODINGS, Encoding, add, encode, find, new_table, resized
 from tests.core.policy import brute, graphs
 
@@ -208,6 +208,18 @@ def test_learning_from_several_graphs(dag: Dag, other: Dag, encoding: Encoding) 
         schedule = policy.schedule(graph)
         check_schedule(graph, schedule)
     assert len(policy.schedule(dag)) == policy.training.batches
+
+
+def test_the_best_encoding_is_taken() -> None:
+    chain = learn_best(graphs.fig1())
+    assert (chain.encoding, chain.training.batches) == ("base", 6)
+    dag = graphs.fig10(trees=6, depth=4)
+    told: list[int] = []
+    policy = learn_best(dag, trials=100, progress=lambda trial, _: told.append(trial))
+    batches = {encoding: learn(dag, encoding=encoding, trials=100).training.batches for encoding in BEST_OF}
+    assert policy.training.batches == min(batches.values()) == batches[policy.encoding]
+    assert told == sorted(told)
+    assert told[-1] > 200
 
 
 def test_graphs_of_other_types_are_refused() -> None:
