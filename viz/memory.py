@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from abw.core.cell.batches import batch_operations
-from abw.core.cell.layout import STATUS_NAMES, Arrangement
-from abw.core.cell.normal import normalise, size_of
-from abw.core.cell.program import CellProgram, Operand, assemble, cell_program
+from abw.core.cell.layout import STATUS_NAMES
+from abw.core.cell.names import meaning, value_names
+from abw.core.cell.normal import size_of
+from abw.core.cell.program import CellProgram, Operand, cell_program
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Network
 from abw.core.plan.plan import plan
@@ -25,8 +23,6 @@ from abw.viz.pictures import (
     Variable,
 )
 
-SIGNS = {"matmul": "@", "add": "+", "sub": "-", "mul": "*", "div": "/"}
-
 
 def memory_pictures(network: Network) -> tuple[MemoryPicture, ...]:
     """One picture for each cell of a network, in the order of its types."""
@@ -39,18 +35,8 @@ def memory_pictures(network: Network) -> tuple[MemoryPicture, ...]:
 
 def memory_picture(cell: Cell, types: tuple[str, ...] = ()) -> MemoryPicture:
     """A cell's memory before and after planning. Cost: milliseconds."""
-    program = cell_program(cell)
-    return MemoryPicture(cell.name, types, _ordering(_declared(cell)), _ordering(program))
-
-
-def _declared(cell: Cell) -> CellProgram:
-    """The program of a cell whose variables lie in the order of their definition."""
-    normal = normalise(cell)
-    outputs = {value for _, value in normal.cell.outputs}
-    position = [-1] * len(normal.static)
-    for rank, value in enumerate(v for v in normal.batched if v not in outputs):
-        position[value] = rank
-    return assemble(normal, Arrangement(batch_operations(normal), tuple(position)))
+    before, after = (_ordering(cell_program(cell, how)) for how in ("declared", "planned"))
+    return MemoryPicture(cell.name, types, before, after)
 
 
 def _ordering(program: CellProgram) -> Ordering:
@@ -76,43 +62,6 @@ def _ordering(program: CellProgram) -> Ordering:
         for batch in program.batches
     )
     return Ordering(variables, batches, program.copies, program.copied_floats)
-
-
-def value_names(cell: Cell) -> tuple[str, ...]:
-    """A name for every value, no two the same.
-
-    Inputs, parameters and variables have their own; the steps towards variable `i` are `i.1`, `i.2`, ...
-    """
-    names = [port.name for port in cell.inputs] + [param.name for param in cell.params]
-    used = set(names)
-    unnamed: list[int] = []
-    for op in cell.ops:
-        names.append(op.label)
-        if not op.label or op.label in used:
-            unnamed.append(len(names) - 1)
-            continue
-        used.add(op.label)
-        for step, value in enumerate(unnamed, 1):
-            names[value] = f"{op.label}.{step}"
-        unnamed.clear()
-    for value in unnamed:
-        names[value] = f"%{value}"
-    return tuple(names)
-
-
-def meaning(cell: Cell, value: int, names: Sequence[str]) -> str:
-    """What computes a value, in a word or two: `Wi @ x`, `sigmoid(i.4)`; an input or parameter is itself."""
-    if value < cell.first_op:
-        return names[value]
-    op = cell.ops[value - cell.first_op]
-    arguments = [names[a] for a in op.args]
-    if op.name in SIGNS and len(arguments) == 2:
-        return f"{arguments[0]} {SIGNS[op.name]} {arguments[1]}"
-    if op.name == "constant":
-        return f"{op.attr[0]:g}"
-    if op.name == "slice":
-        return f"{arguments[0]}[{op.attr[0]:g}:{op.attr[1]:g}]"
-    return f"{op.name}({', '.join(arguments)})"
 
 
 def arena_picture(graph: Graph, schedule: Schedule) -> ArenaPicture:

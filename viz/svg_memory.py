@@ -23,13 +23,18 @@ def memory_svg(picture: MemoryPicture) -> Svg:
         body, width, height = _ordering(name, ordering)
         parts.append(tag("g", body, transform=f"translate({MARGIN:g} {y:g})"))
         y, right = y + height + 18, max(right, width)
-    note = (
-        "green: side by side and in order; dashed: at equal distances; red arrows: gathered into a copy first"
-    )
+    note = "green: side by side and in order; dashed: at equal distances; red arrows: copied"
     parts.append(text(MARGIN, y, note, "soft small"))
     copies = f"{picture.before.copies} copies as declared, {picture.after.copies} as planned"
     label = f"memory of cell {picture.cell}: {copies}"
     return Svg(max(right, wide(note)) + 2 * MARGIN, y + 12, "".join(parts), label)
+
+
+def ordering_svg(name: str, ordering: Ordering) -> Svg:
+    """One order alone."""
+    body, width, height = _ordering(name, ordering)
+    body = tag("g", body, transform=f"translate({MARGIN:g} {MARGIN:g})")
+    return Svg(width + 2 * MARGIN, height + 2 * MARGIN, body, f"{name} order: {ordering.in_words}")
 
 
 def _ordering(name: str, ordering: Ordering) -> tuple[str, float, float]:
@@ -102,7 +107,9 @@ def _copy(
         x = first + i * box
         place: dict[str, Attribute] = {"x": x + 3, "y": low, "width": box - 6, "height": 15, "class_": "copy"}
         if name in centre:
-            line = f"M{centre[name]:.1f} {y + 1:.1f}L{x + box / 2:.1f} {low - 2:.1f}"
+            ends = [f"{centre[name]:.1f} {y + 1:.1f}", f"{x + box / 2:.1f} {low - 2:.1f}"]
+            # a source is gathered before the batch, a result scattered after it
+            line = f"M{ends[0]}L{ends[1]}" if operand.role != "result" else f"M{ends[1]}L{ends[0]}"
             parts.append(tag("path", d=line, class_="copy", marker_end="url(#abw-arrow)"))
             parts.append(tag("rect", **place))
         else:
@@ -122,7 +129,10 @@ def tree_svg_of(picture: TreePicture) -> Svg:
         if not part.tag.endswith("style")
     )
     head = text(MARGIN, 20, f"cell {picture.cell}: the orders without copies, as a PQ-tree", "big")
-    note = "P: children in any order; a bar: in this order or reversed. The leaves lie as in memory"
+    for bar in whole.iter("{http://www.w3.org/2000/svg}rect"):
+        x, y = float(bar.attrib["x"]), float(bar.attrib["y"])
+        inner += text(x + float(bar.attrib["width"]) / 2, y + 13, "Q →")
+    note = "P: children in any order; Q: in this order, →, or reversed. The leaves lie as in memory"
     body = head + tag("g", inner, class_="pqtree", transform="translate(0 24)")
     body += text(MARGIN, height + 36, note, "soft small")
     wider = max(width, 10.0 * len(picture.cell) + 420)

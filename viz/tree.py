@@ -2,49 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from abw.core.cell.layout import CONTIGUOUS, COPIED, SCRATCH, STRIDED
-from abw.core.cell.normal import size_of
+from abw.core.cell.arrange import solve
+from abw.core.cell.batches import batch_operations
+from abw.core.cell.names import value_names
+from abw.core.cell.normal import normalise
 from abw.core.cell.program import cell_program
 from abw.core.spec.cell import Cell
-from abw.pqtree import plan_layout, shape
-from abw.viz.memory import value_names
+from abw.pqtree import shape
 from abw.viz.pictures import TreePicture
 
 
 def tree_picture(cell: Cell) -> TreePicture:
-    """The tree that the operands in scratch memory leave, with its directions. Cost: milliseconds."""
-    program = cell_program(cell)
-    inside = sorted((v for v, p in enumerate(program.position) if p >= 0), key=lambda v: program.position[v])
+    """The tree that the planner ended with, of the variables in scratch memory alone. Cost: milliseconds."""
+    program, normal = cell_program(cell), normalise(cell)
+    found = solve(normal, batch_operations(normal))
+    inside = [slot for slot in found.layout.order if program.position[found.variables[slot]] >= 0]
     names = value_names(program.cell)
-    number = {v: i for i, v in enumerate(inside)}
-    batches = []
-    for batch in program.batches:
-        operands = [
-            [number[v] for v in operand.values]
-            for operand in batch.operands
-            if operand.status in (CONTIGUOUS, STRIDED, COPIED)
-            and all(v in number and program.place[v].home == SCRATCH for v in operand.values)
-        ]
-        if operands and len(operands[0]) > 1:
-            batches.append(operands)
-    sizes = [4 * size_of(program.cell.shape_of(v)) for v in inside]
-    layout = plan_layout(sizes, batches)
-    order: Sequence[int] = range(len(inside))  # the cell's own, which need not be the only one without copies
-    if not shape.contains(shape.from_text(layout.tree), order):
-        order = layout.order
-    text = _lying_as(layout.tree, order)
-    return TreePicture(cell.name, text, tuple(names[v] for v in inside))
+    code = _in_order(shape.prune(shape.from_text(found.layout.tree), inside))
+    return TreePicture(cell.name, shape.to_text(code), tuple(names[found.variables[s]] for s in inside))
 
 
-def _lying_as(text: str, order: Sequence[int]) -> str:
-    """The same tree with its children in the order that they have in `order`, one of its own."""
-    code = shape.from_text(text)
-    place = {leaf: i for i, leaf in enumerate(order)}
+def _in_order(code: shape.Code) -> shape.Code:
+    """The same tree with its leaves from 0 on, which must be one of its orders."""
     children = shape.children_of(code)  # from the last node to the first: each after its children
-    first = {at: place[token] for at, token in enumerate(code) if token >= 0}
+    first = {at: token for at, token in enumerate(code) if token >= 0}
     for at, below in children.items():
         below.sort(key=first.__getitem__)  # of a Q-node this is its order or the reverse
         first[at] = first[below[0]]
-    return shape.to_text([code[at] for at in shape.walk(children)]) if code else ""
+    return tuple(code[at] for at in shape.walk(children)) if code else ()

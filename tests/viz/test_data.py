@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.core.cell.check import check_cell_program
-from abw.core.cell.program import cell_program
 from abw.core.errors import AbwError
 from abw.core.graph.bounds import heights, lower_bound
 from abw.core.graph.dag import Dag
@@ -21,7 +19,7 @@ from abw.core.policy.states import ENCODINGS, Encoding
 from abw.core.spec.load import Overrides, load_cell
 from abw.core.store.runs import StoredRun
 from abw.viz.fsm import policy_alone, policy_picture
-from abw.viz.memory import _declared, arena_picture, memory_picture, value_names
+from abw.viz.memory import arena_picture, memory_picture
 from abw.viz.pictures import END, as_json
 from abw.viz.scene import Scene, scene_of_run, scene_of_spec
 from abw.viz.steps import batch_of, batches_picture, free_steps, frontier_picture, graph_picture
@@ -136,18 +134,15 @@ def test_frontiers_hold_what_is_executed(lattice: Scene) -> None:
 
 
 @pytest.mark.parametrize("name", ["lstm", "gru", "treelstm", "mv", "treernn", "linear-pair"])
-def test_memory_shows_programs_that_compute_their_cell(root: Path, name: str) -> None:
+def test_memory_tells_of_every_copy(root: Path, name: str) -> None:
     cell = load_cell(root / "specs" / "cells" / f"{name}.yaml")
-    check_cell_program(_declared(cell))
-    picture, program = memory_picture(cell), cell_program(cell)
+    picture = memory_picture(cell)
     for ordering in (picture.before, picture.after):
         statuses = [o.status for batch in ordering.batches for o in batch.operands]
         assert statuses.count("copied") == ordering.copies
         names = [v.name for v in ordering.variables]
         assert len(set(names)) == len(names)
-    assert picture.after.copies == program.copies <= picture.before.copies
-    every = value_names(program.cell)
-    assert len(set(every)) == len(every)
+    assert picture.after.copies <= picture.before.copies
 
 
 def test_arenas_are_filled_without_gap_or_overlap(lattice: Scene) -> None:

@@ -1,0 +1,90 @@
+"""What a notebook shows."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from abw.core.spec.load import load_cell
+from abw.core.store.runs import StoredRun
+from abw.pqtree import PQTree, plan_layout
+from abw.viz.notebook import SHOWN, VARIABLES, show_cell, show_layout, show_policy, show_run, show_tree
+from abw.viz.scene import Scene
+
+
+def drawn(html: str) -> list[str]:
+    """The texts of the picture in it; none where there is none."""
+    root = ElementTree.fromstring(html)
+    return ["".join(t.itertext()) for t in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_small_things_are_pictures(fig1: Scene, fig1_run: StoredRun, root: Path) -> None:
+    assert fig1.learned
+    assert "policy fsm" in drawn(show_policy(fig1.learned))
+    assert any(said.startswith("agenda") for said in drawn(show_run(fig1_run)))
+    assert "f" in drawn(show_cell(load_cell(root / "specs" / "cells" / "lstm.yaml")))
+    tree = PQTree(5)
+    assert tree.reduce([1, 2], [2, 3])
+    shown = drawn(show_tree(tree))
+    assert sorted(said for said in shown if said.isdigit()) == list("01234")
+    assert "Q →" in shown
+    # the paper's Fig. 3, from x0 on: the batches' operands, and an order in which none is copied
+    layout = plan_layout([4] * 8, [[[3, 4], [0, 2], [1, 0]], [[7, 5, 6], [2, 3, 4]]])
+    shown = drawn(show_layout(layout))
+    assert layout.ideal
+    assert [said for said in shown if said.startswith("x")] == [f"x{v}" for v in layout.order]
+    assert shown.count("contiguous") == 5
+    assert "copied" not in shown
+
+
+def test_large_things_are_a_line() -> None:
+    html = show_tree(PQTree(VARIABLES + 1))
+    assert "PQ-tree of 81 leaves" in html
+    assert drawn(html) == []
+    layout = plan_layout([4] * (VARIABLES + 1), [])
+    assert drawn(show_layout(layout)) == []
+    assert "layout of 81 slots" in show_layout(layout)
+
+
+def test_copies_are_drawn_in_layouts_too() -> None:
+    layout = plan_layout([4] * 4, [[[0, 1], [2, 3]], [[0, 2], [1, 3]], [[0, 3], [1, 2]]])
+    assert not layout.ideal
+    assert "copied" in drawn(show_layout(layout))
+
+
+@pytest.mark.skipif(
+    not importlib.util.find_spec("IPython"), reason="needs IPython: pip install 'abw[browser]'"
+)
+def test_importing_abw_in_ipython_registers_all_of_them(root: Path, tmp_path: Path) -> None:
+    code = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+import abw, sys
+assert not [m for m in sys.modules if m.startswith("abw.")], "importing abw imports nothing else"
+from abw.pqtree import PQTree
+shown, _ = shell.display_formatter.format(PQTree(3))
+assert "<svg" in shown["text/html"], shown
+from abw.viz.notebook import SHOWN
+formatter = shell.display_formatter.formatters["text/html"]
+names = {(t.__module__, t.__name__) for t in SHOWN}
+known = set(formatter.deferred_printers) | {(t.__module__, t.__name__) for t in formatter.type_printers}
+assert names <= known, names - known
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=root,
+        env={"IPYTHONDIR": str(tmp_path), "PATH": "", "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_everything_that_is_registered_can_be_shown() -> None:
+    assert {t.__name__ for t in SHOWN} == {"StoredRun", "FsmPolicy", "Cell", "PQTree", "Layout"}

@@ -1,0 +1,115 @@
+"""How runs, policies, cells, PQ-trees and layouts show themselves in a notebook.
+
+`abw` registers these where it is imported inside IPython; the things themselves know nothing of pictures.
+Small ones are drawn, large ones told in a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+from abw.core.policy.fsm import FsmPolicy
+from abw.core.spec.cell import Cell
+from abw.core.store.runs import StoredRun
+from abw.pqtree.layout import Layout, name_of
+from abw.pqtree.tree import PQTree
+from abw.viz.draw import as_svg
+from abw.viz.fsm import policy_alone
+from abw.viz.memory import memory_picture
+from abw.viz.pictures import CellBatchView, OperandView, Ordering, TreePicture, Variable
+from abw.viz.scene import scene_of_run
+from abw.viz.steps import batches_picture
+from abw.viz.svg import Svg, document
+from abw.viz.svg_memory import ordering_svg
+
+STATES, BATCHES, VARIABLES = 60, 3_000, 80
+"""The most states of a policy, batches of a run, variables of a cell, tree or layout that are drawn."""
+
+
+def _shown(said: str, drawn: Svg | None = None) -> str:
+    picture = document(drawn) if drawn else ""
+    return f"<div><p>{escape(said)}</p>{picture}</div>"
+
+
+def show_run(run: StoredRun) -> str:
+    """A run: its numbers, and its schedule beside others'."""
+    report = run.report
+    said = (
+        f"run {run.number}: {report['model']}, {report['instances']} instances, {report['nodes']} nodes, "
+        f"{report['batches']} batches by {report['policy']} (lower bound {report['lower_bound']})"
+    )
+    small = report["batches"] <= BATCHES * max(1, report["mini_batches"])
+    return _shown(said, as_svg(batches_picture(scene_of_run(run))) if small else None)
+
+
+def show_policy(policy: FsmPolicy) -> str:
+    """A learned policy as a state machine."""
+    states, training = len(policy.states), policy.training
+    said = (
+        f"FSM policy over {', '.join(policy.types)}: {states} states, encoding {policy.encoding}; "
+        f"{training.batches} batches on its training data (lower bound {training.lower_bound})"
+    )
+    return _shown(said, as_svg(policy_alone(policy)) if states <= STATES else None)
+
+
+def show_cell(cell: Cell) -> str:
+    """A cell: its memory before and after planning."""
+    inputs = ", ".join(port.name for port in cell.inputs)
+    outputs = ", ".join(name for name, _ in cell.outputs)
+    said = f"cell {cell.name}: {inputs} to {outputs}, {len(cell.ops)} operations"
+    return _shown(said, as_svg(memory_picture(cell)) if len(cell.ops) <= VARIABLES else None)
+
+
+def show_tree(tree: PQTree) -> str:
+    """A PQ-tree."""
+    said = f"PQ-tree of {tree.n} leaves"
+    if not 0 < tree.n <= VARIABLES:
+        return _shown(said)
+    names = tuple(map(str, range(tree.n)))
+    return _shown(f"{said}: {tree.count()} orders", as_svg(TreePicture("", tree.to_text(), names)))
+
+
+def show_layout(layout: Layout) -> str:
+    """A layout: the slots in order, and what becomes of every operand."""
+    said = (
+        f"layout of {len(layout.order)} slots: {layout.copy_free_operands} operands without copies, "
+        f"{layout.kernels} memory kernels that move {layout.bytes_moved} bytes"
+    )
+    small = len(layout.order) <= VARIABLES
+    return _shown(said, ordering_svg("layout", _ordering(layout)) if small else None)
+
+
+def _ordering(layout: Layout) -> Ordering:
+    """A layout as an order of variables x0, x1, ...; slot s holds variable `layout.variables[s]`."""
+    name = [f"x{v}" for v in layout.variables]
+    for slot in range(len(name)):
+        if layout.variables[slot] in layout.variables[:slot]:
+            name[slot] += f"'{slot}"  # a second copy
+    batches = tuple(
+        CellBatchView(
+            f"B{b}",
+            tuple(
+                OperandView(
+                    name_of(o.key).partition("'s ")[2],
+                    tuple(name[o.slots[lane]] for lane in layout.lanes[b]),
+                    str(o.status),
+                )
+                for o in operands
+                if len(o.slots) == len(layout.lanes[b])
+            ),
+        )
+        for b, operands in enumerate(layout.operands)
+    )
+    variables = tuple(Variable(name[s], name[s], 0, staged=False) for s in layout.order)
+    return Ordering(variables, batches, layout.kernels, layout.bytes_moved // 4)
+
+
+SHOWN: dict[type[Any], Callable[[Any], str]] = {
+    StoredRun: show_run,
+    FsmPolicy: show_policy,
+    Cell: show_cell,
+    PQTree: show_tree,
+    Layout: show_layout,
+}
