@@ -181,6 +181,7 @@ def _execute(
         with clock("schedule"):
             schedule = policy.schedule(graph.dag)
         with clock("plan"):
+            schedule = executor.arrange(graph, schedule)
             planned = plan(graph, schedule)
         with clock("execute"):
             result = executor.run(planned)

@@ -14,9 +14,11 @@ from abw.core.exec.arenas import fill_constants, read_values
 from abw.core.exec.interface import Result
 from abw.core.exec.kernels import CellKernel
 from abw.core.exec.params import Params
+from abw.core.graph.graph import Graph
 from abw.core.graph.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.plan import Counts, Plan
+from abw.core.policy.schedule import Schedule
 
 Floats = NDArray[np.float32]
 
@@ -47,6 +49,10 @@ class BlasExecutor:
         ]
         self._gathered = np.empty(0, np.float32)
         self._runs = 0
+
+    def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
+        """The schedule as it is."""
+        return schedule
 
     def run(self, plan: Plan) -> Result:
         """Execute the batches in order. Raises ValueError for a plan of another network."""

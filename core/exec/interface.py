@@ -13,6 +13,7 @@ from abw.core.exec.params import Params
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Network
 from abw.core.plan.plan import Counts, Plan
+from abw.core.policy.schedule import Schedule
 
 Array = NDArray[np.floating[Any]]
 Ints = NDArray[np.int32]
@@ -55,6 +56,9 @@ class Executor(Protocol):
 
         `threads`: how many a run may use; None leaves it to the library.
         """
+
+    def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
+        """The same batches, with their nodes in the order that this executor runs best; to be planned."""
 
     def run(self, plan: Plan) -> Result:
         """Execute a plan of the network prepared."""

@@ -13,6 +13,7 @@ from abw.core.exec.params import Params, constant_value
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Network
 from abw.core.plan.plan import Counts, Plan
+from abw.core.policy.schedule import Schedule
 from abw.core.spec.cell import Cell, Op
 
 Array = NDArray[np.float64]
@@ -84,6 +85,10 @@ class ReferenceExecutor:
         self._network = network
         self._params = params
         self._values = [np.asarray(value, np.float64) for value in params.values]
+
+    def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
+        """The schedule as it is."""
+        return schedule
 
     def run(self, plan: Plan) -> Result:
         """Compute every node's outputs."""

@@ -201,6 +201,25 @@ class Function:
             self.do(f"br label %{done}")
         self._enter(done)
 
+    def spin(self, look: str, goal: str, looks: int, rest: str) -> None:
+        """Repeat the instruction `look` until its result is `goal` or more; from `looks` on with `rest`."""
+        self._count += 1
+        head, tired, turn, done = (f"{stem}{self._count}" for stem in ("look", "tired", "turn", "seen"))
+        before = self.block
+        self.do(f"br label %{head}")
+        self._enter(head)
+        count, following = self.name(), self.name()
+        self.do(f"{count} = phi i64 [ 0, %{before} ], [ {following}, %{turn} ]")
+        reached = self.let(f"icmp sge i64 {self.let(look)}, {goal}")
+        self.do(f"br i1 {reached}, label %{done}, label %{tired}")
+        self._enter(tired)
+        self.do(f"{following} = add i64 {count}, 1")
+        self.when(self.let(f"icmp sgt i64 {count}, {looks}"), lambda: self.do(rest))
+        self.do(f"br label %{turn}")
+        self._enter(turn)
+        self.do(f"br label %{head}")
+        self._enter(done)
+
     def cases(self, value: str, counts: Sequence[int], body: Callable[[int], None]) -> None:
         """`body(n)` for the n of `counts` that `value` is."""
         self._count += 1

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
+from collections.abc import Callable
+from itertools import count
 from operator import attrgetter
 from typing import Any
 
@@ -15,18 +18,29 @@ from abw.core.exec.cpu.emit import Module
 from abw.core.exec.cpu.kernel import emit_cell, emit_fill
 from abw.core.exec.cpu.layout import CellLayout, layout_of
 from abw.core.exec.cpu.memory import address, aligned, matrix_view, row_floats
+from abw.core.exec.cpu.parts import Parts, Sorter
 from abw.core.exec.cpu.reduction import emit_reduction
 from abw.core.exec.cpu.target import TargetName, get_target
+from abw.core.exec.cpu.team import Team
 from abw.core.exec.cpu.walker import OF_ARENAS, OF_EXECUTOR, OF_PLAN, OF_SCHEDULE, emit_walker
 from abw.core.exec.interface import Result
 from abw.core.exec.kernels import static_values
 from abw.core.exec.params import Params
+from abw.core.graph.graph import Graph
 from abw.core.graph.network import NetType, Network
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.plan import Counts, Plan
+from abw.core.policy.schedule import Schedule
 
 Floats = NDArray[np.float32]
 
+
+APART_FLOPS = 20_000_000
+"""The least arithmetic of a run that threads share: some 0.2 ms; waking one takes 0.03 ms."""
+HALVES_FLOPS = 400_000_000
+"""From here on there are two parts for each thread, so that one that is held up leaves more to others."""
+TOGETHER_FLOPS = 2_500_000
+"""The least arithmetic a batch where threads wait for each other after each."""
 
 _SCHEDULE, _PLAN = attrgetter(*OF_SCHEDULE), attrgetter(*OF_PLAN)
 
@@ -36,6 +50,10 @@ class CpuExecutor:
 
     Operands are read where they lie, through the plan's index arrays where their rows are not evenly spaced.
     Arenas are kept from run to run and grow as plans need it.
+
+    Several threads share a run where it is long enough: each takes some of the instances, from first batch to
+    last, if the schedule was arranged for it; else they do each batch together and wait for each other after
+    it. Results are the same bit for bit.
     """
 
     name = "cpu"
@@ -45,7 +63,14 @@ class CpuExecutor:
         self._target = get_target(target)
 
     def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:
-        """Compile the network's kernels, or find them on disk, and pack the weights."""
+        """Compile the network's kernels, or find them on disk, and pack the weights.
+
+        `threads`: how many share a run; None: one for each processor that this process may use.
+        """
+        self._threads = threads or len(os.sched_getaffinity(0))
+        self._sorter = Sorter(self._target) if self._threads > 1 else None
+        self._team = Team(self._threads) if self._threads > 1 else None
+        self._parts: Parts | None = None
         self._network, self._params = network, params
         self._arenas: Arenas = arenas_of(network)
         lanes = self._target.lanes
@@ -54,14 +79,16 @@ class CpuExecutor:
         self._views: list[Floats] = list(self._memory)
         text, names, layouts = self._emit()
         self._code: Code = compile_ir(text, self._target)
-        self._walk = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2)(
-            self._code.address("walk")
-        )
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        walk = ctypes.CFUNCTYPE(None, pointer, pointer, number, number, number, pointer, pointer)
+        self._walk = walk(self._code.address("walk"))
         self._constants = [
             aligned(0) if layout is None else _constants(layout, [params.values[i] for i in t.params])
             for layout, t in zip(layouts, network.types, strict=True)
         ]
-        self._scratch = aligned(max((layout.scratch_floats for layout in layouts if layout), default=0))
+        size = max((layout.scratch_floats for layout in layouts if layout), default=0)
+        # whole vectors are read at parts of the last row
+        self._scratch = [aligned(size + lanes) for _ in range(self._threads)]
         self._own = {
             "arena": np.zeros(len(self._floats), np.int64),
             "kernel": np.array([self._code.address(name) for name in names], np.int64),
@@ -74,6 +101,16 @@ class CpuExecutor:
         self._fixed = [address(array) for array in fixed]
         self._runs = 0
 
+    def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
+        """The lanes sorted by the thread that will compute them, where several share this graph's run."""
+        self._parts = None
+        if self._sorter is not None and graph.instances > 1:
+            flops = int(np.diff(graph.type_ptr) @ self._arenas.product_flops)
+            if flops >= APART_FLOPS:
+                parts = min(graph.instances, self._threads * (2 if flops >= HALVES_FLOPS else 1))
+                self._parts = self._sorter.sort(graph, schedule, parts)
+        return schedule if self._parts is None else self._parts.schedule
+
     def run(self, plan: Plan) -> Result:
         """Execute the batches in order. Raises ValueError for a plan of another network."""
         if plan.graph.network is not self._network:
@@ -85,7 +122,7 @@ class CpuExecutor:
         )
         batches = len(plan.schedule)
         if batches:
-            self._walk(address(table), address(self._scratch), 0, batches)
+            self._walk_all(plan, address(table))
         run = self._runs
 
         def read(references: NDArray[np.integer[Any]]) -> Floats:
@@ -94,6 +131,42 @@ class CpuExecutor:
             return read_values(self._views, plan, self._params, references)
 
         return Result(plan.graph, Counts(batches, batches, 0, 0), read)
+
+    def _walk_all(self, plan: Plan, table: int) -> None:
+        """Run the batches, on several threads where that pays."""
+
+        def alone() -> None:
+            self._walk(table, address(self._scratch[0]), len(plan.schedule), 0, 1, None, None)
+
+        shared = self._shared(plan, table)
+        if self._team is None or shared is None:
+            alone()
+        else:
+            self._team.do(shared, alone, plan.product_flops)
+
+    def _shared(self, plan: Plan, table: int) -> Callable[[int], None] | None:
+        """What each thread does of a plan; None where one alone is faster."""
+        batches, flops = len(plan.schedule), plan.product_flops
+        if flops < APART_FLOPS:
+            return None
+        if self._parts is not None and self._parts.schedule is plan.schedule:
+            split, parts = address(self._parts.split), self._parts.split.shape[1] - 1
+            turns = count()
+
+            def apart(thread: int) -> None:
+                while (part := next(turns)) < parts:
+                    self._walk(table, address(self._scratch[thread]), batches, part, parts, split, None)
+
+            return apart
+        if flops < batches * TOGETHER_FLOPS:
+            return None
+        arrived = np.zeros(1, np.int64)
+
+        def together(thread: int) -> None:
+            scratch = address(self._scratch[thread])
+            self._walk(table, scratch, batches, thread, self._threads, None, address(arrived))
+
+        return together
 
     def _emit(self) -> tuple[str, list[str], list[CellLayout | None]]:
         """The network's module, and each type's kernel and layout; equal types share a kernel."""

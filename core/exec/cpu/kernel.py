@@ -1,9 +1,12 @@
 """The kernel of a cell: tiles of rows through the stages, sums in registers, results where they belong.
 
-A kernel is `void kernel(ptr frame, ptr scratch, ptr constants, i64 first, i64 last)`: it computes the rows
-`first` to `last - 1` of one batch. The frame is an array of 64-bit words: the address of the lists (of a
-reduction), then for each slot the address of its arena, that of its index array (0: none is needed), the
-first row and the step of an operand without one; then for each output the address of its row 0.
+A kernel is `void kernel(ptr frame, ptr scratch, ptr constants, i64 first, i64 last, i64 part, i64 parts)`: it
+computes its part of the rows `first` to `last - 1` of one batch: of a cell with one stage a part of each row
+(so that each core reads a part of the weights), of others a part of the rows.
+
+The frame is an array of 64-bit words: the address of the lists (of a reduction), then for each slot the
+address of its arena, that of its index array (0: none is needed), the first row and the step of an operand
+without one; then for each output the address of its row 0.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from abw.core.exec.cpu.singles import emit_single
 from abw.core.exec.cpu.stages import Single
 from abw.core.exec.cpu.sums import contract
 
-PARAMS = "ptr %frame, ptr %scratch, ptr %constants, i64 %first, i64 %last"
+PARAMS = "ptr %frame, ptr %scratch, ptr %constants, i64 %first, i64 %last, i64 %part, i64 %parts"
 SLOT_WORDS = 4
 
 
@@ -63,13 +66,27 @@ class _Kernel:
         stages = [s for s in layout.stages if isinstance(s, StageLayout)]
         sums = max((s.sums * s.block_rows for s in stages), default=0)
         f.do(f"%sums = alloca float, i64 {max(1, sums) * self.lanes}, align 64")
+        if self._by_column():
+            self._tiles("%first", "%last")
+        else:
+            first, last = share(f, "%first", "%last")
+            f.when(f.let(f"icmp slt i64 {first}, {last}"), lambda: self._tiles(first, last))
+        self.module.add(f)
+
+    def _by_column(self) -> bool:
+        """Whether parts are parts of the rows' elements."""
+        stage = self.layout.stages[0]
+        return len(self.layout.stages) == 1 and isinstance(stage, StageLayout) and bool(stage.weights)
+
+    def _tiles(self, first: str, last: str) -> None:
+        """All stages, tile by tile."""
+        f, layout = self.f, self.layout
         self._fill_own()
-        rows = f.i64("sub", "%last", "%first")
-        tiles = _blocks(f, rows, layout.tile)
+        tiles = _blocks(f, f.i64("sub", last, first), layout.tile)
 
         def tile(number: str, carried: list[str]) -> list[str]:
             begin = carried[0]
-            count = _balanced(f, f.i64("sub", "%last", begin), f.i64("sub", tiles, number))
+            count = _balanced(f, f.i64("sub", last, begin), f.i64("sub", tiles, number))
             self._fill_lanes(begin, count)
             for at, stage in enumerate(layout.stages):
                 if isinstance(stage, Single):
@@ -80,8 +97,7 @@ class _Kernel:
                     self._plain(stage, count)
             return [f.i64("add", begin, count)]
 
-        f.loop(tiles, tile, [("i64", "%first")])
-        self.module.add(f)
+        f.loop(tiles, tile, [("i64", first)])
 
     # addresses
 
@@ -176,7 +192,12 @@ class _Kernel:
         def block(column: str) -> None:
             f.loop(blocks, lambda number, carried: rows(number, carried, column), [("i64", "0")])
 
-        f.repeat(stage.weights[0].blocks, block)
+        columns = stage.weights[0].blocks
+        if self._by_column():
+            first, last = share(f, "0", str(columns))
+            f.when(f.let(f"icmp slt i64 {first}, {last}"), lambda: f.repeat(last, block, first=first))
+        else:
+            f.repeat(columns, block)
 
     def _plain(self, stage: StageLayout, count: str) -> None:
         """A stage without products: row by row."""
@@ -242,6 +263,14 @@ def _emit_block(module: Module, name: str, layout: CellLayout, weights: Weights,
 
 def _row_sums(layout: CellLayout, weights: Weights) -> int:
     return next(s.sums for s in layout.stages if isinstance(s, StageLayout) and weights in s.weights)
+
+
+def share(f: Function, first: str, last: str) -> tuple[str, str]:
+    """The kernel's part of a range."""
+    size = f.i64("sub", last, first)
+    begin = f.i64("udiv", f.i64("mul", size, "%part"), "%parts")
+    end = f.i64("udiv", f.i64("mul", size, f.i64("add", "%part", 1)), "%parts")
+    return f.i64("add", first, begin), f.i64("add", first, end)
 
 
 def _blocks(f: Function, count: str, most: int) -> str:

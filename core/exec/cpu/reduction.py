@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abw.core.exec.cpu.emit import Function, Module, splat
 from abw.core.exec.cpu.functions import maximum
-from abw.core.exec.cpu.kernel import PARAMS, SLOT_WORDS
+from abw.core.exec.cpu.kernel import PARAMS, SLOT_WORDS, share
 from abw.core.exec.cpu.memory import row_floats
 from abw.core.spec.cell import Shape
 from abw.core.spec.model import Reduction
@@ -22,7 +22,8 @@ def emit_reduction(module: Module, name: str, reduction: Reduction, shapes: tupl
         for s, shape in enumerate(shapes):
             _reduce(f, reduction, shape, s, len(shapes), i, (begin, end))
 
-    f.repeat("%last", lane, first="%first")
+    first, last = share(f, "%first", "%last")
+    f.when(f.let(f"icmp slt i64 {first}, {last}"), lambda: f.repeat(last, lane, first=first))
     module.add(f)
 
 

@@ -1,4 +1,4 @@
-"""The walker: one call runs all batches of a plan."""
+"""The walker: one call runs all batches of a plan, or one thread's part of each."""
 
 from __future__ import annotations
 
@@ -15,16 +15,24 @@ OF_EXECUTOR = ("arena", "pitch", "kernel", "constants")
 32 bits (`reduces`: bytes); then, of 64 bits, the addresses of the arenas and their rows' bytes, of the types'
 kernels and their constants."""
 
+LOOKS = 2000
+"""How often a part that waits looks before it lets other threads run: some microseconds."""
+
 SPREAD = 3
 """The first status of an operand that needs its index array."""
 
 
 def emit_walker(module: Module, slots: int, width: int) -> None:
-    """Write `walk(table, scratch, first, last)`: run the batches `first` to `last - 1`.
+    """Write `walk(table, scratch, batches, part, parts, split, arrived)`: run part `part` of every batch.
 
-    `slots` are the most that a type has, `width` is the network's.
+    `slots` are the most that a type has, `width` is the network's. With `split` (batches, parts + 1), of 32
+    bits, a part is a range of lanes that depends on no other part; without it (null) the parts do each batch
+    together, and wait for each other after it: `arrived` counts who is done.
     """
-    f = Function(module, "walk", "ptr %table, ptr %scratch, i64 %first, i64 %last", public=True)
+    params = "ptr %table, ptr %scratch, i64 %batches, i64 %part, i64 %parts, ptr %split, ptr %arrived"
+    f = Function(module, "walk", params, public=True)
+    module.declare("i32 @sched_yield()")
+    together = f.let("icmp eq ptr %split, null")
     f.do(f"%frame = alloca i64, i64 {1 + SLOT_WORDS * slots + width}, align 8")
     names = OF_SCHEDULE + OF_PLAN + OF_ARENAS + OF_EXECUTOR
     array = {name: f.pointer_item("%table", place) for place, name in enumerate(names)}
@@ -63,8 +71,31 @@ def emit_walker(module: Module, slots: int, width: int) -> None:
 
         f.repeat(f.int_item(array["outputs"], kind), output)
         kernel, constants = f.pointer_item(array["kernel"], kind), f.pointer_item(array["constants"], kind)
-        lanes = f.i64("sub", end, begin)
-        f.do(f"call void {kernel}(ptr %frame, ptr %scratch, ptr {constants}, i64 0, i64 {lanes})")
+        start = f"ptr %frame, ptr %scratch, ptr {constants}"
 
-    f.repeat("%last", batch, first="%first")
+        def jointly() -> None:
+            f.do(f"call void {kernel}({start}, i64 0, i64 {f.i64('sub', end, begin)}, i64 %part, i64 %parts)")
+            several = f.let("icmp sgt i64 %parts, 1")
+            f.when(several, lambda: _wait(f, f.i64("mul", f.i64("add", b, 1), "%parts")))
+
+        def apart() -> None:
+            place = f.i64("add", f.i64("mul", b, f.i64("add", "%parts", 1)), "%part")
+            first, last = f.int_item("%split", place), f.int_item("%split", f.i64("add", place, 1))
+            some = f.let(f"icmp slt i64 {first}, {last}")
+            f.when(some, lambda: f.do(f"call void {kernel}({start}, i64 {first}, i64 {last}, i64 0, i64 1)"))
+
+        f.when(together, jointly, apart)
+
+    f.repeat("%batches", batch)
     module.add(f)
+
+
+def _wait(f: Function, all_of_them: str) -> None:
+    """Count this part as done, and wait until all are: looking for a while, then letting others run."""
+    f.let("atomicrmw add ptr %arrived, i64 1 acq_rel")
+    f.spin(
+        "load atomic i64, ptr %arrived acquire, align 8",
+        all_of_them,
+        LOOKS,
+        "%ignored = call i32 @sched_yield()",
+    )

@@ -1,0 +1,193 @@
+"""Several threads: the same bits as one, whichever way they share; lanes by part are a right schedule."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from abw.core.exec.cpu import executor as module
+from abw.core.exec.cpu.executor import CpuExecutor
+from abw.core.exec.cpu.parts import Sorter
+from abw.core.exec.cpu.target import get_target
+from abw.core.exec.cpu.team import Team
+from abw.core.exec.interface import Result
+from abw.core.exec.params import init_params
+from abw.core.graph.graph import Graph
+from abw.core.plan.check import check_plan
+from abw.core.plan.plan import plan
+from abw.core.policy.check import check_schedule
+from abw.core.policy.sufficient import Sufficient
+from abw.core.spec.load import Overrides
+from abw.core.workload import open_model, open_networks, open_workload, read_instances
+from tests.core.exec.builder import make_graph, random_graph, random_network, random_schedule
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Threads share every run, however small, and however long it takes."""
+    monkeypatch.setattr(module, "APART_FLOPS", 0)
+    monkeypatch.setattr(module, "TOGETHER_FLOPS", 0)
+
+    def do(team: Team, shared: Callable[[int], None], alone: Callable[[], None], amount: int) -> None:
+        team.share(shared)
+
+    monkeypatch.setattr(Team, "do", do)
+    yield
+
+
+def equal(a: Result, b: Result) -> bool:
+    return all(
+        np.array_equal(a.value(t, o), b.value(t, o), equal_nan=True)
+        for t, net_type in enumerate(a.graph.network.types)
+        for o in range(len(net_type.outputs))
+    )
+
+
+def instances_graph(rng: np.random.Generator) -> Graph:
+    """Some random graphs of one network side by side: an instance each."""
+    network = random_network(rng)
+    parts = [random_graph(rng, network, int(rng.integers(0, 12))) for _ in range(rng.integers(1, 6))]
+    nodes = [(part, v, g) for g, part in enumerate(parts) for v in range(len(part))]
+    nodes.sort(key=lambda node: int(node[0].dag.type[node[1]]))
+    number = {(g, v): at for at, (_, v, g) in enumerate(nodes)}
+    operands = []
+    for part, v, g in nodes:
+        found = part.operand[part.operand_ptr[v] : part.operand_ptr[v + 1]].tolist()
+        w = network.width
+        operands.append([r if r < 0 else number[g, r // w] * w + r % w for r in found])
+    graph = make_graph(network, [int(part.dag.type[v]) for part, v, _ in nodes], operands)
+    return replace(graph, instance=np.array([g for *_, g in nodes], np.int32), instances=len(parts))
+
+
+@settings(max_examples=25)
+@given(seeds, st.integers(2, 4))
+def test_instances_apart(seed: int, threads: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph = instances_graph(rng)
+    params = init_params(graph.network, seed)
+    one, several = CpuExecutor(), CpuExecutor()
+    one.prepare(graph.network, params, 1)
+    several.prepare(graph.network, params, threads)
+    schedule = random_schedule(rng, graph)
+    arranged = several.arrange(graph, schedule)
+    check_schedule(graph.dag, arranged)
+    planned = plan(graph, arranged)
+    check_plan(graph, planned)
+    expected = one.run(plan(graph, schedule))
+    for _ in range(5):
+        assert equal(several.run(planned), expected)
+
+
+@settings(max_examples=25)
+@given(seeds, st.integers(2, 4))
+def test_batches_together(seed: int, threads: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, random_network(rng), 30)
+    params = init_params(graph.network, seed)
+    one, several = CpuExecutor(), CpuExecutor()
+    one.prepare(graph.network, params, 1)
+    several.prepare(graph.network, params, threads)
+    planned = plan(graph, random_schedule(rng, graph))
+    expected = one.run(planned)
+    for _ in range(5):
+        assert equal(several.run(planned), expected)
+
+
+@pytest.mark.parametrize("spec", ["treelstm", "treegru", "lattice", "mvrnn"])
+def test_real_data_in_both_forms(spec: str, root: Path, shared_data: Path) -> None:
+    source = shared_data / ("lattice/train.txt" if spec == "lattice" else "trees/train.txt")
+    model = open_model(root / "specs" / f"{spec}.yaml", Overrides(data=source))
+    workload = open_workload(model, read_instances(model.data, 32), open_networks(model, "cell"))
+    graph = workload.graph(0, 32)
+    params = init_params(workload.network, 0)
+    one, two = CpuExecutor(), CpuExecutor()
+    one.prepare(workload.network, params, 1)
+    two.prepare(workload.network, params, 2)
+    schedule = Sufficient().schedule(graph.dag)
+    arranged = two.arrange(graph, schedule)
+    assert not np.array_equal(arranged.nodes, schedule.nodes)
+    planned = plan(graph, arranged)
+    expected = one.run(planned)
+    for _ in range(20):
+        assert equal(two.run(planned), expected)
+    # a plan of another schedule knows no parts
+    other = plan(graph, schedule)
+    expected = one.run(other)
+    for _ in range(20):
+        assert equal(two.run(other), expected)
+
+
+@given(seeds, st.integers(1, 5))
+def test_lanes_are_sorted_by_part(seed: int, parts: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph = instances_graph(rng)
+    schedule = random_schedule(rng, graph)
+    found = Sorter(get_target()).sort(graph, schedule, parts)
+    assert found is not None
+    part_of: dict[int, int] = {}
+    for b in range(len(schedule)):
+        lanes = slice(schedule.ptr[b], schedule.ptr[b + 1])
+        assert sorted(found.schedule.nodes[lanes]) == sorted(schedule.nodes[lanes])
+        assert found.split[b, 0] == 0
+        assert found.split[b, -1] == lanes.stop - lanes.start
+        for p in range(parts):
+            begin, end = found.split[b, p : p + 2]
+            for node in found.schedule.nodes[lanes][begin:end].tolist():
+                # one part for all nodes of an instance, and parts in the order of their instances
+                assert part_of.setdefault(int(graph.instance[node]), p) == p
+    by_instance = [part_of[i] for i in sorted(part_of)]
+    assert by_instance == sorted(by_instance)
+
+
+def test_parts_that_need_each_other_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    while True:
+        graph = instances_graph(rng)
+        if graph.instances > 1 and (graph.operand >= 0).sum() > 5 and len(set(graph.instance)) > 1:
+            break
+    schedule = random_schedule(rng, graph)
+    assert Sorter(get_target()).sort(graph, schedule, graph.instances) is not None
+    own = replace(graph, instance=np.arange(len(graph), dtype=np.int32), instances=len(graph))
+    assert Sorter(get_target()).sort(own, schedule, len(graph)) is None
+
+
+def test_a_team_rests_while_sharing_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    team = Team(2)
+    done: list[str] = []
+
+    def shared(thread: int) -> None:
+        if thread == 0:
+            done.append("shared")
+        time.sleep(0.01)
+
+    for _ in range(16):
+        team.do(shared, lambda: done.append("alone"), 1)
+    assert "".join(way[0] for way in done) == "a" + "s" + "aaaa" + "s" + "aaaaaaaa" + "s"
+
+
+def test_a_team_shares_while_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    team = Team(3)
+    threads: list[int] = []
+    for _ in range(5):
+        team.do(threads.append, lambda: time.sleep(0.1), 1)
+    assert sorted(threads) == [0] * 4 + [1] * 4 + [2] * 4
+
+
+def test_an_error_of_another_thread_is_raised() -> None:
+    def work(thread: int) -> None:
+        if thread:
+            raise ValueError("of the other thread")
+
+    with pytest.raises(ValueError, match="of the other thread"):
+        Team(2).share(work)
