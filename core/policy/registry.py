@@ -31,6 +31,7 @@ _MAKE: dict[str, Callable[..., Policy]] = {
     "phases": Phases,
     "sufficient": Sufficient,
     "critical": Critical,
+    "critical-free": lambda **options: Critical(free_first=True, **options),
     "search": Search,
 }
 PLAIN: tuple[str, ...] = tuple(_MAKE)

@@ -118,7 +118,13 @@ def test_phases_finish_a_component_before_those_that_need_it(dag: Dag) -> None:
 
 
 @given(RANDOM)
-def test_critical_takes_what_is_free_or_before_the_longest_path(dag: Dag) -> None:
+def test_critical_follows_the_longest_path(dag: Dag) -> None:
+    expected = brute.greedy(dag, lambda _, frontier: brute.critical_type(dag, frontier))
+    assert batches(Critical().schedule(dag)) == list(expected)
+
+
+@given(RANDOM)
+def test_critical_free_takes_what_is_free_or_before_the_longest_path(dag: Dag) -> None:
     height = [brute.height(dag, v) for v in range(len(dag))]
 
     def choose(done: brute.Nodes, frontier: dict[int, brute.Nodes]) -> int:
@@ -129,7 +135,7 @@ def test_critical_takes_what_is_free_or_before_the_longest_path(dag: Dag) -> Non
                 free[t] = ready
         return brute.critical_type(dag, free or frontier)
 
-    assert batches(Critical().schedule(dag)) == list(brute.greedy(dag, choose))
+    assert batches(Critical(free_first=True).schedule(dag)) == list(brute.greedy(dag, choose))
 
 
 @given(
