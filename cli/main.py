@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from abw.cli import check, compare, doctor, explain, learn, run, runs, schema, viz
+from abw.cli import check, compare, doctor, explain, layout, learn, run, runs, schema, viz
 from abw.cli.bench import commands as bench
 from abw.core.errors import AbwError
 from abw.core.memory import keep_freed_memory
@@ -26,6 +26,7 @@ app.command("check")(check.check)
 app.command("learn")(learn.learn)
 app.command("compare")(compare.compare)
 app.command("explain")(explain.explain)
+app.command("layout")(layout.layout)
 app.add_typer(runs.app, name="runs")
 app.command("viz")(viz.viz)
 app.command("schema")(schema.schema)

@@ -277,7 +277,7 @@ def test_a_target_that_the_machine_has_not() -> None:
 
 
 REAL = {"lattice": "lattice/train.txt", "bilstm": "tags/dev.txt"}
-SPECS = sorted(path.stem for path in (ROOT / "specs").glob("*.yaml"))
+SPECS = sorted(path.stem for path in (ROOT / "specs").glob("*.yaml") if path.stem != "subgraph")
 
 
 @pytest.mark.parametrize("granularity", ["cell", "op"])

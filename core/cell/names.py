@@ -1,0 +1,46 @@
+"""Names for a cell's values, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from abw.core.spec.cell import Cell
+
+SIGNS = {"matmul": "@", "add": "+", "sub": "-", "mul": "*", "div": "/"}
+
+
+def value_names(cell: Cell) -> tuple[str, ...]:
+    """A name for every value, no two the same.
+
+    Inputs, parameters and variables have their own; the steps towards variable `i` are `i.1`, `i.2`, ...
+    """
+    names = [port.name for port in cell.inputs] + [param.name for param in cell.params]
+    used = set(names)
+    unnamed: list[int] = []
+    for op in cell.ops:
+        names.append(op.label)
+        if not op.label or op.label in used:
+            unnamed.append(len(names) - 1)
+            continue
+        used.add(op.label)
+        for step, value in enumerate(unnamed, 1):
+            names[value] = f"{op.label}.{step}"
+        unnamed.clear()
+    for value in unnamed:
+        names[value] = f"%{value}"
+    return tuple(names)
+
+
+def meaning(cell: Cell, value: int, names: Sequence[str]) -> str:
+    """What computes a value, in a word or two: `Wi @ x`, `sigmoid(i.4)`; an input or parameter is itself."""
+    if value < cell.first_op:
+        return names[value]
+    op = cell.ops[value - cell.first_op]
+    arguments = [names[a] for a in op.args]
+    if op.name in SIGNS and len(arguments) == 2:
+        return f"{arguments[0]} {SIGNS[op.name]} {arguments[1]}"
+    if op.name == "constant":
+        return f"{op.attr[0]:g}"
+    if op.name == "slice":
+        return f"{arguments[0]}[{op.attr[0]:g}:{op.attr[1]:g}]"
+    return f"{op.name}({', '.join(arguments)})"
