@@ -25,7 +25,7 @@ def compare(
         typer.Option(
             "--policies",
             metavar="NAME,...",
-            help="Which: those of `abw run`, or fsm-base, fsm-max, ... for an encoding "
+            help="Which: those of `abw run`, or fsm-base, fsm-max, ..., fsm-best for an encoding "
             "[depth,agenda,sufficient,phases,critical,search,fsm; at granularity op without fsm].",
         ),
     ] = None,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 from abw.core.errors import AbwError, did_you_mean
 from abw.core.graph.bounds import lower_bound
@@ -24,8 +24,13 @@ from abw.core.spec.load import Overrides
 from abw.core.spec.model import Model
 from abw.core.workload import Workload, open_model, open_networks, open_workload, read_instances
 
-LEARNED_WITH = {f"{LEARNED}-{encoding}": encoding for encoding in ENCODINGS}
-"""The names of learned policies that say their encoding."""
+Choice = Encoding | Literal["best"]
+
+LEARNED_WITH: dict[str, Choice] = {
+    f"{LEARNED}-best": "best",
+    **{f"{LEARNED}-{encoding}": encoding for encoding in ENCODINGS},
+}
+"""The names of learned policies that say their encoding; `best` tries several."""
 
 COMPARABLE = (*POLICIES, *LEARNED_WITH)
 

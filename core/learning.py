@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from abw.core.graph.dag import Dag
 from abw.core.graph.network import Network
 from abw.core.policy.fsm import FsmPolicy
-from abw.core.policy.learner import learn
+from abw.core.policy.learner import learn, learn_best
 from abw.core.policy.registry import LEARNED, Policy, get_policy
 from abw.core.policy.states import Encoding
 from abw.core.progress import Progress
@@ -119,13 +119,18 @@ def learn_policy(
 def train(
     dags: Callable[[int, int], Dag],
     used: int,
-    encoding: Encoding,
+    encoding: Encoding | Literal["best"],
     seed: int,
     *,
     trials: int = TRIALS,
     progress: Callable[[int, int], None] | None = None,
 ) -> FsmPolicy:
-    """Learn an FSM policy from instances 0 to `used`; `dags(first, last)` is the dag of some of them."""
+    """Learn an FSM policy from instances 0 to `used`; `dags(first, last)` is the dag of some of them.
+
+    With `best` several encodings are tried, and the best one is kept (see `learn_best`).
+    """
+    if encoding == "best":
+        return learn_best(dags(0, used), seed=seed, trials=trials, progress=progress)
     return learn(dags(0, used), encoding=encoding, seed=seed, trials=trials, progress=progress)
 
 

@@ -116,6 +116,15 @@ def test_batch_sizes_are_means_over_full_mini_batches(root: Path) -> None:
         compare(spec, Overrides(limit=20), replace(options, sizes=(21,)))
 
 
+def test_the_best_encoding_has_the_fewest_batches_in_training(root: Path) -> None:
+    names = ("fsm-best", "fsm-base", "fsm-sort", "fsm-critical")
+    report = compare(
+        root / "specs/lattice.yaml", Overrides(limit=8), CompareOptions(names, train_limit=8, trials=60)
+    )
+    best, *others = (p["batches"] for p in report["policies"])  # applied to what they were learned from
+    assert best == min(others)
+
+
 def test_an_unknown_policy_is_refused(root: Path) -> None:
     with pytest.raises(AbwError, match="no policy is called 'agnda'"):
         compare(root / "specs/treelstm.yaml", Overrides(), CompareOptions(("agnda",)))
