@@ -138,8 +138,8 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
     console.print("Memory kernels / KiB a mini-batch", style="bold")
     console.print(kernels)
     console.print(
-        "before: variables in order of declaration, weights gathered; after: planned, weights packed once; inputs: put\n"
-        "beside others, by the gather that reads them or by a copy; by its rule: as Table 2 counts\n",
+        "before: variables in order of declaration, weights gathered; after: planned, weights packed once;\n"
+        "inputs: put beside others by a copy, or by their gather; by its rule: as Table 2 counts\n",
         soft_wrap=True,
     )
     console.print("Latency in the executor blas, and planning", style="bold")
