@@ -23,8 +23,8 @@ def run(
         str | None,
         typer.Option(
             "--policy",
-            help="depth, agenda, agenda-static, sufficient, critical, phases, search, fsm, or the .json "
-            "file of a learned policy [fsm; at granularity op agenda].",
+            help="depth, agenda, agenda-static, sufficient, critical, critical-free, phases, search, fsm, or "
+            "the .json file of a learned policy [fsm; at granularity op agenda].",
         ),
     ] = None,
     encoding: options.Encoding = "sort",
