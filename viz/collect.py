@@ -42,7 +42,7 @@ Picture = (
 def collect(
     scene: Scene, kinds: Sequence[Kind], policy: str | None = None, instances: int | None = None
 ) -> list[Picture]:
-    """The pictures of these kinds, in `KINDS`' order. `policy`: whose, the scene's own for None.
+    """The pictures of these kinds, in this order. `policy`: whose, the scene's own for None.
 
     `instances`: of the graph only the first so many. Errors: AbwError for a policy that the scene has no
     schedule of, and where a run's model or data cannot be read any more.
@@ -53,9 +53,7 @@ def collect(
             f"there is no schedule by '{chosen}' here", hint=did_you_mean(chosen, tuple(scene.schedules))
         )
     found: list[Picture] = []
-    for kind in KINDS:
-        if kind not in kinds:
-            continue
+    for kind in kinds:
         if kind == "policy":
             found.append(policy_picture(scene, chosen))
         elif kind == "graph":

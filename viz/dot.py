@@ -10,8 +10,8 @@ import graphviz
 
 from abw.core.errors import AbwError
 from abw.viz.palette import colour, ink, marks
-from abw.viz.pictures import END, GraphPicture, PolicyPicture
-from abw.viz.svg_policy import merged, shown_states
+from abw.viz.pictures import END, GraphPicture, PolicyPicture, merged
+from abw.viz.svg_policy import shown_states
 
 NODES = 3000
 """The most nodes handed to Graphviz, which takes half a minute for so many."""

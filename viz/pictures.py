@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
@@ -57,6 +58,17 @@ class PolicyPicture:
     transitions: tuple[Transition, ...]
     steps: tuple[int, ...]
     training: Mapping[str, Any] | None
+
+
+def merged(picture: PolicyPicture) -> list[Transition]:
+    """One transition for each pair of states: the most frequent type, the counts of all together."""
+    pairs: dict[tuple[int, int], list[Transition]] = defaultdict(list)
+    for t in picture.transitions:
+        pairs[t.source, t.target].append(t)
+    return [
+        Transition(a, b, max(ts, key=lambda t: t.count).type, sum(t.count for t in ts))
+        for (a, b), ts in pairs.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,5 +177,8 @@ def arena_svg(picture: ArenaPicture) -> Svg:
             parts.append(filled(names.index(block.type), x, top, MARGIN + width - x, high, title(tip)))
         y += height + 22
     return Svg(
-        max(right, MARGIN + width) + MARGIN, y, "".join(parts), f"arenas over {picture.batches} batches"
+        max(right, MARGIN + width, 380.0) + MARGIN,
+        y,
+        "".join(parts),
+        f"arenas over {picture.batches} batches",
     )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from abw.viz.layered import across
 from abw.viz.palette import colour
-from abw.viz.pictures import END, PolicyPicture, State, Transition
+from abw.viz.pictures import END, PolicyPicture, State, Transition, merged
 from abw.viz.svg import Svg, swatch, tag, text, title, wide
 
 Ints = NDArray[np.int32]
@@ -65,17 +65,6 @@ def shown_states(picture: PolicyPicture) -> list[int]:
     met.sort(key=lambda s: (-count[s], -sum(picture.states[s].visits.values()), s))
     first = {s: i for i, s in reversed(list(enumerate(picture.steps)))}
     return sorted(met[:MOST], key=lambda s: (first.get(s, 0), s))
-
-
-def merged(picture: PolicyPicture) -> list[Transition]:
-    """One transition for each pair of states: the most frequent type, the counts of all together."""
-    pairs: dict[tuple[int, int], list[Transition]] = defaultdict(list)
-    for t in picture.transitions:
-        pairs[t.source, t.target].append(t)
-    return [
-        Transition(a, b, max(ts, key=lambda t: t.count).type, sum(t.count for t in ts))
-        for (a, b), ts in pairs.items()
-    ]
 
 
 def _layers(states: int, pairs: list[tuple[int, int]]) -> Ints:

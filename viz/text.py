@@ -23,11 +23,12 @@ from abw.viz.pictures import (
     Ordering,
     PolicyPicture,
     TreePicture,
+    merged,
 )
 
 BARS = "▁▂▃▄▅▆▇█"
-STATES, STRIPS, NODES = 24, 3, 60
-"""The most states, lines of steps, and nodes that a terminal is given; the rest is in the other formats."""
+STATES, SYMBOLS, STRIPS, NODES = 24, 5, 3, 60
+"""The most states, symbols of a state, lines of steps, and nodes that a terminal is given."""
 
 
 def _table(*columns: str) -> Table:
@@ -39,7 +40,9 @@ def _type(types: Sequence[str], t: int) -> Text:
 
 
 def _set(symbols: Iterable[str], types: Sequence[str]) -> Text:
-    return Text(", ").join(_symbol(symbol, types) for symbol in symbols)
+    every = list(symbols)
+    shown = Text(", ").join(_symbol(symbol, types) for symbol in every[:SYMBOLS])
+    return shown.append(f", … {len(every) - SYMBOLS} more" if len(every) > SYMBOLS else "", style="dim")
 
 
 def _symbol(symbol: str, types: Sequence[str]) -> Text:
@@ -65,7 +68,7 @@ def policy_text(picture: PolicyPicture) -> RenderableType:
     table.add_column("leads to")
     for s in number[:STATES]:
         state = picture.states[s]
-        moves = [t for t in picture.transitions if t.source == s]
+        moves = [t for t in merged(picture) if t.source == s]
         moves.sort(key=lambda t: (-t.count, t.target))
         leads = ", ".join(
             ("end" if t.target == END else f"s{t.target}") + (f" ×{t.count}" if t.count > 1 else "")
