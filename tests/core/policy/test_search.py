@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,21 @@ def test_shortest_common_supersequences(words: list[str]) -> None:
     found = Search(width=4, exact=True).find(dag)
     assert found.optimal
     assert len(found.schedule) == brute.optimum(dag)
+
+
+def test_on_graphs_that_no_greedy_rule_solves() -> None:
+    rng = random.Random(0)
+    greedy_fails = unproven = 0
+    for _ in range(40):
+        dag = graphs.strings(["".join(rng.choices("abcd", k=5)) for _ in range(4)])
+        best = brute.optimum(dag)
+        exact, narrow = Search(width=1, exact=True).find(dag), Search(width=2).find(dag)
+        assert len(exact.schedule) == exact.at_least == best
+        assert narrow.at_least <= best <= len(narrow.schedule)
+        greedy_fails += len(Critical(free_first=True).schedule(dag)) > best
+        unproven += not narrow.optimal
+    assert greedy_fails > 10
+    assert unproven > 10
 
 
 @pytest.mark.parametrize("dag", [graphs.fig1(), graphs.fig10(trees=3)])
