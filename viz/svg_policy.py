@@ -15,8 +15,8 @@ from abw.viz.svg import Svg, swatch, tag, text, title, wide
 Ints = NDArray[np.int32]
 
 HIGH, MARGIN, TOP, GAP = 50.0, 24.0, 56.0, 84.0
-MOST = 60
-"""The most states drawn: those met most often."""
+MOST, SYMBOLS = 60, 5
+"""The most states drawn, those met most often; the most symbols of a state that are spelt out."""
 
 
 def policy_svg(picture: PolicyPicture) -> Svg:
@@ -90,14 +90,18 @@ def _layers(states: int, pairs: list[tuple[int, int]]) -> Ints:
 
 def box_width(state: State) -> float:
     """How wide a state's box is."""
-    return (
-        max(wide("{" + ", ".join(state.symbols) + "}"), wide(_values(state)), 60.0) + badge_width(state) + 16
-    )
+    return max(wide(_name(state)), wide(_values(state)), 60.0) + badge_width(state) + 16
 
 
 def badge_width(state: State) -> float:
     """How wide the part is that names the next batch's type."""
     return max(30.0, wide(state.chosen) + 10)
+
+
+def _name(state: State) -> str:
+    """The set of what is ready; the tip has all of a long one."""
+    rest = len(state.symbols) - SYMBOLS
+    return "{" + ", ".join(state.symbols[:SYMBOLS]) + (f", … {rest} more" if rest > 0 else "") + "}"
 
 
 def _values(state: State) -> str:
@@ -119,7 +123,7 @@ def state_box(picture: PolicyPicture, s: int, x: float, y: float, width: float) 
         title(tip)
         + tag("rect", x=x, y=y, width=width, height=HIGH, rx=6, class_="box")
         + swatch(t, x, y, badge, HIGH, state.chosen, rx=6)
-        + text(x + badge + 8, y + 18, "{" + ", ".join(state.symbols) + "}", "bold")
+        + text(x + badge + 8, y + 18, _name(state), "bold")
         + text(x + badge + 8, y + 32, _values(state), "small")
         + text(
             x + badge + 8,

@@ -63,9 +63,11 @@ function sayStep(policy, step) {
   if (step >= policy.steps) return `All ${plural(N, "node")} are executed, in ${plural(policy.steps, "batch")}.`;
   const t = policy.type[step];
   const ready = data.types.map((name, u) => [name, policy.ready[step * T + u]]).filter((pair) => pair[1] > 0);
+  const rest = ready.length - 6;
+  if (rest > 0) ready.sort((a, b) => b[1] - a[1]).length = 6;
   const free = policy.free[step] ? "Free." : "Not free: one batch more than the lower bound.";
   return `Batch ${step + 1} of ${policy.steps}: ${plural(policy.width[step], "node")} of ${data.types[t]}. ` +
-    `Ready: ${ready.map(([name, count]) => `${name} ${count}`).join(", ")}. ${free}`;
+    `Ready: ${ready.map(([name, count]) => `${name} ${count}`).join(", ")}${rest > 0 ? ` and ${plural(rest, "other type")}` : ""}. ${free}`;
 }
 
 // Nodes that a search means: a number, key:value pairs, or part of a type's name; all words must hold.

@@ -16,6 +16,7 @@ function showStep(policy, step) {
   const rows = [];
   for (let t = 0; t < T; t++) {
     const ready = step < policy.steps ? policy.ready[step * T + t] : 0;
+    if (!ready && T > 12) continue;
     const chosen = step < policy.steps && policy.type[step] === t ? " chosen" : "";
     const rail = element("div", "", "rail"), fill = element("div", "", "fill" + chosen);
     fill.style.width = `${(100 * Math.log1p(ready)) / Math.log1p(policy.most)}%`;
