@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from itertools import count
 from operator import attrgetter
 from typing import Any
@@ -174,7 +174,7 @@ class CpuExecutor:
         emit_fill(module)
         names: list[str] = []
         layouts: list[CellLayout | None] = []
-        made: dict[object, tuple[str, CellLayout | None]] = {}
+        made: dict[Hashable, tuple[str, CellLayout | None]] = {}
         for net_type, program in zip(self._network.types, self._arenas.programs, strict=True):
             key = _key(net_type)
             if key not in made:
@@ -206,9 +206,14 @@ class CpuExecutor:
                 self._own["arena"][a] = address(self._memory[a])
 
 
-def _key(net_type: NetType) -> object:
-    """What types with the same kernel have in common."""
-    return net_type.cell or (net_type.reduction, tuple(slot.shape for slot in net_type.slots))
+def _key(net_type: NetType) -> Hashable:
+    """What types with the same kernel have in common: everything but names and the values of parameters."""
+    cell = net_type.cell
+    if cell is None:
+        return net_type.reduction, tuple(slot.shape for slot in net_type.slots)
+    shapes = tuple(port.shape for port in cell.inputs), tuple(param.shape for param in cell.params)
+    operations = tuple((op.name, op.args, op.shape, op.attr) for op in cell.ops)
+    return *shapes, operations, tuple(value for _, value in cell.outputs)
 
 
 def _constants(layout: CellLayout, params: list[Floats]) -> Floats:
