@@ -117,6 +117,19 @@ def test_policies_are_switched_and_stand_side_by_side(fig1_page: Path, width: in
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_the_type_to_blame_is_named_and_leads_to_its_batches(fig1_page: Path) -> None:
+    with opened(fig1_page, 1280) as (page, _):
+        rows = [row.split() for row in text(page, "#blame").splitlines()]
+        assert rows == [["type", "fsm", "depth", "agenda"], ["O", "0", "3", "1"], ["all", "0", "3", "1"]]
+        found = []
+        for _ in range(4):
+            page.click("#blame button >> nth=0")
+            found.append(text(page, "#at"))
+            assert "of O" in text(page, "#said")
+            assert "Not free" in text(page, "#said")
+        assert found == [f"batch {b} of 9" for b in (3, 5, 7, 3)]
+
+
 def test_search_finds_and_goes_there(lattice_page: Path) -> None:
     with opened(lattice_page, 1280) as (page, _):
         page.keyboard.press("/")

@@ -33,6 +33,7 @@ class App {
       byId("policies").append(button);
     }
     fillLegend();
+    fillBlame(this);
     if (N > NARROW && slices > 1) this.startRange();
     this.listen();
     this.layViews();
@@ -54,6 +55,15 @@ class App {
     const last = this.compare ? Math.max(...data.policies.map((p) => p.steps)) : this.policy.steps;
     this.step = Math.max(0, Math.min(last, step));
     this.change();
+  }
+
+  // The next step of a type that was not free, from here or from the beginning.
+  goToBlame(policy, t) {
+    this.show(policy);
+    for (let i = 1; i <= policy.steps; i++) {
+      const b = (this.step + i) % policy.steps;
+      if (!policy.free[b] && policy.type[b] === t) return this.go(b);
+    }
   }
 
   play(on = !this.timer) {

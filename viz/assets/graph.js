@@ -3,7 +3,7 @@
 
 const PITCH = 40, WIDE = 30, HIGH = 20;
 const EDGES = 60000, LABELS = 2500, SHAPES = 4000; // above so many in sight they are left out
-const MANY = 25000; // above so many in sight, a moving picture is the last one moved
+const MANY = 12000; // above so many in sight, a moving picture is the last one moved
 
 const css = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
 let theme = {};

@@ -86,6 +86,38 @@ function showNode(v, policy, app) {
   box.replaceChildren(list);
 }
 
+// Which type costs how many batches too many under which policy; a number leads to the next of them.
+function fillBlame(app) {
+  const table = element("table"), head = element("tr");
+  head.append(element("th", "type"), ...data.policies.map((policy) => element("th", policy.name)));
+  table.append(head);
+  const counts = data.policies.map((policy) => {
+    const sums = new Int32Array(T);
+    policy.free.forEach((free, b) => { if (!free) sums[policy.type[b]]++; });
+    return sums;
+  });
+  for (let t = 0; t < T; t++) {
+    if (!counts.some((sums) => sums[t])) continue;
+    const row = element("tr");
+    row.append(element("td", data.types[t]));
+    data.policies.forEach((policy, i) => {
+      const cell = element("td", "", "count");
+      if (counts[i][t]) {
+        const link = element("button", counts[i][t], "link bad");
+        link.setAttribute("aria-label", `${policy.name}: ${plural(counts[i][t], "batch")} of ${data.types[t]}; go to the next`);
+        link.addEventListener("click", () => app.goToBlame(policy, t));
+        cell.append(link);
+      } else cell.append("0");
+      row.append(cell);
+    });
+    table.append(row);
+  }
+  const last = element("tr");
+  last.append(element("td", "all"), ...counts.map((sums) => element("td", sums.reduce((a, b) => a + b, 0), "count")));
+  table.append(last);
+  byId("blame").append(table);
+}
+
 // Every step of the policy shown, for those who read rather than look; filled when it is opened.
 function fillTable(policy) {
   const box = byId("table");
