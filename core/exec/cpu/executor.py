@@ -18,7 +18,7 @@ from abw.core.exec.cpu.emit import Module
 from abw.core.exec.cpu.kernel import emit_cell, emit_fill
 from abw.core.exec.cpu.layout import CellLayout, layout_of
 from abw.core.exec.cpu.memory import address, aligned, matrix_view, row_floats
-from abw.core.exec.cpu.parts import Parts, Sorter
+from abw.core.exec.cpu.parts import Parts, get_sorter
 from abw.core.exec.cpu.reduction import emit_reduction
 from abw.core.exec.cpu.target import TargetName, get_target
 from abw.core.exec.cpu.team import Team
@@ -67,8 +67,7 @@ class CpuExecutor:
 
         `threads`: how many share a run; None: one for each processor that this process may use.
         """
-        self._threads = threads or len(os.sched_getaffinity(0))
-        self._sorter = Sorter(self._target) if self._threads > 1 else None
+        self._threads = threads or _processors()
         self._team = Team(self._threads) if self._threads > 1 else None
         self._parts: Parts | None = None
         self._network, self._params = network, params
@@ -104,11 +103,11 @@ class CpuExecutor:
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
         """The lanes sorted by the thread that will compute them, where several share this graph's run."""
         self._parts = None
-        if self._sorter is not None and graph.instances > 1:
+        if self._threads > 1 and graph.instances > 1:
             flops = int(np.diff(graph.type_ptr) @ self._arenas.product_flops)
             if flops >= APART_FLOPS:
                 parts = min(graph.instances, self._threads * (2 if flops >= HALVES_FLOPS else 1))
-                self._parts = self._sorter.sort(graph, schedule, parts)
+                self._parts = get_sorter(self._target).sort(graph, schedule, parts)
         return schedule if self._parts is None else self._parts.schedule
 
     def run(self, plan: Plan) -> Result:
@@ -204,6 +203,13 @@ class CpuExecutor:
                 self._views[a] = matrix_view(rowwise, shape, lanes)
                 fill_constants(self._views[a], a, self._arenas, self._network, self._params)
                 self._own["arena"][a] = address(self._memory[a])
+
+
+def _processors() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _key(net_type: NetType) -> Hashable:

@@ -136,7 +136,8 @@ def layout_of(normal: NormalCell, target: Target) -> CellLayout:
 
     order = [*range(len(cell.inputs)), *outputs, *(value for value, _ in scratch)]
     entries = {value: entry for entry, value in enumerate(order)}
-    tile = max(1, min(TILE_ROWS, TILE_BYTES // max(1, 4 * _reread(stages, normal, lanes))))
+    kept = max(1, width, _reread(stages, normal, lanes))
+    tile = max(1, min(TILE_ROWS, TILE_BYTES // (4 * kept)))
     return CellLayout(
         normal, target, tuple(laid), entries, tuple(scratch), tuple(fixed.values()), tuple(packed), end,
         tile * width, tile,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,12 @@ class Sorter:
         if len(schedule):
             self._sort(*map(address, arrays), len(schedule), parts, graph.network.width)
         return None if crossing[0] else Parts(replace(schedule, nodes=nodes), split)
+
+
+@cache
+def get_sorter(target: Target) -> Sorter:
+    """The sorter for a target; made once."""
+    return Sorter(target)
 
 
 def _emit(module: Module) -> None:

@@ -71,7 +71,7 @@ LARGE = ((5,), (19,), (19,), (33,), (19, 7), (19, 19), (7, 35))
 """Sizes that are no multiple of any vector, below and above one."""
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(seeds, st.integers(0, 30), targets, st.booleans())
 def test_equals_reference(seed: int, nodes: int, target: TargetName, large: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -126,10 +126,10 @@ def gates_cell(gates: int, size: int) -> Cell:
 
 
 @pytest.mark.parametrize("target", HERE)
-@pytest.mark.parametrize("size", [1, 16, 37, 64])
-@pytest.mark.parametrize("gates", [1, 2, 3, 5, 8, 13])
+@pytest.mark.parametrize("size", [1, 37, 64])
+@pytest.mark.parametrize("gates", [1, 3, 5, 8, 13])
 def test_any_number_of_gates_and_rows(gates: int, size: int, target: TargetName) -> None:
-    lanes = {1: 1, 2: 2, 3: 7, 5: 61, 8: 130, 13: 11}[gates]
+    lanes = {1: 1, 3: 7, 5: 61, 8: 130, 13: 11}[gates]
     graph, network = one_type(gates_cell(gates, size), lanes)
     params = init_params(network, 0)
     assert error(cpu(plan(graph, once(graph)), params, target), reference(graph, params)) < 1e-5
