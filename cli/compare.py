@@ -50,7 +50,7 @@ def compare(
         ),
     ] = None,
     sizes: options.Set = None,
-    encoding: options.Encoding = "sort",
+    encoding: options.Encoding = "best",
     granularity: options.Granularity = "cell",
     fuse: Annotated[
         bool, typer.Option("--fuse", help="Fuse reductions that only cells read into their reads.")

@@ -30,7 +30,7 @@ def explain(
     limit: options.Limit = None,
     batch: options.Batch = None,
     sizes: options.Set = None,
-    encoding: options.Encoding = "sort",
+    encoding: options.Encoding = "best",
     granularity: options.Granularity = "cell",
     seed: options.Seed = None,
     quiet: options.QuietFlag = False,

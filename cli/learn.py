@@ -19,7 +19,7 @@ def learn(
     spec: options.Spec,
     data: options.Data = None,
     sizes: options.Set = None,
-    encoding: options.Encoding = "sort",
+    encoding: options.Encoding = "best",
     granularity: options.Granularity = "cell",
     train_limit: Annotated[
         int, typer.Option("--train-limit", min=1, metavar="N", help="Learn from the first N instances.")
@@ -35,7 +35,7 @@ def learn(
 ) -> None:
     """Learn an FSM policy by Q-learning and keep it; `abw run` then uses it on any data and batch size."""
     changes = options.overrides(data, train_limit, None, sizes, seed)
-    from abw.core.learning import learn_policy
+    from abw.core.learning import learn_policy, trials_at_most
     from abw.core.workload import open_model, open_networks, open_workload, read_instances
 
     model = open_model(spec, changes)
@@ -43,7 +43,7 @@ def learn(
     networks = open_networks(model, granularity)
     workload = open_workload(model, instances, networks)
     with progress(quiet) as told:
-        told.phase("learn a policy", trials)
+        told.phase("learn a policy", trials_at_most(encoding, trials))
         learned = learn_policy(
             workload,
             encoding,

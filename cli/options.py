@@ -33,7 +33,11 @@ Seed = Annotated[
     ),
 ]
 Encoding = Annotated[
-    Literal["base", "max", "sort", "critical"], typer.Option("--encoding", help="What a state of the FSM is.")
+    Literal["best", "base", "max", "sort", "critical"],
+    typer.Option(
+        "--encoding",
+        help="What a state of the FSM is; best: what does best in training of base, sort, critical.",
+    ),
 ]
 Granularity = Annotated[
     Literal["cell", "op"],

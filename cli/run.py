@@ -24,10 +24,10 @@ def run(
         typer.Option(
             "--policy",
             help="depth, agenda, agenda-static, sufficient, critical, critical-free, phases, search, fsm, or "
-            "the .json file of a learned policy [fsm; at granularity op agenda].",
+            "the .json file of a learned policy [fsm; at op critical-free].",
         ),
     ] = None,
-    encoding: options.Encoding = "sort",
+    encoding: options.Encoding = "best",
     executor: Annotated[
         Literal["cpu", "blas", "reference"], typer.Option("--executor", help="What computes.")
     ] = "blas",
@@ -57,8 +57,8 @@ def run(
     from abw.core.policy.registry import POLICIES
 
     if policy is None:
-        # at op the frontier has dozens of types: an FSM learns for minutes, and agenda is what DyNet does
-        policy = "fsm" if granularity == "cell" else "agenda"
+        # at op the frontier has dozens of types, too many states to learn; this rule does best there
+        policy = "fsm" if granularity == "cell" else "critical-free"
     elif not policy.endswith(".json"):
         options.one_of(policy, POLICIES, "--policy")
     chosen = RunOptions(

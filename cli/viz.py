@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,12 +11,13 @@ import typer
 from abw.cli import options
 from abw.cli.console import print_json, progress
 
+FileFormat = Literal["html", "svg", "dot", "png", "text"]
+
 if TYPE_CHECKING:
     from abw.core.graph.network import Granularity
-    from abw.core.policy.states import Encoding
+    from abw.core.learning import Choice
     from abw.core.progress import Progress
     from abw.core.spec.load import Overrides
-    from abw.viz.collect import Picture
     from abw.viz.scene import Scene
 
 
@@ -53,7 +53,7 @@ def viz(
     limit: options.Limit = None,
     batch: options.Batch = None,
     sizes: options.Set = None,
-    encoding: options.Encoding = "sort",
+    encoding: options.Encoding = "best",
     granularity: options.Granularity = "cell",
     seed: options.Seed = None,
     html: Annotated[bool, typer.Option("--html", help="One page with everything, for any browser.")] = False,
@@ -82,67 +82,60 @@ def viz(
     Options that change a spec (--data, --limit, --batch, --set, --granularity, --encoding) apply to specs;
     a run is shown as it was.
     """
-    kinds = _named(
-        policy=policy, graph=graph, frontier=frontier, batches=batches, memory=memory, pqtree=pqtree
-    )
-    format = _format(_named(html=html, svg=svg, dot=dot, png=png, text=text), output)
+    named = {
+        "policy": policy,
+        "graph": graph,
+        "frontier": frontier,
+        "batches": batches,
+        "memory": memory,
+        "pqtree": pqtree,
+    }
+    format = _format({"html": html, "svg": svg, "dot": dot, "png": png, "text": text}, output, open_it)
     changes = options.overrides(data, limit, batch, sizes, seed)
-    from abw.viz.collect import USUAL, collect, document
+    from abw.viz.collect import KINDS, USUAL, collect, document
     from abw.viz.export import export
+    from abw.viz.fsm import read_policy
     from abw.viz.page import page
+    from abw.viz.text import show
 
+    # DOT and PNG hold one graph
+    kinds = [kind for kind in KINDS if named[kind]] or (
+        USUAL if format in ("text", "svg", "html") else ("policy",)
+    )
     if target and target.endswith(".json"):
         if format == "html":
             raise typer.BadParameter("a page needs a run or a spec, not a policy alone", param_hint="--html")
-        name, pictures = target, [_policy_alone(Path(target))]
+        name, pictures = target, [read_policy(Path(target))]
     else:
         with progress(quiet) as told:
             scene = _open(target, changes, granularity, encoding, mini_batch, against, told)
         if format == "html" and not as_json:
-            return _write(page(scene), output or Path(f"{scene.model}.html"), open_it)
-        # a picture of one graph is what DOT and PNG can hold
-        usual = USUAL if format in ("text", "svg") else ("policy",)
-        name, pictures = scene.title, collect(scene, kinds or usual, by, instances)  # type: ignore[arg-type]
-    if as_json:
+            _write(page(scene), output or Path(f"{scene.model}.html"), open_it)
+            return
+        name, pictures = scene.title, collect(scene, kinds, by, instances)
+    if as_json or format == "html":
         print_json(document(name, pictures))
-    elif format == "text":
-        _print(name, pictures, output)
+    elif format == "text" and not output:
+        show(name, pictures)
     else:
-        content = export(pictures, format, engine)  # type: ignore[arg-type]
-        _write(
-            content,
-            output or (Path(f"{kinds[0] if kinds else 'policy'}.png") if format == "png" else None),
-            open_it,
-        )
+        default = Path(f"{kinds[0]}.png") if format == "png" else None
+        _write(export(name, pictures, format, engine), output or default, open_it)
 
 
-def _named(**flags: bool) -> list[str]:
-    return [name for name, wanted in flags.items() if wanted]
-
-
-def _format(named: list[str], output: Path | None) -> str:
-    """The one format that was asked for, by flag or by a file's ending; several are a usage error."""
+def _format(flags: dict[FileFormat, bool], output: Path | None, open_it: bool) -> FileFormat:
+    """The one format asked for, by a flag or by a file's ending; more than one is a usage error."""
     ending = output.suffix[1:] if output else ""
-    asked = dict.fromkeys([*named, *([ending] if ending in ("html", "svg", "dot", "png") else [])])
+    asked = [name for name, wanted in flags.items() if wanted or name == ending]
     if len(asked) > 1:
         raise typer.BadParameter(f"{' and '.join(asked)} are different formats: ask for one")
-    return next(iter(asked), "text")
-
-
-def _policy_alone(path: Path) -> Picture:
-    from abw.core.policy.fsm import FsmPolicy
-    from abw.core.store.files import read_json
-    from abw.viz.fsm import policy_alone
-
-    read_json(path, "policy")  # says what is wrong with a file that is none
-    return policy_alone(FsmPolicy.from_json(path.read_text(encoding="utf-8")))
+    return asked[0] if asked else "html" if open_it else "text"
 
 
 def _open(
     target: str | None,
     changes: Overrides,
     granularity: Granularity,
-    encoding: Encoding,
+    encoding: Choice,
     mini_batch: int,
     against: list[str] | None,
     told: Progress,
@@ -154,22 +147,6 @@ def _open(
     if target and target.endswith((".yaml", ".yml")):
         return scene_of_spec(Path(target), changes, granularity, encoding, mini_batch, others, told)
     return scene_of_run(find_run(target), mini_batch, others)
-
-
-def _print(title: str, pictures: list[Picture], output: Path | None) -> None:
-    """To the terminal, or as plain text to a file."""
-    from rich.console import Console
-
-    from abw.core.store.files import write_text
-    from abw.viz.text import as_text
-
-    console = Console(highlight=False, **({"file": StringIO(), "width": 120} if output else {}))  # type: ignore[arg-type]
-    console.print(title, style="bold")
-    for picture in pictures:
-        console.print()
-        console.print(as_text(picture))
-    if output:
-        write_text(output, console.file.getvalue())  # type: ignore[attr-defined]
 
 
 def _write(content: bytes, output: Path | None, open_it: bool) -> None:

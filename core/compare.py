@@ -7,24 +7,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 from abw.core.errors import AbwError, did_you_mean
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
 from abw.core.graph.network import Granularity
 from abw.core.graph.passes import Groups, fuse_reductions, group_types
-from abw.core.learning import TRAIN_LIMIT, TRIALS, train
+from abw.core.learning import TRAIN_LIMIT, TRIALS, Choice, train
 from abw.core.policy.fsm import FsmPolicy
 from abw.core.policy.registry import LEARNED, POLICIES, Policy, get_policy
 from abw.core.policy.schedule import Schedule
-from abw.core.policy.states import ENCODINGS, Encoding
+from abw.core.policy.states import ENCODINGS
 from abw.core.progress import Progress, Quiet
 from abw.core.spec.load import Overrides
 from abw.core.spec.model import Model
 from abw.core.workload import Workload, open_model, open_networks, open_workload, read_instances
-
-Choice = Encoding | Literal["best"]
 
 LEARNED_WITH: dict[str, Choice] = {
     f"{LEARNED}-best": "best",
@@ -52,7 +50,7 @@ class CompareOptions:
     """
 
     policies: tuple[str, ...]
-    encoding: Encoding = "sort"
+    encoding: Choice = "best"
     granularity: Granularity = "cell"
     seeds: int = 1
     train_limit: int = TRAIN_LIMIT

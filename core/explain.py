@@ -23,10 +23,9 @@ from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Granularity
 from abw.core.graph.passes import fuse_reductions, group_types
-from abw.core.learning import choose_policy
+from abw.core.learning import Choice, choose_policy
 from abw.core.policy.registry import LEARNED, get_policy
 from abw.core.policy.schedule import Schedule
-from abw.core.policy.states import Encoding
 from abw.core.progress import Progress
 from abw.core.spec.load import Overrides
 from abw.core.store.runs import StoredRun, in_range, load_batch
@@ -131,7 +130,7 @@ def explain_spec(
     policy: str,
     progress: Progress,
     *,
-    encoding: Encoding = "sort",
+    encoding: Choice = "best",
     granularity: Granularity = "cell",
     number: int = 0,
 ) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from abw.core.graph.dag import Dag
 from abw.core.graph.network import Network
 from abw.core.policy.fsm import FsmPolicy
-from abw.core.policy.learner import learn, learn_best
+from abw.core.policy.learner import BEST_OF, learn, learn_best
 from abw.core.policy.registry import LEARNED, Policy, get_policy
 from abw.core.policy.states import Encoding
 from abw.core.progress import Progress
@@ -21,6 +21,9 @@ from abw.core.workload import Workload
 
 TRAIN_LIMIT = 32
 """How many instances a policy is learned from unless told otherwise (the paper's number, section 2.3)."""
+
+Choice = Encoding | Literal["best"]
+"""An encoding, or the one that does best in training."""
 
 TRIALS = 1000
 """How many trials learning takes at most (section 5.3)."""
@@ -45,7 +48,7 @@ class Learned:
         return min(int(self.data["instances"]), len(workload.instances))
 
 
-def find_policy(network: Network, encoding: Encoding, seed: int) -> Learned | None:
+def find_policy(network: Network, encoding: Choice, seed: int) -> Learned | None:
     """The policy learned earlier for a network, encoding and seed. Errors: AbwError where it is damaged."""
     path = policy_path(network, encoding, seed)
     return read_policy(path, network) if path.exists() else None
@@ -62,7 +65,7 @@ def read_policy(path: Path, network: Network) -> Learned:
 def choose_policy(
     workload: Workload,
     name: str,
-    encoding: Encoding,
+    encoding: Choice,
     seed: int,
     *,
     limit: int = TRAIN_LIMIT,
@@ -79,14 +82,14 @@ def choose_policy(
         return get_policy(name), None
     found = find_policy(workload.network, encoding, seed)
     if not found:
-        progress.phase("learn a policy", TRIALS)
+        progress.phase("learn a policy", trials_at_most(encoding, TRIALS))
         found = learn_policy(workload, encoding, seed, limit=limit, progress=progress.reached)
     return found.policy, found
 
 
 def learn_policy(
     workload: Workload,
-    encoding: Encoding,
+    encoding: Choice,
     seed: int,
     *,
     limit: int = TRAIN_LIMIT,
@@ -116,10 +119,15 @@ def learn_policy(
     return Learned(policy, target, source, fresh=True)
 
 
+def trials_at_most(encoding: Choice, trials: int) -> int:
+    """How many trials learning takes at most, over all encodings that are tried."""
+    return trials * len(BEST_OF) if encoding == "best" else trials
+
+
 def train(
     dags: Callable[[int, int], Dag],
     used: int,
-    encoding: Encoding | Literal["best"],
+    encoding: Choice,
     seed: int,
     *,
     trials: int = TRIALS,
@@ -127,11 +135,13 @@ def train(
 ) -> FsmPolicy:
     """Learn an FSM policy from instances 0 to `used`; `dags(first, last)` is the dag of some of them.
 
-    With `best` several encodings are tried, and the best one is kept (see `learn_best`).
+    Both halves are learned from too: they keep a policy from depending on one long instance. With `best`
+    several encodings are tried, and the best one is kept (see `learn_best`).
     """
+    halves = [dags(0, used // 2), dags(used // 2, used)] if used > 1 else []
     if encoding == "best":
-        return learn_best(dags(0, used), seed=seed, trials=trials, progress=progress)
-    return learn(dags(0, used), encoding=encoding, seed=seed, trials=trials, progress=progress)
+        return learn_best(dags(0, used), also=halves, seed=seed, trials=trials, progress=progress)
+    return learn(dags(0, used), also=halves, encoding=encoding, seed=seed, trials=trials, progress=progress)
 
 
 def file_digest(path: Path) -> str:

@@ -23,13 +23,11 @@ from abw.core.exec.registry import get_executor
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Granularity, Network
-from abw.core.learning import TRAIN_LIMIT, Learned, choose_policy
+from abw.core.learning import TRAIN_LIMIT, Choice, Learned, choose_policy, train
 from abw.core.plan.check import check_plan
 from abw.core.plan.plan import plan
 from abw.core.policy.check import check_schedule
-from abw.core.policy.learner import learn
 from abw.core.policy.registry import LEARNED, Policy, get_policy
-from abw.core.policy.states import Encoding
 from abw.core.policy.trace import ready_counts
 from abw.core.progress import Clock, Progress, Quiet
 from abw.core.spec.load import Overrides
@@ -63,7 +61,7 @@ class RunOptions:
     """How to run: what `abw run`'s flags say."""
 
     policy: str = LEARNED
-    encoding: Encoding = "sort"
+    encoding: Choice = "best"
     executor: str = "blas"
     granularity: Granularity = "cell"
     seed: int = 0
@@ -145,7 +143,7 @@ def _warm_up(model: Model, networks: Networks, options: RunOptions) -> None:
     graph = workload.graph(0, len(instances))
     policies: list[Policy] = [get_policy(name) for name in COMPARED]
     if options.learned:
-        policies.append(learn(graph.dag, encoding=options.encoding, seed=0, trials=1))
+        policies.append(train(lambda *_: graph.dag, 1, options.encoding, 0, trials=1))
     else:
         policies.append(get_policy(options.policy))
     schedules = [policy.schedule(graph.dag) for policy in policies]

@@ -14,11 +14,10 @@ from abw.core.errors import AbwError
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Granularity, Network
-from abw.core.learning import find_policy, learn_policy
+from abw.core.learning import Choice, find_policy, learn_policy
 from abw.core.policy.fsm import FsmPolicy
 from abw.core.policy.registry import LEARNED, get_policy
 from abw.core.policy.schedule import Schedule
-from abw.core.policy.states import Encoding
 from abw.core.progress import Progress, Quiet
 from abw.core.spec.load import Overrides
 from abw.core.spec.model import Model
@@ -99,7 +98,7 @@ def scene_of_spec(
     spec: Path,
     overrides: Overrides,
     granularity: Granularity = "cell",
-    encoding: Encoding = "sort",
+    encoding: Choice = "best",
     number: int = 0,
     against: Sequence[str] = AGAINST,
     progress: Progress | None = None,

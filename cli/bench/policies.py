@@ -9,7 +9,7 @@ from typing import Any
 from abw.cli.bench.workloads import CASES, cpu_seconds, open_case
 from abw.core.progress import Progress
 
-HEURISTICS = ("depth", "agenda", "agenda-static", "sufficient", "critical")
+HEURISTICS = ("depth", "agenda", "agenda-static", "sufficient", "critical", "critical-free")
 
 PAPER = {
     # Table 4 of the paper: seconds, trials

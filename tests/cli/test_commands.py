@@ -49,7 +49,7 @@ def test_the_options_name_every_encoding() -> None:
     from abw.cli import options
     from abw.core.policy.states import ENCODINGS
 
-    assert get_args(get_args(options.Encoding)[0]) == ENCODINGS
+    assert get_args(get_args(options.Encoding)[0]) == ("best", *ENCODINGS)
 
 
 def test_an_unknown_command_is_a_usage_error(abw: Abw) -> None:

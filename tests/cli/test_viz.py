@@ -21,7 +21,7 @@ def test_the_latest_run_without_an_argument(abw: Abw) -> None:
     assert "run 1: fig1" in done.out
     assert "LIIIOR" in done.out
     done = abw("viz", "--policy")
-    assert "6 states, encoding sort" in done.out
+    assert "states, encoding base" in done.out
     assert "LIIIOR" not in done.out
 
 
@@ -60,7 +60,7 @@ def test_a_policys_file_alone(abw: Abw, home: Path) -> None:
     file = next((home / "policies").iterdir())
     done = abw("viz", str(file), "--json")
     assert done.json()["policy"][0]["steps"] == []
-    assert "6 states" in abw("viz", str(file)).out
+    assert "5 states" in abw("viz", str(file)).out
     damaged = home / "damaged.json"
     damaged.write_text(json.dumps({"format": "other"}))
     done = abw("viz", str(damaged))

@@ -33,13 +33,16 @@ def windows(workload: Workload, first: int, count: int) -> list[Dag]:
 
 def test_batches_bound_and_skip_are_those_of_the_schedules(root: Path) -> None:
     spec = root / "specs/treelstm-2type.yaml"
-    options = CompareOptions(("depth", "critical", "fsm"), skip=20, train_limit=8, trials=100)
+    options = CompareOptions(
+        ("depth", "critical", "fsm"), encoding="sort", skip=20, train_limit=8, trials=100
+    )
     report = compare(spec, Overrides(batch=BATCH, limit=24), options)
     # the coin is tossed for an instance's number in the file: skipping leaves the graphs as they were
     workload = opened(spec)
     dags = windows(workload, 20, 24)
     training = workload.graph(0, 8).dag
-    fsm = learn(training, encoding="sort", seed=0, trials=100)
+    halves = [workload.graph(0, 4).dag, workload.graph(4, 8).dag]
+    fsm = learn(training, also=halves, encoding="sort", seed=0, trials=100)
     assert report["mini_batches"] == 2
     assert report["nodes"] == sum(len(d) for d in dags)
     bound = sum(int(lower_bound(d).sum()) for d in dags)

@@ -32,19 +32,19 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
 @pytest.fixture
 def fig1(home: Path) -> Scene:
     """The paper's Fig. 1 by fsm, depth and agenda."""
-    return scene_of_spec(Path("specs/fig1.yaml"), Overrides(dims={"hidden": 4}))
+    return scene_of_spec(Path("specs/fig1.yaml"), Overrides(dims={"hidden": 4}), encoding="sort")
 
 
 @pytest.fixture
 def lattice(home: Path) -> Scene:
     """Three small lattices."""
-    return scene_of_spec(Path("specs/lattice.yaml"), Overrides(dims={"hidden": 4}, limit=3))
+    return scene_of_spec(Path("specs/lattice.yaml"), Overrides(dims={"hidden": 4}, limit=3), encoding="sort")
 
 
 @pytest.fixture
 def fig1_run(home: Path) -> StoredRun:
     """A run of Fig. 1."""
-    run(Path("specs/fig1.yaml"), Overrides(dims={"hidden": 4}), RunOptions())
+    run(Path("specs/fig1.yaml"), Overrides(dims={"hidden": 4}), RunOptions(encoding="sort"))
     return find_run(None)
 
 
