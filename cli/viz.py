@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from abw.core.learning import Choice
     from abw.core.progress import Progress
     from abw.core.spec.load import Overrides
+    from abw.viz.collect import Picture
     from abw.viz.scene import Scene
 
 
@@ -102,6 +103,7 @@ def viz(
     kinds = [kind for kind in KINDS if named[kind]] or (
         USUAL if format in ("text", "svg", "html") else ("policy",)
     )
+    pictures: list[Picture]
     if target and target.endswith(".json"):
         if format == "html":
             raise typer.BadParameter("a page needs a run or a spec, not a policy alone", param_hint="--html")

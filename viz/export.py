@@ -1,9 +1,9 @@
-"""Pictures as files: SVG, DOT, PNG."""
+"""Pictures as files: text, SVG, DOT, PNG."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 from abw.core.errors import AbwError
 from abw.viz.collect import Picture
@@ -11,18 +11,20 @@ from abw.viz.dot import as_dot, render
 from abw.viz.draw import as_svg
 from abw.viz.pictures import GraphPicture, PolicyPicture
 from abw.viz.svg import document, stacked
+from abw.viz.text import plain
 
-Format = Literal["svg", "dot", "png"]
-FORMATS: tuple[Format, ...] = get_args(Format)
+Format = Literal["text", "svg", "dot", "png"]
 Engine = Literal["own", "dot"]
 
 
-def export(pictures: Sequence[Picture], format: Format, engine: Engine = "own") -> bytes:
+def export(title: str, pictures: Sequence[Picture], format: Format, engine: Engine = "own") -> bytes:
     """Pictures as one file. SVG is drawn by our own layout, or by Graphviz where asked for and there.
 
     Errors: AbwError for DOT or PNG of what is no graph, of several pictures at once, and for PNG where
     neither `dot` nor pygraphviz is there.
     """
+    if format == "text":
+        return plain(title, pictures).encode()
     if format == "svg":
         drawn = _by_graphviz(pictures) if engine == "dot" else None
         return drawn or document(stacked([as_svg(picture) for picture in pictures])).encode()

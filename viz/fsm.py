@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 
 from abw.core.policy.fsm import FsmPolicy
 from abw.core.policy.registry import LEARNED
 from abw.core.policy.trace import ready_counts
+from abw.core.store.files import read_json
 from abw.viz.pictures import END, PolicyPicture, State, Transition
 from abw.viz.scene import Scene
 
@@ -33,6 +35,12 @@ def policy_picture(scene: Scene, policy: str) -> PolicyPicture:
         for symbols, here in zip(states, taken, strict=True)
     )
     return PolicyPicture(policy, OBSERVED, types, made, transitions, numbers, None)
+
+
+def read_policy(path: Path) -> PolicyPicture:
+    """The picture of a learned policy's file. Errors: AbwError where it is missing or damaged."""
+    read_json(path, "policy")  # says what is wrong with a file that is none
+    return policy_alone(FsmPolicy.from_json(path.read_text(encoding="utf-8")))
 
 
 def policy_alone(policy: FsmPolicy) -> PolicyPicture:

@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
-from abw.viz.palette import PATTERNS, colour, ink, pattern
+from abw.core.errors import AbwError
+from abw.viz.palette import COLOURS, PATTERNS, colour, ink, pattern
+
+MOST = 20_000
+"""The most parts of a drawing."""
 
 LETTER = 6.7
 """The width of a character at the usual size, in pixels, on the wide side."""
@@ -135,17 +139,20 @@ def patterns() -> str:
             else tag("path", d=_STROKES[name], stroke="#fff", stroke_opacity="0.5", stroke_width=1.2)
         )
         made.append(tag("pattern", shape, id=f"abw-{name}", width=6, height=6, patternUnits="userSpaceOnUse"))
-    arrow = tag("path", d="M0 0L8 4L0 8Z", fill="context-stroke")
-    box: dict[str, Attribute] = {
-        "viewBox": "0 0 8 8",
-        "refX": 7,
-        "refY": 4,
-        "markerWidth": 8,
-        "markerHeight": 8,
-    }
-    return "".join(made) + tag(
-        "marker", arrow, id="abw-arrow", orient="auto", markerUnits="userSpaceOnUse", **box
-    )
+    made += [_head(f"abw-arrow-{i}", fill=paint) for i, paint in enumerate(COLOURS)]
+    return "".join(made) + _head("abw-arrow-copy", class_="bad")
+
+
+def _head(id: str, **look: Attribute) -> str:
+    """The head of a line, one for each colour: not every program knows how to take the line's."""
+    box: dict[str, Attribute] = {"viewBox": "0 0 8 8", "refX": 7, "refY": 4, "markerWidth": 8}
+    shape = tag("path", d="M0 0L8 4L0 8Z", **look)
+    return tag("marker", shape, id=id, markerHeight=8, orient="auto", markerUnits="userSpaceOnUse", **box)
+
+
+def arrow(type: int) -> str:
+    """The reference to a head in a type's colour."""
+    return f"url(#abw-arrow-{type % len(COLOURS)})"
 
 
 def document(picture: Svg) -> str:
@@ -169,6 +176,15 @@ def inline(picture: Svg, head: str = "") -> str:
         role="img",
         aria_label=picture.label,
     )
+
+
+def require_small(parts: int, what: str) -> None:
+    """Raise AbwError where a drawing would have more parts than a browser can bear."""
+    if parts > MOST:
+        raise AbwError(
+            f"an SVG of {parts} {what} is too much for any browser (at most {MOST})",
+            hint="look at them with --html, or have them with --json",
+        )
 
 
 def stacked(pictures: Sequence[Svg]) -> Svg:

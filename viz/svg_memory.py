@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from abw.pqtree import shape
 from abw.pqtree.draw import code_svg
 from abw.viz.pictures import ArenaPicture, MemoryPicture, OperandView, Ordering, TreePicture
-from abw.viz.svg import Attribute, Svg, filled, legend, tag, text, title, wide
+from abw.viz.svg import Attribute, Svg, filled, legend, require_small, tag, text, title, wide
 
 MARGIN, HIGH, LINE = 16.0, 24.0, 17.0
 
@@ -110,7 +110,7 @@ def _copy(
             ends = [f"{centre[name]:.1f} {y + 1:.1f}", f"{x + box / 2:.1f} {low - 2:.1f}"]
             # a source is gathered before the batch, a result scattered after it
             line = f"M{ends[0]}L{ends[1]}" if operand.role != "result" else f"M{ends[1]}L{ends[0]}"
-            parts.append(tag("path", d=line, class_="copy", marker_end="url(#abw-arrow)"))
+            parts.append(tag("path", d=line, class_="copy", marker_end="url(#abw-arrow-copy)"))
             parts.append(tag("rect", **place))
         else:
             parts.append(tag("rect", **place, stroke_dasharray="3 2"))
@@ -141,6 +141,7 @@ def tree_svg_of(picture: TreePicture) -> Svg:
 
 def arena_svg(picture: ArenaPicture) -> Svg:
     """Rows upwards, batches to the right: each block from the batch that writes it on."""
+    require_small(len(picture.blocks), "blocks")
     names = list(dict.fromkeys(block.type for block in picture.blocks))
     head, right = legend(names, [name[:1] for name in names], MARGIN, 42)
     parts = [text(MARGIN, 20, "arenas: which batch writes which rows", "big"), head]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from abw.viz.layered import across
 from abw.viz.palette import colour
 from abw.viz.pictures import END, PolicyPicture, State, Transition, merged
-from abw.viz.svg import Svg, swatch, tag, text, title, wide
+from abw.viz.svg import Svg, arrow, swatch, tag, text, title, wide
 
 Ints = NDArray[np.int32]
 
@@ -137,33 +137,33 @@ def state_box(picture: PolicyPicture, s: int, x: float, y: float, width: float) 
 def _edge(picture: PolicyPicture, t: Transition, ends: dict[int, tuple[float, float, float]]) -> str:
     """A transition: to the right as a curve, to itself as a loop, back as an arc below."""
     x, y, width = ends[t.source]
-    paint = colour(picture.types.index(t.type))
     right, middle = x + width, y + HIGH / 2
     if t.target == END:
         d, at = f"M{right:.1f} {middle:.1f}h34", (right + 44, middle + 4)
         stop = text(right + 38, middle + 4, "end", "soft")
-        return _line(picture, t, d, paint, at) + stop
+        return _line(picture, t, d, at) + stop
     if t.target == t.source:
         centre = x + width / 2
         d = f"M{centre - 16:.1f} {y:.1f}c-14 -24 46 -24 32 0"
-        return _line(picture, t, d, paint, (centre, y - 20))
+        return _line(picture, t, d, (centre, y - 20))
     x2, y2, width2 = ends[t.target]
     if x2 > x:
         bend = (x2 - right) / 2
         entry = y2 + HIGH / 2
         d = f"M{right:.1f} {middle:.1f}C{right + bend:.1f} {middle:.1f} {x2 - bend:.1f} {entry:.1f} "
         d += f"{x2:.1f} {entry:.1f}"
-        return _line(picture, t, d, paint, ((right + x2) / 2, (middle + entry) / 2 - 5))
+        return _line(picture, t, d, ((right + x2) / 2, (middle + entry) / 2 - 5))
     low = max(y, y2) + HIGH + 22
     begin, end = x + width * 0.4, x2 + width2 * 0.6
     d = f"M{begin:.1f} {y + HIGH:.1f}C{begin:.1f} {low:.1f} {end:.1f} {low:.1f} {end:.1f} {y2 + HIGH:.1f}"
-    return _line(picture, t, d, paint, ((begin + end) / 2, low - 3))
+    return _line(picture, t, d, ((begin + end) / 2, low - 3))
 
 
-def _line(picture: PolicyPicture, t: Transition, d: str, paint: str, at: tuple[float, float]) -> str:
+def _line(picture: PolicyPicture, t: Transition, d: str, at: tuple[float, float]) -> str:
     """The line itself; its colour is the type's, so that a label need only count."""
     thick = f"{1.2 + min(3.0, np.log2(t.count)):.1f}"
-    line = tag("path", d=d, fill="none", stroke=paint, stroke_width=thick, marker_end="url(#abw-arrow)")
+    type = picture.types.index(t.type)
+    line = tag("path", d=d, fill="none", stroke=colour(type), stroke_width=thick, marker_end=arrow(type))
     target = "end" if t.target == END else f"state {t.target}"
     tip = title(f"state {t.source} to {target}: {t.count} times, mostly by {t.type}")
     most = max(other.count for other in picture.transitions)

@@ -7,7 +7,7 @@ from math import log1p
 
 from abw.viz.palette import colour, marks
 from abw.viz.pictures import BatchesPicture, FrontierPicture, Lane
-from abw.viz.svg import Svg, filled, heading, heading_width, legend, tag, text, title, wide
+from abw.viz.svg import Svg, filled, heading, heading_width, legend, require_small, tag, text, title, wide
 
 HEIGHT, MARGIN, TOP = 72.0, 16.0, 30.0
 CELLS = 12
@@ -21,6 +21,7 @@ def _column(batches: int) -> float:
 
 def batches_svg(picture: BatchesPicture) -> Svg:
     """Schedules as lanes over time, width upwards; what is not free has a mark below."""
+    require_small(sum(len(lane.type) for lane in picture.lanes), "batches")
     letters = marks(picture.types)
     column = _column(max((len(lane.type) for lane in picture.lanes), default=1))
     bound = int(picture.lower_bound.sum())
@@ -68,7 +69,7 @@ def _lane(
             place = base + (16 if column >= 9 else 3)
             left, low = x + column / 2 - size, place + 2 * size
             d = f"M{left:.1f} {low:.1f}h{2 * size:.1f}l{-size:.1f} {-2 * size:.1f}Z"
-            parts.append(tag("path", d=d, class_="bad"))
+            parts.append(tag("path", d=d, class_="bad extra"))
     width = len(lane.type) * column
     parts.append(tag("path", d=f"M0 {base + 0.5:g}H{width:.1f}", class_="axis"))
     return "".join(parts), max(width, heading_width(lane.policy, said, why))
@@ -86,6 +87,7 @@ def _bars(nodes: int, highest: int) -> list[tuple[float, float]]:
 def frontier_svg(picture: FrontierPicture) -> Svg:
     """A row for each type: ready nodes before each step, faint; what was executed, full."""
     letters, lane = marks(picture.types), picture.lane
+    require_small(int((picture.ready > 0).sum()), "bars")
     column = _column(len(lane.type))
     left = MARGIN + max([wide(name) for name in picture.types] + [40.0]) + 48
     head, right = legend(picture.types, letters, MARGIN, 40)

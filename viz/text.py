@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Sequence
 from math import log1p
 from typing import Any
@@ -299,3 +300,19 @@ _TEXTS: dict[type[Any], Callable[[Any], RenderableType]] = {
 def as_text(picture: object) -> RenderableType:
     """Any picture for the terminal. Raises KeyError for what is none."""
     return _TEXTS[type(picture)](picture)
+
+
+def show(title: str, pictures: Sequence[object], console: Console | None = None) -> None:
+    """Print pictures under a title, to standard output unless told otherwise."""
+    console = console or Console(highlight=False)
+    console.print(title, style="bold")
+    for picture in pictures:
+        console.print()
+        console.print(as_text(picture))
+
+
+def plain(title: str, pictures: Sequence[object], width: int = 120) -> str:
+    """What `show` prints to a terminal of this width, without colours."""
+    out = io.StringIO()
+    show(title, pictures, Console(file=out, width=width, color_system=None, highlight=False))
+    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())

@@ -18,11 +18,24 @@ from abw.pqtree import PQTree
 from abw.viz.collect import KINDS, Kind, collect
 from abw.viz.draw import as_svg
 from abw.viz.memory import memory_picture
-from abw.viz.pictures import GraphPicture, MemoryPicture, PolicyPicture, TreePicture
+from abw.viz.pictures import (
+    ArenaBlock,
+    ArenaPicture,
+    BatchesPicture,
+    FrontierPicture,
+    GraphPicture,
+    Lane,
+    MemoryPicture,
+    PolicyPicture,
+    TreePicture,
+)
 from abw.viz.scene import Scene
-from abw.viz.svg import document, stacked
+from abw.viz.svg import MOST, document, stacked
 from abw.viz.svg_graph import NODES, graph_svg, layers
-from abw.viz.svg_policy import MOST, shown_states
+from abw.viz.svg_memory import arena_svg
+from abw.viz.svg_policy import MOST as STATES
+from abw.viz.svg_policy import shown_states
+from abw.viz.svg_steps import batches_svg, frontier_svg
 from abw.viz.tree import tree_picture
 from tests.viz.conftest import Golden
 
@@ -80,7 +93,7 @@ def test_lanes_have_every_batch_and_mark_those_that_are_not_free(lattice: Scene)
     root = parsed(lattice, "batches")
     batches = [t.text or "" for t in root.iter(f"{SVG}title") if re.match(r"\d+: ", t.text or "")]
     assert len(batches) == sum(len(s) for s in lattice.schedules.values())
-    triangles = [p for p in root.iter(f"{SVG}path") if p.get("class") == "bad"]
+    triangles = [p for p in root.iter(f"{SVG}path") if p.get("class") == "bad extra"]
     assert len(triangles) == sum("not free" in said for said in batches) > 0
 
 
@@ -91,7 +104,7 @@ def test_the_machine_has_the_states_that_were_met(lattice: Scene) -> None:
     ids = {g.get("id") for g in root.iter(f"{SVG}g") if g.get("class") == "state"}
     assert ids == {f"state-fsm-{s}" for s in set(picture.steps)}
     assert set(shown_states(picture)) == set(picture.steps)
-    assert len(picture.steps) <= MOST or len(ids) <= MOST
+    assert len(ids) <= STATES
 
 
 @pytest.mark.parametrize("name", ["lstm", "treernn", "treelstm"])
@@ -151,3 +164,12 @@ def test_a_graph_too_large_for_svg_is_an_error_with_a_way_out(lattice: Scene) ->
     large = GraphPicture(("a",), zeros, zeros, zeros, none, none, ("fsm",), zeros[None])
     with pytest.raises(AbwError, match="--instances"):
         graph_svg(large)
+    many = np.zeros(MOST + 1, np.int32)
+    lane = Lane("fsm", many, many, many == 0)
+    with pytest.raises(AbwError, match="--html"):
+        batches_svg(BatchesPicture(("a",), many[:1], (lane,)))
+    with pytest.raises(AbwError, match="--html"):
+        frontier_svg(FrontierPicture(("a",), many[:, None] + 1, lane))
+    block = ArenaBlock(0, 0, "a", "y", 0, 1)
+    with pytest.raises(AbwError, match="--html"):
+        arena_svg(ArenaPicture(((1,),), (1,), (0,), 1, (block,) * (MOST + 1)))

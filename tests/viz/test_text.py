@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
-from abw.viz.collect import KINDS, Kind, Picture, collect
+from abw.viz.collect import KINDS, Kind, collect
 from abw.viz.palette import COLOURS, colour, ink, marks, pattern
 from abw.viz.pictures import MemoryPicture, TreePicture
 from abw.viz.scene import Scene
-from abw.viz.text import as_text
+from abw.viz.text import plain
 from tests.viz.conftest import Golden
 
 
 def shown(scene: Scene, *kinds: Kind, width: int = 100) -> str:
     """What a terminal of this width shows, without colours."""
-    return printed(collect(scene, kinds), width)
-
-
-def printed(pictures: Sequence[Picture], width: int = 100) -> str:
-    out = io.StringIO()
-    console = Console(file=out, width=width, color_system=None, highlight=False, legacy_windows=False)
-    for picture in pictures:
-        console.print(as_text(picture))
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return plain("", collect(scene, kinds), width)
 
 
 def test_fig1_on_the_terminal(fig1: Scene, golden: Golden) -> None:
@@ -36,7 +24,7 @@ def test_fig1_on_the_terminal(fig1: Scene, golden: Golden) -> None:
 
 
 def test_fig3_and_fig4_on_the_terminal(fig3: MemoryPicture, fig4: TreePicture, golden: Golden) -> None:
-    golden("fig3.txt", printed([fig3, fig4]))
+    golden("fig3.txt", plain("the paper's examples", [fig3, fig4], 100))
 
 
 def test_the_state_machine_on_the_terminal(fig1: Scene) -> None:

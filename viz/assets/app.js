@@ -77,6 +77,7 @@ class App {
       }, 1000 / Number(byId("speed").value));
     }
     byId("play").setAttribute("aria-pressed", String(!!this.timer));
+    byId("said").setAttribute("aria-live", this.timer ? "off" : "polite"); // nobody can listen that fast
     byId("play").textContent = this.timer ? "⏸ stop" : "▶ play";
   }
 
