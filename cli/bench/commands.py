@@ -186,3 +186,49 @@ def blas(
         times = (f"{r[name]:.2f} ms" for name in ("blas_ms", "torch_split_ms", "torch_dense_ms"))
         table.add_row(str(r["hidden"]), *times, f"{r['ratio']:.2f} x")
     _show(table)
+
+
+@app.command("layout")
+def layout(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Instances, for copies between cells.")] = 64,
+    sizes: Annotated[
+        str, typer.Option("--batches", metavar="B,...", help="Instances, for whole graphs.")
+    ] = "64,256",
+    runs: Runs = 5,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """Copies between cells before and after planning; whole mini-batches as one layout problem."""
+    from abw.cli.bench.layout import bench_layout
+
+    numbers = [int(part) for part in sizes.split(",") if part.isdecimal() and int(part) > 0]
+    if len(numbers) != len(sizes.split(",")):
+        raise typer.BadParameter(f"'{sizes}' is no list of numbers, as in 64,256", param_hint="--batches")
+    with progress(quiet) as told:
+        report = bench_layout(specs, data, batch, numbers, runs, told)
+    if as_json:
+        print_json(report)
+        return
+    table = _table("copies between cells", "batches", "before", "after", "whole graph planned", "batches")
+    for r in report["boundaries"]:
+        kernels = [
+            f"{r[k]['kernels']} / {r[k]['bytes'] / 1024:.0f} KiB" for k in ("before", "after", "together")
+        ]
+        table.add_row(r["workload"], str(r["batches"]), *kernels, str(r["together"]["batches"]))
+    _show(table)
+    table = _table("lanes free of copies", "nodes", "batches", "contiguous", "planned", "us a node", "run")
+    for r in report["graphs"]:
+        for key in ("whole", "split"):
+            part = r[key]
+            table.add_row(
+                f"{r['workload']} {r['batch']}" + (", split" if key == "split" else ""),
+                str(r["nodes"]),
+                str(part["batches"]),
+                f"{part['result_contiguous']:.1%}",
+                f"{part['planned']:.1%}",
+                f"{part['us_a_node']:.0f}",
+                f"{part['run_ms']:.1f} ms",
+            )
+    _show(table)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.graph import Graph
+from abw.core.graph.network import Network
 from abw.core.plan.arenas import arenas_of
 from abw.core.policy.schedule import Schedule
 from abw.pqtree import Layout, Status, declared_layout, plan_layout
@@ -22,14 +23,15 @@ class WholeGraph:
     Variable i is the value `values[i]` (a reference, see `Network.width`), numbered in the order in which the
     schedule computes them; `sizes` are in bytes, `arenas` those of the plan. `batches` has for each batch of
     the schedule its results and those sources that read computed values alone. Left out, as no order of the
-    values frees them: `constant_lanes` of sources that read words or initial states, `list_lanes` of
-    reductions.
+    values frees them: `constant_lanes` of the slots `fixed[b]` that read words or initial states, and
+    `list_lanes` of reductions.
     """
 
     values: Longs
     sizes: tuple[int, ...]
     arenas: tuple[int, ...]
     batches: tuple[tuple[tuple[int, ...], ...], ...]
+    fixed: tuple[frozenset[int], ...]
     constant_lanes: int
     list_lanes: int
 
@@ -62,6 +64,7 @@ def whole_graph(graph: Graph, schedule: Schedule) -> WholeGraph:
     number: dict[int, int] = {}
     home: list[int] = []
     batches: list[tuple[tuple[int, ...], ...]] = []
+    fixed: list[frozenset[int]] = []
     constant = listed = 0
     for b, t in enumerate(schedule.type.tolist()):
         nodes = schedule.nodes[schedule.ptr[b] : schedule.ptr[b + 1]].astype(np.int64)
@@ -73,6 +76,7 @@ def whole_graph(graph: Graph, schedule: Schedule) -> WholeGraph:
                 home.append(int(arenas.output_arena[t, o]))
             operands.append(tuple([number[value] for value in values]))
         begins = graph.operand_ptr[nodes]
+        outside = set()
         if network.types[t].cell is None:
             listed += int((graph.operand_ptr[nodes + 1] - begins).sum())
         else:
@@ -80,17 +84,25 @@ def whole_graph(graph: Graph, schedule: Schedule) -> WholeGraph:
                 read = graph.operand[begins + s].tolist()
                 if min(read) < 0:
                     constant += len(read)
+                    outside.add(s)
                 else:
                     operands.append(tuple([number[value] for value in read]))
         batches.append(tuple(operands))
+        fixed.append(frozenset(outside))
     return WholeGraph(
         np.fromiter(number, np.int64, len(number)),
         tuple([4 * int(arenas.row_floats[a]) for a in home]),
         tuple(home),
         tuple(batches),
+        tuple(fixed),
         constant,
         listed,
     )
+
+
+def inner_types(network: Network) -> frozenset[int]:
+    """The types whose results some type reads."""
+    return frozenset(t for some in network.types for slot in some.slots for t, _ in slot.producers)
 
 
 def split_by_producers(graph: Graph, schedule: Schedule, least: int) -> Schedule:
@@ -98,10 +110,11 @@ def split_by_producers(graph: Graph, schedule: Schedule, least: int) -> Schedule
 
     Lanes whose operands come from the same batches, slot by slot, stay together; groups of fewer lanes than
     `least` stay together with each other. An operand whose lanes come from several batches cannot be
-    contiguous while the results of these are, so splitting trades launches for copies. Linear, apart from
-    sorting.
+    contiguous while the results of these are, so splitting trades launches for copies. Types that no other
+    type reads stay whole: their lanes can follow any order. Linear, apart from sorting.
     """
     network = graph.network
+    read_by_others = inner_types(network)
     made = np.full(len(graph) * network.width, -1, np.int64)  # the new batch that computes a value
     types: list[int] = []
     parts: list[NDArray[np.int32]] = []
@@ -109,7 +122,7 @@ def split_by_producers(graph: Graph, schedule: Schedule, least: int) -> Schedule
         nodes = schedule.nodes[schedule.ptr[b] : schedule.ptr[b + 1]]
         slots = len(network.types[t].slots)
         pieces = [nodes]
-        if network.types[t].cell is not None and slots and len(nodes) > least:
+        if t in read_by_others and network.types[t].cell is not None and slots and len(nodes) > least:
             read = graph.operand[graph.operand_ptr[nodes][:, None] + np.arange(slots)]
             _, group, size = np.unique(
                 np.where(read >= 0, made[np.maximum(read, 0)], -1),

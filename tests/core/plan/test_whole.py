@@ -8,9 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abw.core.plan.boundary import boundary, planned_boundary
 from abw.core.plan.check import check_plan
 from abw.core.plan.plan import plan
-from abw.core.plan.whole import free_lanes, split_by_producers, whole_graph
+from abw.core.plan.whole import free_lanes, inner_types, split_by_producers, whole_graph
 from abw.core.policy.check import check_schedule
 from abw.core.policy.sufficient import Sufficient
 from abw.core.spec.load import Overrides
@@ -60,9 +61,11 @@ def test_split_schedules_are_right(seed: int, least: int) -> None:
     for b in range(len(split)):
         nodes = split.nodes[split.ptr[b] : split.ptr[b + 1]]
         assert len(set(before[nodes].tolist())) == 1
-        if graph.network.types[split.type[b]].cell is None:
+        t = int(split.type[b])
+        if graph.network.types[t].cell is None or t not in inner_types(graph.network):
+            assert len(nodes) == np.count_nonzero(before == before[nodes[0]])
             continue
-        slots = len(graph.network.types[split.type[b]].slots)
+        slots = len(graph.network.types[t].slots)
         read = graph.operand[graph.operand_ptr[nodes][:, None] + np.arange(slots)]
         sources = np.where(read < 0, -1, batch_of[np.maximum(read, 0) // graph.network.width])
         if len(np.unique(sources, axis=0)) > 1:
@@ -84,3 +87,21 @@ def test_real_trees_need_few_copies(root: Path, shared_data: Path) -> None:
     verify_layout(layout, after.sizes, after.batches, arenas=after.arenas)
     assert free_lanes(layout) > 0.8 * after.lanes
     assert free_lanes(before.result_contiguous()) < 0.72 * before.lanes
+
+
+@given(seeds)
+def test_boundaries_are_the_plans_counts(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, random_network(rng), int(rng.integers(1, 20)))
+    schedule = random_schedule(rng, graph)
+    planned = plan(graph, schedule)
+    found = boundary(planned, "planned")
+    copies = sum(int(planned.arenas.copies[t]) for t in schedule.type.tolist())
+    # apart from copies between a cell's own variables, these are all the memory kernels there are
+    assert found.gathers + found.moved == planned.counts.memory_kernels - copies
+    assert found.inside <= copies
+    # with the results side by side, the whole graph's layout is the plan's own
+    whole = whole_graph(graph, schedule)
+    same = planned_boundary(planned, whole, whole.result_contiguous())
+    assert same.kernels <= found.gathers + found.moved
+    assert same.bytes <= found.bytes
