@@ -90,7 +90,7 @@ class _Kernel:
             self._fill_lanes(begin, count)
             for at, stage in enumerate(layout.stages):
                 if isinstance(stage, Single):
-                    emit_single(f, layout, stage.value, count, self.address)
+                    emit_single(f, layout, stage, count, self.address)
                 elif stage.stage.gates:
                     self._gates(at, stage, count)
                 else:

@@ -116,7 +116,7 @@ def layout_of(normal: NormalCell, target: Target) -> CellLayout:
     for stage in stages:
         if isinstance(stage, Single):
             keep(stage.value)
-            for a in normal.arguments(stage.value):
+            for a in normal.arguments(stage.value)[: 1 if stage.right else None]:
                 fix(a, cell.shape_of(a))
             laid.append(stage)
             continue
@@ -170,8 +170,9 @@ def _reread(stages: tuple[Stage | Single, ...], normal: NormalCell, lanes: int) 
     values = set()
     for stage in stages:
         if isinstance(stage, Single):
-            values |= {normal.root[a] for a in normal.arguments(stage.value) if not normal.static[a]}
-            values.add(stage.value)
+            arguments = normal.arguments(stage.value)[: 1 if stage.right else None]
+            values |= {normal.root[a] for a in arguments if not normal.static[a]}
+            values |= {stage.value, *(part.value for part in stage.right)}
         else:
             values |= {part.value for gate in stage.gates for _, _, part in gate.products}
     return sum(row_floats(normal.cell.shape_of(v), lanes) for v in values)

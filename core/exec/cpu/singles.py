@@ -8,6 +8,7 @@ from abw.core.exec.cpu.emit import Function, Typed, number, splat
 from abw.core.exec.cpu.functions import exp
 from abw.core.exec.cpu.layout import CellLayout, Place
 from abw.core.exec.cpu.memory import columns, padded, row_floats
+from abw.core.exec.cpu.stages import Single
 from abw.core.exec.cpu.sums import contract
 from abw.core.spec.cell import Shape
 
@@ -16,18 +17,21 @@ ROWS_AT_ONCE = 4
 
 
 def emit_single(
-    f: Function, layout: CellLayout, value: int, count: str, address: Callable[[Place, str], str]
+    f: Function, layout: CellLayout, single: Single, count: str, address: Callable[[Place, str], str]
 ) -> None:
-    """Compute `value` on `count` rows of a tile; `address` gives a value's address at a row."""
+    """Compute one operation on `count` rows of a tile; `address` gives a value's address at a row."""
     normal = layout.normal
-    op = normal.op(value)
+    op = normal.op(single.value)
     shapes = [layout.shape_of(a) for a in op.args]
 
     def lane(row: str) -> None:
-        out = address(layout.place(value), row)
+        out = address(layout.place(single.value), row)
         places = [
             layout.fixed_place(a, shape) if normal.static[a] else layout.place(a)
-            for a, shape in zip(op.args, shapes, strict=True)
+            for a, shape in zip(op.args[: 1 if single.right else None], shapes, strict=False)
+        ]
+        places += [
+            Place(layout.entries[part.value], layout.start(part.value, part.start)) for part in single.right
         ]
         operands = [address(place, row) for place in places]
         match op.name:
@@ -40,7 +44,8 @@ def emit_single(
             case "matmul" if len(op.shape) == 1:
                 _by_vector(f, out, operands, shapes[0])
             case "matmul":
-                _by_matrix(f, out, operands, shapes)
+                inner = [part.length for part in single.right] or [shapes[1][0]]
+                _by_matrix(f, out, operands, shapes, inner)
             case _:
                 raise ValueError(f"no kernel for the operation '{op.name}'")
 
@@ -110,8 +115,13 @@ def _by_vector(f: Function, out: str, operands: Sequence[str], shape: Shape) -> 
         block(str(whole * ROWS_AT_ONCE), rows % ROWS_AT_ONCE)
 
 
-def _by_matrix(f: Function, out: str, operands: Sequence[str], shapes: Sequence[Shape]) -> None:
-    """Matrix times matrix: blocks of rows by vectors of columns, summed in registers."""
+def _by_matrix(
+    f: Function, out: str, operands: Sequence[str], shapes: Sequence[Shape], parts: Sequence[int]
+) -> None:
+    """Matrix times matrix: blocks of rows by vectors of columns, summed in registers.
+
+    The right side is the operands from the second on, with so many rows each as `parts` says.
+    """
     (rows, inner), (_, count) = shapes
     lanes = f.target.lanes
     left_pitch, pitch = 4 * padded(inner, lanes), 4 * padded(count, lanes)
@@ -121,12 +131,14 @@ def _by_matrix(f: Function, out: str, operands: Sequence[str], shapes: Sequence[
     most = f.target.block_rows(units)
     blocks = -(-rows // most)
     small, more = divmod(rows, blocks)
-    left, right = operands
+    left, *rights = operands
 
     def block(first: str, size: int, column: str) -> None:
         lines = [f.at(left, f.i64("mul", f.i64("add", first, r), left_pitch)) for r in range(size)]
-        zeros = [[splat(0.0)] * units for _ in range(size)]
-        sums = contract(f, zeros, lines, f.at(right, column), pitch, inner)
+        sums = [[splat(0.0)] * units for _ in range(size)]
+        for right, length in zip(rights, parts, strict=True):
+            sums = contract(f, sums, lines, f.at(right, column), pitch, length)
+            lines = [f.at(line, 4 * length) for line in lines]
         for r, row in enumerate(sums):
             place = f.at(out, f.i64("add", f.i64("mul", f.i64("add", first, r), pitch), column))
             for v, total in enumerate(row):

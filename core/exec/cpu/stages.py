@@ -15,7 +15,7 @@ from abw.core.spec.cell import ELEMENTWISE, Shape
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`length` elements of a value's row from element `start` on."""
+    """`length` elements of a vector, or rows of a matrix, from float `start` of a value on."""
 
     value: int
     start: int
@@ -46,9 +46,13 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """One operation of another kind (a product of what lanes differ in, softmax, …), alone."""
+    """One operation of another kind (a product of what lanes differ in, softmax, …), alone.
+
+    `right` is what the right side of a product of matrices is made of, one part above the other.
+    """
 
     value: int
+    right: tuple[Part, ...] = ()
 
 
 def stages_of(normal: NormalCell) -> tuple[Stage | Single, ...]:
@@ -84,7 +88,7 @@ class _Stages:
                 draft.gates.append(self.gates[v])
             else:
                 draft.operations.append(v)
-        found: list[tuple[int, Stage | Single]] = [(at, Single(v)) for at, v in singles]
+        found: list[tuple[int, Stage | Single]] = [(at, Single(v, self._right(v))) for at, v in singles]
         for (at, shape), draft in drafts.items():
             members = {*draft.operations, *(gate.value for gate in draft.gates)}
             stores = tuple(v for v in sorted(members) if self._stored(v, members))
@@ -127,7 +131,7 @@ class _Stages:
         return gates
 
     def _parts(self, value: int) -> Iterator[Part]:
-        """What a product's operand is made of: the vectors behind a concatenation, which is not made then."""
+        """What a product's operand is made of: the values behind a concatenation, which is not made then."""
         normal = self.normal
         held = normal.root[value]
         whole = held == value and value >= self.cell.first_op
@@ -141,6 +145,13 @@ class _Stages:
         else:
             yield Part(held, normal.start[value], self.cell.shape_of(value)[0])
 
+    def _right(self, v: int) -> tuple[Part, ...]:
+        """The parts of a product's right side, where it is a matrix that lanes differ in."""
+        op = self.normal.op(v)
+        if op.name != "matmul" or len(op.shape) != 2 or self.normal.static[op.args[1]]:
+            return ()
+        return tuple(self._parts(op.args[1]))
+
     # what is needed, and when
 
     def _reads(self, v: int) -> Iterator[tuple[int, bool]]:
@@ -151,7 +162,10 @@ class _Stages:
                 yield part.value, False
             return
         fused = self._fused(v)
-        for a in normal.arguments(v):
+        right = () if fused else self._right(v)
+        for part in right:
+            yield part.value, False
+        for a in normal.arguments(v)[: 1 if right else None]:
             if not normal.static[a]:
                 held = normal.root[a]
                 yield held, fused and held == a
