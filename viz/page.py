@@ -36,9 +36,9 @@ STILL = 4_000
 
 
 def page(scene: Scene) -> bytes:
-    """A scene as a file that works without a network: about 40 bytes a node, 20 an edge, 100,000 nodes 8 MB.
+    """A scene as a file that works without a network: some 65 bytes a node, 100,000 nodes 7 MB.
 
-    Cost: layout and plans, about 5 us a node.
+    Cost: layout, plans and the text itself, about 15 us a node.
     """
     machines = [policy_picture(scene, name) for name in scene.schedules]
     assets = files("abw.viz") / "assets"

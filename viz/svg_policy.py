@@ -49,6 +49,8 @@ def policy_svg(picture: PolicyPicture) -> Svg:
     said = f"{len(picture.states)} states, encoding {picture.encoding}" + (
         f"; the {rest} that this mini-batch does not meet are not drawn" if rest else ""
     )
+    if any(symbol.endswith("*") for state in picture.states for symbol in state.symbols):
+        said += "; *: its batch would be free"
     if picture.training is None:
         said += "; as observed: this policy is no state machine"
     head = text(MARGIN, 20, f"policy {picture.policy}", "big") + text(MARGIN, 38, said, "soft")

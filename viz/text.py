@@ -85,9 +85,11 @@ def policy_text(picture: PolicyPicture) -> RenderableType:
             Text(str(sum(state.taken.values()) or "–")),
         ]
         table.add_row(*row, *([str(sum(state.visits.values())), q] if learned else []), leads)
-    said = f"{len(picture.states)} states, encoding {picture.encoding}" + (
-        "" if learned else ", as observed: this policy is no state machine"
-    )
+    said = f"{len(picture.states)} states, encoding {picture.encoding}"
+    if any(symbol.endswith("*") for state in picture.states for symbol in state.symbols):
+        said += "; *: its batch would be free"
+    if not learned:
+        said += ", as observed: this policy is no state machine"
     rest = len(number) - STATES
     more = [Text(f"… and {rest} states more: --json or --html has all", style="dim")] if rest > 0 else []
     head = Text.assemble(("policy ", "dim"), (picture.policy, "bold"), (f"  {said}", "dim"))

@@ -11,8 +11,9 @@ import pytest
 
 from abw.core.graph.dag import Dag, build_dag
 from abw.core.policy.registry import get_policy
+from abw.core.store.runs import StoredRun
 from abw.viz.page import page as page_of
-from abw.viz.scene import Scene
+from abw.viz.scene import Scene, scene_of_run
 from tests.viz.browser import opened
 
 pytestmark = pytest.mark.browser
@@ -163,6 +164,28 @@ def test_a_click_tells_all_about_a_node(fig1_page: Path) -> None:
         assert "O" in text(page, "#node")
         page.keyboard.press("Escape")
         assert "Click a node" in text(page, "#node")
+
+
+def test_values_that_a_run_kept_are_shown(fig1_run: StoredRun, tmp_path: Path) -> None:
+    scene = scene_of_run(fig1_run)
+    file = tmp_path / "run.html"
+    file.write_bytes(page_of(scene))
+    with opened(file, 1280) as (page, _):
+        page.fill("#search", "R")
+        page.keyboard.press("Enter")
+        said = text(page, "#node")
+        assert all(f"{value:.4g}" in said for value in scene.kept[0].values[0])
+
+
+def test_one_instance_alone_is_cut_by_layers(tmp_path: Path) -> None:
+    scene = large(30_000)
+    whole = replace(scene, instance=np.zeros(30_000, np.int32))
+    file = tmp_path / "one.html"
+    file.write_bytes(page_of(whole))
+    with opened(file, 1280) as (page, _):
+        rest(page)
+        assert text(page, "#range").split()[:3] == ["from", "layer", "0"]
+        assert 0 < page.evaluate("app.views[0].inSight") <= 10_000
 
 
 def test_nodes_can_be_walked_by_keyboard(fig1_page: Path) -> None:
