@@ -69,6 +69,7 @@ class CpuExecutor:
         """
         self._threads = threads or _processors()
         self._team = Team(self._threads) if self._threads > 1 else None
+        self._sorter = get_sorter(self._target) if self._threads > 1 else None
         self._parts: Parts | None = None
         self._network, self._params = network, params
         self._arenas: Arenas = arenas_of(network)
@@ -103,11 +104,11 @@ class CpuExecutor:
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
         """The lanes sorted by the thread that will compute them, where several share this graph's run."""
         self._parts = None
-        if self._threads > 1 and graph.instances > 1:
+        if self._sorter is not None and graph.instances > 1:
             flops = int(np.diff(graph.type_ptr) @ self._arenas.product_flops)
             if flops >= APART_FLOPS:
                 parts = min(graph.instances, self._threads * (2 if flops >= HALVES_FLOPS else 1))
-                self._parts = get_sorter(self._target).sort(graph, schedule, parts)
+                self._parts = self._sorter.sort(graph, schedule, parts)
         return schedule if self._parts is None else self._parts.schedule
 
     def run(self, plan: Plan) -> Result:
