@@ -11,7 +11,7 @@ import graphviz
 from abw.core.errors import AbwError
 from abw.viz.palette import colour, ink, marks
 from abw.viz.pictures import END, GraphPicture, PolicyPicture, merged
-from abw.viz.svg_policy import shown_states
+from abw.viz.svg_policy import shown_states, state_name
 
 NODES = 3000
 """The most nodes handed to Graphviz, which takes half a minute for so many."""
@@ -42,7 +42,7 @@ def _policy(picture: PolicyPicture) -> str:
         state = picture.states[s]
         ranked = sorted(state.q.items(), key=lambda item: -item[1])
         lines = [
-            f"{{{', '.join(state.symbols)}}} / {state.chosen}",
+            f"{state_name(state)}: {state.chosen}",
             " > ".join(f"{name} {value:.2f}" for name, value in ranked),
             f"met {sum(state.taken.values())} times" + ("" if state.known else ", unseen in training"),
         ]

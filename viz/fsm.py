@@ -31,7 +31,7 @@ def policy_picture(scene: Scene, policy: str) -> PolicyPicture:
     steps = [tuple(types[t] for t in np.flatnonzero(row)) for row in ready_counts(scene.dag, schedule)]
     states, taken, numbers, transitions = _walk([], steps, chosen)
     made = tuple(
-        State(symbols, here.most_common(1)[0][0], {}, {}, dict(here), known=True)
+        State(symbols, (), here.most_common(1)[0][0], {}, {}, dict(here), known=True)
         for symbols, here in zip(states, taken, strict=True)
     )
     return PolicyPicture(policy, OBSERVED, types, made, transitions, numbers, None)
@@ -57,12 +57,21 @@ def _learned(name: str, policy: FsmPolicy, steps: Sequence[Symbols], chosen: Seq
             tried = np.flatnonzero(table.visits[s])
             q = {types[t]: float(table.value[s, t]) for t in tried}
             visits = {types[t]: int(table.visits[s, t]) for t in tried}
-            made.append(State(symbols, types[policy.action[s]], q, visits, dict(here), known=True))
+            made.append(
+                State(*_parts(symbols, types), types[policy.action[s]], q, visits, dict(here), known=True)
+            )
         else:
-            made.append(State(symbols, here.most_common(1)[0][0], {}, {}, dict(here), known=False))
+            likely = here.most_common(1)[0][0]
+            made.append(State(*_parts(symbols, types), likely, {}, {}, dict(here), known=False))
     return PolicyPicture(
         name, policy.encoding, types, tuple(made), transitions, numbers, asdict(policy.training)
     )
+
+
+def _parts(symbols: Symbols, types: Sequence[str]) -> tuple[Symbols, Symbols]:
+    """The types on the frontier, and what follows them: one of them again, a phase."""
+    length = next((i for i, s in enumerate(symbols) if s in symbols[:i] or s not in types), len(symbols))
+    return symbols[:length], symbols[length:]
 
 
 def _walk(

@@ -15,18 +15,28 @@ END = -1
 """In place of a state's number: every node is executed."""
 
 
+ENCODINGS = {
+    "base": "ready",
+    "max": "ready / with the most nodes",
+    "sort": "ready, most first",
+    "critical": "ready / before the longest path",
+}
+"""What a state says, by encoding; with phases, then which part of the graph is being executed."""
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """A state of an FSM, and the type `chosen` there for the next batch.
 
-    `symbols`: what the encoding says of the frontier, mostly types in its order; some encodings add signs to
-    types, or symbols of their own (see `abw.core.policy.states.symbol_names`).
+    `ready`: the types on the frontier, in the encoding's order; `also`: what else the encoding says (see
+    `ENCODINGS`).
 
     `q` and `visits` are what learning found, by type; empty for a policy that was not learned. `taken`: how
     often each type was taken here in the mini-batch at hand. `known` is False where learning never met it.
     """
 
-    symbols: tuple[str, ...]
+    ready: tuple[str, ...]
+    also: tuple[str, ...]
     chosen: str
     q: Mapping[str, float]
     visits: Mapping[str, int]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from abw.viz.layered import across
 from abw.viz.palette import colour
-from abw.viz.pictures import END, PolicyPicture, State, Transition, merged
+from abw.viz.pictures import ENCODINGS, END, PolicyPicture, State, Transition, merged
 from abw.viz.svg import Svg, arrow, swatch, tag, text, title, wide
 
 Ints = NDArray[np.int32]
@@ -46,11 +46,9 @@ def policy_svg(picture: PolicyPicture) -> Svg:
         if t.source in number and (t.target in number or t.target == END)
     )
     rest = len(picture.states) - len(shown)
-    said = f"{len(picture.states)} states, encoding {picture.encoding}" + (
+    said = f"{len(picture.states)} states, encoding {picture.encoding} ({ENCODINGS[picture.encoding]})" + (
         f"; the {rest} that this mini-batch does not meet are not drawn" if rest else ""
     )
-    if any(symbol.endswith("*") for state in picture.states for symbol in state.symbols):
-        said += "; *: its batch would be free"
     if picture.training is None:
         said += "; as observed: this policy is no state machine"
     head = text(MARGIN, 20, f"policy {picture.policy}", "big") + text(MARGIN, 38, said, "soft")
@@ -92,7 +90,7 @@ def _layers(states: int, pairs: list[tuple[int, int]]) -> Ints:
 
 def box_width(state: State) -> float:
     """How wide a state's box is."""
-    return max(wide(_name(state)), wide(_values(state)), 60.0) + badge_width(state) + 16
+    return max(wide(state_name(state)), wide(_values(state)), 60.0) + badge_width(state) + 16
 
 
 def badge_width(state: State) -> float:
@@ -100,10 +98,11 @@ def badge_width(state: State) -> float:
     return max(30.0, wide(state.chosen) + 10)
 
 
-def _name(state: State) -> str:
+def state_name(state: State) -> str:
     """The set of what is ready; the tip has all of a long one."""
-    rest = len(state.symbols) - SYMBOLS
-    return "{" + ", ".join(state.symbols[:SYMBOLS]) + (f", … {rest} more" if rest > 0 else "") + "}"
+    rest = len(state.ready) - SYMBOLS
+    shown = ", ".join(state.ready[:SYMBOLS]) + (f", … {rest} more" if rest > 0 else "")
+    return "".join([f"{{{shown}}}", *(f" / {more}" for more in state.also)])
 
 
 def _values(state: State) -> str:
@@ -119,13 +118,13 @@ def state_box(picture: PolicyPicture, s: int, x: float, y: float, width: float) 
     q = "".join(
         f"\nQ {name}: {value:.3f}, tried {state.visits[name]} times" for name, value in state.q.items()
     )
-    tip = f"state {s}: {', '.join(state.symbols)}\nnext: {state.chosen}\nmet {met} times here{q}"
+    tip = f"state {s}: {', '.join(state.ready)}\nnext: {state.chosen}\nmet {met} times here{q}"
     badge = badge_width(state)
     return (
         title(tip)
         + tag("rect", x=x, y=y, width=width, height=HIGH, rx=6, class_="box")
         + swatch(t, x, y, badge, HIGH, state.chosen, rx=6)
-        + text(x + badge + 8, y + 18, _name(state), "bold")
+        + text(x + badge + 8, y + 18, state_name(state), "bold")
         + text(x + badge + 8, y + 32, _values(state), "small")
         + text(
             x + badge + 8,

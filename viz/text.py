@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from math import log1p
 from typing import Any
 
@@ -14,6 +14,7 @@ from rich.text import Text
 
 from abw.viz.palette import colour, ink, marks
 from abw.viz.pictures import (
+    ENCODINGS,
     END,
     ArenaPicture,
     BatchesPicture,
@@ -40,16 +41,9 @@ def _type(types: Sequence[str], t: int) -> Text:
     return Text(types[t], style=f"bold {colour(t)}")
 
 
-def _set(symbols: Iterable[str], types: Sequence[str]) -> Text:
-    every = list(symbols)
-    shown = Text(", ").join(_symbol(symbol, types) for symbol in every[:SYMBOLS])
-    return shown.append(f", … {len(every) - SYMBOLS} more" if len(every) > SYMBOLS else "", style="dim")
-
-
-def _symbol(symbol: str, types: Sequence[str]) -> Text:
-    """A state's symbol in its type's colour; one that means no type as it is."""
-    bare = symbol.rstrip("*")
-    return Text(symbol, style=f"bold {colour(types.index(bare))}" if bare in types else "")
+def _set(names: Sequence[str], types: Sequence[str]) -> Text:
+    shown = Text(", ").join(_type(types, types.index(name)) for name in names[:SYMBOLS])
+    return shown.append(f", … {len(names) - SYMBOLS} more" if len(names) > SYMBOLS else "", style="dim")
 
 
 def policy_text(picture: PolicyPicture) -> RenderableType:
@@ -59,9 +53,7 @@ def policy_text(picture: PolicyPicture) -> RenderableType:
         key=lambda s: (-sum(picture.states[s].taken.values()), -sum(picture.states[s].visits.values()), s),
     )
     learned = picture.training is not None
-    table = _table(
-        "state", "ready (most first)" if picture.encoding == "sort" else "ready", "next batch", "here"
-    )
+    table = _table("state", "ready", "next batch", "here")
     table.columns[3].justify = "right"
     if learned:
         table.add_column("tried", justify="right")
@@ -77,17 +69,15 @@ def policy_text(picture: PolicyPicture) -> RenderableType:
         ) + (", …" if len(moves) > 6 else "")
         ranked = sorted(state.q.items(), key=lambda item: -item[1])
         q = " > ".join(f"{name} {value:.2f}" for name, value in ranked)
-        chosen = _set(state.taken or [state.chosen], picture.types)
+        chosen = _set([*state.taken] or [state.chosen], picture.types)
         row = [
             Text(f"s{s}" + ("" if state.known else " (unseen)")),
-            _set(state.symbols, picture.types),
+            _set(state.ready, picture.types).append("".join(f" / {more}" for more in state.also)),
             chosen,
             Text(str(sum(state.taken.values()) or "–")),
         ]
         table.add_row(*row, *([str(sum(state.visits.values())), q] if learned else []), leads)
-    said = f"{len(picture.states)} states, encoding {picture.encoding}"
-    if any(symbol.endswith("*") for state in picture.states for symbol in state.symbols):
-        said += "; *: its batch would be free"
+    said = f"{len(picture.states)} states, encoding {picture.encoding} ({ENCODINGS[picture.encoding]})"
     if not learned:
         said += ", as observed: this policy is no state machine"
     rest = len(number) - STATES

@@ -58,7 +58,7 @@ def test_fig1_is_what_the_paper_draws(fig1: Scene) -> None:
         assert {picture.types[t] for t in lane.type[~lane.free]} == {"O"}
     fsm = policy_picture(fig1, "fsm")
     way = [fsm.states[s] for s in fsm.steps]
-    assert [set(state.symbols) for state in way] == [{"L"}, *[{"O", "I"}] * 3, {"O"}, {"R"}]
+    assert [set(state.ready) for state in way] == [{"L"}, *[{"O", "I"}] * 3, {"O"}, {"R"}]
     assert [state.chosen for state in way] == ["L", "I", "I", "I", "O", "R"]
     assert sum(t.count for t in fsm.transitions) == 6
     assert [t for t in fsm.transitions if t.target == END] == [t for t in fsm.transitions if t.type == "R"]
@@ -84,7 +84,7 @@ def test_policy_pictures_follow_the_schedule(lattice: Scene, policy: str) -> Non
     assert sum(sum(state.taken.values()) for state in picture.states) == len(schedule)
     for step, type in zip(picture.steps, schedule.type, strict=True):
         state = picture.states[step]
-        assert lattice.dag.types[type] in state.symbols
+        assert lattice.dag.types[type] in state.ready
         assert state.taken[lattice.dag.types[type]] > 0
     ins = {s: sum(t.count for t in picture.transitions if t.target == s) for s in range(len(picture.states))}
     outs = {s: sum(t.count for t in picture.transitions if t.source == s) for s in range(len(picture.states))}
