@@ -68,22 +68,26 @@ class _Search:
     def greedy(self, kept: list[int], candidates: Iterable[int]) -> list[int]:
         """Add to a possible set the candidates that fit, one after the other; the first time, all of them.
 
-        Several are tried at once as long as they fit, which is found faster, and the result the same.
+        Most items that do not fit fail by adjacency: if what is left agrees on lane orders too, that is all.
+        Else several are tried at once as long as they fit. The result is the same, and found faster.
         """
-        kept = list(kept)
         held = set(kept)
         waiting = [i for i in candidates if i not in held]
-        at, size = 0, len(waiting)
+        if not (self.best and self.late()) and self.closure.feasible(kept):
+            found = [*kept, *(i for i in waiting if self.closure.push([i]))]
+            if self.closure.alignment() is not None:
+                return found
+        found, at, size = list(kept), 0, len(waiting)
         while at < len(waiting) and not (self.best and self.late()):
             some = waiting[at : at + size]
-            if self.closure.feasible([*kept, *some]):
-                kept += some
+            if self.closure.feasible([*found, *some]):
+                found += some
             elif len(some) > 1:
                 size = len(some) // 2
                 continue
             at += len(some)
             size *= 2
-        return kept
+        return found
 
     def conflict_in(self, some: Sequence[int]) -> frozenset[int] | None:
         """A minimal conflict among the items, also remembered; None if they are possible together."""
