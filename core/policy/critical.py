@@ -22,7 +22,6 @@ from abw.core.policy.frontier import (
     start,
     to_schedule,
 )
-from abw.core.policy.remaining import Remaining, is_free, no_remaining, start_remaining, step_remaining
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]
@@ -33,19 +32,13 @@ class Critical:
     """The type of the ready node before the longest path goes first.
 
     Paths are counted in nodes of all types. Among equals goes the type with the most ready nodes before such
-    a path, then the one declared first: list scheduling by levels (Hu, 1961) with batches for tasks. With
-    `free_first`, types whose next batch is free (see `abw.core.policy.remaining`) come before the others.
-    That needs fewer batches on chains, on two-type trees and at granularity `op`, a few more on lattices, and
-    more than twice the time.
+    a path, then the one declared first: list scheduling by levels (Hu, 1961) with batches for tasks.
     """
 
-    free_first: bool = False
-
     def schedule(self, dag: Dag) -> Schedule:
-        """O(n + m + batches * types); `free_first` O((n + m) * recurrent types / 4 + batches * types)."""
+        """O(n + m + batches * types)."""
         batches, frontier = room(dag), start(dag)
-        remaining = start_remaining(dag, frontier) if self.free_first else no_remaining()
-        _critical(edges(dag), frontier, start_paths(dag, frontier), remaining, self.free_first, batches)
+        _critical(edges(dag), frontier, start_paths(dag, frontier), batches)
         return to_schedule(batches)
 
 
@@ -109,30 +102,10 @@ def critical_type(paths: Paths) -> int:
 
 
 @njit
-def _free_or_critical(frontier: Frontier, paths: Paths, remaining: Remaining) -> int:
-    longest, number = paths.longest, paths.number
-    best, best_free = -1, False
-    for t in range(len(longest)):
-        if frontier.tail[t] == frontier.head[t]:
-            continue
-        free = is_free(remaining, t)
-        better = best < 0 or longest[t] > longest[best]
-        if not better and longest[t] == longest[best]:
-            better = number[t] > number[best]
-        if (free and not best_free) or (free == best_free and better):
-            best, best_free = t, free
-    return best
-
-
-@njit
-def _critical(
-    edges: Edges, frontier: Frontier, paths: Paths, remaining: Remaining, free_first: bool, batches: Batches
-) -> None:
+def _critical(edges: Edges, frontier: Frontier, paths: Paths, batches: Batches) -> None:
     done = 0
     while done < len(edges.type):
-        a = _free_or_critical(frontier, paths, remaining) if free_first else critical_type(paths)
+        a = critical_type(paths)
         done = record(batches, frontier, a)
         execute(edges, frontier, a)
         step_paths(frontier, paths, a)
-        if free_first:
-            step_remaining(frontier, remaining, a)

@@ -43,7 +43,7 @@ def pair_bound(dag: Dag, width: int = 1000, candidates: int = 6) -> PairBound:
     pairs.sort(key=lambda p: -len(Search(width=10).schedule(p[1])))
     best = PairBound(paper, ())
     for pair, graph in pairs[:3]:
-        proven = Search(width=width).find(graph).at_least
+        proven = int(Search(width=width).find(graph).at_least)
         if proven > best.at_least:
             best = PairBound(proven, pair)
     return best

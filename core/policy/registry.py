@@ -10,6 +10,7 @@ from abw.core.graph.dag import Dag
 from abw.core.policy.agenda import Agenda
 from abw.core.policy.critical import Critical
 from abw.core.policy.depth import Depth
+from abw.core.policy.frugal import Frugal
 from abw.core.policy.phases import Phases
 from abw.core.policy.schedule import Schedule
 from abw.core.policy.search import Search
@@ -31,7 +32,7 @@ _MAKE: dict[str, Callable[..., Policy]] = {
     "phases": Phases,
     "sufficient": Sufficient,
     "critical": Critical,
-    "critical-free": lambda **options: Critical(free_first=True, **options),
+    "critical-free": Frugal,
     "search": Search,
 }
 PLAIN: tuple[str, ...] = tuple(_MAKE)
@@ -39,6 +40,8 @@ PLAIN: tuple[str, ...] = tuple(_MAKE)
 
 LEARNED = "fsm"
 POLICIES: tuple[str, ...] = (*PLAIN, LEARNED)
+COSTED: tuple[str, ...] = ("critical-free", "search")
+"""The policies that minimise a cost where they are given one (option `cost`), else the number of batches."""
 
 
 def get_policy(name: str, **options: object) -> Policy:

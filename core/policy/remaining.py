@@ -50,11 +50,6 @@ def start_remaining(dag: Dag, frontier: Frontier) -> Remaining:
     return remaining
 
 
-def no_remaining() -> Remaining:
-    """What stands in for it where it is not asked for."""
-    return Remaining(*(np.empty(0, np.int32),) * 7)
-
-
 @njit
 def _note_ready(frontier: Frontier, remaining: Remaining) -> None:
     height, _, _, top, ready, seen, _ = remaining

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from abw.core.graph.bounds import path_lengths
 from abw.core.graph.dag import Dag
 from abw.core.jit import njit
-from abw.core.policy.critical import Critical
+from abw.core.policy.cost import Cost, batch_cost, cost_of, counting, regret, rest
 from abw.core.policy.frontier import (
     Batches,
     Edges,
@@ -23,38 +23,47 @@ from abw.core.policy.frontier import (
     start,
     to_schedule,
 )
-from abw.core.policy.remaining import Remaining, start_remaining, step_remaining
+from abw.core.policy.frugal import Frugal
+from abw.core.policy.remaining import Remaining, is_free, start_remaining, step_remaining
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]
 ROOM = 1 << 28  # the most numbers in the states of a beam: 1 GiB
+LESS = 1.0 - 1e-9  # costs are sums that rounding blurs: what is less than this of another is less than it
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A schedule, and a number of batches (`at_least`) that no schedule of its graph falls below."""
+    """A schedule, its cost, and a cost (`at_least`) that no schedule of its graph falls below.
+
+    Where nothing else was asked for, the cost is the number of batches. With tiles of several rows (see
+    `Cost`), `at_least` speaks of the schedules that leave no ready node of a batch's type out.
+    """
 
     schedule: Schedule
-    at_least: int
+    cost: float
+    at_least: float
 
     @property
     def optimal(self) -> bool:
-        """Whether the schedule is proven to have the fewest batches."""
-        return len(self.schedule) == self.at_least
+        """Whether the schedule is proven to cost least, to within one in 10^9."""
+        return self.at_least >= self.cost
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
     """Beam search: step by step, the `width` most promising sets of executed nodes are kept.
 
-    Sets are ranked twice: by the batches so far and the lower bound of what remains, and by how many nodes
-    at the head of long paths they have (the sum of the path lengths' eighth powers); the best of the two
-    rankings are taken in turn. With `exact`, the width is doubled until the schedule is proven optimal, for
-    small graphs: it ends without a proof where the states no longer fit into 1 GiB.
+    Sets are ranked twice: by the cost so far and the least cost of what remains (without a `cost`: by
+    batches), and by how many nodes at the head of long paths they have (the sum of the path lengths' eighth
+    powers); the best of the two rankings are taken in turn. With `exact`, the width is doubled until the
+    schedule is proven optimal, for small graphs: it ends without a proof where the states no longer fit into
+    1 GiB.
     """
 
     width: int = 100
     exact: bool = False
+    cost: Cost | None = None
 
     def schedule(self, dag: Dag) -> Schedule:
         """The best schedule found."""
@@ -65,22 +74,27 @@ class Search:
 
         O(batches * width * (n + types)); 8000 nodes: some 20 ms at width 10, 0.1 s at width 100.
         """
-        best, at_least, width = Critical(free_first=True).schedule(dag), 0, self.width
+        cost = counting(len(dag.types)) if self.cost is None else self.cost
+        best, at_least, width = Frugal(cost).schedule(dag), 0.0, self.width
+        lowest = cost_of(best, cost)
         while True:
-            sequence, bound = _beam(dag, width, len(best))
+            sequence, bound = _beam(dag, cost, width, lowest)
             if sequence is not None:
                 best = replay(dag, sequence)
+                lowest = cost_of(best, cost)
             at_least = max(at_least, bound)
             width *= 2
-            if at_least == len(best) or not self.exact or width * max(len(dag), 1) > ROOM // 4:
-                return Found(best, at_least)
+            if at_least >= lowest * LESS:
+                return Found(best, lowest, lowest)
+            if not self.exact or width * max(len(dag), 1) > ROOM // 4:
+                return Found(best, lowest, at_least)
 
 
 class Beam(NamedTuple):
     """W executions of one graph side by side: see `Frontier` and `Remaining` for the first nine.
 
-    `key` (W,) identifies the set of executed nodes, `mass` (W,) judges it; `ready_key` and `ready_mass`
-    (W, T) are what the ready nodes would add to them.
+    `spent` (W,) is the cost so far, `key` (W,) identifies the set of executed nodes, `mass` (W,) judges it;
+    `ready_key` and `ready_mass` (W, T) are what the ready nodes would add to them.
     """
 
     missing: Ints
@@ -92,6 +106,7 @@ class Beam(NamedTuple):
     ready: Ints
     seen: Ints
     done: Ints
+    spent: NDArray[np.float64]
     key: NDArray[np.uint64]
     mass: NDArray[np.float64]
     ready_key: NDArray[np.uint64]
@@ -105,36 +120,33 @@ class Marks(NamedTuple):
     mass: NDArray[np.float64]
 
 
-def _beam(dag: Dag, width: int, limit: int) -> tuple[list[int] | None, int]:
-    """A sequence of fewer than `limit` types, if one is found, and a lower bound, at most `limit`.
+def _beam(dag: Dag, cost: Cost, width: int, limit: float) -> tuple[list[int] | None, float]:
+    """The cheapest sequence of types found below a cost of `limit`, if any; a bound on what was left out.
 
-    A state's score never exceeds the batches of a schedule through it, so no schedule that was left out is
-    shorter than the least score that was left out.
+    A state's score never exceeds the cost of a schedule through it, so no schedule that was left out costs
+    less than the least score that was left out: infinite where nothing was that might have cost less.
     """
     frontier, flow = start(dag), edges(dag)
     remaining = start_remaining(dag, frontier)
     marks = _marks(dag)
     beam = _first(dag, frontier, remaining, marks)
     storage = [Beam(*(np.empty((width, *a.shape[1:]), a.dtype) for a in beam)) for _ in range(2)]
-    at_least = limit
+    sequence, at_least = None, np.inf
     history: list[tuple[NDArray[np.intp], NDArray[np.intp]]] = []
-    for step in range(1, limit):
-        parents, actions, score, key = _candidates(beam, remaining.first, step)
-        chosen = np.unique(key, return_index=True)[1]  # of several ways to one set, the first
-        chosen.sort()
-        if len(chosen) > width:
-            at_least = min(at_least, int(score[chosen[width:]].min()))
-        chosen = chosen[:width]
-        chosen = chosen[score[chosen] < limit]
-        if len(chosen) == 0:
-            break
-        history.append((parents[chosen], actions[chosen]))
-        beam = _taken(beam, parents[chosen], storage[step % 2])
-        _advance(flow, frontier.end, remaining.height, remaining.first, marks, beam, actions[chosen])
+    while True:
+        parents, actions, score = _candidates(beam, frontier.end, remaining, cost)
+        at_least = min(at_least, score[width:].min(initial=np.inf))
+        kept = np.flatnonzero(score[:width] < limit * LESS)
+        if len(kept) == 0:
+            return sequence, float(at_least)
+        history.append((parents[kept], actions[kept]))
+        beam = _taken(beam, parents[kept], storage[len(history) % 2])
+        _advance(flow, frontier.end, remaining.height, remaining.first, cost, marks, beam, actions[kept])
         finished = np.flatnonzero(~beam.top.any(axis=1))
         if len(finished) > 0:
-            return _sequence(history, int(finished[0])), min(at_least, step)
-    return None, at_least
+            last = finished[np.argmin(beam.spent[finished])]
+            if beam.spent[last] < limit:
+                sequence, limit = _sequence(history, int(last)), float(beam.spent[last])
 
 
 def _taken(beam: tuple[Any, ...], rows: NDArray[np.intp], storage: tuple[Any, ...]) -> Beam:
@@ -158,28 +170,65 @@ def _first(dag: Dag, frontier: Frontier, remaining: Remaining, marks: Marks) -> 
     ready_key = np.zeros(types, np.uint64)
     np.bitwise_xor.at(ready_key, dag.type[sources], marks.key[sources])
     ready_mass = np.bincount(dag.type[sources], marks.mass[sources], types)
-    state = (*frontier[:4], *remaining[2:], np.uint64(0), 0.0, ready_key, ready_mass)
+    state = (*frontier[:4], *remaining[2:], 0.0, np.uint64(0), 0.0, ready_key, ready_mass)
     return Beam(*(np.array([array]) for array in state))
 
 
 def _candidates(
-    beam: Beam, first: Ints, step: int
-) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp], NDArray[np.uint64]]:
-    """All next states, best first: the state each comes from, the type executed, its score and key."""
+    beam: Beam, end: Ints, remaining: Remaining, cost: Cost
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
+    """All next states, best first: the state each comes from, the type executed, its score."""
     states, actions = np.nonzero(beam.tail > beam.head)
-    critical = np.take_along_axis(beam.number, first + beam.top, axis=1)
-    free = (beam.ready == critical)[states, actions]
-    score = step + beam.top.sum(axis=1)[states] - free
+    score = _scores(beam, end, remaining.height, remaining.first, cost, states, actions)
+    key = beam.key[states] ^ beam.ready_key[states, actions]
+    by_key = np.lexsort((score, key))
+    once = np.ones(len(key), bool)  # of several ways to one set, the cheapest
+    once[1:] = key[by_key[1:]] != key[by_key[:-1]]
+    found = np.sort(by_key[once])
+    states, actions, score = states[found], actions[found], score[found]
     mass = beam.mass[states] + beam.ready_mass[states, actions]
     turns = np.stack([np.lexsort((-mass, score)), np.lexsort((score, -mass))], axis=1).ravel()
     order = turns[np.sort(np.unique(turns, return_index=True)[1])]
-    key = beam.key[states] ^ beam.ready_key[states, actions]
-    return states[order], actions[order], score[order], key[order]
+    return states[order], actions[order], score[order]
+
+
+@njit
+def _scores(
+    beam: Beam,
+    end: Ints,
+    height: Ints,
+    first: Ints,
+    cost: Cost,
+    states: NDArray[np.intp],
+    actions: NDArray[np.intp],
+) -> NDArray[np.float64]:
+    """For each next state the cost so far and the least cost of what remains; `states` ascend."""
+    score = np.empty(len(states))
+    before, last = 0.0, -1
+    for i in range(len(states)):
+        w, a = states[i], actions[i]
+        remaining = Remaining(
+            height, first, beam.number[w], beam.top[w], beam.ready[w], beam.seen[w], beam.done[w]
+        )
+        if w != last:
+            before, last = beam.spent[w], w
+            for t in range(len(end)):
+                before += rest(cost, t, end[t] - beam.head[w, t], beam.top[w, t])
+        ready, rows = beam.tail[w, a] - beam.head[w, a], end[a] - beam.head[w, a]
+        score[i] = before + regret(cost, a, ready, rows, beam.top[w, a], is_free(remaining, a))
+    return score
 
 
 @njit
 def _advance(
-    edges: Edges, end: Ints, height: Ints, first: Ints, marks: Marks, beam: Beam, actions: NDArray[np.intp]
+    edges: Edges,
+    end: Ints,
+    height: Ints,
+    first: Ints,
+    cost: Cost,
+    marks: Marks,
+    beam: Beam,
+    actions: NDArray[np.intp],
 ) -> None:
     """Execute `actions[w]` in the w-th state."""
     for w in range(len(actions)):
@@ -189,6 +238,7 @@ def _advance(
             height, first, beam.number[w], beam.top[w], beam.ready[w], beam.seen[w], beam.done[w]
         )
         before = beam.tail[w].copy()
+        beam.spent[w] += batch_cost(cost, a, frontier.tail[a] - frontier.head[a])
         execute(edges, frontier, a)
         step_remaining(frontier, remaining, a)
         beam.key[w] ^= beam.ready_key[w, a]

@@ -50,6 +50,21 @@ def optimum(dag: Dag, done: Nodes = frozenset()) -> int:
     return batches
 
 
+def cheapest(dag: Dag, price: Callable[[int, int], Fraction], done: Nodes = frozenset()) -> Fraction:
+    """The least cost that finishes the graph in batches of all ready nodes of a type.
+
+    `price(t, rows)` is that of a batch; all sequences of types are tried.
+    """
+    above = producers(dag)
+
+    @cache
+    def of(done: Nodes) -> Fraction:
+        steps = ready(dag, done, above).items()
+        return min((price(t, len(batch)) + of(done | batch) for t, batch in steps), default=Fraction(0))
+
+    return of(done)
+
+
 def ratios(dag: Dag, done: Nodes, before: list[set[int]]) -> dict[int, Fraction]:
     """For each type on the frontier |Frontier_a(G)| / |Frontier(G^a)|.
 

@@ -17,6 +17,7 @@ from abw.core.policy.agenda import Agenda
 from abw.core.policy.check import check_schedule
 from abw.core.policy.critical import Critical
 from abw.core.policy.depth import Depth
+from abw.core.policy.frugal import Frugal
 from abw.core.policy.phases import Phases
 from abw.core.policy.registry import PLAIN, get_policy
 from abw.core.policy.schedule import Schedule
@@ -135,7 +136,7 @@ def test_critical_free_takes_what_is_free_or_before_the_longest_path(dag: Dag) -
                 free[t] = ready
         return brute.critical_type(dag, free or frontier)
 
-    assert batches(Critical(free_first=True).schedule(dag)) == list(brute.greedy(dag, choose))
+    assert batches(Frugal().schedule(dag)) == list(brute.greedy(dag, choose))
 
 
 @given(

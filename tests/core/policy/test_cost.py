@@ -1,0 +1,137 @@
+"""Costs: what schedules cost, what search and the greedy rule make of it, against everything tried."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from abw.core.errors import AbwError
+from abw.core.graph.dag import Dag
+from abw.core.policy.check import check_schedule
+from abw.core.policy.cost import Cost, cost_of, counting, least_cost, regret, rest
+from abw.core.policy.frontier import edges, execute, start
+from abw.core.policy.frugal import Frugal
+from abw.core.policy.registry import COSTED, get_policy
+from abw.core.policy.remaining import is_free, start_remaining, step_remaining
+from abw.core.policy.search import Search
+from tests.core.policy import brute, graphs
+
+TYPES = 4
+SMALL = st.builds(
+    graphs.random_dag,
+    seed=st.integers(0, 10**6),
+    nodes=st.integers(0, 11),
+    types=st.just(TYPES),
+    density=st.floats(0, 0.5),
+)
+EIGHTHS = st.lists(st.integers(0, 40), min_size=TYPES, max_size=TYPES)  # exact as binary fractions
+COSTS = st.builds(
+    lambda launch, row, tile: Cost(np.array(launch) / 8, np.array(row) / 8, np.array(tile, np.int32)),
+    EIGHTHS,
+    EIGHTHS,
+    st.lists(st.integers(1, 4), min_size=TYPES, max_size=TYPES),
+)
+
+
+def price_of(cost: Cost) -> Callable[[int, int], Fraction]:
+    """The definition, with exact numbers."""
+
+    def price(t: int, rows: int) -> Fraction:
+        tile = int(cost.tile[t])
+        return Fraction(cost.launch[t]) + Fraction(cost.row[t]) * tile * math.ceil(Fraction(rows, tile))
+
+    return price
+
+
+@given(SMALL, COSTS)
+def test_a_schedule_costs_the_sum_of_its_batches(dag: Dag, cost: Cost) -> None:
+    schedule = Frugal().schedule(dag)
+    sizes = np.diff(schedule.ptr).tolist()
+    batches = zip(schedule.type.tolist(), sizes, strict=True)
+    assert cost_of(schedule, cost) == sum(price_of(cost)(t, rows) for t, rows in batches)
+    assert cost_of(schedule, counting(TYPES)) == len(schedule)
+
+
+@given(SMALL, COSTS)
+def test_exact_search_finds_the_least_cost_and_knows_it(dag: Dag, cost: Cost) -> None:
+    found = Search(width=1, exact=True, cost=cost).find(dag)
+    check_schedule(dag, found.schedule)
+    assert found.optimal
+    assert found.cost == cost_of(found.schedule, cost) == brute.cheapest(dag, price_of(cost))
+
+
+@given(SMALL, COSTS, st.integers(1, 6))
+def test_what_a_narrow_beam_proves_of_costs_is_true(dag: Dag, cost: Cost, width: int) -> None:
+    found = Search(width=width, cost=cost).find(dag)
+    check_schedule(dag, found.schedule)
+    best = brute.cheapest(dag, price_of(cost))
+    assert found.at_least <= best <= found.cost == cost_of(found.schedule, cost)
+    assert not found.optimal or found.cost == best
+    assert found.cost <= cost_of(Frugal(cost).schedule(dag), cost)
+
+
+@given(SMALL, COSTS, st.randoms(use_true_random=False))
+@settings(max_examples=60)
+def test_the_remaining_cost_is_admissible_and_regret_is_what_it_says(
+    dag: Dag, cost: Cost, choose: random.Random
+) -> None:
+    frontier = start(dag)
+    remaining = start_remaining(dag, frontier)
+    done: frozenset[int] = frozenset()
+    spent, price = Fraction(0), price_of(cost)
+
+    def least() -> float:
+        rows = frontier.end - frontier.head
+        return sum(rest(cost, t, int(rows[t]), int(remaining.top[t])) for t in range(TYPES))
+
+    assert least() == least_cost(dag, cost)
+    while len(done) < len(dag):
+        assert least() <= brute.cheapest(dag, price, done)
+        steps = brute.ready(dag, done, brute.producers(dag))
+        a = choose.choice(list(steps))
+        ready, rows = len(steps[a]), int(frontier.end[a] - frontier.head[a])
+        before = spent + Fraction(least())
+        more = regret(cost, a, ready, rows, int(remaining.top[a]), is_free(remaining, a))
+        execute(edges(dag), frontier, a)
+        step_remaining(frontier, remaining, a)
+        done |= steps[a]
+        spent += price(a, ready)
+        assert spent + Fraction(least()) - before == more >= 0
+    assert least() == 0
+
+
+def a_type_dear_to_launch() -> Cost:
+    return Cost(np.array([10.0, 1.0]), np.zeros(2), np.ones(2, np.int32))
+
+
+def a_type_in_tiles_of_four() -> Cost:
+    return Cost(np.ones(2), np.ones(2), np.array([4, 1], np.int32))
+
+
+@pytest.mark.parametrize(
+    ("cost", "of_fewest", "least"), [(a_type_dear_to_launch(), 22, 14), (a_type_in_tiles_of_four(), 16, 13)]
+)
+def test_fewest_batches_and_least_cost_differ(cost: Cost, of_fewest: int, least: int) -> None:
+    # the only sequence of four is abba, with two batches of a; one batch of a needs five: bbabb
+    dag = graphs.strings(["abb", "bba"])
+    fewest, cheapest = Search().find(dag), Search(cost=cost).find(dag)
+    assert fewest.schedule.type.tolist() == [0, 1, 1, 0]
+    assert cost_of(fewest.schedule, cost) == of_fewest
+    assert cheapest.schedule.type.tolist() == [1, 1, 0, 1, 1]
+    assert cheapest.cost == least
+    assert cheapest.optimal
+
+
+def test_the_policies_that_take_a_cost() -> None:
+    dag, cost = graphs.strings(["abb", "bba"]), a_type_dear_to_launch()
+    found = [cost_of(get_policy(name, cost=cost).schedule(dag), cost) for name in COSTED]
+    assert found == [14, 14]
+    with pytest.raises(AbwError, match="policy agenda"):
+        get_policy("agenda", cost=cost)
