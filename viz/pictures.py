@@ -86,13 +86,16 @@ class Lane:
     """A schedule of B batches as it runs: their `type` and `width` (B,), and which steps were `free` (B,).
 
     A free step lowers the lower bound on what remains by one; a step that is not free is one batch more
-    than the bound promised, and its type is to blame.
+    than the bound promised, and its type is to blame: `late` (B,) critical nodes of it come later, the last
+    of them behind node `behind` (B,) (see `abw.core.explain`). 0 and -1 where a step is free.
     """
 
     policy: str
     type: Ints
     width: Ints
     free: NDArray[np.bool_]
+    late: Ints
+    behind: Ints
 
 
 @dataclass(frozen=True, slots=True)

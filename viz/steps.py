@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.graph.bounds import heights, lower_bound
+from abw.core.explain import causes
+from abw.core.graph.bounds import lower_bound
+from abw.core.graph.dag import Dag
 from abw.core.policy.schedule import Schedule
 from abw.core.policy.trace import ready_counts
 from abw.viz.pictures import BatchesPicture, FrontierPicture, GraphPicture, Lane
@@ -15,16 +17,15 @@ Ints = NDArray[np.int32]
 
 
 def batches_picture(scene: Scene) -> BatchesPicture:
-    """All of a scene's schedules side by side. O(n + m) a schedule."""
-    height = heights(scene.dag)
-    lanes = tuple(_lane(name, schedule, height) for name, schedule in scene.schedules.items())
+    """All of a scene's schedules side by side. O(n log n + m) a schedule."""
+    lanes = tuple(_lane(name, scene.dag, schedule) for name, schedule in scene.schedules.items())
     return BatchesPicture(scene.dag.types, lower_bound(scene.dag), lanes)
 
 
 def frontier_picture(scene: Scene, policy: str) -> FrontierPicture:
-    """One schedule with the frontier before each of its batches. O(n + m)."""
+    """One schedule with the frontier before each of its batches. O(n log n + m)."""
     schedule = scene.schedules[policy]
-    lane = _lane(policy, schedule, heights(scene.dag))
+    lane = _lane(policy, scene.dag, schedule)
     return FrontierPicture(scene.dag.types, ready_counts(scene.dag, schedule), lane)
 
 
@@ -57,24 +58,8 @@ def batch_of(schedule: Schedule, nodes: int) -> Ints:
     return number
 
 
-def _lane(policy: str, schedule: Schedule, height: Ints) -> Lane:
-    return Lane(policy, schedule.type, np.diff(schedule.ptr).astype(np.int32), free_steps(schedule, height))
-
-
-def free_steps(schedule: Schedule, height: Ints) -> NDArray[np.bool_]:
-    """(B,): whether a batch lowers its type's part of the lower bound on what remains.
-
-    That part is the largest height among the type's remaining nodes (see `abw.core.graph.bounds`); no batch
-    lowers it by more than one, so a schedule has exactly as many free steps as the lower bound says, and all
-    its other batches are what it costs too much.
-    """
-    free = np.zeros(len(schedule), np.bool_)
-    if not len(schedule):
-        return free
-    tallest = np.maximum.reduceat(height[schedule.nodes], schedule.ptr[:-1])
-    after: dict[int, int] = {}
-    for b in range(len(schedule) - 1, -1, -1):
-        type = int(schedule.type[b])
-        free[b] = tallest[b] > after.get(type, 0)
-        after[type] = max(after.get(type, 0), int(tallest[b]))
-    return free
+def _lane(policy: str, dag: Dag, schedule: Schedule) -> Lane:
+    late, behind = np.zeros(len(schedule), np.int32), np.full(len(schedule), -1, np.int32)
+    for held in causes(dag, schedule).held:
+        late[held.step], behind[held.step] = len(held.late), held.waits_for
+    return Lane(policy, schedule.type, np.diff(schedule.ptr).astype(np.int32), late == 0, late, behind)

@@ -50,12 +50,13 @@ def _lane(
     why = "by type: " + ", ".join(f"{name} {count}" for name, count in blamed if count) if more else ""
     parts = [heading(0, 14, lane.policy, said, why)]
     base = 22 + HEIGHT
-    for b, (t, nodes, free) in enumerate(
-        zip(lane.type.tolist(), lane.width.tolist(), lane.free.tolist(), strict=True)
-    ):
+    steps = zip(
+        lane.type.tolist(), lane.width.tolist(), lane.late.tolist(), lane.behind.tolist(), strict=True
+    )
+    for b, (t, nodes, late, behind) in enumerate(steps):
         x = b * column
         tip = f"{b + 1}: {types[t]}, {nodes} node{'' if nodes == 1 else 's'}" + (
-            "" if free else ", not free: one batch more than the lower bound"
+            f", not free: {late} critical nodes come later, the last behind node {behind}" if late else ""
         )
         bars = "".join(
             filled(t, x + 0.5, base - top, max(1.0, column - 1), high) for top, high in _bars(nodes, highest)
@@ -64,7 +65,7 @@ def _lane(
         if column >= 9:
             # the letter stands below, not inside: the lowest cell may be too small for it
             parts.append(text(x + column / 2, base + 12, letters[t], "mid small"))
-        if not free:
+        if late:
             size = min(4.0, max(1.5, column / 3))
             place = base + (16 if column >= 9 else 3)
             left, low = x + column / 2 - size, place + 2 * size

@@ -257,7 +257,7 @@ def arena_text(picture: ArenaPicture) -> RenderableType:
     return Group(Text("arenas", style="dim"), table)
 
 
-def _filling(picture: ArenaPicture, arena: int, columns: int = 30) -> str:
+def _filling(picture: ArenaPicture, arena: int, columns: int = 14) -> str:
     """How full an arena is at equal distances in time."""
     filled = np.zeros(picture.batches + 1, np.int64)
     filled[0] = picture.head[arena]

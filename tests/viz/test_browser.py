@@ -128,6 +128,9 @@ def test_the_type_to_blame_is_named_and_leads_to_its_batches(fig1_page: Path) ->
             found.append(text(page, "#at"))
             assert "of O" in text(page, "#said")
             assert "Not free" in text(page, "#said")
+            behind = text(page, "#said button").split()[1]
+            page.click("#said button")  # what the late nodes come behind
+            assert text(page, "#node").split()[:2] == ["node", behind]
         assert found == [f"batch {b} of 9" for b in (3, 5, 7, 3)]
 
 

@@ -15,6 +15,7 @@ from abw.core.graph.bounds import heights, lower_bound
 from abw.core.graph.dag import Dag
 from abw.core.policy.fsm import FsmPolicy
 from abw.core.policy.registry import PLAIN, get_policy
+from abw.core.policy.schedule import Schedule
 from abw.core.policy.states import ENCODINGS, Encoding
 from abw.core.spec.load import Overrides, load_cell
 from abw.core.store.runs import StoredRun
@@ -22,7 +23,7 @@ from abw.viz.fsm import policy_alone, policy_picture
 from abw.viz.memory import arena_picture, memory_picture
 from abw.viz.pictures import END, as_json
 from abw.viz.scene import Scene, scene_of_run, scene_of_spec
-from abw.viz.steps import batch_of, batches_picture, free_steps, frontier_picture, graph_picture
+from abw.viz.steps import batch_of, batches_picture, frontier_picture, graph_picture
 from tests.core.policy.graphs import random_dag
 
 dags = st.builds(
@@ -36,11 +37,25 @@ dags = st.builds(
 
 @given(dags, st.sampled_from(PLAIN))
 def test_a_schedule_has_as_many_free_steps_as_the_lower_bound(dag: Dag, policy: str) -> None:
-    schedule = get_policy(policy).schedule(dag)
-    free = free_steps(schedule, heights(dag))
-    assert free.sum() == lower_bound(dag).sum()
+    schedule, none = get_policy(policy).schedule(dag), np.zeros(len(dag), np.int32)
+    (lane,) = batches_picture(Scene("", "", 0, 1, dag, none, none, {policy: schedule}, None)).lanes
     for type, bound in enumerate(lower_bound(dag)):
-        assert free[schedule.type == type].sum() == bound
+        assert lane.free[lane.type == type].sum() == bound
+    assert lane.free.tolist() == slow_free(dag, schedule)
+    assert ((lane.late == 0) == lane.free).all()
+    assert ((lane.behind < 0) == lane.free).all()
+
+
+def slow_free(dag: Dag, schedule: Schedule) -> list[bool]:
+    """Whether each batch lowers the largest height among the remaining nodes of its type."""
+    height, left = heights(dag), np.ones(len(dag), bool)
+    found = []
+    for b, type in enumerate(schedule.type):
+        own = dag.type == type
+        before = height[left & own].max()
+        left[schedule.nodes[schedule.ptr[b] : schedule.ptr[b + 1]]] = False
+        found.append(bool(height[left & own].max(initial=0) < before))
+    return found
 
 
 def test_fig1_is_what_the_paper_draws(fig1: Scene) -> None:

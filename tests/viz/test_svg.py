@@ -165,7 +165,7 @@ def test_a_graph_too_large_for_svg_is_an_error_with_a_way_out(lattice: Scene) ->
     with pytest.raises(AbwError, match="--instances"):
         graph_svg(large)
     many = np.zeros(MOST + 1, np.int32)
-    lane = Lane("fsm", many, many, many == 0)
+    lane = Lane("fsm", many, many, many == 0, many, many)
     with pytest.raises(AbwError, match="--html"):
         batches_svg(BatchesPicture(("a",), many[:1], (lane,)))
     with pytest.raises(AbwError, match="--html"):

@@ -186,7 +186,7 @@ class App {
     slider.setAttribute("aria-valuetext", sayStep(policy, this.step));
     byId("at").textContent = this.step < policy.steps ? `batch ${this.step + 1} of ${policy.steps}` : `done: ${plural(policy.steps, "batch")}`;
     for (const each of data.policies) each.button.setAttribute("aria-pressed", String(each === policy));
-    showStep(policy, this.step);
+    showStep(policy, this.step, this);
     showMachine(policy, this.step);
     showNode(this.selected, policy, this);
     fillTable(policy);

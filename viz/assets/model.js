@@ -43,6 +43,7 @@ for (const policy of data.policies) {
       policy.lane[policy.nodes[i]] = i - policy.ptr[b];
     }
   }
+  policy.free = policy.late.map((late) => !late);
   policy.since = new Int32Array(N);
   for (let e = 0; e < source.length; e++) {
     const ready = policy.batch[source[e]] + 1;
@@ -65,7 +66,8 @@ function sayStep(policy, step) {
   const ready = data.types.map((name, u) => [name, policy.ready[step * T + u]]).filter((pair) => pair[1] > 0);
   const rest = ready.length - 6;
   if (rest > 0) ready.sort((a, b) => b[1] - a[1]).length = 6;
-  const free = policy.free[step] ? "Free." : "Not free: one batch more than the lower bound.";
+  const late = policy.late[step];
+  const free = late ? `Not free: ${plural(late, `critical node`)} of ${data.types[t]} ${late === 1 ? "comes" : "come"} later.` : "Free.";
   return `Batch ${step + 1} of ${policy.steps}: ${plural(policy.width[step], "node")} of ${data.types[t]}. ` +
     `Ready: ${ready.map(([name, count]) => `${name} ${count}`).join(", ")}${rest > 0 ? ` and ${plural(rest, "other type")}` : ""}. ${free}`;
 }

@@ -9,9 +9,15 @@ function element(name, content = "", className = "") {
   return made;
 }
 
-function showStep(policy, step) {
+function showStep(policy, step, app) {
   byId("stepname").textContent = `under ${policy.name}, before batch ${Math.min(step + 1, policy.steps)}`;
-  byId("said").textContent = sayStep(policy, step);
+  const said = byId("said"), behind = step < policy.steps ? policy.behind[step] : -1;
+  said.textContent = sayStep(policy, step);
+  if (behind >= 0) {
+    const link = element("button", `node ${behind} (${data.types[type[behind]]})`, "link bad");
+    link.addEventListener("click", () => app.select(behind, true));
+    said.append(" The last of them comes behind ", link, ".");
+  }
   const box = byId("ready");
   const rows = [];
   for (let t = 0; t < T; t++) {
