@@ -29,7 +29,7 @@ def emit_cell(module: Module, name: str, layout: CellLayout) -> None:
         if isinstance(stage, StageLayout):
             for group, weights in enumerate(stage.weights):
                 for rows in range(1, stage.block_rows + 1):
-                    _emit_block(module, f"{name}_{number}_{group}_{rows}", layout, weights, rows)
+                    _emit_block(module, f"{name}_{number}_{group}_{rows}", layout, stage, weights, rows)
     _Kernel(module, name, layout).emit()
 
 
@@ -226,7 +226,9 @@ class _Kernel:
             f.store(found[value], self.address(layout.place(value), row), offset)
 
 
-def _emit_block(module: Module, name: str, layout: CellLayout, weights: Weights, rows: int) -> None:
+def _emit_block(
+    module: Module, name: str, layout: CellLayout, stage: StageLayout, weights: Weights, rows: int
+) -> None:
     """Write the sums of a group's gates for `rows` rows and one block of the result."""
     f = Function(module, name, "ptr %weights, ptr %table, ptr %sums")
     bytes_of_vector = 4 * weights.lanes
@@ -254,15 +256,11 @@ def _emit_block(module: Module, name: str, layout: CellLayout, weights: Weights,
                 row[p] = value
         at += bytes_of_vector * len(places) * part.length
     # the sums of all groups lie side by side
-    pitch = bytes_of_vector * _row_sums(layout, weights)
+    pitch = bytes_of_vector * stage.sums
     for r, row in enumerate(sums):
         for v, value in enumerate(row):
             f.store(value, "%sums", pitch * r + bytes_of_vector * v)
     module.add(f)
-
-
-def _row_sums(layout: CellLayout, weights: Weights) -> int:
-    return next(s.sums for s in layout.stages if isinstance(s, StageLayout) and weights in s.weights)
 
 
 def share(f: Function, first: str, last: str) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from abw.core.exec.cpu import executor as module
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.cpu.parts import Sorter
+from abw.core.exec.cpu.parts import Sorter, divide
 from abw.core.exec.cpu.target import get_target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.interface import Result
@@ -142,10 +143,20 @@ def test_lanes_are_sorted_by_part(seed: int, parts: int) -> None:
         for p in range(parts):
             begin, end = found.split[b, p : p + 2]
             for node in found.schedule.nodes[lanes][begin:end].tolist():
-                # one part for all nodes of an instance, and parts in the order of their instances
+                # one part for all nodes of an instance
                 assert part_of.setdefault(int(graph.instance[node]), p) == p
-    by_instance = [part_of[i] for i in sorted(part_of)]
-    assert by_instance == sorted(by_instance)
+
+
+@given(st.lists(st.integers(0, 90), min_size=1, max_size=7), st.integers(1, 3))
+def test_parts_are_nearly_equal(sizes: list[int], parts: int) -> None:
+    part = divide(np.array(sizes, np.int64), parts)
+    largest = np.bincount(part, sizes, parts).max()
+    best = min(
+        max(sum(s for s, p in zip(sizes, way, strict=True) if p == q) for q in range(parts))
+        for way in product(range(parts), repeat=len(sizes))
+    )
+    # Graham's bound of "largest first"; or no more than a tenth above the mean
+    assert largest <= max(1.1 * sum(sizes) / parts, (4 / 3 - 1 / (3 * parts)) * best)
 
 
 def test_parts_that_need_each_other_are_refused() -> None:
