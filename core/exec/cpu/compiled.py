@@ -29,7 +29,12 @@ class Code:
 
 
 def kernels_folder() -> Path:
-    """Where machine code is kept: a folder of the user's: it is the machine's, not a project's."""
+    """Where machine code is kept: under ABW_HOME if that is set, else with the user's caches.
+
+    Not in the `.abw` of a project: the code is the machine's, and every project's.
+    """
+    if home := os.environ.get("ABW_HOME"):
+        return Path(home) / "kernels"
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "abw" / "kernels"
 

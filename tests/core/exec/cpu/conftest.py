@@ -11,5 +11,5 @@ import pytest
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Machine code of these tests' random cells stays out of the user's folder."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("ABW_HOME", str(tmp_path_factory.mktemp("home")))
         yield

@@ -60,7 +60,10 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_the_folder_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABW_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert kernels_folder() == tmp_path / "home" / "kernels"
+    monkeypatch.delenv("ABW_HOME")
     assert kernels_folder() == tmp_path / "abw" / "kernels"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
