@@ -118,14 +118,15 @@ def interleaved(contenders: Mapping[str, Contender], runs: int) -> dict[str, flo
 
 
 class Ours:
-    """One of our executors, on one thread."""
+    """One of our executors."""
 
-    def __init__(self, executor: str, planned: Plan, params: Params) -> None:
+    def __init__(self, executor: str, planned: Plan, params: Params, threads: int = 1) -> None:
         from abw.core.exec.registry import get_executor
+        from abw.core.plan.plan import plan
 
-        self._plan = planned
         self._executor = get_executor(executor)
-        self._executor.prepare(planned.graph.network, params, 1)
+        self._executor.prepare(planned.graph.network, params, threads)
+        self._plan = plan(planned.graph, self._executor.arrange(planned.graph, planned.schedule))
 
     def run(self) -> None:
         """See `Contender`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,12 +20,15 @@ def bench_cpu(
     runs: int,
     specs: Path = Path("specs"),
     models: tuple[str, ...] = MODELS,
+    threads: tuple[int, ...] = (1,),
 ) -> dict[str, Any]:
-    """One thread, thread CPU time, medians of `runs` rounds in which all take turns, the peak among them.
+    """Medians of `runs` rounds in which all take turns, the peak among them.
 
-    `share_of_peak` counts the arithmetic of matrix products alone, `seconds` everything from a plan to its
-    outputs. `torch_seconds` is the better of two ways to batch the TreeLSTM by level (see `ByLevel`), null
-    for other models and where PyTorch is absent. Errors: AbwError where outputs differ.
+    A row for each number of threads: `seconds` from a plan to its outputs, by the thread's CPU time for one
+    thread, else by the wall clock. `share_of_peak` counts the arithmetic of matrix products alone, of as many
+    times the peak as there are threads. For one thread `torch_seconds` is the better of two ways to batch the
+    TreeLSTM by level (see `ByLevel`), null for other models and where PyTorch is absent, and `blas_seconds`
+    our executor `blas`. Errors: AbwError where outputs differ.
     """
     from abw.core.errors import AbwError
     from abw.core.exec.cpu.peak import peak_meter
@@ -42,29 +46,31 @@ def bench_cpu(
             for batch in batches:
                 planned, params = mini_batch(model, specs, data, batch, size)
                 contenders: dict[str, Contender] = {
-                    "cpu": Ours("cpu", planned, params),
-                    "blas": Ours("blas", planned, params),
+                    f"cpu {count}": Ours("cpu", planned, params, count) for count in threads
                 }
+                contenders["blas"] = Ours("blas", planned, params)
                 if torch and model == "TreeLSTM":
-                    contenders["torch_split"] = ByLevel(torch, planned, params, dense=False)
-                    contenders["torch_dense"] = ByLevel(torch, planned, params, dense=True)
-                refuse_different(contenders, "cpu", size)
+                    contenders["torch split"] = ByLevel(torch, planned, params, dense=False)
+                    contenders["torch dense"] = ByLevel(torch, planned, params, dense=True)
+                refuse_different(contenders, "blas", size)
                 peak, seconds = _rounds(meter, contenders, runs)
-                by_torch = [taken for name, taken in seconds.items() if name.startswith("torch")]
+                by_torch = [taken[0] for name, taken in seconds.items() if name.startswith("torch")]
                 peaks.append(peak)
-                rows.append(
-                    {
-                        "model": model,
-                        "hidden": size,
-                        "batch": batch,
-                        "threads": 1,
-                        "seconds": seconds["cpu"],
-                        "share_of_peak": planned.product_flops / seconds["cpu"] / peak,
-                        "instances_per_second": planned.graph.instances / seconds["cpu"],
-                        "torch_seconds": min(by_torch, default=None),
-                        "blas_seconds": seconds["blas"],
-                    }
-                )
+                for count in threads:
+                    taken = seconds[f"cpu {count}"][count > 1]
+                    rows.append(
+                        {
+                            "model": model,
+                            "hidden": size,
+                            "batch": batch,
+                            "threads": count,
+                            "seconds": taken,
+                            "share_of_peak": planned.product_flops / taken / peak / count,
+                            "instances_per_second": planned.graph.instances / taken,
+                            "torch_seconds": min(by_torch, default=None) if count == 1 else None,
+                            "blas_seconds": seconds["blas"][0] if count == 1 else None,
+                        }
+                    )
     return {
         "schema_version": 1,
         "target": get_target().name,
@@ -75,22 +81,21 @@ def bench_cpu(
 
 
 def _rounds(
-    meter: Any,  # noqa: ANN401 (see peak_meter)
-    contenders: dict[str, Contender],
-    runs: int,
-) -> tuple[float, dict[str, float]]:
-    """The median peak, and the median thread CPU time of each contender.
+    meter: Callable[[], float], contenders: dict[str, Contender], runs: int
+) -> tuple[float, dict[str, tuple[float, float]]]:
+    """The median peak, and each contender's median thread CPU time and wall-clock time.
 
     Each turn begins with a run that does not count: a stream of mini-batches does not find its weights thrown
     out of the caches by another program's.
     """
     peaks: list[float] = []
-    taken: dict[str, list[float]] = {name: [] for name in contenders}
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
     for _ in range(runs):
         peaks.append(max(meter() for _ in range(5)))
         for name, contender in contenders.items():
             contender.run()
-            start = time.thread_time()
+            start = time.thread_time(), time.perf_counter()
             contender.run()
-            taken[name].append(time.thread_time() - start)
-    return median(peaks), {name: median(times) for name, times in taken.items()}
+            taken[name].append((time.thread_time() - start[0], time.perf_counter() - start[1]))
+    medians = {name: (median(c for c, _ in t), median(w for _, w in t)) for name, t in taken.items()}
+    return median(peaks), medians

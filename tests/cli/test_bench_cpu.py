@@ -26,13 +26,18 @@ class Fixed:
 
 
 def test_rows_of_both_models(shared_data: Path, root: Path) -> None:
-    report = bench_cpu(shared_data, [32], [2], 3, root / "specs")
-    assert [row["model"] for row in report["rows"]] == ["TreeLSTM", "LatticeLSTM"]
+    report = bench_cpu(shared_data, [32], [2], 3, root / "specs", threads=(1, 2))
+    assert [(row["model"], row["threads"]) for row in report["rows"]] == [
+        ("TreeLSTM", 1),
+        ("TreeLSTM", 2),
+        ("LatticeLSTM", 1),
+        ("LatticeLSTM", 2),
+    ]
     assert report["peak_gflops"] > 1
     for row in report["rows"]:
         assert 0 < row["share_of_peak"] < 1
         assert row["seconds"] * row["instances_per_second"] == pytest.approx(2)
-    assert report["rows"][1]["torch_seconds"] is None
+    assert all(row["torch_seconds"] is None for row in report["rows"][1:])
 
 
 def test_other_outputs_are_refused() -> None:
