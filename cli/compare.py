@@ -58,6 +58,15 @@ def compare(
     group: Annotated[
         bool, typer.Option("--group", help="Batch types together that differ in parameters only.")
     ] = False,
+    cost: Annotated[
+        Path | None,
+        typer.Option(
+            "--cost",
+            metavar="FILE",
+            help="What launches and rows cost by type (`abw calibrate` measures it): a column, and what "
+            "search and critical-free minimise.",
+        ),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw training and batch sizes here.")
     ] = None,
@@ -86,6 +95,7 @@ def compare(
         fuse=fuse,
         group=group,
         sizes=numbers(batches, "--batches") if batches else (),
+        cost=cost,
     )
     with progress(quiet) as told:
         report = run_compare(spec, changes, chosen, told)
@@ -181,6 +191,10 @@ def _print(report: dict[str, Any], plot: Path | None) -> None:
             f"after {' and '.join(report['passes'])}; without: {_short(without['nodes'])} nodes, "
             f"lower bound {_short(without['lower_bound'])}"
         )
+    if report["cost"]:
+        console.print(
+            f"cost by {report['cost']}: no schedule below {report['least_cost']:.4g}", soft_wrap=True
+        )
     console.print()
     console.print(_policies(report))
     own = report["instances_trained_on"]
@@ -202,16 +216,19 @@ def _policies(report: dict[str, Any]) -> Any:  # noqa: ANN401
     from rich.table import Table
 
     several, without = len(report["seeds"]) > 1, report["without_passes"]
+    costs = report["cost"] is not None
     columns = ["policy", "batches", "to the bound", *(["worst"] if several else [])]
+    columns += ["cost"] if costs else []
     columns += ["without passes"] if without else []
     table = Table(*columns, "ns a node", "states", "unseen", "training", box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
     before = {p["policy"]: p["batches"] for p in without["policies"]} if without else {}
-    for p in sorted(report["policies"], key=lambda p: p["batches"]):
+    for p in sorted(report["policies"], key=lambda p: p["cost" if costs else "batches"]):
         learned = p["states"] is not None
         row = [p["policy"], _short(p["batches"]), _ratio(p["ratio"])]
         row += [_ratio(p["worst_ratio"])] if several else []
+        row += [f"{p['cost']:.4g}"] if costs else []
         row += [_short(before[p["policy"]])] if without else []
         row += [f"{p['ns_per_node']:.0f}", _short(p["states"]) if learned else ""]
         row += [_short(p["unseen_states"]) if learned else ""]

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from abw.cli import check, compare, doctor, explain, layout, learn, run, runs, schema, viz
+from abw.cli import calibrate, check, compare, doctor, explain, layout, learn, run, runs, schema, viz
 from abw.cli.bench import commands as bench
 from abw.core.errors import AbwError
 from abw.core.memory import keep_freed_memory
@@ -25,6 +25,7 @@ app.command("run")(run.run)
 app.command("check")(check.check)
 app.command("learn")(learn.learn)
 app.command("compare")(compare.compare)
+app.command("calibrate")(calibrate.calibrate)
 app.command("explain")(explain.explain)
 app.command("layout")(layout.layout)
 app.add_typer(runs.app, name="runs")

@@ -15,8 +15,10 @@ from abw.core.graph.dag import Dag
 from abw.core.graph.network import Granularity
 from abw.core.graph.passes import Groups, fuse_reductions, group_types
 from abw.core.learning import TRAIN_LIMIT, TRIALS, Choice, train
+from abw.core.policy.cost import Cost, cost_of, least_cost
+from abw.core.policy.costfile import read_cost
 from abw.core.policy.fsm import FsmPolicy
-from abw.core.policy.registry import LEARNED, POLICIES, Policy, get_policy
+from abw.core.policy.registry import COSTED, LEARNED, POLICIES, Policy, get_policy
 from abw.core.policy.schedule import Schedule
 from abw.core.policy.states import ENCODINGS
 from abw.core.progress import Progress, Quiet
@@ -46,7 +48,8 @@ class CompareOptions:
     `encoding` is that of the policy `fsm`; a name as `fsm-base` says its own. With `seeds` > 1 all is done
     for so many seeds of learning and of the data's coin. The policies are learned from the file's first
     `train_limit` instances and applied to those behind the first `skip`. `sizes`: mini-batches of these many
-    instances, beside the usual comparison.
+    instances, beside the usual comparison. `cost`: a file of costs (see `abw.core.policy.costfile`), which
+    the policies of `COSTED` then minimise.
     """
 
     policies: tuple[str, ...]
@@ -59,15 +62,17 @@ class CompareOptions:
     fuse: bool = False
     group: bool = False
     sizes: tuple[int, ...] = ()
+    cost: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """A workload's dags, after passes (see `abw.core.graph.passes`)."""
+    """A workload's dags, after passes (see `abw.core.graph.passes`), and what batches of them cost."""
 
     workload: Workload
     fuse: bool = False
     groups: Groups | None = None
+    cost: Cost | None = None
 
     def dag(self, first: int, last: int) -> Dag:
         """That of instances `first` to `last` (exclusive). Errors: SpecError."""
@@ -98,6 +103,12 @@ def compare(
     """
     progress = progress or Quiet()
     require(options.policies)
+    if options.cost and options.group:
+        raise AbwError(
+            "a cost is that of a type: groups of types have none",
+            hint="leave --group or --cost out",
+            exit_code=2,
+        )
     model = open_model(spec, overrides)
     passes = [name for name, on in (("fuse", options.fuse), ("group", options.group)) if on]
     first = overrides.seed or 0
@@ -109,11 +120,11 @@ def compare(
         tested, training = _open(spec, overrides, options, seed)
         trained = train_all(training, options.policies, options, seed, progress)
         progress.phase("schedule", len(options.policies))
-        rows.append(_measured(tested.windows(), training, trained, progress))
+        rows.append(_measured(tested, trained, progress))
         if passes:
-            bare = Graphs(training.workload)
+            bare = replace(training, fuse=False, groups=None)
             policies = train_all(bare, options.policies, options, seed, progress)
-            plain.append(_counted(Graphs(tested.workload).windows(), policies))
+            plain.append(_counted(Graphs(tested.workload).windows(), policies, tested.cost))
         if options.sizes:
             progress.phase("batch sizes", len(options.sizes))
             by_size.append(sizes_of(tested, trained, options.sizes, progress))
@@ -125,6 +136,7 @@ def compare(
         "data": str(model.data.path),
         "granularity": options.granularity,
         "passes": passes,
+        "cost": str(options.cost) if options.cost else None,
         "skip": options.skip,
         "instances": instances,
         "batch": model.data.batch,
@@ -150,10 +162,13 @@ def _open(spec: Path, overrides: Overrides, options: CompareOptions, seed: int) 
     # one seed: the coin stays the spec's unless another was asked for
     model = open_model(spec, overrides if options.seeds == 1 else replace(overrides, seed=seed))
     networks = open_networks(model, options.granularity)
+    types = tuple(t.name for t in (networks.ops.network if networks.ops else networks.cells).types)
+    cost = read_cost(options.cost, types) if options.cost else None
 
     def opened(model: Model, limit: int | None, skip: int) -> Graphs:
         workload = open_workload(model, read_instances(model.data, limit, skip), networks)
-        return Graphs(workload, options.fuse, group_types(workload.network) if options.group else None)
+        groups = group_types(workload.network) if options.group else None
+        return Graphs(workload, options.fuse, groups, cost)
 
     return opened(model, model.data.limit, options.skip), opened(model, options.train_limit, 0)
 
@@ -170,7 +185,8 @@ def train_all(
     for name in names:
         encoding = LEARNED_WITH.get(name, options.encoding)
         if name != LEARNED and name not in LEARNED_WITH:
-            found[name] = Trained(get_policy(name))
+            wanted = {"cost": training.cost} if training.cost and name in COSTED else {}
+            found[name] = Trained(get_policy(name, **wanted))
             continue
         used = len(training.workload.instances)
         train(training.dag, min(used, 2), encoding, seed, trials=1)  # compiles
@@ -181,11 +197,10 @@ def train_all(
     return found
 
 
-def _measured(
-    dags: list[Dag], training: Graphs, trained: dict[str, Trained], progress: Progress
-) -> dict[str, Any]:
-    """What the policies reach and take on some mini-batches, and what they learned."""
-    row = _counted(dags, trained)
+def _measured(tested: Graphs, trained: dict[str, Trained], progress: Progress) -> dict[str, Any]:
+    """What the policies reach and take on the mini-batches, and what they learned."""
+    dags = tested.windows()
+    row = _counted(dags, trained, tested.cost)
     learned = {n: t.policy for n, t in trained.items() if isinstance(t.policy, FsmPolicy)}
     for number, entry in enumerate(row["policies"]):
         name = entry["policy"]
@@ -203,8 +218,9 @@ def _measured(
     return row
 
 
-def _counted(dags: list[Dag], trained: dict[str, Trained]) -> dict[str, Any]:
-    """Nodes, bound, and each policy's batches: sums over mini-batches."""
+def _counted(dags: list[Dag], trained: dict[str, Trained], cost: Cost | None) -> dict[str, Any]:
+    """Nodes, bounds, and each policy's batches and cost: sums over mini-batches."""
+    least = sum(least_cost(dag, cost) for dag in dags) if cost else None
     bound = sum(int(lower_bound(dag).sum()) for dag in dags)
     policies = []
     for name, found in trained.items():
@@ -215,11 +231,18 @@ def _counted(dags: list[Dag], trained: dict[str, Trained]) -> dict[str, Any]:
                 "policy": name,
                 "batches": batches,
                 "ratio": batches / bound if bound else None,
+                "cost": sum(cost_of(s, cost) for s in schedules) if cost else None,
                 "unseen_states": sum(s.unseen for s in schedules),
             }
         )
     nodes = sum(len(dag) for dag in dags)
-    return {"mini_batches": len(dags), "nodes": nodes, "lower_bound": bound, "policies": policies}
+    return {
+        "mini_batches": len(dags),
+        "nodes": nodes,
+        "lower_bound": bound,
+        "least_cost": least,
+        "policies": policies,
+    }
 
 
 def sizes_of(
@@ -240,7 +263,7 @@ def sizes_of(
         many = min(len(every), MOST_BATCHES)
         starts = [every[k * len(every) // many] for k in range(many)]  # from all parts of the data
         dags = [tested.dag(first, first + size) for first in starts]
-        rows.append({"batch": size, **_counted(dags, trained)})
+        rows.append({"batch": size, **_counted(dags, trained, tested.cost)})
         progress.reached(len(rows))
     return rows
 
@@ -272,7 +295,7 @@ def _mean_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
                 "batches_by_seed": [e["batches"] for e in same],
             }
         )
-    head = {key: _mean([row[key] for row in rows]) for key in ("nodes", "lower_bound")}
+    head = {key: _mean([row[key] for row in rows]) for key in ("nodes", "lower_bound", "least_cost")}
     size: dict[str, Any] = {key: rows[0][key] for key in ("batch", "mini_batches") if key in rows[0]}
     return {**size, **head, "policies": policies}
 

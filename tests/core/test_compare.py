@@ -12,6 +12,8 @@ from abw.core.errors import AbwError
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
 from abw.core.graph.passes import fuse_reductions, group_types
+from abw.core.policy.cost import cost_of, least_cost
+from abw.core.policy.costfile import read_cost
 from abw.core.policy.learner import learn
 from abw.core.policy.registry import get_policy
 from abw.core.spec.load import Overrides
@@ -126,6 +128,26 @@ def test_the_best_encoding_has_the_fewest_batches_in_training(root: Path) -> Non
     )
     best, *others = (p["batches"] for p in report["policies"])  # applied to what they were learned from
     assert best == min(others)
+
+
+def test_costs_are_those_of_the_schedules(root: Path, tmp_path: Path) -> None:
+    spec, path = root / "specs/lattice.yaml", tmp_path / "cost.yaml"
+    path.write_text("word: {launch: 20, row: 1, tile: 8}\ndefault: {launch: 1, row: 0.5}\n", encoding="utf-8")
+    options = CompareOptions(("agenda", "critical-free", "search"), cost=path, fuse=True, sizes=(8,))
+    report = compare(spec, Overrides(batch=BATCH, limit=24), options)
+    workload = opened(spec)
+    dags = [fuse_reductions(workload.graph(k, min(k + BATCH, 24))).dag for k in (0, BATCH)]
+    cost = read_cost(path, dags[0].types)
+    assert report["least_cost"] == sum(least_cost(d, cost) for d in dags)
+    for row in report["policies"]:
+        asked = {} if row["policy"] == "agenda" else {"cost": cost}
+        schedules = [get_policy(row["policy"], **asked).schedule(d) for d in dags]
+        assert row["cost"] == sum(cost_of(s, cost) for s in schedules)
+        assert row["batches"] == sum(len(s) for s in schedules)
+    assert report["without_passes"]["least_cost"] > report["least_cost"]
+    assert report["batch_sizes"][0]["policies"][2]["cost"] > 0
+    without = compare(spec, Overrides(limit=8), CompareOptions(("agenda",)))
+    assert without["cost"] is without["least_cost"] is without["policies"][0]["cost"] is None
 
 
 def test_an_unknown_policy_is_refused(root: Path) -> None:

@@ -1,0 +1,63 @@
+"""`abw calibrate`: what launches and rows cost on an executor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from abw.cli import options
+from abw.cli.console import duration, print_json, progress
+
+
+def calibrate(
+    spec: options.Spec,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Write the costs here (YAML).")
+    ],
+    executor: Annotated[
+        str, typer.Option("--executor", help="The executor to measure: blas or cpu.")
+    ] = "blas",
+    threads: Annotated[
+        int, typer.Option("--threads", min=1, metavar="N", help="Threads to compute with.")
+    ] = 1,
+    data: options.Data = None,
+    limit: options.Limit = None,
+    sizes: options.Set = None,
+    granularity: options.Granularity = "cell",
+    seed: options.Seed = None,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """Measure what a launch and a row of each type cost, for `abw compare --cost FILE`.
+
+    Batches of 1 to 256 rows, as many as the data gives, are run on real operands; the costs are in seconds.
+    """
+    changes = options.overrides(data, limit, None, sizes, seed)
+    from abw.core.calibrate import calibrate as run_calibrate
+
+    with progress(quiet) as told:
+        report = run_calibrate(
+            spec, changes, output, executor=executor, granularity=granularity, threads=threads, progress=told
+        )
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+
+
+def _print(report: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    console.print(f"[bold]{report['model']}[/] on executor {report['executor']}\n")
+    table = Table("type", "a launch", "a row", "up to rows", "mean error", box=None, pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for t in report["types"]:
+        most = str(t["samples"][-1][0])
+        table.add_row(t["type"], duration(t["launch"]), duration(t["row"]), most, f"{t['error']:.0%}")
+    console.print(table)
+    console.print(f"\ncosts: {report['path']}", soft_wrap=True)
