@@ -69,7 +69,9 @@ def _print(report: dict[str, Any]) -> None:
     )
     console.print(f"order: {' '.join(report['order'])}", markup=False, soft_wrap=True)
     console.print(f"tree:  {report['tree']}\n", markup=False, soft_wrap=True)
-    table = Table("", "batch", "operand", "variables", "", "KiB", box=None, pad_edge=False)
+    table = Table(
+        "", "batch", "operand", "variables", "declared", report["layout"], "KiB", box=None, pad_edge=False
+    )
     for number, batch in enumerate(report["batches"]):
         for operand in batch["operands"]:
             first = operand["role"] == "result"
@@ -80,6 +82,7 @@ def _print(report: dict[str, Any]) -> None:
                 batch["op"] if first else "",
                 operand["role"],
                 " ".join(operand["variables"]),
+                operand["declared"],
                 f"[{colour}]{operand['status']}[/]{reason}",
                 _kib(operand["bytes"]),
             )

@@ -23,7 +23,16 @@ from abw.core.spec.cell import Cell
 from abw.core.spec.load import Overrides, is_cell, load_cell
 from abw.core.spec.subgraph import Subgraph, is_subgraph, load_subgraph
 from abw.core.workload import open_model, open_networks
-from abw.pqtree import Layout, PQTree, Status, declared_layout, paper_layout, plan_layout, tree_svg
+from abw.pqtree import (
+    Layout,
+    OperandLayout,
+    PQTree,
+    Status,
+    declared_layout,
+    paper_layout,
+    plan_layout,
+    tree_svg,
+)
 
 Item = Cell | Subgraph
 BESIDE: tuple[LayoutName, ...] = ("declared", "planned")
@@ -66,7 +75,7 @@ def _of_cell(cell: Cell, batch: int, how: LayoutName) -> dict[str, Any]:
     begin = time.thread_time()
     found = solve(normal, batches, how)
     planning = time.thread_time() - begin
-    program = cell_program(cell, how)
+    program, declared = cell_program(cell, how), cell_program(cell, "declared")
     names = value_names(program.cell)
     bytes_of = [4 * size_of(program.cell.shape_of(v)) for v in range(len(names))]
     inside = sorted((v for v, p in enumerate(program.position) if p >= 0), key=lambda v: program.position[v])
@@ -84,6 +93,7 @@ def _of_cell(cell: Cell, batch: int, how: LayoutName) -> dict[str, Any]:
                     "role": "result" if k == 0 else f"source {k}",
                     "variables": [names[v] for v in operand.values],
                     "status": STATUS_NAMES[operand.status],
+                    "declared": STATUS_NAMES[declared.batches[number].operands[k].status],
                     "bytes": (1 if operand.status == PACKED else batch)
                     * sum(bytes_of[v] for v in operand.values),
                     "reason": _named(
@@ -97,7 +107,7 @@ def _of_cell(cell: Cell, batch: int, how: LayoutName) -> dict[str, Any]:
         }
         for number, b in enumerate(program.batches)
     ]
-    before = _moved(cell_program(cell, "declared"), batch)
+    before = _moved(declared, batch)
     after = _moved(program, batch)
     copied = [i for i, staged in enumerate(program.staged) if staged]
     return {
@@ -131,7 +141,8 @@ def _of_subgraph(graph: Subgraph, batch: int, how: LayoutName) -> dict[str, Any]
                 {
                     "role": "result" if o.key[1] == 0 else f"source {o.key[1]}",
                     "variables": [graph.names[operand[lane]] for lane in lanes],
-                    "status": "packed" if o.packed else o.status.value,
+                    "status": _status(o),
+                    "declared": _status(before.operands[o.key[0]][o.key[1]]),
                     "bytes": sum(graph.floats[v] * (4 if v in graph.params else 4 * batch) for v in operand),
                     "reason": _named(o.reason, graph.names, range(len(graph.names))),
                 }
@@ -155,6 +166,10 @@ def _of_subgraph(graph: Subgraph, batch: int, how: LayoutName) -> dict[str, Any]
         "gap_bytes": layout.gap,
         "planning_ms": 1e3 * planning,
     }
+
+
+def _status(operand: OperandLayout) -> str:
+    return "packed" if operand.packed else operand.status.value
 
 
 def plan_subgraph(graph: Subgraph, batch: int, how: LayoutName) -> Layout:

@@ -60,6 +60,8 @@ def test_the_cells_of_table_2_are_laid_out_without_copies(root: Path, name: str)
     report = layout_report(found, 8, "planned")
     assert report["after"] == {"kernels": 0, "bytes": 0}
     assert report["gap_bytes"] == 0
+    before = [o["declared"] for b in report["batches"] for o in b["operands"]]
+    assert before.count("copied") == report["before"]["kernels"]
     # the report's copies are the program's
     declared = layout_report(found, 8, "declared")
     program = cell_program(found, "declared")
