@@ -11,6 +11,7 @@ from typing import Any
 from abw.cli.bench.blas import ByLevel, Contender, Ours, import_torch, mini_batch, refuse_different
 
 MODELS = ("TreeLSTM", "LatticeLSTM")
+WARMING = 3
 
 
 def bench_cpu(
@@ -25,10 +26,11 @@ def bench_cpu(
     """Medians of `runs` rounds in which all take turns, the peak among them.
 
     A row for each number of threads: `seconds` from a plan to its outputs, by the thread's CPU time for one
-    thread, else by the wall clock. `share_of_peak` counts the arithmetic of matrix products alone, of as many
-    times the peak as there are threads. For one thread `torch_seconds` is the better of two ways to batch the
-    TreeLSTM by level (see `ByLevel`), null for other models and where PyTorch is absent, and `blas_seconds`
-    our executor `blas`. Errors: AbwError where outputs differ.
+    thread, else by the wall clock; `wall_seconds` by the wall clock for all. `share_of_peak` counts the
+    arithmetic of matrix products alone, of as many times the peak as there are threads. For one thread
+    `torch_seconds` is the better of two ways to batch the TreeLSTM by level (see `ByLevel`), null for other
+    models and where PyTorch is absent, and `blas_seconds` our executor `blas`. Errors: AbwError where outputs
+    differ.
     """
     from abw.core.errors import AbwError
     from abw.core.exec.cpu.peak import peak_meter
@@ -65,6 +67,7 @@ def bench_cpu(
                             "batch": batch,
                             "threads": count,
                             "seconds": taken,
+                            "wall_seconds": seconds[f"cpu {count}"][1],
                             "share_of_peak": planned.product_flops / taken / peak / count,
                             "instances_per_second": planned.graph.instances / taken,
                             "torch_seconds": min(by_torch, default=None) if count == 1 else None,
@@ -85,15 +88,16 @@ def _rounds(
 ) -> tuple[float, dict[str, tuple[float, float]]]:
     """The median peak, and each contender's median thread CPU time and wall-clock time.
 
-    Each turn begins with a run that does not count: a stream of mini-batches does not find its weights thrown
-    out of the caches by another program's.
+    Each turn begins with runs that do not count: a stream of mini-batches does not find its weights and its
+    interpreter thrown out of the caches by another contender's.
     """
     peaks: list[float] = []
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
     for _ in range(runs):
         peaks.append(max(meter() for _ in range(5)))
         for name, contender in contenders.items():
-            contender.run()
+            for _ in range(WARMING):
+                contender.run()
             start = time.thread_time(), time.perf_counter()
             contender.run()
             taken[name].append((time.thread_time() - start[0], time.perf_counter() - start[1]))
