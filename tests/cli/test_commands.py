@@ -12,7 +12,19 @@ import pytest
 
 from tests.cli.conftest import Abw
 
-COMMANDS = ["run", "check", "layout", "learn", "compare", "explain", "runs", "viz", "schema", "doctor", "bench"]
+COMMANDS = [
+    "run",
+    "check",
+    "layout",
+    "learn",
+    "compare",
+    "explain",
+    "runs",
+    "viz",
+    "schema",
+    "doctor",
+    "bench",
+]
 
 
 def test_help_needs_no_heavy_import() -> None:
