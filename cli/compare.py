@@ -64,7 +64,7 @@ def compare(
             "--cost",
             metavar="FILE",
             help="What launches and rows cost by type (`abw calibrate` measures it): a column, and what "
-            "search and critical-free minimise.",
+            "search, critical-free and the choice among learned policies minimise.",
         ),
     ] = None,
     plot: Annotated[

@@ -49,7 +49,7 @@ class CompareOptions:
     for so many seeds of learning and of the data's coin. The policies are learned from the file's first
     `train_limit` instances and applied to those behind the first `skip`. `sizes`: mini-batches of these many
     instances, beside the usual comparison. `cost`: a file of costs (see `abw.core.policy.costfile`), which
-    the policies of `COSTED` then minimise.
+    the policies of `COSTED` then minimise, and by which the best learned policy is chosen.
     """
 
     policies: tuple[str, ...]
@@ -192,7 +192,15 @@ def train_all(
         train(training.dag, min(used, 2), encoding, seed, trials=1)  # compiles
         progress.phase(f"learn {name} (seed {seed})", options.trials)
         start = time.thread_time()
-        policy = train(training.dag, used, encoding, seed, trials=options.trials, progress=progress.reached)
+        policy = train(
+            training.dag,
+            used,
+            encoding,
+            seed,
+            trials=options.trials,
+            cost=training.cost,
+            progress=progress.reached,
+        )
         found[name] = Trained(policy, time.thread_time() - start)
     return found
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from abw.core.graph.dag import Dag
 from abw.core.graph.network import Network
+from abw.core.policy.cost import Cost
 from abw.core.policy.fsm import FsmPolicy
 from abw.core.policy.learner import BEST_OF, learn, learn_best
 from abw.core.policy.registry import LEARNED, Policy, get_policy
@@ -131,17 +132,22 @@ def train(
     seed: int,
     *,
     trials: int = TRIALS,
+    cost: Cost | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> FsmPolicy:
     """Learn an FSM policy from instances 0 to `used`; `dags(first, last)` is the dag of some of them.
 
     Both halves are learned from too: they keep a policy from depending on one long instance. With `best`
-    several encodings are tried, and the best one is kept (see `learn_best`).
+    several encodings are tried, and the best one is kept (see `learn_best`): that of the fewest batches, or
+    with a `cost` the cheapest.
     """
     halves = [dags(0, used // 2), dags(used // 2, used)] if used > 1 else []
+    whole = dags(0, used)
     if encoding == "best":
-        return learn_best(dags(0, used), also=halves, seed=seed, trials=trials, progress=progress)
-    return learn(dags(0, used), also=halves, encoding=encoding, seed=seed, trials=trials, progress=progress)
+        return learn_best(whole, also=halves, seed=seed, trials=trials, cost=cost, progress=progress)
+    return learn(
+        whole, also=halves, encoding=encoding, seed=seed, trials=trials, cost=cost, progress=progress
+    )
 
 
 def file_digest(path: Path) -> str:

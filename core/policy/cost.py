@@ -32,16 +32,23 @@ def counting(types: int) -> Cost:
     return Cost(np.ones(types), np.zeros(types), np.ones(types, np.int32))
 
 
+def relative(cost: Cost) -> Cost:
+    """The same in units of the mean launch, where that is not 0."""
+    unit = float(cost.launch.mean()) or 1.0
+    return Cost(cost.launch / unit, cost.row / unit, cost.tile)
+
+
 def cost_of(schedule: Schedule, cost: Cost) -> float:
     """What a schedule costs. O(batches)."""
-    return float(_sum(cost, schedule.type, np.diff(schedule.ptr)))
+    return float(sum_cost(cost, schedule.type, schedule.ptr))
 
 
 @njit
-def _sum(cost: Cost, type: NDArray[np.int32], rows: NDArray[np.int32]) -> float:
+def sum_cost(cost: Cost, type: NDArray[np.int32], ptr: NDArray[np.int32]) -> float:
+    """What batches cost: of types `type` (B,), with `ptr[b + 1] - ptr[b]` rows (B + 1,)."""
     total = 0.0
     for b in range(len(type)):
-        total += batch_cost(cost, type[b], rows[b])
+        total += batch_cost(cost, type[b], ptr[b + 1] - ptr[b])
     return total
 
 
@@ -56,6 +63,12 @@ def least_cost(dag: Dag, cost: Cost) -> float:
 def batch_cost(cost: Cost, t: int, rows: int) -> float:
     """That of a batch of some rows of type t."""
     return float(cost.launch[t] + cost.row[t] * cost.tile[t] * _tiles(cost, t, rows))
+
+
+@njit
+def overhead(cost: Cost, t: int, rows: int) -> float:
+    """What that batch costs beyond its rows: the launch, and what is wasted of the last tile."""
+    return float(cost.launch[t] + cost.row[t] * (cost.tile[t] * _tiles(cost, t, rows) - rows))
 
 
 @njit

@@ -15,6 +15,7 @@ from abw.core.errors import AbwError
 from abw.core.graph.bounds import lower_bound, recurrent_types
 from abw.core.graph.dag import Dag
 from abw.core.jit import njit
+from abw.core.policy.cost import Cost, cost_of, counting, least_cost, overhead, relative, sum_cost
 from abw.core.policy.critical import Paths, critical_type, step_paths
 from abw.core.policy.frontier import Batches, Edges, Frontier, edges, execute, room, start
 from abw.core.policy.fsm import FsmPolicy, Training, paths_for, run
@@ -41,6 +42,7 @@ PAPER = 0
 BEST_OF: tuple[Encoding, ...] = ("base", "sort", "critical")
 CHECK = 10  # trials between two looks at the greedy policy
 STOP = 50  # trials between two looks at the lower bound, as in the paper
+MET = 1.0 + 1e-9  # a cost is a sum that rounding blurs: so near to the least one it is that
 
 
 class Hyper(NamedTuple):
@@ -68,6 +70,7 @@ def learn(
     seed: int = 0,
     trials: int = 1000,
     hyper: Hyper | None = None,
+    cost: Cost | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> FsmPolicy:
     """Learn a policy on one graph; the best greedy policy seen is kept, not the last one.
@@ -80,17 +83,21 @@ def learn(
 
     Every tenth trial is followed by a run of each graph without exploration; the best policy has the smallest
     sum of batches / lower bound. Learning ends early when, at a multiple of 50 trials, that policy meets the
-    lower bound of every graph. `progress(trial, batches)` is called after every such run with the batches of
-    the best policy on `dag`; it may raise to stop. Same arguments, same policy, bit for bit (its seconds
-    apart). Raises AbwError for an empty graph, graphs of different types, or no trials. About 20 ns a node
-    and trial with the reward `critical`, 50 with `paper`.
+    lower bound of every graph. With a `cost`, it and the least cost stand for batches and bound, and each
+    reward is multiplied by the batch's `overhead`.
+
+    `progress(trial, batches)` is called after every such run with the batches of the best policy on `dag`; it
+    may raise to stop. Same arguments, same policy, bit for bit (its seconds apart). Raises AbwError for an
+    empty graph, graphs of different types, or no trials. About 20 ns a node and trial with the reward
+    `critical`, 50 with `paper`.
     """
-    reward = reward or _reward(dag, encoding)
-    lessons = [_Lesson.of(d, encoding, reward) for d in (dag, *also)]
-    if any(len(lesson.dag) == 0 for lesson in lessons) or trials < 1:
-        raise AbwError("a policy is learned from graphs that are not empty, in at least one trial")
     if any(d.types != dag.types for d in also):
         raise AbwError("a policy is learned from graphs of the same types")
+    reward = reward or _reward(dag, encoding)
+    price = counting(len(dag.types)) if cost is None else relative(cost)
+    lessons = [_Lesson.of(d, encoding, reward, price) for d in (dag, *also)]
+    if any(len(lesson.dag) == 0 for lesson in lessons) or trials < 1:
+        raise AbwError("a policy is learned from graphs that are not empty, in at least one trial")
     hyper = hyper or Hyper()
     begun = time.perf_counter()
     table = new_table(len(dag.types), 1024, 8192)
@@ -108,18 +115,18 @@ def learn(
         if done % CHECK and done < trials:
             continue
         action = best_actions(table)
-        batches = [lesson.batches(table, action, phases) for lesson in lessons]
-        ratio = sum(count / lesson.bound for count, lesson in zip(batches, lessons, strict=True))
-        curve.append((done, batches[0]))
+        ratio = sum(lesson.ratio(table, action, phases) for lesson in lessons)
+        batches = int(lessons[0].room.size[0])
+        curve.append((done, batches))
         if ratio <= lowest:  # among equals the later one has seen more states
-            lowest, best, best_table, best_action = ratio, batches[0], _copied(table), action
+            lowest, best, best_table, best_action = ratio, batches, _copied(table), action
         if progress:
             progress(done, best)
-        if done % STOP == 0 and lowest == len(lessons):
+        if done % STOP == 0 and lowest <= len(lessons) * MET:
             break
     training = Training(
         nodes=len(dag),
-        lower_bound=lessons[0].bound,
+        lower_bound=int(lower_bound(dag).sum()),
         batches=best,
         trials=done,
         seed=seed,
@@ -137,22 +144,26 @@ def learn_best(
     also: Sequence[Dag] = (),
     seed: int = 0,
     trials: int = 1000,
+    cost: Cost | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> FsmPolicy:
     """Learn with the encodings base, sort and critical in turn; the policy with the fewest batches on `dag`.
 
-    Ends with the first policy that meets the lower bound: `base` does on trees and chains. Each encoding has
-    `trials` trials; `progress` counts on. Raises AbwError as `learn` does.
+    With a `cost`, the cheapest. Ends with the first that meets the bound: `base` does on trees and chains.
+    Each encoding has `trials` trials; `progress` counts on. Raises AbwError as `learn` does.
     """
     best: FsmPolicy | None = None
+    lowest = np.inf
+    price = counting(len(dag.types)) if cost is None else cost
     told: Callable[[int, int], None] | None = None
     for turn, encoding in enumerate(BEST_OF):
         if progress:
             told = functools.partial(_shifted, progress, turn * trials)
-        policy = learn(dag, encoding=encoding, also=also, seed=seed, trials=trials, progress=told)
-        if best is None or policy.training.batches < best.training.batches:
-            best = policy
-        if best.training.batches == best.training.lower_bound:
+        policy = learn(dag, encoding=encoding, also=also, seed=seed, trials=trials, cost=cost, progress=told)
+        found = cost_of(policy.schedule(dag), price)
+        if best is None or found < lowest:
+            best, lowest = policy, found
+        if lowest <= least_cost(dag, price) * MET:
             break
     assert best is not None
     return best
@@ -191,21 +202,22 @@ class _Lesson:
     edges: Edges
     encoding: Encoding
     reward: Reward
-    bound: int
+    cost: Cost
+    least: float
     first: Watched
     now: Watched
     path: Path
     room: Batches
 
     @staticmethod
-    def of(dag: Dag, encoding: Encoding, reward: Reward) -> _Lesson:
+    def of(dag: Dag, encoding: Encoding, reward: Reward, cost: Cost) -> _Lesson:
         n, frontier = len(dag), start(dag)
         asks = "critical" if reward == "critical" else encoding
         held = held_back(dag, direct=False) if reward == "paper" else nothing_held()
         first = Watched(frontier, paths_for(asks, dag, frontier), held)
         path = Path(np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.float64))
-        bound = int(lower_bound(dag).sum())
-        return _Lesson(dag, edges(dag), encoding, reward, bound, first, _copied(first), path, room(dag))
+        least = least_cost(dag, cost)
+        return _Lesson(dag, edges(dag), encoding, reward, cost, least, first, _copied(first), path, room(dag))
 
     def explore(
         self, table: Table, phases: int, hyper: Hyper, epsilon: float, random: NDArray[np.uint64]
@@ -213,15 +225,19 @@ class _Lesson:
         """Run a trial; False, with nothing learned, if the table got full."""
         _restore(self.now, self.first)
         kinds = ENCODINGS.index(self.encoding), REWARDS.index(self.reward)
-        return _trial(self.edges, self.now, table, *kinds, phases, hyper, epsilon, random, self.path)
+        return _trial(
+            self.edges, self.now, table, *kinds, phases, hyper, epsilon, random, self.cost, self.path
+        )
 
-    def batches(self, table: Table, action: Ints, phases: int) -> int:
-        """The batches of a policy on this graph."""
+    def ratio(self, table: Table, action: Ints, phases: int) -> float:
+        """The cost of a policy on this graph, whose batches are left in `room`, to the least cost."""
         _restore(self.now, self.first)
         self.room.size[0] = 0
         kind = ENCODINGS.index(self.encoding)
         run(self.edges, self.now.frontier, self.now.paths, table, action, kind, phases, self.room)
-        return int(self.room.size[0])
+        size = int(self.room.size[0])
+        cost = sum_cost(self.cost, self.room.type[:size], self.room.ptr[: size + 1])
+        return cost / self.least if self.least > 0 else 1.0 + cost
 
 
 def _copied(arrays: Arrays) -> Arrays:
@@ -261,6 +277,7 @@ def _trial(
     hyper: Hyper,
     epsilon: float,
     random: NDArray[np.uint64],
+    cost: Cost,
     path: Path,
 ) -> bool:
     """Execute the graph, exploring, and learn from it; False, with nothing learned, if the table got full."""
@@ -283,7 +300,7 @@ def _trial(
             share = 1.0 if a == critical_type(paths) else 0.0
         path.state[steps] = s
         path.action[steps] = a
-        path.reward[steps] = hyper.alpha * share - 1.0
+        path.reward[steps] = (hyper.alpha * share - 1.0) * overhead(cost, a, ready)
         execute(edges, frontier, a)
         if encoding == CRITICAL or reward != PAPER:
             step_paths(frontier, paths, a)

@@ -18,6 +18,7 @@ from abw.core.policy.check import check_schedule
 from abw.core.policy.cost import Cost, cost_of, counting, least_cost, regret, rest
 from abw.core.policy.frontier import edges, execute, start
 from abw.core.policy.frugal import Frugal
+from abw.core.policy.learner import learn, learn_best
 from abw.core.policy.registry import COSTED, get_policy
 from abw.core.policy.remaining import is_free, start_remaining, step_remaining
 from abw.core.policy.search import Search
@@ -135,3 +136,22 @@ def test_the_policies_that_take_a_cost() -> None:
     assert found == [14, 14]
     with pytest.raises(AbwError, match="policy agenda"):
         get_policy("agenda", cost=cost)
+
+
+@given(SMALL.filter(len), COSTS, st.integers(0, 9))
+@settings(max_examples=40)
+def test_of_the_learned_policies_the_cheapest_is_kept(dag: Dag, cost: Cost, seed: int) -> None:
+    # the trials are the same whatever is minimised, but for their end: at the bound
+    fewest = learn(dag, encoding="sort", seed=seed, trials=60).schedule(dag)
+    cheapest = learn(dag, encoding="sort", seed=seed, trials=60, cost=cost).schedule(dag)
+    check_schedule(dag, cheapest)
+    assert cost_of(cheapest, cost) <= cost_of(fewest, cost) * (1 + 1e-9)
+
+
+def test_learning_can_prefer_more_batches() -> None:
+    dag, cost = graphs.strings(["abb", "bba"]), a_type_dear_to_launch()
+    for learned in (learn(dag, encoding="max", cost=cost), learn_best(dag, cost=cost)):
+        assert cost_of(learned.schedule(dag), cost) == 14
+        assert learned.training.batches == 5
+        assert learned.training.lower_bound == 3
+    assert len(learn(dag, encoding="max").schedule(dag)) == 4
