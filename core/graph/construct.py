@@ -214,9 +214,8 @@ class _Construction:
         if loop[t] < 0 or key in self.noted or all(loop[p] != loop[t] for p, _ in source.producers):
             return
         self.noted.add(key)
-        if ptr is None:
-            ptr = np.arange(len(vertices) + 1, dtype=np.int32)
-        way = kernels.direction(self.vertices[t], ptr, vertices)
+        own = self.vertices[t]
+        way = kernels.direction(own, vertices) if ptr is None else kernels.list_direction(own, ptr, vertices)
         self.ways[int(loop[t])] = self.ways.get(int(loop[t]), 0) | way
 
     def _feed(

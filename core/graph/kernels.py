@@ -19,10 +19,7 @@ VIRTUAL = -(2**30)
 @njit
 def select(kind: NDArray[np.uint8], wanted: NDArray[np.bool_]) -> Ints:
     """The vertices whose kind is wanted, in order; `wanted` (kinds,)."""
-    n = 0
-    for v in range(len(kind)):
-        n += wanted[kind[v]]
-    out = np.empty(n + 1, np.int32)
+    out = np.empty(len(kind) + 1, np.int32)
     n = 0
     for v in range(len(kind)):
         out[n] = v  # written over unless it is wanted: kinds follow no pattern that a branch could learn
@@ -172,12 +169,22 @@ def fill_constant(out: Ints, at: int, step: int, count: int, reference: int, fre
 
 
 @njit
-def direction(own: Ints, ptr: Ints, vertices: Ints) -> int:
-    """Whether the vertices in the lists lie before (1) or behind (2) the lists' own; 3: both, or there."""
-    before = behind = False
+def direction(own: Ints, vertices: Ints) -> int:
+    """Whether the vertices lie before (1) or behind (2) the own ones, or both (3); -1 lies nowhere."""
+    before = behind = 0
+    for i in range(len(own)):
+        before |= (vertices[i] >= 0) & (vertices[i] <= own[i])
+        behind |= vertices[i] >= own[i]
+    return before + 2 * behind
+
+
+@njit
+def list_direction(own: Ints, ptr: Ints, vertices: Ints) -> int:
+    """The same for lists of vertices: list i is `vertices[ptr[i]:ptr[i + 1]]`."""
+    before = behind = 0
     for i in range(len(own)):
         for j in range(ptr[i], ptr[i + 1]):
-            before |= 0 <= vertices[j] <= own[i]
+            before |= (vertices[j] >= 0) & (vertices[j] <= own[i])
             behind |= vertices[j] >= own[i]
     return before + 2 * behind
 
