@@ -95,4 +95,5 @@ def regret(cost: Cost, t: int, ready: int, rows: int, batches: int, free: bool) 
 
 @njit
 def _tiles(cost: Cost, t: int, rows: int) -> int:
-    return int((rows + cost.tile[t] - 1) // cost.tile[t])
+    tile = cost.tile[t]
+    return int(rows if tile == 1 else (rows + tile - 1) // tile)  # a division takes as long as the rest
