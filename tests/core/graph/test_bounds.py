@@ -66,8 +66,15 @@ def test_topological_order(dag: Dag) -> None:
 
 
 def test_a_cycle_has_no_order() -> None:
-    with pytest.raises(ValueError, match="cycle: 3 nodes"):
-        topological_order(graphs.dag("a", [0] * 4, [(0, 1), (1, 2), (2, 1), (2, 3)]))
+    behind = graphs.dag("a", [0] * 4, [(0, 1), (1, 2), (2, 1), (2, 3)])
+    itself = graphs.dag("a", [0] * 4, [(0, 1), (1, 1), (1, 2), (2, 3)])
+    alone = graphs.dag("a", [0] * 4, [(0, 1), (2, 3), (3, 2), (1, 2), (3, 3)])
+    for dag, number in ((behind, 3), (itself, 3), (alone, 2)):
+        for function in (topological_order, depths, path_lengths, heights):
+            with pytest.raises(ValueError, match=f"cycle: {number} nodes"):
+                function(dag)
+    with pytest.raises(ValueError, match="cycle: 2 nodes"):
+        path_lengths(graphs.dag("a", [0] * 3, [(1, 2), (2, 1)]))  # no node to begin with leads there
 
 
 @given(SMALL)
