@@ -30,7 +30,7 @@ def run(
     encoding: options.Encoding = "best",
     executor: Annotated[
         Literal["cpu", "blas", "reference"], typer.Option("--executor", help="What computes.")
-    ] = "blas",
+    ] = "cpu",
     granularity: options.Granularity = "cell",
     train_limit: Annotated[
         int, typer.Option("--train-limit", min=1, metavar="N", help="Learn from the first N instances.")
@@ -134,9 +134,14 @@ def print_run(report: dict[str, Any]) -> None:
         f"learn {duration(seconds['learn'])}   compile {duration(seconds['compile'])}   (not in instances/s)",
         style="dim",
     )
+    avoided = report["memory_kernels_avoided"]
+    read_in_place = (
+        f" ({amount(avoided)} and {amount(report['bytes_avoided'], 'B')} avoided)" if avoided else ""
+    )
     console.print(
         f"{amount(report['launches'])} launches, {amount(report['memory_kernels'])} memory kernels, "
-        f"{amount(report['bytes_moved'], 'B')} moved; peak memory {amount(report['peak_memory_bytes'], 'B')}"
+        f"{amount(report['bytes_moved'], 'B')} moved{read_in_place}; "
+        f"peak memory {amount(report['peak_memory_bytes'], 'B')}"
     )
     if report["max_error"] is not None:
         console.print(f"verified: largest error {report['max_error']:.1e} of the output's root mean square")

@@ -62,7 +62,7 @@ class RunOptions:
 
     policy: str = LEARNED
     encoding: Choice = "best"
-    executor: str = "blas"
+    executor: str = "cpu"
     granularity: Granularity = "cell"
     seed: int = 0
     threads: int | None = None
@@ -86,6 +86,8 @@ class _Sums:
     launches: int = 0
     memory_kernels: int = 0
     bytes_moved: int = 0
+    memory_kernels_avoided: int = 0
+    bytes_avoided: int = 0
     unseen_states: int = 0
     max_error: float = 0.0
     compared: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COMPARED, 0))
@@ -200,6 +202,8 @@ def _execute(
         sums.launches += result.counts.launches
         sums.memory_kernels += result.counts.memory_kernels
         sums.bytes_moved += result.counts.bytes_moved
+        sums.memory_kernels_avoided += planned.counts.memory_kernels - result.counts.memory_kernels
+        sums.bytes_avoided += planned.counts.bytes_moved - result.counts.bytes_moved
         sums.unseen_states += schedule.unseen
         save_batch(folder, number, graph, schedule, ready_counts(graph.dag, schedule))
         progress.reached(number + 1)
@@ -262,6 +266,8 @@ def _report(
         "launches": sums.launches,
         "memory_kernels": sums.memory_kernels,
         "bytes_moved": sums.bytes_moved,
+        "memory_kernels_avoided": sums.memory_kernels_avoided,
+        "bytes_avoided": sums.bytes_avoided,
         "seconds": seconds,
         "instances_per_second": len(workload.instances) / working,
         "max_error": sums.max_error if options.verify else None,

@@ -232,3 +232,39 @@ def layout(
                 f"{part['run_ms']:.1f} ms",
             )
     _show(table)
+
+
+@app.command("cpu")
+def cpu(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    hidden: Annotated[
+        list[int] | None, typer.Option("--hidden", min=1, help="Sizes; can be repeated.")
+    ] = None,
+    batch: Annotated[
+        list[int] | None, typer.Option("--batch", min=1, help="Instances in the mini-batch; can be repeated.")
+    ] = None,
+    threads: Annotated[
+        list[int] | None, typer.Option("--threads", min=1, help="Threads; can be repeated.")
+    ] = None,
+    runs: Runs = 9,
+    as_json: options.Json = False,
+) -> None:
+    """The executor cpu: share of the machine's measured peak, beside PyTorch by level and blas."""
+    from abw.cli.bench.cpu import bench_cpu
+
+    report = bench_cpu(
+        data, hidden or [64, 128, 256, 512], batch or [64, 8], runs, specs, threads=tuple(threads or (1,))
+    )
+    if as_json:
+        print_json(report)
+        return
+    table = _table("model", "hidden", "batch", "threads", "time", "of peak", "instances/s", "torch", "blas")
+    for r in report["rows"]:
+        others = (duration(r[k]) if r.get(k) else "" for k in ("torch_seconds", "blas_seconds"))
+        table.add_row(
+            r["model"], str(r["hidden"]), str(r["batch"]), str(r["threads"]), duration(r["seconds"]),
+            f"{r['share_of_peak']:.0%}", amount(r["instances_per_second"]), *others,
+        )  # fmt: skip
+    _show(table)
+    print(f"measured peak of one thread: {report['peak_gflops']:.1f} GFLOP/s")
