@@ -150,8 +150,8 @@ def learn_best(
     """Learn with the encodings base, sort and critical in turn; the policy with the fewest batches in all.
 
     Counted on `dag` and on those in `also`; of equals the later one, which generalises better. With a
-    `cost`, the cheapest. Ends with the first that meets the bound: `base` does on trees and chains. Each encoding has
-    `trials` trials; `progress` counts on. Raises AbwError as `learn` does.
+    `cost`, the cheapest. Ends with the first that meets the bound: `base` does on trees and chains. Each
+    encoding has `trials` trials; `progress` counts on. Raises AbwError as `learn` does.
     """
     best: FsmPolicy | None = None
     lowest = np.inf
