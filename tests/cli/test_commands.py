@@ -18,6 +18,7 @@ COMMANDS = [
     "layout",
     "learn",
     "compare",
+    "calibrate",
     "explain",
     "runs",
     "viz",
