@@ -26,7 +26,7 @@ def compare(
             "--policies",
             metavar="NAME,...",
             help="Which: those of `abw run`, or fsm-base, fsm-max, ..., fsm-best for an encoding "
-            "[depth,agenda,sufficient,phases,critical,search,fsm; at granularity op without fsm].",
+            "(depth,agenda,sufficient,phases,critical,search,fsm; at granularity op without fsm).",
         ),
     ] = None,
     seeds: Annotated[

@@ -21,7 +21,9 @@ def explain(
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", help="Schedule a spec by this policy [fsm; at granularity op agenda]."),
+        typer.Option(
+            "--policy", help="Schedule a spec by this policy (fsm; at granularity op critical-free)."
+        ),
     ] = None,
     mini_batch: Annotated[
         int, typer.Option("--mini-batch", min=0, metavar="N", help="Which mini-batch.")
@@ -46,7 +48,7 @@ def explain(
     from abw.core.store.runs import find_run
 
     if target and target.endswith((".yaml", ".yml")):
-        name = policy or ("fsm" if granularity == "cell" else "agenda")
+        name = policy or options.default_policy(granularity)
         if not name.endswith(".json"):
             options.one_of(name, POLICIES, "--policy")
         with progress(quiet) as told:

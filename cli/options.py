@@ -29,7 +29,7 @@ Set = Annotated[
 Seed = Annotated[
     int | None,
     typer.Option(
-        "--seed", help="Of learning, of weights not given [0], and of the data's coin [the spec's]."
+        "--seed", help="Of learning, of weights not given (0), and of the data's coin (the spec's)."
     ),
 ]
 Encoding = Annotated[
@@ -44,7 +44,7 @@ Granularity = Annotated[
     typer.Option("--granularity", help="What a node is: a cell, or an operation as in vanilla DyNet."),
 ]
 Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, metavar="N", help="Threads to compute with [all].")
+    int | None, typer.Option("--threads", min=1, metavar="N", help="Threads to compute with (all).")
 ]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else on standard output.")
@@ -67,6 +67,11 @@ def overrides(
             )
         dims[name.strip()] = int(value)
     return Overrides(dims=dims, data=data, limit=limit, batch=batch, seed=seed)
+
+
+def default_policy(granularity: str) -> str:
+    """The policy where none is named: at `op` there are too many states to learn, and this rule does best."""
+    return "fsm" if granularity == "cell" else "critical-free"
 
 
 def one_of(value: str, allowed: Sequence[str], option: str) -> str:

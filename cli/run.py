@@ -24,7 +24,7 @@ def run(
         typer.Option(
             "--policy",
             help="depth, agenda, agenda-static, sufficient, critical, critical-free, phases, search, fsm, or "
-            "the .json file of a learned policy [fsm; at op critical-free].",
+            "the .json file of a learned policy (fsm; at op critical-free).",
         ),
     ] = None,
     encoding: options.Encoding = "best",
@@ -57,8 +57,7 @@ def run(
     from abw.core.policy.registry import POLICIES
 
     if policy is None:
-        # at op the frontier has dozens of types, too many states to learn; this rule does best there
-        policy = "fsm" if granularity == "cell" else "critical-free"
+        policy = options.default_policy(granularity)
     elif not policy.endswith(".json"):
         options.one_of(policy, POLICIES, "--policy")
     chosen = RunOptions(

@@ -38,11 +38,11 @@ def viz(
     pqtree: Annotated[bool, typer.Option("--pqtree", help="The PQ-trees behind cells' memory.")] = False,
     by: Annotated[
         str | None,
-        typer.Option("--by", metavar="POLICY", help="Look at this policy's schedule [the run's own]."),
+        typer.Option("--by", metavar="POLICY", help="Look at this policy's schedule (the run's own)."),
     ] = None,
     against: Annotated[
         list[str] | None,
-        typer.Option("--against", metavar="POLICY", help="Compare with this one; repeat [depth, agenda]."),
+        typer.Option("--against", metavar="POLICY", help="Compare with this one; repeat (depth, agenda)."),
     ] = None,
     mini_batch: Annotated[
         int, typer.Option("--mini-batch", min=0, metavar="N", help="Which mini-batch.")

@@ -111,7 +111,7 @@ def fig7(
     data: DataDir,
     specs: SpecsDir = Path("specs"),
     policies: Annotated[
-        str | None, typer.Option("--policies", metavar="NAME,...", help="As of `abw compare` [all].")
+        str | None, typer.Option("--policies", metavar="NAME,...", help="As of `abw compare` (all).")
     ] = None,
     batches: Annotated[
         str, typer.Option("--batches", metavar="B,...", help="Instances in a mini-batch.")

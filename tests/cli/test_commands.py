@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,13 @@ def test_the_help_of_run_names_every_policy(abw: Abw) -> None:
 
     said = abw("run", "--help").out
     assert [p for p in POLICIES if p not in said] == []
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c not in ("runs", "bench")])
+def test_no_help_loses_what_looks_like_markup(abw: Abw, command: str) -> None:
+    """Rich takes [words] in square brackets for its own and drops them: help says defaults in round ones."""
+    said = " ".join(abw(command, "--help").out.split())
+    assert not re.search(r" [.,](\s|$)", said)
 
 
 def test_the_options_name_every_encoding() -> None:
