@@ -10,7 +10,7 @@ from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# the first call of a compiled function takes seconds; in CI a change is judged by the same examples each time,
+# the first call of a compiled function takes seconds; CI judges a change by the same examples each time,
 # elsewhere every run draws new ones
 settings.register_profile("abw", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("abw")
