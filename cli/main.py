@@ -54,5 +54,5 @@ def main() -> None:
         sys.exit(error.exit_code)
     except SystemExit as end:
         if end.code == INTERRUPTED:
-            print("interrupted: nothing of this was kept; earlier runs are as they were", file=sys.stderr)
+            print("interrupted: nothing half done was kept; finished runs are as they were", file=sys.stderr)
         raise
