@@ -301,7 +301,9 @@ def consumers(
         if lists[t]:
             for v in range(type_ptr[t], type_ptr[t + 1]):
                 low, before = operand_ptr[v], m
-                for e in range(low, low + (operand_ptr[v + 1] - low) // slots[t]):
+                # unsigned: the machine's division of those is several times faster
+                run = np.uint32(operand_ptr[v + 1] - low) // np.uint32(slots[t])
+                for e in range(low, low + np.int64(run)):
                     u = operand[e] >> shift
                     if u >= 0 and seen[u] != v:
                         seen[u] = v
