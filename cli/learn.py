@@ -25,6 +25,12 @@ def learn(
         int, typer.Option("--train-limit", min=1, metavar="N", help="Learn from the first N instances.")
     ] = 32,
     trials: Annotated[int, typer.Option("--trials", min=1, metavar="N", help="Trials at most.")] = 1000,
+    phases: Annotated[
+        int,
+        typer.Option(
+            "--phases", min=0, metavar="N", help="Let states say which N-th of the graph is executed."
+        ),
+    ] = 0,
     seed: options.Seed = None,
     output: Annotated[
         Path | None,
@@ -50,6 +56,7 @@ def learn(
             seed or 0,
             limit=train_limit,
             trials=trials,
+            phases=phases,
             path=output,
             progress=told.reached,
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from abw.core.errors import AbwError
 from abw.core.graph.dag import Dag
 from abw.core.graph.network import Network
 from abw.core.policy.cost import Cost
@@ -95,13 +96,15 @@ def learn_policy(
     *,
     limit: int = TRAIN_LIMIT,
     trials: int = TRIALS,
+    phases: int = 0,
     path: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Learned:
     """Learn an FSM policy from the first `limit` instances and write it to its place, or to `path`.
 
-    `progress` is told the trials done and the fewest batches so far. Errors: AbwError where the file cannot
-    be written.
+    With `phases` the states also say which part of the graph is being executed (A.4), and the file's name
+    that they do: `abw run` uses such a policy where it is named. `progress` is told the trials done and the
+    fewest batches so far. Errors: AbwError where the file cannot be written.
     """
     used = min(limit, len(workload.instances))
     policy = train(
@@ -110,12 +113,14 @@ def learn_policy(
         encoding,
         seed,
         trials=trials,
+        phases=phases,
         progress=progress,
     )
     data = workload.model.data.path
     source = {"path": str(data), "sha256": file_digest(data), "instances": used}
     origin = {"model": workload.model.name, "granularity": workload.network.granularity, "data": source}
-    target = path or policy_path(workload.network, encoding, seed)
+    kind = f"{encoding}-phases{phases}" if phases else encoding
+    target = path or policy_path(workload.network, kind, seed)
     write_text(target, policy.to_json(origin))
     return Learned(policy, target, source, fresh=True)
 
@@ -132,6 +137,7 @@ def train(
     seed: int,
     *,
     trials: int = TRIALS,
+    phases: int = 0,
     cost: Cost | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> FsmPolicy:
@@ -139,14 +145,25 @@ def train(
 
     Both halves are learned from too: they keep a policy from depending on one long instance. With `best`
     several encodings are tried, and the best one is kept (see `learn_best`): that of the fewest batches, or
-    with a `cost` the cheapest.
+    with a `cost` the cheapest. `phases` (see `observe`) go with a named encoding only: else AbwError.
     """
+    if encoding == "best" and phases:
+        raise AbwError(
+            "phases go with a named encoding", hint="as in --encoding base --phases 2", exit_code=2
+        )
     halves = [dags(0, used // 2), dags(used // 2, used)] if used > 1 else []
     whole = dags(0, used)
     if encoding == "best":
         return learn_best(whole, also=halves, seed=seed, trials=trials, cost=cost, progress=progress)
     return learn(
-        whole, also=halves, encoding=encoding, seed=seed, trials=trials, cost=cost, progress=progress
+        whole,
+        also=halves,
+        encoding=encoding,
+        phases=phases,
+        seed=seed,
+        trials=trials,
+        cost=cost,
+        progress=progress,
     )
 
 

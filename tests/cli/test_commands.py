@@ -128,6 +128,24 @@ def test_learn_writes_a_readable_policy_that_run_then_uses(abw: Abw, tmp_path: P
     assert run["training"]["path"] == str(path)
 
 
+def test_phases_learn_what_the_frontier_alone_cannot_tell(abw: Abw) -> None:
+    """The paper's Fig. 10 (A.4): the types on the frontier do not say which of two trees is under way."""
+    learned = {}
+    for phases in ("0", "2"):
+        done = abw("learn", "specs/fig10.yaml", "--encoding", "base", "--phases", phases, "--json")
+        assert done.code == 0, done.err
+        learned[phases] = done.json()
+    assert learned["2"]["path"] != learned["0"]["path"]
+    assert learned["0"]["training"]["batches"] > learned["2"]["training"]["batches"] == 12
+    run = abw(
+        "run", "specs/fig10.yaml", "--policy", learned["2"]["path"], "--set", "hidden=4", "--json"
+    ).json()
+    assert run["batches"] == run["lower_bound"] == 12
+    refused = abw("learn", "specs/fig10.yaml", "--phases", "2")
+    assert refused.code == 2
+    assert "named encoding" in refused.err
+
+
 def test_runs_lists_and_shows(abw: Abw) -> None:
     assert "no runs" in abw("runs").out
     missing = abw("runs", "show")
