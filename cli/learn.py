@@ -42,12 +42,10 @@ def learn(
     """Learn an FSM policy by Q-learning and keep it; `abw run` then uses it on any data and batch size."""
     changes = options.overrides(data, train_limit, None, sizes, seed)
     from abw.core.learning import learn_policy, trials_at_most
-    from abw.core.workload import open_model, open_networks, open_workload, read_instances
+    from abw.core.workload import load_workload, open_model
 
     model = open_model(spec, changes)
-    instances = read_instances(model.data, train_limit)
-    networks = open_networks(model, granularity)
-    workload = open_workload(model, instances, networks)
+    workload = load_workload(model, granularity)
     with progress(quiet) as told:
         told.phase("learn a policy", trials_at_most(encoding, trials))
         learned = learn_policy(

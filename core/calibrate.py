@@ -25,7 +25,7 @@ from abw.core.policy.schedule import Schedule
 from abw.core.progress import Progress, Quiet
 from abw.core.spec.load import Overrides
 from abw.core.store.files import write_text
-from abw.core.workload import open_model, open_networks, open_workload, read_instances
+from abw.core.workload import load_workload, open_model
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """Rows of the batches that are timed."""
@@ -67,8 +67,7 @@ def calibrate(
         raise AbwError("the executor reference knows no batches: their cost cannot be measured on it")
     progress = progress or Quiet()
     model = open_model(spec, overrides)
-    networks = open_networks(model, granularity)
-    workload = open_workload(model, read_instances(model.data, model.data.limit), networks)
+    workload = load_workload(model, granularity)
     chosen = get_executor(executor)
     chosen.prepare(workload.network, init_params(workload.network, overrides.seed or 0), threads)
     instances = min(INSTANCES, len(workload.instances))

@@ -34,9 +34,6 @@ LEARNED_WITH: dict[str, Choice] = {
 
 COMPARABLE = (*POLICIES, *LEARNED_WITH)
 
-PAPER_SIZES = (1, 8, 32, 64, 128, 256)
-"""The mini-batches of the paper's Fig. 7."""
-
 MOST_BATCHES = 16
 """So many mini-batches of each size are looked at, at most; more than that are spread over the data."""
 

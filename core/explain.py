@@ -29,7 +29,7 @@ from abw.core.policy.schedule import Schedule
 from abw.core.progress import Progress
 from abw.core.spec.load import Overrides
 from abw.core.store.runs import StoredRun, in_range, load_batch
-from abw.core.workload import open_model, open_networks, open_workload, read_instances
+from abw.core.workload import load_workload, open_model
 
 Ints = NDArray[np.int32]
 
@@ -140,8 +140,7 @@ def explain_spec(
     AbwError.
     """
     model = open_model(spec, overrides)
-    instances = read_instances(model.data, model.data.limit)
-    workload = open_workload(model, instances, open_networks(model, granularity))
+    workload = load_workload(model, granularity)
     windows = list(workload.windows())
     chosen, _ = choose_policy(workload, policy, encoding, overrides.seed or 0, progress=progress)
     first, last = windows[in_range(number, len(windows))]

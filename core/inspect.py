@@ -13,7 +13,7 @@ from abw.core.cell.program import cell_program
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.network import Granularity
 from abw.core.spec.load import Overrides, load_cell
-from abw.core.workload import open_model, open_networks, open_workload, read_instances
+from abw.core.workload import load_workload, open_model
 
 
 def inspect_cell(path: Path, dims: Mapping[str, int]) -> dict[str, Any]:
@@ -41,8 +41,7 @@ def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[
     Errors: SpecError, DataError. Cost: that of reading and construction.
     """
     model = open_model(spec, overrides)
-    instances = read_instances(model.data, model.data.limit)
-    workload = open_workload(model, instances, open_networks(model, granularity))
+    workload = load_workload(model, granularity)
     network = workload.network
     nodes = np.zeros(len(network.types), np.int64)
     depths: list[np.ndarray[Any, Any]] = []
@@ -74,7 +73,7 @@ def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[
         "data": str(model.data.path),
         "dims": dict(model.dims),
         "granularity": granularity,
-        "instances": len(instances),
+        "instances": len(workload.instances),
         "batch": model.data.batch,
         "mini_batches": len(depths),
         "nodes": int(nodes.sum()),

@@ -52,9 +52,6 @@ COMPARED = ("depth", "agenda")
 TOLERANCE = 1e-5
 """The largest error, relative to an output's root mean square, that `verify` accepts."""
 
-Outputs = dict[str, tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]
-"""For each output its values (m, *shape), their instances (m,) and vertices (m,)."""
-
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:

@@ -76,3 +76,9 @@ def open_networks(model: Model, granularity: Granularity) -> Networks:
 def open_workload(model: Model, instances: Instances, networks: Networks) -> Workload:
     """Bring a model and its instances together. Errors: DataError (a vocabulary's file)."""
     return Workload(model, bind(model, networks.cells, networks.edges, instances), networks.ops)
+
+
+def load_workload(model: Model, granularity: Granularity) -> Workload:
+    """A model with the instances that it names, up to its limit. Errors: DataError."""
+    instances = read_instances(model.data, model.data.limit)
+    return open_workload(model, instances, open_networks(model, granularity))

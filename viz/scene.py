@@ -22,7 +22,7 @@ from abw.core.progress import Progress, Quiet
 from abw.core.spec.load import Overrides
 from abw.core.spec.model import Model
 from abw.core.store.runs import StoredRun, in_range, load_batch
-from abw.core.workload import open_model, open_networks, open_workload, read_instances
+from abw.core.workload import load_workload, open_model
 
 Ints = NDArray[np.int32]
 
@@ -109,9 +109,7 @@ def scene_of_spec(
     Errors: SpecError, DataError, AbwError.
     """
     model = open_model(spec, overrides)
-    workload = open_workload(
-        model, read_instances(model.data, model.data.limit), open_networks(model, granularity)
-    )
+    workload = load_workload(model, granularity)
     windows = list(workload.windows())
     seed = overrides.seed or 0
     found = find_policy(workload.network, encoding, seed)
@@ -146,9 +144,7 @@ def model_of_run(run: StoredRun) -> Model:
 
 def _graph_again(run: StoredRun, number: int) -> Graph | None:
     try:
-        model = model_of_run(run)
-        networks = open_networks(model, run.report["granularity"])
-        workload = open_workload(model, read_instances(model.data, model.data.limit), networks)
+        workload = load_workload(model_of_run(run), run.report["granularity"])
         return workload.graph(*list(workload.windows())[number])
     except (AbwError, OSError, IndexError):
         return None

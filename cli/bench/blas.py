@@ -85,12 +85,12 @@ def mini_batch(name: str, specs: Path, data: Path, batch: int, hidden: int) -> t
     from abw.core.plan.plan import plan
     from abw.core.policy.sufficient import Sufficient
     from abw.core.spec.load import Overrides
-    from abw.core.workload import open_model, open_networks, open_workload, read_instances
+    from abw.core.workload import load_workload, open_model
 
     chosen = case(name)
     overrides = Overrides(data=data / chosen.data, batch=batch, limit=batch, dims={"hidden": hidden})
     model = open_model(specs / chosen.spec, overrides)
-    workload = open_workload(model, read_instances(model.data, batch), open_networks(model, "cell"))
+    workload = load_workload(model, "cell")
     graph = workload.graph(0, len(workload.instances))
     return plan(graph, Sufficient().schedule(graph.dag)), init_params(workload.network, 0)
 

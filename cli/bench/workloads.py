@@ -47,7 +47,7 @@ def open_case(
 ) -> Workload:
     """A workload on the first `limit` instances of its real file, as one mini-batch. Errors: AbwError."""
     from abw.core.spec.load import Overrides
-    from abw.core.workload import open_model, open_networks, open_workload, read_instances
+    from abw.core.workload import load_workload, open_model
 
     spec, source = specs / chosen.spec, data / chosen.data
     if not spec.is_file():
@@ -55,8 +55,7 @@ def open_case(
     if not source.is_file():
         raise AbwError(f"the data {source} does not exist", hint="say where the data is: --data DIR")
     model = open_model(spec, Overrides(data=source, batch=limit, limit=limit, seed=seed))
-    networks = open_networks(model, "op" if granularity == "op" else "cell")
-    return open_workload(model, read_instances(model.data, limit), networks)
+    return load_workload(model, "op" if granularity == "op" else "cell")
 
 
 def cpu_seconds(work: Callable[[], object], runs: int) -> float:

@@ -8,6 +8,10 @@ from itertools import pairwise
 import numpy as np
 
 from abw.core.errors import Span
+from abw.core.exec.compare import compare
+from abw.core.exec.interface import Result
+from abw.core.exec.params import Params
+from abw.core.exec.reference import ReferenceExecutor
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Constant, NetType, Network, Slot
@@ -315,3 +319,13 @@ def random_schedule(rng: np.random.Generator, graph: Graph) -> Schedule:
     nodes = np.concatenate([np.empty(0, np.int64), *batches]).astype(np.int32)
     assert all(a < b for a, b in pairwise(ptr))
     return Schedule(np.array(types, np.int32), ptr, nodes)
+
+
+def reference(graph: Graph, params: Params) -> Result:
+    executor = ReferenceExecutor()
+    executor.prepare(graph.network, params)
+    return executor.run_graph(graph)
+
+
+def error(result: Result, expected: Result) -> float:
+    return max((d.error for d in compare(result, expected, expected.graph.network)), default=0.0)

@@ -14,11 +14,10 @@ from abw.core.cell.layout import COPIED, Arrangement
 from abw.core.cell.program import CellProgram, assemble, cell_program
 from abw.core.errors import AbwError, Span
 from abw.core.exec.blas import BlasExecutor
-from abw.core.exec.compare import compare
 from abw.core.exec.interface import Result
 from abw.core.exec.kernels import CellKernel
 from abw.core.exec.params import Params, init_params
-from abw.core.exec.reference import ReferenceExecutor, run_cell, sigmoid, softmax
+from abw.core.exec.reference import run_cell, sigmoid, softmax
 from abw.core.exec.registry import get_executor
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Constant, Granularity, Network, Slot
@@ -28,6 +27,7 @@ from abw.core.spec.cell import OpName, Param
 from abw.core.spec.model import Table
 from tests.core.exec.builder import (
     CellBuilder,
+    error,
     lstm,
     make_graph,
     make_network,
@@ -35,6 +35,7 @@ from tests.core.exec.builder import (
     random_graph,
     random_network,
     random_schedule,
+    reference,
 )
 
 seeds = st.integers(0, 2**32 - 1)
@@ -52,16 +53,6 @@ def blas(planned: Plan, params: Params) -> Result:
     executor = BlasExecutor()
     executor.prepare(planned.graph.network, params, 1)
     return executor.run(planned)
-
-
-def reference(graph: Graph, params: Params) -> Result:
-    executor = ReferenceExecutor()
-    executor.prepare(graph.network, params)
-    return executor.run_graph(graph)
-
-
-def error(result: Result, expected: Result) -> float:
-    return max((d.error for d in compare(result, expected, expected.graph.network)), default=0.0)
 
 
 @given(seeds, st.integers(0, 30))

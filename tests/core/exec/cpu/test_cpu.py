@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 
 from abw.core.cell.layout import BROADCAST, CONTIGUOUS
 from abw.core.errors import AbwError, Span
-from abw.core.exec.compare import compare
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.target import TARGETS, TargetName, get_target
 from abw.core.exec.interface import Result
 from abw.core.exec.params import Params, init_params
-from abw.core.exec.reference import ReferenceExecutor
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Constant, Granularity, Network, Slot
 from abw.core.plan.kernels import GATHERED
@@ -33,12 +31,14 @@ from tests.conftest import ROOT
 from tests.core.exec import builder
 from tests.core.exec.builder import (
     CellBuilder,
+    error,
     lstm,
     make_graph,
     make_network,
     random_graph,
     random_network,
     random_schedule,
+    reference,
 )
 from tests.core.exec.test_executors import batches, one_by_one, words_network
 
@@ -55,16 +55,6 @@ def cpu(planned: Plan, params: Params, target: TargetName | None = None) -> Resu
     executor = CpuExecutor(target)
     executor.prepare(planned.graph.network, params, 1)
     return executor.run(planned)
-
-
-def reference(graph: Graph, params: Params) -> Result:
-    executor = ReferenceExecutor()
-    executor.prepare(graph.network, params)
-    return executor.run_graph(graph)
-
-
-def error(result: Result, expected: Result) -> float:
-    return max((d.error for d in compare(result, expected, expected.graph.network)), default=0.0)
 
 
 LARGE = ((5,), (19,), (19,), (33,), (19, 7), (19, 19), (7, 35))
