@@ -17,7 +17,7 @@ from abw.core.exec.cpu.compiled import Code, compile_ir
 from abw.core.exec.cpu.emit import Module
 from abw.core.exec.cpu.kernel import emit_cell, emit_fill
 from abw.core.exec.cpu.layout import CellLayout, layout_of
-from abw.core.exec.cpu.memory import address, aligned, matrix_view, row_floats
+from abw.core.exec.cpu.memory import address, aligned
 from abw.core.exec.cpu.parts import Parts, get_sorter
 from abw.core.exec.cpu.reduction import emit_reduction
 from abw.core.exec.cpu.target import TargetName, get_target
@@ -26,6 +26,7 @@ from abw.core.exec.cpu.walker import OF_ARENAS, OF_EXECUTOR, OF_PLAN, OF_SCHEDUL
 from abw.core.exec.interface import Result
 from abw.core.exec.kernels import static_values
 from abw.core.exec.params import Params
+from abw.core.exec.rows import matrix_view, row_floats
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import NetType, Network
 from abw.core.plan.arenas import Arenas, arenas_of

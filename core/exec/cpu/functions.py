@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from abw.core.exec.cpu.emit import Function, splat
-
-LOG2_E = 1.4426950408889634
-LOG2_E_REST = 1.9259629911e-8
-"""What single precision leaves of log2(e)."""
+from abw.core.exec.rationals import LOG2_E, LOG2_E_REST, TANH_P, TANH_Q
 
 ROUNDER = 1.5 * 2**23
 """Added to a number below 2^22 and taken away again it rounds it; in between its last bits are an integer."""
@@ -21,10 +18,6 @@ ROUNDER = 1.5 * 2**23
 POWER = (0.0013264727065237245, 0.00967151264890986, 0.055507337436912496, 0.24022242085173176,
          0.6931469775988574, 1.0)  # fmt: skip
 """2^f for |f| <= 1/2, highest power first; relative error 9.2e-8."""
-
-TANH_P = (1.1428419358073391e-05, 0.0029510233441767076, 0.12925662526818482, 0.9999998543150839)
-TANH_Q = (2.459209658834548e-07, 0.00023866911104682725, 0.02381555226453449, 0.4625887810509796, 1.0)
-"""tanh(x) = x P(x^2) / Q(x^2) for |x| <= 8, highest power first; relative error 1.5e-7."""
 
 
 def exp(f: Function, x: str) -> str:

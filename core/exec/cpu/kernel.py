@@ -16,8 +16,8 @@ from abw.core.exec.cpu.functions import ELEMENTWISE
 from abw.core.exec.cpu.layout import CellLayout, Place, StageLayout
 from abw.core.exec.cpu.memory import Weights
 from abw.core.exec.cpu.singles import emit_single
-from abw.core.exec.cpu.stages import Single
 from abw.core.exec.cpu.sums import contract
+from abw.core.exec.stages import Single
 
 PARAMS = "ptr %frame, ptr %scratch, ptr %constants, i64 %first, i64 %last, i64 %part, i64 %parts"
 SLOT_WORDS = 4

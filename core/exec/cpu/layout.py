@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abw.core.cell.normal import NormalCell
-from abw.core.exec.cpu.memory import Fixed, Group, Weights, columns, padded, row_floats
-from abw.core.exec.cpu.stages import Gate, Part, Single, Stage, stages_of
+from abw.core.exec.cpu.memory import Weights
 from abw.core.exec.cpu.target import Target
+from abw.core.exec.rows import Fixed, columns, padded, row_floats
+from abw.core.exec.stages import Group, Single, Stage, group_gates, stages_of
 from abw.core.spec.cell import Shape
 
 TILE_ROWS = 60
@@ -154,15 +155,9 @@ def _groups(stage: Stage, target: Target) -> tuple[int, list[Group]]:
     fitting = [u for u in range(1, target.group + 1) if vectors % u == 0 and u * size <= target.group]
     # what a block of rows loads for each multiplication: its operands, and its weights
     units = min(fitting, key=lambda u: 1 / (u * size) + 1 / target.block_rows(u * size))
-    return units, [_group(stage.gates[first : first + size]) for first in range(0, len(stage.gates), size)]
-
-
-def _group(gates: tuple[Gate, ...]) -> Group:
-    parts: dict[Part, dict[int, None]] = {}
-    for number, gate in enumerate(gates):
-        for _, _, part in gate.products:
-            parts.setdefault(part, {})[number] = None
-    return Group(gates, tuple((part, tuple(fed)) for part, fed in parts.items()))
+    return units, [
+        group_gates(stage.gates[first : first + size]) for first in range(0, len(stage.gates), size)
+    ]
 
 
 def _reread(stages: tuple[Stage | Single, ...], normal: NormalCell, lanes: int) -> int:

@@ -1,4 +1,4 @@
-"""Where a kernel's values lie: rows padded to whole vectors, and one block of all that no lane changes."""
+"""Memory at cache lines, and weights packed in the order in which the kernels read them."""
 
 from __future__ import annotations
 
@@ -10,32 +10,14 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.cpu.stages import Gate, Part
+from abw.core.exec.rows import padded, row_floats
+from abw.core.exec.stages import Gate, Group
 from abw.core.spec.cell import Shape
 
 Floats = NDArray[np.float32]
 
 LINE = 64
 """Bytes that rows and weights are aligned to."""
-
-
-def columns(shape: Shape) -> int:
-    """The floats of one row of a matrix, or of a vector."""
-    return shape[-1] if shape else 1
-
-
-def padded(count: int, lanes: int) -> int:
-    """A number of floats as a whole number of vectors."""
-    return -(-count // lanes) * lanes
-
-
-def row_floats(shape: Shape, lanes: int) -> int:
-    """The floats that a value takes: each row of a matrix, and a vector, is a whole number of vectors.
-
-    What lies in the padding is never read as a value, but may be computed with.
-    """
-    rows = shape[0] if len(shape) == 2 else 1
-    return rows * padded(columns(shape), lanes)
 
 
 def aligned(floats: int) -> Floats:
@@ -53,22 +35,6 @@ def address(array: NDArray[Any]) -> int:
         # a sixth of what array.ctypes.data takes
         return ctypes.addressof(ctypes.c_char.from_buffer(cast(Any, array)))
     return int(array.ctypes.data)
-
-
-def matrix_view(memory: Floats, shape: Shape, lanes: int) -> Floats:
-    """Rows (n, row_floats) as values (n, *shape), without the padding."""
-    count = columns(shape)
-    rows = shape[0] if len(shape) == 2 else 1
-    found = memory.reshape(len(memory), rows, padded(count, lanes))[:, :, :count]
-    return found if len(shape) == 2 else found[:, 0].reshape(len(memory), *shape)
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Gates that a block of rows sums up together, and `segments`: each operand with the gates it feeds."""
-
-    gates: tuple[Gate, ...]
-    segments: tuple[tuple[Part, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +90,3 @@ class Weights:
         for value in gate.biases:
             bias[: self.shape[0]] += static[value]
         return bias
-
-
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """A static value as one row of `shape` from `offset` on (floats); a number fills it."""
-
-    offset: int
-    value: int
-    shape: Shape
-    lanes: int
-
-    def write(self, memory: Floats, static: Mapping[int, NDArray[Any]]) -> None:
-        """Lay the value down."""
-        row = memory[self.offset : self.offset + row_floats(self.shape, self.lanes)]
-        row[:] = 0
-        matrix_view(row[None], self.shape, self.lanes)[0] = static[self.value]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abw.core.exec.cpu.emit import Function, Module, splat
 from abw.core.exec.cpu.functions import maximum
 from abw.core.exec.cpu.kernel import PARAMS, SLOT_WORDS, share
-from abw.core.exec.cpu.memory import row_floats
+from abw.core.exec.rows import row_floats
 from abw.core.spec.cell import Shape
 from abw.core.spec.model import Reduction
 

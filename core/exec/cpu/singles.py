@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from abw.core.exec.cpu.emit import Function, Typed, number, splat
 from abw.core.exec.cpu.functions import exp
 from abw.core.exec.cpu.layout import CellLayout, Place
-from abw.core.exec.cpu.memory import columns, padded, row_floats
-from abw.core.exec.cpu.stages import Single
 from abw.core.exec.cpu.sums import contract
+from abw.core.exec.rows import columns, padded, row_floats
+from abw.core.exec.stages import Single
 from abw.core.spec.cell import Shape
 
 ROWS_AT_ONCE = 4

@@ -35,6 +35,14 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """Gates that a block of rows sums up together, and `segments`: each operand with the gates it feeds."""
+
+    gates: tuple[Gate, ...]
+    segments: tuple[tuple[Part, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """Gates and element-wise operations, in order, on values of one shape; `stores` are read later."""
 
@@ -53,6 +61,15 @@ class Single:
 
     value: int
     right: tuple[Part, ...] = ()
+
+
+def group_gates(gates: tuple[Gate, ...]) -> Group:
+    """Gates with each operand once, in the order in which the gates name them."""
+    parts: dict[Part, dict[int, None]] = {}
+    for number, gate in enumerate(gates):
+        for _, _, part in gate.products:
+            parts.setdefault(part, {})[number] = None
+    return Group(gates, tuple((part, tuple(fed)) for part, fed in parts.items()))
 
 
 def stages_of(normal: NormalCell) -> tuple[Stage | Single, ...]:

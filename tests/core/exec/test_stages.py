@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abw.core.cell.normal import NormalCell, normalise
-from abw.core.exec.cpu.stages import Single, Stage, stages_of
+from abw.core.exec.stages import Single, Stage, stages_of
 from abw.core.spec.load import Overrides
 from abw.core.workload import open_model
 from tests.core.exec.builder import random_cell
