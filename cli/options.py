@@ -32,16 +32,19 @@ Seed = Annotated[
         "--seed", help="Of learning, of weights not given (0), and of the data's coin (the spec's)."
     ),
 ]
+ENCODING_HELP = "What a state of the FSM is; best: what does best in training of base, sort, critical."
+GRANULARITY_HELP = "What a node is: a cell, or an operation as in vanilla DyNet."
 Encoding = Annotated[
     Literal["best", "base", "max", "sort", "critical"],
-    typer.Option(
-        "--encoding",
-        help="What a state of the FSM is; best: what does best in training of base, sort, critical.",
-    ),
+    typer.Option("--encoding", help=ENCODING_HELP),
 ]
 Granularity = Annotated[
     Literal["cell", "op"],
-    typer.Option("--granularity", help="What a node is: a cell, or an operation as in vanilla DyNet."),
+    typer.Option("--granularity", help=GRANULARITY_HELP),
+]
+Hoist = Annotated[
+    bool,
+    typer.Option("--hoist", help="Compute products that wait for no state beforehand, all steps at once."),
 ]
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, metavar="N", help="Threads to compute with (all).")
@@ -53,7 +56,12 @@ QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on s
 
 
 def overrides(
-    data: Path | None, limit: int | None, batch: int | None, sizes: Sequence[str] | None, seed: int | None
+    data: Path | None,
+    limit: int | None,
+    batch: int | None,
+    sizes: Sequence[str] | None,
+    seed: int | None,
+    hoist: bool = False,
 ) -> Overrides:
     """What the command line changes of a spec; a wrong `--set` is a usage error."""
     from abw.core.spec.load import Overrides
@@ -66,7 +74,7 @@ def overrides(
                 f"'{text}' is not of the form DIM=SIZE, as in hidden=256", param_hint="--set"
             )
         dims[name.strip()] = int(value)
-    return Overrides(dims=dims, data=data, limit=limit, batch=batch, seed=seed)
+    return Overrides(dims=dims, data=data, limit=limit, batch=batch, seed=seed, hoist=hoist)
 
 
 def default_policy(granularity: str) -> str:

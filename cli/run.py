@@ -27,11 +27,37 @@ def run(
             "the .json file of a learned policy (fsm; at op critical-free).",
         ),
     ] = None,
-    encoding: options.Encoding = "best",
+    encoding: Annotated[
+        Literal["best", "base", "max", "sort", "critical"] | None,
+        typer.Option("--encoding", help=options.ENCODING_HELP, show_default="best"),
+    ] = None,
     executor: Annotated[
-        Literal["cpu", "blas", "reference"], typer.Option("--executor", help="What computes.")
-    ] = "cpu",
-    granularity: options.Granularity = "cell",
+        Literal["cpu", "blas", "reference"] | None,
+        typer.Option("--executor", help="What computes.", show_default="cpu"),
+    ] = None,
+    granularity: Annotated[
+        Literal["cell", "op"] | None,
+        typer.Option("--granularity", help=options.GRANULARITY_HELP, show_default="cell"),
+    ] = None,
+    layout: Annotated[
+        Literal["planned", "declared", "paper"] | None,
+        typer.Option(
+            "--layout",
+            help="Where a cell's variables lie, where they do (executor blas): planned; as they come; by the "
+            "paper's algorithm.",
+            show_default="planned",
+        ),
+    ] = None,
+    hoist: options.Hoist = False,
+    preset: Annotated[
+        str,
+        typer.Option(
+            "--preset",
+            metavar="NAME",
+            help="What the options above are unless given: vanilla-dynet, cavs-dynet, ed-batch (what these "
+            "systems do), or abw.",
+        ),
+    ] = "abw",
     train_limit: Annotated[
         int, typer.Option("--train-limit", min=1, metavar="N", help="Learn from the first N instances.")
     ] = 32,
@@ -51,20 +77,24 @@ def run(
 
     The policy `fsm` is learned on first use, and kept under .abw/policies/ for the next.
     """
-    changes = options.overrides(data, limit, batch, sizes, seed)
+    changes = options.overrides(data, limit, batch, sizes, seed, hoist)
     from abw.core.pipeline import RunOptions
     from abw.core.pipeline import run as run_pipeline
     from abw.core.policy.registry import POLICIES
+    from abw.core.presets import PRESETS
 
+    usual = PRESETS[options.one_of(preset, tuple(PRESETS), "--preset")]
+    granularity = granularity or usual.granularity
     if policy is None:
-        policy = options.default_policy(granularity)
+        policy = usual.policy if granularity == usual.granularity else options.default_policy(granularity)
     elif not policy.endswith(".json"):
         options.one_of(policy, POLICIES, "--policy")
     chosen = RunOptions(
         policy=policy,
-        encoding=encoding,
-        executor=executor,
+        encoding=encoding or usual.encoding,
+        executor=executor or usual.executor,
         granularity=granularity,
+        layout=layout or usual.layout,
         seed=seed or 0,
         threads=threads,
         verify=verify,

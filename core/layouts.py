@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from abw.core.cell.arrange import LayoutName, solve
+from abw.core.cell.arrange import solve
 from abw.core.cell.batches import batch_operations
 from abw.core.cell.layout import COPIED, PACKED, STATUS_NAMES
 from abw.core.cell.names import value_names
 from abw.core.cell.normal import normalise, size_of
 from abw.core.cell.program import CellProgram, cell_program
 from abw.core.exec.kernels import CellKernel
+from abw.core.graph.network import LayoutName
 from abw.core.spec.cell import Cell
 from abw.core.spec.load import Overrides, is_cell, load_cell
 from abw.core.spec.subgraph import Subgraph, is_subgraph, load_subgraph

@@ -22,7 +22,7 @@ from abw.core.exec.reference import ReferenceExecutor
 from abw.core.exec.registry import get_executor
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.graph import Graph
-from abw.core.graph.network import Granularity, Network
+from abw.core.graph.network import Granularity, LayoutName, Network
 from abw.core.learning import TRAIN_LIMIT, Choice, Learned, choose_policy, train
 from abw.core.plan.check import check_plan
 from abw.core.plan.plan import plan
@@ -61,6 +61,7 @@ class RunOptions:
     encoding: Choice = "best"
     executor: str = "cpu"
     granularity: Granularity = "cell"
+    layout: LayoutName = "planned"
     seed: int = 0
     threads: int | None = None
     verify: bool = False
@@ -107,7 +108,7 @@ def run(
     model = open_model(spec, overrides)
     progress.phase("compile")
     with clock("compile"):
-        networks = open_networks(model, options.granularity)
+        networks = open_networks(model, options.granularity, options.layout)
         _warm_up(model, networks, options)
     progress.phase("read")
     with clock("read"):
@@ -128,7 +129,7 @@ def run(
 
     with new_folder(runs_folder(), model.name) as draft:
         sums = _execute(workload, policy, executor, options, draft.path, clock, progress)
-        report = _report(workload, options, learned, sums, clock, command)
+        report = _report(workload, options, overrides, learned, sums, clock, command)
         if learned:
             shutil.copyfile(learned.path, draft.path / "policy.json")
         save_report(draft.path, report, model.files)
@@ -232,6 +233,7 @@ def _verified(graph: Graph, result: Result, options: RunOptions) -> float:
 def _report(
     workload: Workload,
     options: RunOptions,
+    overrides: Overrides,
     learned: Learned | None,
     sums: _Sums,
     clock: Clock,
@@ -250,6 +252,8 @@ def _report(
         "encoding": learned.policy.encoding if learned else None,
         "executor": options.executor,
         "granularity": options.granularity,
+        "layout": options.layout,
+        "hoist": overrides.hoist,
         "seed": options.seed,
         "threads": options.threads,
         "instances": len(workload.instances),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from abw.core.cell.hoist import hoist
 from abw.core.data.instances import Instances
 from abw.core.data.jsonl import schema_of_json
 from abw.core.data.read import read
@@ -13,7 +14,7 @@ from abw.core.graph.bind import Binding, EdgeSlots, bind, edge_slots
 from abw.core.graph.cells import cell_network
 from abw.core.graph.construct import construct
 from abw.core.graph.graph import Graph
-from abw.core.graph.network import Granularity, Network
+from abw.core.graph.network import Granularity, LayoutName, Network
 from abw.core.graph.ops import OpNetwork, expand, op_network
 from abw.core.spec.load import Overrides, load_model
 from abw.core.spec.model import DataSpec, Model
@@ -59,7 +60,8 @@ class Workload:
 
 def open_model(spec: Path, overrides: Overrides) -> Model:
     """Read and check a spec. Errors: SpecError."""
-    return load_model(spec, overrides, schema_of_json)
+    model = load_model(spec, overrides, schema_of_json)
+    return hoist(model) if overrides.hoist else model
 
 
 def read_instances(data: DataSpec, limit: int | None, skip: int = 0) -> Instances:
@@ -67,9 +69,9 @@ def read_instances(data: DataSpec, limit: int | None, skip: int = 0) -> Instance
     return read(data.path, data.format, skip=skip, limit=limit, frequency=data.frequency)
 
 
-def open_networks(model: Model, granularity: Granularity) -> Networks:
+def open_networks(model: Model, granularity: Granularity, layout: LayoutName = "planned") -> Networks:
     """What the nodes of a model's graphs are. Cost: some 100 us, whatever the data."""
-    cells = cell_network(model)
+    cells = cell_network(model, layout)
     return Networks(cells, edge_slots(model, cells), op_network(cells) if granularity == "op" else None)
 
 
@@ -78,7 +80,7 @@ def open_workload(model: Model, instances: Instances, networks: Networks) -> Wor
     return Workload(model, bind(model, networks.cells, networks.edges, instances), networks.ops)
 
 
-def load_workload(model: Model, granularity: Granularity) -> Workload:
+def load_workload(model: Model, granularity: Granularity, layout: LayoutName = "planned") -> Workload:
     """A model with the instances that it names, up to its limit. Errors: DataError."""
     instances = read_instances(model.data, model.data.limit)
-    return open_workload(model, instances, open_networks(model, granularity))
+    return open_workload(model, instances, open_networks(model, granularity, layout))

@@ -137,7 +137,11 @@ def model_of_run(run: StoredRun) -> Model:
     """The model that a run executed, from the copy it keeps. Errors: SpecError, AbwError."""
     report = run.report
     overrides = Overrides(
-        dims=report["dims"], data=Path(report["data"]), limit=report["instances"], batch=report["batch"]
+        dims=report["dims"],
+        data=Path(report["data"]),
+        limit=report["instances"],
+        batch=report["batch"],
+        hoist=report.get("hoist", False),
     )
     return open_model(run.path / "spec" / Path(report["spec"]).name, overrides)
 

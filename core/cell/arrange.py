@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 from abw.core.cell.batches import Batches
 from abw.core.cell.layout import Arrangement
 from abw.core.cell.normal import NormalCell, size_of
+from abw.core.graph.network import LayoutName
 from abw.pqtree import Layout, Status, declared_layout, paper_layout, plan_layout
-
-LayoutName = Literal["planned", "declared", "paper"]
-LAYOUTS: tuple[LayoutName, ...] = get_args(LayoutName)
-"""The planner's layout; results as they come, batch after batch, as DyNet has them; Algorithm 2's layout."""
 
 SCRATCH = -1
 SEARCH = 0.25

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from abw.core.cell.arrange import LayoutName, arrange
+from abw.core.cell.arrange import arrange
 from abw.core.cell.batches import batch_operations
 from abw.core.cell.costs import CellCosts, cell_costs
 from abw.core.cell.layout import COPIED, Arrangement, Place, operand_status, places
 from abw.core.cell.normal import NormalCell, normalise, size_of
+from abw.core.graph.network import LayoutName
 from abw.core.spec.cell import Cell
 
 

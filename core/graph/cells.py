@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abw.core.graph.network import Constant, NetType, Network, Slot
+from abw.core.graph.network import Constant, LayoutName, NetType, Network, Slot
 from abw.core.spec.cell import Shape
 from abw.core.spec.model import Input, Model, NodeSource, ParamSource, Source, TableSource, ZeroSource
 
@@ -44,7 +44,7 @@ def constant_number(constants: tuple[Constant, ...], source: Source, shape: Shap
     return next(n for n, c in enumerate(constants) if (c.kind, c.number) == key)
 
 
-def cell_network(model: Model) -> Network:
+def cell_network(model: Model, layout: LayoutName = "planned") -> Network:
     """The network whose types are the model's own. Cost: a fixed point over types and inputs."""
     constants = constant_table(model)
     flows = _flows(model, constants)
@@ -63,7 +63,9 @@ def cell_network(model: Model) -> Network:
         for number, t in enumerate(model.types)
     )
     width = 1 << (max(len(t.outputs) for t in types) - 1).bit_length()
-    return Network(model.name, "cell", types, model.params, model.tables, constants, model.outputs, width)
+    return Network(
+        model.name, "cell", types, model.params, model.tables, constants, model.outputs, width, layout
+    )
 
 
 def _flows(model: Model, constants: tuple[Constant, ...]) -> list[list[Flow]]:

@@ -7,7 +7,7 @@ At granularity `cell` the types are the model's; at granularity `op` every type 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,10 @@ from abw.core.spec.cell import Cell, Param, Port, Shape
 from abw.core.spec.model import Reduction, Table
 
 Granularity = Literal["cell", "op"]
+LayoutName = Literal["planned", "declared", "paper"]
+LAYOUTS: tuple[LayoutName, ...] = get_args(LayoutName)
+"""How a cell's variables lie in memory: by the planner; results as they come, batch after batch, as DyNet has
+them; by the paper's Algorithm 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,8 @@ class Network:
 
     `width` is a power of two, no smaller than a type's number of outputs: the value `output` of node v has
     the reference `v * width + output`; row r of constant c has the reference `-1 - (constants[c].first + r)`.
-    `outputs` maps a result's name to the (type, output) pairs that provide it.
+    `outputs` maps a result's name to the (type, output) pairs that provide it. `layout` is that of the cells'
+    variables, for executors that have these in memory.
     """
 
     name: str
@@ -80,6 +85,7 @@ class Network:
     constants: tuple[Constant, ...]
     outputs: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
     width: int
+    layout: LayoutName = "planned"
 
     def constant_of(self, reference: int) -> tuple[int, int]:
         """The (constant number, row) that a negative reference means."""

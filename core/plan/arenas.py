@@ -96,7 +96,7 @@ def _arenas(network: Network) -> Arenas:
                 constant_row[group, c] = head[group]
                 head[group] += constants[c].rows
 
-    programs = tuple(None if t.cell is None else cell_program(t.cell) for t in types)
+    programs = tuple(None if t.cell is None else cell_program(t.cell, network.layout) for t in types)
     staged = np.zeros((len(types), slot_count), np.bool_)
     for t, program in enumerate(programs):
         if program is not None:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abw.core.cell.arrange import LayoutName
 from abw.core.cell.layout import CONTIGUOUS, COPIED
 from abw.core.cell.normal import size_of
 from abw.core.cell.program import CellProgram, cell_program
+from abw.core.graph.network import LayoutName
 from abw.core.plan.plan import Plan
 from abw.core.plan.whole import WholeGraph
 from abw.pqtree import Layout

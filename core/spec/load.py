@@ -33,13 +33,18 @@ OPTIONAL = ("dims", "tables", "params")
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What the command line says instead of the spec."""
+    """What the command line says instead of the spec.
+
+    `hoist`: products of recurrent cells that can be computed beforehand become types of their own (see
+    `abw.core.cell.hoist`).
+    """
 
     dims: Mapping[str, int] = field(default_factory=dict)
     data: Path | None = None
     limit: int | None = None
     batch: int | None = None
     seed: int | None = None
+    hoist: bool = False
 
 
 def load_cell(path: Path, dims: Mapping[str, int] | None = None) -> Cell:

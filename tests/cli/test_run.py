@@ -215,3 +215,46 @@ def test_a_policy_of_another_model_is_refused(abw: Abw, home: Path) -> None:
     assert done.code == 1
     assert "internal" in done.err
     assert "char" in done.err
+
+
+@pytest.mark.parametrize(
+    ("preset", "expected"),
+    [
+        ("vanilla-dynet", ("agenda-static", "blas", "op", "declared")),
+        ("cavs-dynet", ("agenda-static", "blas", "cell", "declared")),
+        ("ed-batch", ("fsm", "blas", "cell", "planned")),
+        ("abw", ("fsm", "cpu", "cell", "planned")),
+    ],
+)
+def test_a_preset_is_a_set_of_options(abw: Abw, preset: str, expected: tuple[str, ...]) -> None:
+    report = abw(*SMALL, "--preset", preset, "--verify", "--json").json()
+    assert tuple(report[key] for key in ("policy", "executor", "granularity", "layout")) == expected
+    assert report["max_error"] < 1e-5
+    assert report["encoding"] == ("sort" if preset == "ed-batch" else report["encoding"])
+    own = abw(*SMALL, "--preset", preset, "--policy", "depth", "--executor", "reference", "--json").json()
+    assert (own["policy"], own["executor"], own["granularity"]) == ("depth", "reference", expected[2])
+
+
+def test_a_layout_as_variables_come_moves_more(abw: Abw) -> None:
+    small = (*SMALL, "--preset", "ed-batch", "--json")
+    planned, declared = abw(*small).json(), abw(*small, "--layout", "declared").json()
+    assert declared["batches"] == planned["batches"]
+    assert declared["memory_kernels"] > planned["memory_kernels"]
+
+
+def test_an_unknown_preset_is_a_usage_error(abw: Abw) -> None:
+    done = abw(*SMALL, "--preset", "ed_batch")
+    assert done.code == 2
+    assert "did you mean 'ed-batch'" in done.err.lower()
+
+
+def test_hoisting_leaves_the_results_as_they_are(abw: Abw, home: Path) -> None:
+    found = []
+    for number, flags in enumerate(([], ["--hoist"]), 1):
+        report = abw(*SMALL, "--verify", *flags, "--json").json()
+        assert report["hoist"] == bool(flags)
+        with np.load(home / "runs" / f"{number:04d}-lattice-lstm" / "outputs.npz") as kept:
+            found.append({name: kept[name] for name in kept})
+    for name, values in found[0].items():
+        np.testing.assert_allclose(found[1][name], values, rtol=1e-4, atol=1e-6)
+    assert "char-hoisted" in abw("viz").out

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.core.cell.arrange import LAYOUTS, LayoutName, solve
+from abw.core.cell.arrange import solve
 from abw.core.cell.batches import batch_operations
 from abw.core.cell.check import check_cell_program
 from abw.core.cell.layout import COPIED
 from abw.core.cell.normal import normalise
 from abw.core.cell.program import cell_program
+from abw.core.graph.network import LAYOUTS, LayoutName
 from abw.core.spec.cell import Cell
 from tests.core.exec.builder import CellBuilder, lstm, random_cell
 
