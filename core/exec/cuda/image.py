@@ -1,0 +1,319 @@
+"""A plan as one block of 32-bit words that the kernels read: one copy to the device, nothing else to look up.
+
+The words, all unsigned:
+
+- header (`HEADER`): phases P, items I, where the items begin, words in all;
+- `phase` (P + 1): phase p has the items `phase[p]:phase[p + 1]`;
+- items (I, ITEM): `kernel` (a number of the generated module), `frame` (where its frame begins), `first`
+  (tiles of the phase before its own), `tiles`, `weights` (float where its weights begin). What a phase reads
+  was written in earlier ones: all tiles of a phase may run at once, and between phases all blocks must meet.
+  A launch for each item in order is right as well;
+- frames, one a batch and one for each type with hoisted products: lanes n, float where the batch's scratch
+  rows begin, word where a reduction's lists begin, float where its hoisted sums begin (`FRAME`); for each
+  slot `where`, `first`, `step` (`SLOT`): lane j's row begins at float `first + i * step`, with i = word
+  `where + j`, or i = j if `where` is 0; then for each output the float where lane 0's row begins;
+- the rows of hoisted operands, the plan's `index`, the plan's `lists`.
+
+Floats are counted in the device's one buffer of arenas, scratch rows and hoisted sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.jit import njit
+from abw.core.plan.kernels import GATHERED
+from abw.core.plan.plan import Plan
+
+Words = NDArray[np.uint32]
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+
+HEADER, ITEM, FRAME, SLOT = 4, 5, 4, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a batch of each of T types is for the device: S steps in order, each with V kernels to choose
+    from.
+
+    `step_ptr` (T + 1,): the type's steps. `level` (S,): steps of a batch with the same level read nothing of
+    each other; a level reads those before. `hoisted` (S,): runs once for all lanes of the type, before all
+    batches. `weights` (S,): float where its weights begin. `kernel`, `rows`, `columns` (S, V): a kernel's
+    number, the lanes of a tile of it, and the tiles for these lanes. `limit` (S, V): kernel v is right up to
+    so many lanes, which are rising.
+
+    `depth` (T,): levels. `scratch`, `sums` (T,): floats a lane of scratch rows and of hoisted sums. `early`
+    (T, slots) bool: slots that hoisted steps read. `pitch` (A,): floats of an arena's rows.
+    """
+
+    step_ptr: Ints
+    level: Ints
+    hoisted: NDArray[np.bool_]
+    weights: Longs
+    kernel: Ints
+    rows: Ints
+    columns: Ints
+    limit: Longs
+    depth: Ints
+    scratch: Longs
+    sums: Longs
+    early: NDArray[np.bool_]
+    pitch: Longs
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A packed plan: its words, and what a host has to know of them.
+
+    `floats`: what the device's buffer must hold for it. `phase` (P + 1,) and `items` (I, ITEM) are views.
+    """
+
+    words: Words
+    floats: int
+
+    @property
+    def phase(self) -> Words:
+        """First item of each phase, and the number of items."""
+        return self.words[HEADER : HEADER + 1 + int(self.words[0])]
+
+    @property
+    def items(self) -> Words:
+        """(I, ITEM): kernel, frame, first tile, tiles, weights."""
+        begin, count = int(self.words[2]), int(self.words[1])
+        return self.words[begin : begin + ITEM * count].reshape(count, ITEM)
+
+
+def pack(plan: Plan, work: Work, arena: Longs, out: Words | None = None) -> Image:
+    """Pack a plan into `out` (at least `words_needed`), or into memory of its own.
+
+    `arena` (A + 1,): the float where each arena begins, all multiples of 4, and where the last one ends.
+    Batches that read nothing of each other share phases: there are as many as the longest chain of batches
+    has steps. Errors: OverflowError for a plan that needs more floats than 32 bits count. Cost: 5 ns an
+    operand, and 30 ns a batch.
+    """
+    schedule, arenas = plan.schedule, plan.arenas
+    words = np.empty(words_needed(plan, work), np.uint32) if out is None else out
+    lanes = np.bincount(schedule.type, np.diff(schedule.ptr), len(arenas.slots)).astype(np.int64)
+    floats = int(arena[-1] + lanes @ (work.scratch + work.sums))
+    if floats + 4 > 2**32:
+        raise OverflowError(f"a plan that needs {floats} floats")
+    row_ptr = np.zeros(len(plan.rows) + 1, np.int64)
+    np.cumsum(plan.rows, out=row_ptr[1:])
+    used = _pack(
+        words,
+        (schedule.type, schedule.ptr, lanes),
+        (plan.base, plan.operand_ptr, plan.index_ptr, plan.index, plan.list_ptr, plan.lists),
+        (plan.status, plan.start, plan.stride),
+        (arenas.slot_arena, arenas.output_arena, arenas.slots, arenas.outputs),
+        (work.step_ptr, work.level, work.hoisted, work.weights),
+        (work.kernel, work.rows, work.columns, work.limit),
+        (work.depth, work.scratch, work.sums, work.early),
+        (arena, work.pitch, row_ptr),
+    )
+    return Image(words[:used], floats)
+
+
+def words_needed(plan: Plan, work: Work) -> int:
+    """No fewer words than the plan's image has. Linear in the batches."""
+    steps = np.diff(work.step_ptr)
+    batches, types = plan.schedule.type, len(steps)
+    frame = FRAME + SLOT * work.early.shape[1] + plan.base.shape[1]
+    levels = int(work.depth[batches].sum()) + 1
+    items = int(steps[batches].sum()) + int(steps.sum())
+    hoisted = int((np.diff(plan.schedule.ptr) * work.early.sum(axis=1)[batches]).sum())
+    total = HEADER + 1 + levels + ITEM * items + frame * (len(batches) + types)
+    return total + hoisted + len(plan.index) + len(plan.lists)
+
+
+@njit
+def _pack(
+    words: Words,
+    schedule: tuple[Ints, Ints, Longs],
+    operands: tuple[Ints, Ints, Ints, Ints, Ints, Ints],
+    forms: tuple[Ints, Ints, Ints],
+    types: tuple[Ints, Ints, Ints, Ints],
+    steps: tuple[Ints, Ints, NDArray[np.bool_], Longs],
+    kernels: tuple[Ints, Ints, Ints, Longs],
+    cells: tuple[Ints, Longs, Longs, NDArray[np.bool_]],
+    memory: tuple[Longs, Longs, Longs],
+) -> int:
+    """Fill the words; how many there are."""
+    batch_type, batch_ptr, lanes_of = schedule
+    base, operand_ptr, index_ptr, index, list_ptr, lists = operands
+    status, start, stride = forms
+    slot_arena, output_arena, slots, outputs = types
+    step_ptr, step_level, hoisted, weights = steps
+    depth, scratch, sums, early = cells
+    arena, pitch, row_ptr = memory
+    batches, type_count = len(batch_type), len(depth)
+
+    level = np.empty(batches, np.int64)
+    phases = _levels(level, schedule, operands, types, (depth, sums), row_ptr)
+
+    # how many items each phase has
+    phase = HEADER
+    for p in range(phases + 1):
+        words[phase + p] = 0
+    for t in range(type_count):
+        if lanes_of[t] > 0:
+            for s in range(step_ptr[t], step_ptr[t + 1]):
+                if hoisted[s]:
+                    words[phase + 1] += 1
+    for b in range(batches):
+        for s in range(step_ptr[batch_type[b]], step_ptr[batch_type[b] + 1]):
+            if not hoisted[s]:
+                words[phase + 1 + level[b] + step_level[s]] += 1
+    for p in range(phases):
+        words[phase + 1 + p] += words[phase + p]
+    items = words[phase + phases]
+    item = phase + phases + 1
+    words[0], words[1], words[2] = phases, items, item
+    at = item + ITEM * items
+    next_item = words[phase : phase + phases].copy()
+    next_tile = np.zeros(phases, np.int64)
+
+    # where everything begins
+    scratch_at, sums_at = arena[-1], np.empty(type_count, np.int64)
+    rows_at = np.full(early.shape, -1, np.int64)
+    floats = scratch_at
+    for t in range(type_count):
+        floats += lanes_of[t] * scratch[t]
+    for t in range(type_count):
+        sums_at[t] = floats
+        floats += lanes_of[t] * sums[t]
+    frame_at = at
+    for t in range(type_count):
+        if sums[t] > 0 and lanes_of[t] > 0:
+            at += FRAME + SLOT * slots[t] + outputs[t]
+    for b in range(batches):
+        at += FRAME + SLOT * slots[batch_type[b]] + outputs[batch_type[b]]
+    for t in range(type_count):
+        for s in range(slots[t]):
+            if early[t, s]:
+                rows_at[t, s] = at
+                at += lanes_of[t]
+    index_at = at
+    words[index_at : index_at + len(index)] = index
+    lists_at = index_at + len(index)
+    words[lists_at : lists_at + len(lists)] = lists
+    end = lists_at + len(lists)
+    words[3] = end
+
+    for t in range(type_count):
+        if sums[t] > 0 and lanes_of[t] > 0:
+            words[frame_at], words[frame_at + 1], words[frame_at + 2] = lanes_of[t], 0, 0
+            words[frame_at + 3] = sums_at[t]
+            place = frame_at + FRAME
+            for s in range(slots[t]):
+                words[place], words[place + 1], words[place + 2] = 0, 0, 0
+                if early[t, s]:
+                    words[place] = rows_at[t, s]
+                    words[place + 1] = arena[slot_arena[t, s]]
+                    words[place + 2] = pitch[slot_arena[t, s]]
+                place += SLOT
+            words[place : place + outputs[t]] = 0
+            for s in range(step_ptr[t], step_ptr[t + 1]):
+                if hoisted[s]:
+                    _put_item(
+                        words, item, next_item, next_tile, 0, frame_at, lanes_of[t], s, weights, kernels
+                    )
+            frame_at = place + outputs[t]
+
+    for b in range(batches):
+        t = batch_type[b]
+        n = batch_ptr[b + 1] - batch_ptr[b]
+        words[frame_at], words[frame_at + 1] = n, scratch_at
+        words[frame_at + 2] = lists_at + list_ptr[b] if list_ptr[b] >= 0 else 0
+        words[frame_at + 3] = sums_at[t]
+        scratch_at += n * scratch[t]
+        sums_at[t] += n * sums[t]
+        place = frame_at + FRAME
+        for s in range(slots[t]):
+            k = operand_ptr[b] + s
+            a = slot_arena[t, s]
+            # a list's lanes are found through its index, whatever its rows are; words are not negative
+            if status[k] == GATHERED or list_ptr[b] >= 0 or stride[k] < 0:
+                words[place], words[place + 1] = index_at + index_ptr[k], arena[a]
+                words[place + 2] = pitch[a]
+            else:
+                words[place], words[place + 1] = 0, arena[a] + start[k] * pitch[a]
+                words[place + 2] = stride[k] * pitch[a]
+            place += SLOT
+            if early[t, s]:
+                words[rows_at[t, s] : rows_at[t, s] + n] = index[index_ptr[k] : index_ptr[k] + n]
+                rows_at[t, s] += n
+        for o in range(outputs[t]):
+            a = output_arena[t, o]
+            words[place] = arena[a] + base[b, o] * pitch[a]
+            place += 1
+        for s in range(step_ptr[t], step_ptr[t + 1]):
+            if not hoisted[s]:
+                p = level[b] + step_level[s]
+                _put_item(words, item, next_item, next_tile, p, frame_at, n, s, weights, kernels)
+        frame_at = place
+    return end
+
+
+@njit
+def _levels(
+    level: Longs,
+    schedule: tuple[Ints, Ints, Longs],
+    operands: tuple[Ints, Ints, Ints, Ints, Ints, Ints],
+    types: tuple[Ints, Ints, Ints, Ints],
+    cells: tuple[Ints, Longs],
+    row_ptr: Longs,
+) -> int:
+    """The phase in which each batch begins: the first in which all that it reads is there. The phases."""
+    batch_type, batch_ptr, _ = schedule
+    base, operand_ptr, index_ptr, index, _, _ = operands
+    slot_arena, output_arena, slots, outputs = types
+    depth, sums = cells
+    # the first phase that may read a row; constants are there from the beginning
+    ready = np.zeros(row_ptr[-1], np.int32)
+    phases = 0
+    for b in range(len(batch_type)):
+        t = batch_type[b]
+        first = np.int32(1 if sums[t] > 0 else 0)
+        for s in range(slots[t]):
+            k = operand_ptr[b] + s
+            begin = row_ptr[slot_arena[t, s]]
+            for j in range(index_ptr[k], index_ptr[k + 1]):
+                first = max(first, ready[begin + index[j]])
+        level[b] = first
+        after = first + depth[t]
+        phases = max(phases, after)
+        for o in range(outputs[t]):
+            begin = row_ptr[output_arena[t, o]] + base[b, o]
+            ready[begin : begin + batch_ptr[b + 1] - batch_ptr[b]] = after
+    return phases
+
+
+@njit
+def _put_item(
+    words: Words,
+    item: int,
+    next_item: Words,
+    next_tile: Longs,
+    phase: int,
+    frame: int,
+    lanes: int,
+    step: int,
+    weights: Longs,
+    kernels: tuple[Ints, Ints, Ints, Longs],
+) -> None:
+    """Write one item with the kernel that is right for so many lanes."""
+    kernel, rows, columns, limit = kernels
+    v = 0
+    while limit[step, v] < lanes:
+        v += 1
+    tiles = (lanes + rows[step, v] - 1) // rows[step, v] * columns[step, v]
+    place = item + ITEM * next_item[phase]
+    next_item[phase] += 1
+    words[place], words[place + 1] = kernel[step, v], frame
+    words[place + 2], words[place + 3] = next_tile[phase], tiles
+    words[place + 4] = weights[step]
+    next_tile[phase] += tiles
