@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import tempfile
 from pathlib import Path
 
 import llvmlite
 import llvmlite.binding as llvm
 
 from abw.core.exec.cpu.target import Target
-
-MAGIC = b"abw1"
-"""Begins every file of machine code; a digest of the rest follows."""
+from abw.core.exec.kept import keep, kept_path, read_kept
 
 
 class Code:
@@ -28,17 +23,6 @@ class Code:
         return int(self._engine.get_function_address(name))
 
 
-def kernels_folder() -> Path:
-    """Where machine code is kept: under ABW_HOME if that is set, else with the user's caches.
-
-    Not in the `.abw` of a project: the code is the machine's, and every project's.
-    """
-    if home := os.environ.get("ABW_HOME"):
-        return Path(home) / "kernels"
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "abw" / "kernels"
-
-
 def compile_ir(text: str, target: Target, folder: Path | None = None) -> Code:
     """The code of a module, from `folder` (default: `kernels_folder()`) where it was compiled before.
 
@@ -46,37 +30,12 @@ def compile_ir(text: str, target: Target, folder: Path | None = None) -> Code:
     Cost: some 0.2 s, from a file 3 ms.
     """
     key = "\n".join([llvmlite.__version__, str(llvm.llvm_version_info), target.cpu, target.features, text])
-    path = (folder or kernels_folder()) / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.o"
-    code = _read(path)
+    path = kept_path(key, ".o", folder)
+    code = read_kept(path)
     if code is None:
         code = _compile(text, target)
-        _write(path, code)
+        keep(path, code)
     return _load(code, target)
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    code = content[len(MAGIC) + 32 :]
-    return code if content == MAGIC + hashlib.sha256(code).digest() + code else None
-
-
-def _write(path: Path, code: bytes) -> None:
-    """Beside its place, then renamed: another process sees the whole file or none."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".draft-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(MAGIC + hashlib.sha256(code).digest() + code)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError:
-        return  # code that cannot be kept is no less good
 
 
 def _machine(target: Target) -> llvm.TargetMachine:

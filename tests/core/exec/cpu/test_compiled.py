@@ -12,9 +12,10 @@ from unittest.mock import patch
 import pytest
 
 from abw.core.exec.cpu import compiled
-from abw.core.exec.cpu.compiled import Code, compile_ir, kernels_folder
+from abw.core.exec.cpu.compiled import Code, compile_ir
 from abw.core.exec.cpu.emit import Function, Module
 from abw.core.exec.cpu.target import get_target
+from abw.core.exec.kept import kernels_folder
 
 
 def text(value: int) -> str:

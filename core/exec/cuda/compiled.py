@@ -1,0 +1,163 @@
+"""A kernel to PTX and machine code, with no GPU and no driver, kept on disk under what it was made of."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from abw.core.errors import AbwError
+from abw.core.exec.cuda.toolkit import need_toolkit
+from abw.core.exec.kept import keep, kept_path, read_kept
+
+SM_90 = (9, 0)
+"""The compute capability of H100 and H200, for which kernels are checked where there is no GPU."""
+
+_ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
+_FLOAT64 = re.compile(r"^\s*(?:@\S+\s+)?\S*\.f64\b.*$", re.MULTILINE)
+_USED = re.compile(r"Used (\d+) registers")
+_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_SHARED = re.compile(r"(\d+) bytes smem")
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What ptxas says of a kernel: registers a thread; bytes of stack, spills (a thread), shared memory."""
+
+    registers: int
+    stack: int
+    spills: int
+    shared: int
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What a driver loads: `code`, PTX text or machine code, with the kernel's name in it.
+
+    `resources` are None where there is no ptxas: then the driver compiles the PTX.
+    """
+
+    entry: str
+    code: bytes
+    resources: Resources | None
+
+
+def compile_image(
+    function: Callable[..., Any], signature: Any, threads: int, text: str, arch: tuple[int, int] = SM_90
+) -> Image:
+    """The image of a kernel, from disk where it was compiled before.
+
+    `text`: what the function was made of, all that it depends on outside this package: names it on disk.
+    `signature`: numba's types of the arguments. `threads`: the most a block has; registers are limited for
+    them. Cost: 0.3 to 12 s, from disk under a millisecond. Errors: AbwError.
+    """
+    toolkit = need_toolkit()
+    parts = [
+        _own_text(),
+        str(toolkit.nvvm),
+        str(toolkit.ptxas),
+        str(signature),
+        str(threads),
+        str(arch),
+        text,
+    ]
+    path = kept_path("\n".join([function.__name__, *parts]), ".cubin" if toolkit.ptxas else ".ptx")
+    kept = read_kept(path)
+    if kept is not None:
+        head, _, code = kept.partition(b"\n")
+        entry, resources = json.loads(head)
+        return Image(entry, code, resources and Resources(**resources))
+    ptx = compile_ptx(function, signature, threads, arch)
+    image = assemble(ptx, arch) if toolkit.ptxas else Image(entry_of(ptx), ptx.encode() + b"\0", None)
+    head = json.dumps([image.entry, image.resources and asdict(image.resources)]).encode()
+    keep(path, head + b"\n" + image.code)
+    return image
+
+
+def compile_ptx(
+    function: Callable[..., Any], signature: Any, threads: int, arch: tuple[int, int] = SM_90
+) -> str:
+    """A kernel's PTX, for blocks of at most `threads` threads. Errors: AbwError without NVVM."""
+    need_toolkit()
+    cuda: Any = import_module("numba.cuda")
+    with _no_device(arch):
+        ptx, _ = cuda.compile_ptx(getattr(function, "py_func", function), signature, fastmath=True, cc=arch)
+    # without this ptxas takes up to 255 registers, with which a large block cannot be launched
+    head, brace, body = str(ptx).partition("\n{")
+    return f"{head}\n.maxntid {threads}, 1, 1{brace}{body}"
+
+
+def assemble(ptx: str, arch: tuple[int, int] = SM_90) -> Image:
+    """Machine code from PTX, with what it takes. Errors: AbwError without ptxas, or where it refuses."""
+    toolkit = need_toolkit()
+    if toolkit.ptxas is None:
+        raise AbwError("NVIDIA's assembler ptxas is not here", hint='pip install "abw[cuda]"')
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
+        source.write_text(ptx)
+        command = [
+            str(toolkit.ptxas),
+            "-v",
+            "-O3",
+            f"-arch=sm_{arch[0]}{arch[1]}",
+            str(source),
+            "-o",
+            str(target),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        said = done.stdout + done.stderr
+        if done.returncode:
+            raise AbwError(f"ptxas refuses a kernel: {said.strip()[:2000]}", hint="this is a defect of abw")
+        return Image(entry_of(ptx), target.read_bytes(), _resources(said))
+
+
+def float64_lines(ptx: str) -> list[str]:
+    """The instructions that touch a float64: none should, it runs at half or a 64th of the speed."""
+    return [line.strip() for line in _FLOAT64.findall(ptx)]
+
+
+def entry_of(ptx: str) -> str:
+    """The name of the kernel in PTX text."""
+    found = _ENTRY.findall(ptx)
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} kernels in the text, not one")
+    return str(found[0])
+
+
+def _resources(said: str) -> Resources:
+    used, frames, shared = _USED.findall(said), _FRAME.findall(said), _SHARED.findall(said)
+    if not used or not frames:
+        raise AbwError(f"ptxas says nothing of registers: {said[:500]}", hint="another version of ptxas?")
+    # functions that were not inlined have a line each
+    stack = sum(int(frame[0]) for frame in frames)
+    spills = sum(int(frame[1]) + int(frame[2]) for frame in frames)
+    return Resources(max(map(int, used)), stack, spills, max(map(int, shared), default=0))
+
+
+@contextmanager
+def _no_device(arch: tuple[int, int]) -> Iterator[None]:
+    """Let numba compile device functions, for which it would ask the driver what the device can do."""
+    dispatcher: Any = import_module("numba.cuda.dispatcher")
+    asked = dispatcher.get_current_device
+    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=arch, id=0)
+    try:
+        yield
+    finally:
+        dispatcher.get_current_device = asked
+
+
+@cache
+def _own_text() -> str:
+    """The text of this package and the versions of the compilers: what every kernel depends on."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return "\n".join([version("numba"), version("llvmlite"), *(file.read_text() for file in files)])

@@ -1,0 +1,21 @@
+"""NVIDIA's compiler, for the tests that compile kernels to machine code."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from abw.core.exec.cuda.toolkit import HINT, Toolkit, find_toolkit, need_toolkit
+
+
+@pytest.fixture(scope="session")
+def toolkit() -> Toolkit:
+    """NVVM and ptxas; skips without them, or fails if ABW_NEED_CUDA_COMPILER is set, as .ci/run does."""
+    found = find_toolkit()
+    if found is None or found.ptxas is None:
+        reason = f"needs NVIDIA's compiler: {HINT}"
+        if os.environ.get("ABW_NEED_CUDA_COMPILER"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return need_toolkit()
