@@ -140,7 +140,7 @@ def _pack(
     kernels: tuple[Ints, Ints, Ints, Longs],
     cells: tuple[Ints, Longs, Longs, NDArray[np.bool_]],
     memory: tuple[Longs, Longs, Longs],
-) -> int:
+) -> np.int64:
     """Fill the words; how many there are."""
     batch_type, batch_ptr, lanes_of = schedule
     base, operand_ptr, index_ptr, index, list_ptr, lists = operands
@@ -200,7 +200,7 @@ def _pack(
     words[index_at : index_at + len(index)] = index
     lists_at = index_at + len(index)
     words[lists_at : lists_at + len(lists)] = lists
-    end = lists_at + len(lists)
+    end = np.int64(lists_at + len(lists))
     words[3] = end
 
     for t in range(type_count):
@@ -266,7 +266,7 @@ def _levels(
     types: tuple[Ints, Ints, Ints, Ints],
     cells: tuple[Ints, Longs],
     row_ptr: Longs,
-) -> int:
+) -> np.int64:
     """The phase in which each batch begins: the first in which all that it reads is there. The phases."""
     batch_type, batch_ptr, _ = schedule
     base, operand_ptr, index_ptr, index, _, _ = operands
@@ -274,7 +274,7 @@ def _levels(
     depth, sums = cells
     # the first phase that may read a row; constants are there from the beginning
     ready = np.zeros(row_ptr[-1], np.int32)
-    phases = 0
+    phases = np.int64(0)
     for b in range(len(batch_type)):
         t = batch_type[b]
         first = np.int32(1 if sums[t] > 0 else 0)

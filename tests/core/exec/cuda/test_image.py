@@ -50,7 +50,7 @@ def random_work(rng: np.random.Generator, planned: Plan) -> Work:
         np.array(scratch, np.int64),
         np.array(sums, np.int64),
         early,
-        (arenas.row_floats + 3) // 4 * 4 + np.zeros(1, np.int64),
+        ((arenas.row_floats + 3) // 4 * 4).astype(np.int64),
     )
 
 
@@ -84,7 +84,8 @@ def decode(image: Image) -> tuple[list[int], list[Item]]:
     for p in range(phases):
         for i in range(ends[p], ends[p + 1]):
             kernel, frame, first, tiles, weights = words[at + 5 * i : at + 5 * i + 5]
-            items.append(Item(p, kernel, first, tiles, weights, *words[frame : frame + 4], frame))
+            lanes, scratch, lists, sums = words[frame : frame + 4]
+            items.append(Item(p, kernel, first, tiles, weights, lanes, scratch, lists, sums, frame))
     return words, items
 
 
