@@ -140,7 +140,7 @@ def _pack(
     kernels: tuple[Ints, Ints, Ints, Longs],
     cells: tuple[Ints, Longs, Longs, NDArray[np.bool_]],
     memory: tuple[Longs, Longs, Longs],
-) -> np.int64:
+) -> int:
     """Fill the words; how many there are."""
     batch_type, batch_ptr, lanes_of = schedule
     base, operand_ptr, index_ptr, index, list_ptr, lists = operands
@@ -170,7 +170,7 @@ def _pack(
     for p in range(phases):
         words[phase + 1 + p] += words[phase + p]
     items = words[phase + phases]
-    item = phase + phases + 1
+    item = int(phase + phases + 1)
     words[0], words[1], words[2] = phases, items, item
     at = item + ITEM * items
     next_item = words[phase : phase + phases].copy()
@@ -200,7 +200,7 @@ def _pack(
     words[index_at : index_at + len(index)] = index
     lists_at = index_at + len(index)
     words[lists_at : lists_at + len(lists)] = lists
-    end = np.int64(lists_at + len(lists))
+    end = lists_at + len(lists)
     words[3] = end
 
     for t in range(type_count):
@@ -255,7 +255,7 @@ def _pack(
                 p = level[b] + step_level[s]
                 _put_item(words, item, next_item, next_tile, p, frame_at, n, s, weights, kernels)
         frame_at = place
-    return end
+    return int(end)
 
 
 @njit
@@ -266,7 +266,7 @@ def _levels(
     types: tuple[Ints, Ints, Ints, Ints],
     cells: tuple[Ints, Longs],
     row_ptr: Longs,
-) -> np.int64:
+) -> int:
     """The phase in which each batch begins: the first in which all that it reads is there. The phases."""
     batch_type, batch_ptr, _ = schedule
     base, operand_ptr, index_ptr, index, _, _ = operands
@@ -274,7 +274,7 @@ def _levels(
     depth, sums = cells
     # the first phase that may read a row; constants are there from the beginning
     ready = np.zeros(row_ptr[-1], np.int32)
-    phases = np.int64(0)
+    phases = 0
     for b in range(len(batch_type)):
         t = batch_type[b]
         first = np.int32(1 if sums[t] > 0 else 0)
@@ -289,7 +289,7 @@ def _levels(
         for o in range(outputs[t]):
             begin = row_ptr[output_arena[t, o]] + base[b, o]
             ready[begin : begin + batch_ptr[b + 1] - batch_ptr[b]] = after
-    return phases
+    return int(phases)
 
 
 @njit
