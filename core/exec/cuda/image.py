@@ -126,7 +126,7 @@ def words_needed(plan: Plan, work: Work) -> int:
     items = int(steps[batches].sum()) + int(steps.sum())
     hoisted = int((np.diff(plan.schedule.ptr) * work.early.sum(axis=1)[batches]).sum())
     total = HEADER + 1 + levels + ITEM * items + frame * (len(batches) + types)
-    return total + hoisted + len(plan.index) + len(plan.lists)
+    return int(total + hoisted + len(plan.index) + len(plan.lists))
 
 
 @njit
