@@ -1,0 +1,176 @@
+"""Workloads run from instances to outputs in one of several ways, side by side, timed by phase."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from abw.cli.bench.workloads import Case
+from abw.core.errors import AbwError
+
+if TYPE_CHECKING:
+    from abw.core.graph.network import Granularity, LayoutName
+    from abw.core.learning import Choice
+    from abw.core.policy.registry import Policy
+    from abw.core.workload import Workload
+
+PHASES = ("construct", "schedule", "plan", "execute")
+TRAINED_ON = 32
+"""Instances, the file's first, that policies are learned from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How to run: what `abw run`'s options of the same names say."""
+
+    policy: str
+    encoding: Choice
+    granularity: Granularity
+    layout: LayoutName
+    executor: str
+    hoist: bool = False
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What some mini-batches took: `seconds` by phase; counts over all of them."""
+
+    seconds: Mapping[str, float]
+    instances: int
+    batches: int
+    launches: int
+    memory_kernels: int
+    bytes_moved: int
+    product_flops: int
+
+    @property
+    def total(self) -> float:
+        """Seconds from instances to outputs."""
+        return sum(self.seconds.values())
+
+    @property
+    def instances_per_second(self) -> float:
+        """From instances, already read, to outputs."""
+        return self.instances / self.total
+
+
+def preset(name: str, threads: int = 1) -> Setting:
+    """The setting of a preset."""
+    from abw.core.presets import PRESETS
+
+    p = PRESETS[name]
+    return Setting(p.policy, p.encoding, p.granularity, p.layout, p.executor, threads=threads)
+
+
+class System:
+    """A workload prepared to be run in one way, again and again, over its first mini-batches."""
+
+    def __init__(
+        self,
+        chosen: Case,
+        setting: Setting,
+        specs: Path,
+        data: Path,
+        hidden: int,
+        batch: int,
+        mini_batches: int = 1,
+    ) -> None:
+        """Read the data, learn the policy, compile and prepare the executor. Errors: AbwError."""
+        from abw.core.exec.params import init_params
+        from abw.core.exec.registry import get_executor
+        from abw.core.spec.load import Overrides
+        from abw.core.workload import load_workload, open_model
+
+        overrides = Overrides(
+            data=data / chosen.data,
+            batch=batch,
+            limit=max(TRAINED_ON, batch * mini_batches),
+            dims={"hidden": hidden},
+            hoist=setting.hoist,
+        )
+        model = open_model(specs / chosen.spec, overrides)
+        self.setting = setting
+        self._workload = load_workload(model, setting.granularity, setting.layout)
+        self.hoisted = setting.hoist and any(t.name.endswith("-hoisted") for t in model.types)
+        self._policy = _policy(self._workload, setting)
+        self._executor = get_executor(setting.executor)
+        network = self._workload.network
+        self._executor.prepare(network, init_params(network, 0), setting.threads)
+        self._windows = list(self._workload.windows())[:mini_batches]
+
+    def run(self) -> Taken:
+        """Every mini-batch once. Times are this thread's CPU time, with several threads the wall clock's."""
+        from abw.core.plan.plan import plan
+
+        clock: Callable[[], float] = time.thread_time if self.setting.threads == 1 else time.perf_counter
+        seconds = dict.fromkeys(PHASES, 0.0)
+        counts = [0] * 6
+        for first, last in self._windows:
+            times = [clock()]
+            graph = self._workload.graph(first, last)
+            times.append(clock())
+            schedule = self._policy.schedule(graph.dag)
+            times.append(clock())
+            planned = plan(graph, self._executor.arrange(graph, schedule))
+            times.append(clock())
+            result = self._executor.run(planned)
+            times.append(clock())
+            for phase, begin, end in zip(PHASES, times, times[1:], strict=False):
+                seconds[phase] += end - begin
+            found = (
+                last - first, len(schedule), result.counts.launches, result.counts.memory_kernels,
+                result.counts.bytes_moved, planned.product_flops,
+            )  # fmt: skip
+            counts = [a + b for a, b in zip(counts, found, strict=True)]
+        return Taken(seconds, *counts)
+
+
+def _policy(workload: Workload, setting: Setting) -> Policy:
+    from abw.core.learning import train
+    from abw.core.policy.registry import LEARNED, get_policy
+
+    if setting.policy != LEARNED:
+        return get_policy(setting.policy)
+    used = min(TRAINED_ON, len(workload.instances))
+    return train(lambda first, last: workload.graph(first, last).dag, used, setting.encoding, 0)
+
+
+def side_by_side(systems: Mapping[str, System], runs: int) -> dict[str, Taken]:
+    """Each system's medians by phase over `runs` rounds in which all take turns, after one not counted."""
+    taken: dict[str, list[Taken]] = {name: [] for name in systems}
+    for name, system in systems.items():
+        taken[name].append(system.run())
+    for number in range(runs):
+        for name, system in systems.items():
+            system.run()  # so that it does not find its weights thrown out of the caches by another's
+            found = system.run()
+            taken[name] = [found] if number == 0 else [*taken[name], found]
+    return {
+        name: replace(found[0], seconds={phase: median(t.seconds[phase] for t in found) for phase in PHASES})
+        for name, found in taken.items()
+    }
+
+
+def chosen_cases(names: str | None) -> tuple[Case, ...]:
+    """The workloads of a list such as `TreeLSTM,LatticeLSTM`, case aside; all for None. Errors: AbwError."""
+    from abw.cli.bench.workloads import CASES
+    from abw.core.errors import did_you_mean
+
+    if names is None:
+        return CASES
+    by_name = {c.name.lower(): c for c in CASES}
+    found = []
+    for name in names.split(","):
+        if name.strip().lower() not in by_name:
+            raise AbwError(
+                f"no workload is called '{name.strip()}'",
+                hint=did_you_mean(name.strip(), [c.name for c in CASES]),
+                exit_code=2,
+            )
+        found.append(by_name[name.strip().lower()])
+    return tuple(found)
