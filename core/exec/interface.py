@@ -9,11 +9,23 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.errors import AbwError
 from abw.core.exec.params import Params
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Network
 from abw.core.plan.plan import Counts, Plan
 from abw.core.policy.schedule import Schedule
+
+
+class TooLargeError(AbwError):
+    """A plan needs more memory than the device has left: fewer instances at once may fit."""
+
+    def __init__(self, needed: int, free: int, device: str) -> None:
+        super().__init__(
+            f"a plan needs {needed / 1e9:.2f} GB at once; {free / 1e9:.2f} GB are free on {device}",
+            hint="smaller dims, or instances with fewer nodes",
+        )
+
 
 Array = NDArray[np.floating[Any]]
 Ints = NDArray[np.int32]

@@ -1,0 +1,122 @@
+"""The backend on a real GPU: kernels compiled and loaded, memory kept, plans launched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ctypes import c_void_p
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.errors import AbwError
+from abw.core.exec.cuda.backend import Kernels, Scheme
+from abw.core.exec.cuda.compiled import Image as Code
+from abw.core.exec.cuda.compiled import compile_image
+from abw.core.exec.cuda.device import Buffer, Device, Event, Staging
+from abw.core.exec.cuda.image import Image
+from abw.core.exec.cuda.launch import Arguments, launch_items, widest_phase
+
+Floats = NDArray[np.float32]
+
+ROOM = 4
+"""Floats beyond the buffer's end that may be read."""
+
+
+class Gpu:
+    """One network's kernels and memory on a GPU (`Backend`)."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._staging = Staging(device)
+        self._words, self._floats = Buffer(device), Buffer(device)
+        self._weights, self._counter = Buffer(device), Buffer(device)
+        self._counter.reserve(4)
+        self._modules: list[int] = []
+        self._begin, self._end = Event(device), Event(device)
+
+    def load(self, kernels: Kernels, weights: Floats) -> None:
+        """Take kernels and weights. Cost: 0.3 to 12 s a kernel, from disk a millisecond. Errors: AbwError."""
+        while self._modules:
+            self.device.unload(self._modules.pop())
+        self._threads = kernels.threads
+        images = [self._image(kernels, kernel, _batch_signature()) for kernel in kernels.batch]
+        self._handles = np.array([self._handle(image) for image in images], np.uint64)
+        self._plan = self._handle(self._image(kernels, kernels.plan, _plan_signature()))
+        self._resident = self.device.resident(self._plan, kernels.threads)
+        self._weights.reserve(max(weights.nbytes, 4))
+        self._staging.upload(self._weights.pointer, weights)
+        self._weight_count = weights.size
+
+    def reserve(self, floats: int, pieces: Sequence[tuple[int, Floats]]) -> None:
+        """Have a buffer of so many floats with these pieces in it. Errors: TooLargeError."""
+        self._floats.reserve(4 * (floats + ROOM))
+        for place, values in pieces:
+            self._staging.upload(self._floats.pointer + 4 * place, np.ascontiguousarray(values))
+
+    def run(self, image: Image, scheme: Scheme) -> None:
+        """Copy the plan and launch it; it is not done on return. Errors: CudaError, TooLargeError."""
+        self._words.reserve(image.words.nbytes)
+        self._staging.upload(self._words.pointer, image.words)
+        self._begin.record()
+        words = self._words.array(image.words.size)
+        floats = self._floats.array(self._floats.size // 4)
+        weights = self._weights.array(self._weight_count)
+        if scheme == "plan":
+            self._launch_plan(image, Arguments([words, floats, weights, self._counter.array(1)]))
+        else:
+            self._launch_items(image, Arguments([words, 0, floats, weights]))
+        self._end.record()
+
+    def read(self, first: int, count: int) -> Floats:
+        """Floats of the buffer, after all that was asked for before. Other Python threads run meanwhile."""
+        out = np.empty(count, np.float32)
+        self._staging.download(self._floats.pointer + 4 * first, out)
+        return out
+
+    def seconds(self) -> float:
+        """What the last run took on the device, its plan already there."""
+        return self._end.since(self._begin)
+
+    def _launch_items(self, image: Image, arguments: Arguments) -> None:
+        driver = self.device.driver
+        status = launch_items(
+            driver.address("cuLaunchKernel"), self.device.stream, self._handles, self._threads,
+            image.words, arguments, at=1,
+        )  # fmt: skip
+        driver.check(status, "cuLaunchKernel")
+
+    def _launch_plan(self, image: Image, arguments: Arguments) -> None:
+        """Launch the persistent kernel so that all its blocks are resident, or not at all."""
+        if self._resident == 0:
+            raise AbwError("the kernel of a whole plan does not fit this GPU", hint="--scheme batch")
+        blocks = min(self._resident, widest_phase(image.words))
+        if blocks == 0:
+            return
+        self.device.clear(self._counter.pointer, 1)
+        self.device.driver.cuLaunchCooperativeKernel(
+            c_void_p(self._plan), blocks, 1, 1, self._threads, 1, 1, 0, c_void_p(self.device.stream),
+            c_void_p(arguments.address), None,
+        )  # fmt: skip
+
+    def _image(self, kernels: Kernels, kernel: Any, signature: Any) -> Code:
+        return compile_image(kernel, signature, kernels.threads, kernels.text, self.device.traits.arch)
+
+    def _handle(self, image: Code) -> int:
+        module, handle = self.device.load(image)
+        self._modules.append(module)
+        return handle
+
+
+def _batch_signature() -> Any:
+    from numba.core import types
+
+    words, floats = types.uint32[::1], types.float32[::1]
+    return types.void(words, types.uint32, floats, floats)
+
+
+def _plan_signature() -> Any:
+    from numba.core import types
+
+    words, floats = types.uint32[::1], types.float32[::1]
+    return types.void(words, floats, floats, words)
