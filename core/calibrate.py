@@ -158,7 +158,6 @@ def section(whole: Plan, first: int, last: int) -> Plan:
         schedule=Schedule(schedule.type[first:last], schedule.ptr[first : last + 1], schedule.nodes),
         base=whole.base[first:last],
         operand_ptr=whole.operand_ptr[first : last + 1],
-        list_ptr=whole.list_ptr[first:last],
     )
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from abw.core.errors import AbwError, did_you_mean
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
+from abw.core.graph.group import Groups, group_types
 from abw.core.graph.network import Granularity
-from abw.core.graph.passes import Groups, fuse_reductions, group_types
 from abw.core.learning import TRAIN_LIMIT, TRIALS, Choice, train
 from abw.core.policy.cost import Cost, cost_of, least_cost
 from abw.core.policy.costfile import read_cost
@@ -64,17 +64,25 @@ class CompareOptions:
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """A workload's dags, after passes (see `abw.core.graph.passes`), and what batches of them cost."""
+    """A workload's dags, after passes (see `abw.core.graph.fuse`, `group`), and what batches of them cost."""
 
     workload: Workload
     fuse: bool = False
     groups: Groups | None = None
-    cost: Cost | None = None
+    costs: Cost | None = None
+
+    @property
+    def cost(self) -> Cost | None:
+        """That of the types there are; `costs` has it for those, too, that fusing takes away."""
+        fusion = self.workload.networks.fusion
+        if self.costs is None or fusion is None or not self.fuse:
+            return self.costs
+        left = ~fusion.gone
+        return Cost(self.costs.launch[left], self.costs.row[left], self.costs.tile[left])
 
     def dag(self, first: int, last: int) -> Dag:
         """That of instances `first` to `last` (exclusive). Errors: SpecError."""
-        graph = self.workload.graph(first, last)
-        dag = fuse_reductions(graph).dag if self.fuse else graph.dag
+        dag = (self.workload.graph if self.fuse else self.workload.unfused)(first, last).dag
         return self.groups.apply(dag) if self.groups else dag
 
     def windows(self) -> list[Dag]:
@@ -119,9 +127,9 @@ def compare(
         progress.phase("schedule", len(options.policies))
         rows.append(_measured(tested, trained, progress))
         if passes:
-            bare = replace(training, fuse=False, groups=None)
+            bare, seen = (replace(g, fuse=False, groups=None) for g in (training, tested))
             policies = train_all(bare, options.policies, options, seed, progress)
-            plain.append(_counted(Graphs(tested.workload).windows(), policies, tested.cost))
+            plain.append(_counted(seen.windows(), policies, seen.cost))
         if options.sizes:
             progress.phase("batch sizes", len(options.sizes))
             by_size.append(sizes_of(tested, trained, options.sizes, progress))
@@ -158,14 +166,14 @@ def _open(spec: Path, overrides: Overrides, options: CompareOptions, seed: int) 
     """What the policies are applied to, and what they are learned from."""
     # one seed: the coin stays the spec's unless another was asked for
     model = open_model(spec, overrides if options.seeds == 1 else replace(overrides, seed=seed))
-    networks = open_networks(model, options.granularity)
-    types = tuple(t.name for t in (networks.ops.network if networks.ops else networks.cells).types)
-    cost = read_cost(options.cost, types) if options.cost else None
+    networks = open_networks(model, options.granularity, fuse=options.fuse)
+    types = tuple(t.name for t in networks.unfused.types)
+    costs = read_cost(options.cost, types) if options.cost else None
 
     def opened(model: Model, limit: int | None, skip: int) -> Graphs:
         workload = open_workload(model, read_instances(model.data, limit, skip), networks)
-        groups = group_types(workload.network) if options.group else None
-        return Graphs(workload, options.fuse, groups, cost)
+        groups = group_types(networks.network) if options.group else None
+        return Graphs(workload, options.fuse, groups, costs)
 
     return opened(model, model.data.limit, options.skip), opened(model, options.train_limit, 0)
 

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from abw.core.graph.bounds import heights, lower_bound, tallest
 from abw.core.graph.dag import Dag
+from abw.core.graph.fuse import fuse, fuse_network
 from abw.core.graph.graph import Graph
+from abw.core.graph.group import group_types
 from abw.core.graph.network import Granularity
-from abw.core.graph.passes import fuse_reductions, group_types
 from abw.core.learning import Choice, choose_policy
 from abw.core.policy.registry import LEARNED, get_policy
 from abw.core.policy.schedule import Schedule
@@ -164,7 +165,7 @@ def explain_run(run: StoredRun, number: int = 0) -> dict[str, Any]:
 def _passes(graph: Graph) -> dict[str, dict[str, int]]:
     """What nodes and lower bound would be after each pass that changes them."""
     changed = {
-        "fuse": fuse_reductions(graph).dag,
+        "fuse": fuse(graph, fuse_network(graph.network)).dag,
         "group": group_types(graph.network).apply(graph.dag),
     }
     bound = int(lower_bound(graph.dag).sum())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from abw.core.cell.hoist import hoist
@@ -13,6 +13,7 @@ from abw.core.data.read import read
 from abw.core.graph.bind import Binding, EdgeSlots, bind, edge_slots
 from abw.core.graph.cells import cell_network
 from abw.core.graph.construct import construct
+from abw.core.graph.fuse import Fusion, fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Granularity, LayoutName, Network
 from abw.core.graph.ops import OpNetwork, expand, op_network
@@ -22,25 +23,40 @@ from abw.core.spec.model import DataSpec, Model
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """A model's network of cells, where its edges are, and at granularity `op` the network of operations."""
+    """A model's network of cells, where its edges are, and what is made of them.
+
+    `ops`: the network of operations, at granularity `op`. `fusion`: that network, or the one of cells, with
+    reductions read in place.
+    """
 
     cells: Network
     edges: EdgeSlots
-    ops: OpNetwork | None
+    ops: OpNetwork | None = None
+    fusion: Fusion | None = None
+
+    @property
+    def network(self) -> Network:
+        """What the nodes are in the end."""
+        return self.fusion.network if self.fusion else self.unfused
+
+    @property
+    def unfused(self) -> Network:
+        """The same with every reduction a node."""
+        return self.ops.network if self.ops else self.cells
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A model with its instances and its network, at one granularity."""
+    """A model with its instances and its networks."""
 
     model: Model
     binding: Binding
-    ops: OpNetwork | None
+    networks: Networks
 
     @property
     def network(self) -> Network:
-        """What the nodes are, at this workload's granularity."""
-        return self.ops.network if self.ops else self.binding.network
+        """What the nodes are."""
+        return self.networks.network
 
     @property
     def instances(self) -> Instances:
@@ -49,8 +65,13 @@ class Workload:
 
     def graph(self, first: int, last: int) -> Graph:
         """The graph of a mini-batch: instances `first` to `last` (exclusive). Errors: SpecError."""
+        graph = self.unfused(first, last)
+        return fuse(graph, self.networks.fusion) if self.networks.fusion else graph
+
+    def unfused(self, first: int, last: int) -> Graph:
+        """The same with a node for every reduction. Errors: SpecError."""
         graph = construct(self.binding, first, last)
-        return expand(graph, self.ops) if self.ops else graph
+        return expand(graph, self.networks.ops) if self.networks.ops else graph
 
     def windows(self) -> Iterator[tuple[int, int]]:
         """The mini-batches, in order; the last may be smaller."""
@@ -69,18 +90,27 @@ def read_instances(data: DataSpec, limit: int | None, skip: int = 0) -> Instance
     return read(data.path, data.format, skip=skip, limit=limit, frequency=data.frequency)
 
 
-def open_networks(model: Model, granularity: Granularity, layout: LayoutName = "planned") -> Networks:
-    """What the nodes of a model's graphs are. Cost: some 100 us, whatever the data."""
+def open_networks(
+    model: Model, granularity: Granularity, layout: LayoutName = "planned", *, fuse: bool = False
+) -> Networks:
+    """What the nodes of a model's graphs are; with `fuse` reductions are read in place where they can be.
+
+    Cost: some 100 us, whatever the data.
+    """
     cells = cell_network(model, layout)
-    return Networks(cells, edge_slots(model, cells), op_network(cells) if granularity == "op" else None)
+    ops = op_network(cells) if granularity == "op" else None
+    found = Networks(cells, edge_slots(model, cells), ops)
+    return replace(found, fusion=fuse_network(found.unfused)) if fuse else found
 
 
 def open_workload(model: Model, instances: Instances, networks: Networks) -> Workload:
     """Bring a model and its instances together. Errors: DataError (a vocabulary's file)."""
-    return Workload(model, bind(model, networks.cells, networks.edges, instances), networks.ops)
+    return Workload(model, bind(model, networks.cells, networks.edges, instances), networks)
 
 
-def load_workload(model: Model, granularity: Granularity, layout: LayoutName = "planned") -> Workload:
+def load_workload(
+    model: Model, granularity: Granularity, layout: LayoutName = "planned", *, fuse: bool = False
+) -> Workload:
     """A model with the instances that it names, up to its limit. Errors: DataError."""
     instances = read_instances(model.data, model.data.limit)
-    return open_workload(model, instances, open_networks(model, granularity, layout))
+    return open_workload(model, instances, open_networks(model, granularity, layout, fuse=fuse))

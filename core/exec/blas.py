@@ -77,7 +77,7 @@ class BlasExecutor:
         index = plan.index.astype(np.intp)
         ptr, base = schedule.ptr.tolist(), plan.base.tolist()
         operand_ptr, index_ptr = plan.operand_ptr.tolist(), plan.index_ptr.tolist()
-        status, start = plan.status.tolist(), plan.start.tolist()
+        status, start, list_ptr = plan.status.tolist(), plan.start.tolist(), plan.list_ptr.tolist()
         slot_memory = [[self._memory[a] for a in row if a >= 0] for row in arenas.slot_arena.tolist()]
         output_memory = [[self._memory[a] for a in row if a >= 0] for row in arenas.output_arena.tolist()]
         launches = memory_kernels = floats = 0
@@ -91,9 +91,10 @@ class BlasExecutor:
             for s, memory in enumerate(slot_memory[t]):
                 k = operand_ptr[b] + s
                 first, last = index_ptr[k], index_ptr[k + 1]
+                listed = list_ptr[k] >= 0
                 rows = memory[start[k] : start[k] + last - first] if status[k] == CONTIGUOUS else None
-                if rows is None or (kernel is not None and kernel.program.staged[s]):
-                    place = self._place(kernel, s, last - first, memory)
+                if rows is None or (kernel is not None and kernel.program.staged[s] and not listed):
+                    place = self._place(None if listed else kernel, s, last - first, memory)
                     if rows is None:
                         # 'clip' is the mode that writes straight to `out`; the rows are all inside
                         memory.take(index[first:last], 0, place, "clip")
@@ -102,17 +103,22 @@ class BlasExecutor:
                     rows = place
                     memory_kernels += 1
                     floats += place.size
-                inputs.append(rows)
-                if kernel is None:
-                    ends = plan.lists[plan.list_ptr[b] : plan.list_ptr[b] + lanes + 1]
-                    _reduce(self._network.types[t].reduction or "", rows, ends, outputs[s])
+                if listed:
+                    ends = plan.lists[list_ptr[k] : list_ptr[k] + lanes + 1]
+                    out = outputs[s] if kernel is None else kernel.inputs[s][:lanes]
+                    rows = _reduce(self._reduction(t, s), rows, ends, out)
                     launches += 1
+                inputs.append(rows)
             if kernel is not None:
                 kernel.run(lanes, inputs, outputs)
                 launches += kernel.launches
                 memory_kernels += kernel.copies
                 floats += lanes * kernel.copied_floats
         return Counts(len(schedule), launches, memory_kernels, 4 * floats)
+
+    def _reduction(self, t: int, slot: int) -> str:
+        net_type = self._network.types[t]
+        return net_type.reduction or net_type.slots[slot].reduction or ""
 
     def _place(self, kernel: CellKernel | None, slot: int, rows: int, memory: Floats) -> Floats:
         """Where a gathered operand goes."""
@@ -146,8 +152,8 @@ class BlasExecutor:
         return memory
 
 
-def _reduce(reduction: str, rows: Floats, ends: NDArray[np.int32], out: Floats) -> None:
-    """Reduce the rows `ends[i]:ends[i + 1]` to row i of `out`."""
+def _reduce(reduction: str, rows: Floats, ends: NDArray[np.int32], out: Floats) -> Floats:
+    """Reduce the rows `ends[i]:ends[i + 1]` to row i of `out`, which is returned."""
     counts = np.diff(ends)
     if (counts == counts[0]).all():
         # equal lists are one more axis, which NumPy reduces much faster than a list of ends
@@ -156,3 +162,4 @@ def _reduce(reduction: str, rows: Floats, ends: NDArray[np.int32], out: Floats) 
         _REDUCE[reduction].reduceat(rows, ends[:-1], axis=0, out=out)
     if reduction == "mean":
         out /= counts.astype(np.float32).reshape(-1, *[1] * (out.ndim - 1))
+    return out

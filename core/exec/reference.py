@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from abw.core.exec.interface import Result
 from abw.core.exec.params import Params, constant_value
 from abw.core.graph.graph import Graph
-from abw.core.graph.network import Network
+from abw.core.graph.network import Network, Slot
 from abw.core.plan.plan import Counts, Plan
 from abw.core.policy.schedule import Schedule
 from abw.core.spec.cell import Cell, Op
+from abw.core.spec.model import Reduction
 
 Array = NDArray[np.float64]
 
@@ -107,26 +108,34 @@ class ReferenceExecutor:
             node, output = divmod(reference, network.width)
             return outputs[node][output]
 
+        def reduced(reduction: Reduction, wanted: list[int]) -> Array:
+            return REDUCTIONS[reduction](np.stack([value(reference) for reference in wanted]))
+
+        def operand(slot: Slot, reference: int) -> Array:
+            if slot.reduction is None:
+                return value(reference)
+            return reduced(slot.reduction, graph.values_of(reference))
+
         type_of = np.repeat(np.arange(len(network.types)), np.diff(graph.type_ptr)).tolist()
         with np.errstate(all="ignore"):
             for node in _topological(graph):
                 net_type = network.types[type_of[node]]
-                operands = [value(reference) for reference in references[ptr[node] : ptr[node + 1]]]
+                read = references[ptr[node] : ptr[node + 1]]
                 if net_type.cell is not None:
                     params = [self._values[number] for number in net_type.params]
+                    operands = [operand(*pair) for pair in zip(net_type.slots, read, strict=True)]
                     outputs[node] = run_cell(net_type.cell, operands, params)
                 elif net_type.reduction is not None:
-                    links = len(operands) // len(net_type.slots)
-                    reduce = REDUCTIONS[net_type.reduction]
+                    links = len(read) // len(net_type.slots)
                     outputs[node] = [
-                        reduce(np.stack(operands[s * links : (s + 1) * links]))
+                        reduced(net_type.reduction, read[s * links : (s + 1) * links])
                         for s in range(len(net_type.slots))
                     ]
 
-        def read(wanted: NDArray[np.integer[Any]]) -> Array:
+        def values(wanted: NDArray[np.integer[Any]]) -> Array:
             return np.array([value(reference) for reference in wanted.tolist()], np.float64)
 
-        return Result(graph, Counts(len(graph), len(graph), 0, 0), read)
+        return Result(graph, Counts(len(graph), len(graph), 0, 0), values)
 
 
 def _topological(graph: Graph) -> list[int]:
@@ -134,7 +143,12 @@ def _topological(graph: Graph) -> list[int]:
     width = graph.network.width
     ptr, references = graph.operand_ptr.tolist(), graph.operand.tolist()
     producers = [
-        {reference // width for reference in references[ptr[v] : ptr[v + 1]] if reference >= 0}
+        {
+            value // width
+            for reference in references[ptr[v] : ptr[v + 1]]
+            for value in graph.values_of(reference)
+            if value >= 0
+        }
         for v in range(len(graph))
     ]
     consumers: list[list[int]] = [[] for _ in producers]

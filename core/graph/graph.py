@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.dag import Dag
-from abw.core.graph.network import Network
+from abw.core.graph.network import LISTED, Network
 
 Ints = NDArray[np.int32]
 
@@ -36,6 +36,9 @@ class Graph:
     granularity `cell` in the order of their vertices): type t has the nodes `type_ptr[t]:type_ptr[t + 1]`.
     It reads the values `operand[operand_ptr[v]:operand_ptr[v + 1]]` (references: see `Network.width`). Of a
     cell there is one for each slot; of a reduction with k neighbours, slot s has the s-th run of k.
+
+    A slot with a reduction of its own may have a list there, of two values or more: list l has the reference
+    `LISTED - l` and the values `list_operand[list_ptr[l]:list_ptr[l + 1]]`.
     """
 
     network: Network
@@ -47,6 +50,15 @@ class Graph:
     operand: Ints
     results: tuple[ResultRefs, ...]
     instances: int
+    list_ptr: Ints = field(default_factory=lambda: np.zeros(1, np.int32))
+    list_operand: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
 
     def __len__(self) -> int:
         return len(self.vertex)
+
+    def values_of(self, reference: int) -> list[int]:
+        """The references that one stands for: those of a list, else itself."""
+        if reference > LISTED:
+            return [reference]
+        number = LISTED - reference
+        return list(self.list_operand[self.list_ptr[number] : self.list_ptr[number + 1]].tolist())

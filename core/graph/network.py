@@ -21,6 +21,9 @@ LAYOUTS: tuple[LayoutName, ...] = get_args(LayoutName)
 """How a cell's variables lie in memory: by the planner; results as they come, batch after batch, as DyNet has
 them; by the paper's Algorithm 2."""
 
+LISTED = -(2**30)
+"""`LISTED - l` is the reference of list l (see `Graph`); references of constants are all above it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Constant:
@@ -42,13 +45,15 @@ class Slot:
     """One input of a type: everything that may flow into it, at any node.
 
     `producers` are (type number, output number), `constants` numbers into `Network.constants`. What a
-    reduction over one link passes on is in here under its own producer.
+    reduction over one link passes on is in here under its own producer. Where a cell's slot has a `reduction`
+    a node may have several values there: the cell reads their sum, mean or maximum.
     """
 
     name: str
     shape: Shape
     producers: tuple[tuple[int, int], ...]
     constants: tuple[int, ...]
+    reduction: Reduction | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ class Arenas:
     `shape[a]`, `row_floats` (A,): what a row holds. `output_arena` (T, W) and `slot_arena` (T, S): arena
     numbers, -1 where a type has fewer. `constant_row` (A, C): first row of constant c in arena a, -1 where it
     is not. `constant_first`, `constant_end` (C,): the constant's references (see `Network`).
-    `outputs`, `slots` (T,): how many a type has. `reduces` (T,) bool.
+    `outputs`, `slots` (T,): how many a type has. `reduces` (T,) bool; `reduced` (T, S) bool: a lane may read
+    several rows there.
     `programs[t]`: the type's cell as a program, None for a reduction. `staged` (T, S) bool: the cell copies
     this input whatever its status. Counts a batch of type t: `launches`, `copies` (T,); a lane:
     `copied_floats`, `product_flops`, `other_flops` (T,) (a reduction's arithmetic depends on the graph).
@@ -45,6 +46,7 @@ class Arenas:
     outputs: Ints
     slots: Ints
     reduces: NDArray[np.bool_]
+    reduced: NDArray[np.bool_]
     programs: tuple[CellProgram | None, ...]
     staged: NDArray[np.bool_]
     launches: Longs
@@ -98,6 +100,10 @@ def _arenas(network: Network) -> Arenas:
 
     programs = tuple(None if t.cell is None else cell_program(t.cell, network.layout) for t in types)
     staged = np.zeros((len(types), slot_count), np.bool_)
+    reduced = np.zeros_like(staged)
+    for t, net_type in enumerate(types):
+        for s, slot in enumerate(net_type.slots):
+            reduced[t, s] = net_type.cell is None or slot.reduction is not None
     for t, program in enumerate(programs):
         if program is not None:
             staged[t, : len(program.staged)] = program.staged
@@ -119,6 +125,7 @@ def _arenas(network: Network) -> Arenas:
         outputs=np.array([len(t.outputs) for t in types], np.int32),
         slots=slots,
         reduces=reduces,
+        reduced=reduced,
         programs=programs,
         staged=staged,
         launches=np.where(reduces, slots, each(lambda p: p.launches)).astype(np.int64),

@@ -45,7 +45,8 @@ def boundary(plan: Plan, how: LayoutName) -> Boundary:
         for s in range(len(types[t].slots)):
             k = int(plan.operand_ptr[b]) + s
             gathered = plan.status[k] != CONTIGUOUS
-            if gathered or (program is not None and program.staged[s]):
+            # a list is reduced to where the cell wants it
+            if gathered or (program is not None and program.staged[s] and plan.list_ptr[k] < 0):
                 gathers += bool(gathered)
                 moved += not gathered
                 total += int(rows[k]) * int(arenas.row_floats[arenas.slot_arena[t, s]])
@@ -94,7 +95,7 @@ def planned_boundary(plan: Plan, whole: WholeGraph, layout: Layout) -> Boundary:
                 gathered = bool(plan.status[k] != CONTIGUOUS)
             else:
                 gathered = next(laid).moved > 0
-            if gathered or (program is not None and program.staged[s]):
+            if gathered or (program is not None and program.staged[s] and plan.list_ptr[k] < 0):
                 gathers += gathered
                 moved += not gathered
                 total += size

@@ -46,24 +46,25 @@ def check_plan(graph: Graph, plan: Plan) -> None:
         if plan.operand_ptr[b + 1] - plan.operand_ptr[b] != slots:
             wrong.append(f"batch {b} has not one operand a slot")
             continue
-        reduces = network.types[t].cell is None
-        if reduces:
-            links = counts // slots
-            bounds = plan.lists[plan.list_ptr[b] : plan.list_ptr[b] + len(nodes) + 1]
-            if plan.list_ptr[b] < 0 or (bounds != np.concatenate([[0], np.cumsum(links)])).any():
-                wrong.append(f"batch {b}: its lists have the wrong ends")
         for s in range(slots):
             k = plan.operand_ptr[b] + s
-            if reduces:
+            name = f"batch {b}, slot {s}"
+            if network.types[t].cell is None:
+                links = (counts // slots).tolist()
                 pieces = [
                     graph.operand[p + s * n : p + (s + 1) * n] for p, n in zip(begins, links, strict=True)
                 ]
-                expected = np.concatenate(pieces)
             else:
-                expected = graph.operand[begins + s]
+                pieces = [np.array(graph.values_of(int(r))) for r in graph.operand[begins + s]]
+            expected = np.concatenate(pieces)
+            ends = np.cumsum([0, *map(len, pieces)])
+            bounds = plan.lists[plan.list_ptr[k] : plan.list_ptr[k] + len(nodes) + 1]
+            if (plan.list_ptr[k] >= 0) != (len(expected) > len(nodes)):
+                wrong.append(f"{name}: lists where there are none, or none where there are")
+            elif plan.list_ptr[k] >= 0 and not np.array_equal(bounds, ends):
+                wrong.append(f"{name}: its lists have the wrong ends")
             index = plan.index[plan.index_ptr[k] : plan.index_ptr[k + 1]]
             memory = held[arenas.slot_arena[t, s]]
-            name = f"batch {b}, slot {s}"
             if len(index) != len(expected):
                 wrong.append(f"{name}: {len(index)} rows for {len(expected)} operands")
             elif ((index < 0) | (index >= len(memory))).any():

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.cell.layout import BROADCAST, CONTIGUOUS, COPIED, STRIDED
+from abw.core.graph.network import LISTED
 from abw.core.jit import njit
 
 Ints = NDArray[np.int32]
@@ -20,24 +21,25 @@ STATUS_NAMES = ("contiguous", "strided", "broadcast", "gathered")
 @njit
 def fill_plan(
     schedule: tuple[Ints, Ints, Ints],
-    graph: tuple[Ints, Ints],
-    types: tuple[Ints, Ints, Ints, Ints, Bools],
+    graph: tuple[Ints, Ints, Ints, Ints],
+    types: tuple[Ints, Ints, Ints, Ints, Bools, Bools],
     constants: tuple[Ints, Ints, Ints],
     rows: Ints,
     results: tuple[Ints, Ints],
     operands: tuple[Ints, Ints, Ints],
     forms: tuple[Ints, Ints, Ints],
     lists: tuple[Ints, Ints],
-) -> None:
-    """Fill the arrays of a `Plan` (see there for each; `plan` allocates them).
+) -> int:
+    """Fill the arrays of a `Plan` (see there for each; `plan` allocates them); how long `lists` is.
 
     One pass over the batches in order: give rows to the results, then look up the rows of the operands,
     whose producers have theirs by then. A reference to a constant is looked up among the constants, from the
-    one met last.
+    one met last. What a lane reads in a slot: of a cell its operand, or the list that it is; of a reduction
+    a run of its operands.
     """
     batch_type, batch_ptr, nodes = schedule
-    reference_ptr, references = graph
-    output_arena, slot_arena, outputs, slots, reduces = types
+    reference_ptr, references, member_ptr, members = graph
+    output_arena, slot_arena, outputs, slots, reduces, reduced = types
     constant_row, constant_first, constant_end = constants
     base, row = results
     operand_ptr, index_ptr, index = operands
@@ -57,26 +59,26 @@ def fill_plan(
             for i in range(first, last):
                 row[nodes[i] * width + o] = rows[arena] + i - first
             rows[arena] += last - first
-        if reduces[t]:
-            list_ptr[b] = listed
-            list_end[listed] = 0
-            for i in range(first, last):
-                links = (reference_ptr[nodes[i] + 1] - reference_ptr[nodes[i]]) // slots[t]
-                list_end[listed + 1] = list_end[listed] + links
-                listed += 1
-            listed += 1
         for s in range(slots[t]):
             k = operand_ptr[b] + s
             begin = filled
             arena = slot_arena[t, s]
+            if reduced[t, s]:
+                list_end[listed] = 0
             for i in range(first, last):
+                inside = False
                 position = reference_ptr[nodes[i]] + s
                 links = 1
                 if reduces[t]:
                     links = (reference_ptr[nodes[i] + 1] - reference_ptr[nodes[i]]) // slots[t]
                     position = reference_ptr[nodes[i]] + s * links
+                elif references[position] <= LISTED:
+                    number = LISTED - references[position]
+                    inside = True
+                    position = member_ptr[number]
+                    links = member_ptr[number + 1] - position
                 for j in range(position, position + links):
-                    reference = references[j]
+                    reference = members[j] if inside else references[j]
                     if reference >= 0:
                         index[filled] = row[reference]
                     else:
@@ -87,6 +89,11 @@ def fill_plan(
                                 constant += 1
                         index[filled] = constant_row[arena, constant] + number - constant_first[constant]
                     filled += 1
+                if reduced[t, s]:
+                    list_end[listed + i - first + 1] = filled - begin
+            if filled - begin > last - first:
+                list_ptr[k] = listed
+                listed += last - first + 1
             index_ptr[k + 1] = filled
             step = index[begin + 1] - index[begin] if filled > begin + 1 else 1
             even = True
@@ -104,18 +111,19 @@ def fill_plan(
                 status[k] = BROADCAST
             else:
                 status[k] = STRIDED
+    return listed
 
 
 @njit
 def count_plan(
     schedule: tuple[Ints, Ints],
-    operands: tuple[Ints, Ints, Ints],
+    operands: tuple[Ints, Ints, Ints, Ints],
     types: tuple[Ints, Ints, Ints, Bools, Bools],
     costs: tuple[Longs, Longs, Longs, Longs, Longs],
 ) -> tuple[int, int, int, int, int, int]:
     """The fields of `Counts`, then the arithmetic of a plan, of the arrays that `fill_plan` has filled."""
     batch_type, batch_ptr = schedule
-    operand_ptr, index_ptr, status = operands
+    operand_ptr, index_ptr, status, list_ptr = operands
     slot_arena, row_floats, slots, reduces, staged = types
     launches, copies, copied_floats, product_flops, other_flops = costs
     launched, kernels, floats, products, others = 0, 0, 0, 0, 0
@@ -131,10 +139,12 @@ def count_plan(
             k = operand_ptr[b] + s
             rows = index_ptr[k + 1] - index_ptr[k]
             size = row_floats[slot_arena[t, s]]
-            if status[k] != CONTIGUOUS or staged[t, s]:
+            listed = list_ptr[k] >= 0
+            if status[k] != CONTIGUOUS or (staged[t, s] and not listed):
                 kernels += 1
                 floats += rows * size
-            if reduces[t]:
+            if listed:
                 # k operands take k - 1 additions or comparisons a float
                 others += (rows - lanes) * size
+                launched += not reduces[t]
     return len(batch_type), launched, kernels, 4 * floats, products, others

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.graph import Graph
+from abw.core.graph.network import LISTED
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.kernels import count_plan, fill_plan
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]
 
+_OF_TYPES = attrgetter("output_arena", "slot_arena", "outputs", "slots", "reduces", "reduced")
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     """What executing a plan takes, for an executor that wants every operand contiguous.
 
-    `launches`: batches of operations (a reduction: one a slot). `memory_kernels`: gathers and copies, each
-    one operand of one batch. `bytes_moved`: what they write.
+    `launches`: batches of operations (a reduction: one a slot), and operands that are reduced for a cell.
+    `memory_kernels`: gathers and copies, each one operand of one batch. `bytes_moved`: what they write.
     """
 
     batches: int
@@ -42,9 +46,9 @@ class Plan:
     `index[index_ptr[k]:index_ptr[k + 1]]` (K + 1,), lane after lane. `status` (K,): CONTIGUOUS, STRIDED,
     BROADCAST or GATHERED; for all but the last, row j of it is `start[k] + j * stride[k]` (K,).
 
-    Lists. A lane of a reduction reads several rows: for such a batch, lane i of every operand has the rows
-    `lists[list_ptr[b] + i]:lists[list_ptr[b] + i + 1]` of the operand's index array, `list_ptr` (B,), -1 for
-    a batch of cells.
+    Lists. Where some lane of operand k reads several rows, lane i has the rows
+    `lists[list_ptr[k] + i]:lists[list_ptr[k] + i + 1]` of the operand's index array, `list_ptr` (K,); -1
+    where each lane reads one.
 
     Arithmetic: `product_flops` of matrix products, 2 for a multiply-add; `other_flops`, 1 an element.
     """
@@ -84,15 +88,17 @@ def plan(graph: Graph, schedule: Schedule) -> Plan:
     base = np.full((len(schedule), width), -1, np.int32)
     row = np.full(len(graph) * width, -1, np.int32)
     index_ptr = np.empty(operands + 1, np.int32)
-    index = np.empty(len(graph.operand), np.int32)
+    members = np.diff(graph.list_ptr)
+    wanted = LISTED - graph.operand[graph.operand <= LISTED] if len(members) else members
+    index = np.empty(len(graph.operand) + int((members[wanted] - 1).sum()), np.int32)
     status, start, stride = (np.empty(operands, np.int32) for _ in range(3))
-    list_ptr = np.full(len(schedule), -1, np.int32)
-    reducing = arenas.reduces[schedule.type]
-    lists = np.empty(int((np.diff(schedule.ptr)[reducing] + 1).sum()), np.int32)
-    fill_plan(
+    list_ptr = np.full(operands, -1, np.int32)
+    several = arenas.reduced.sum(axis=1)[schedule.type]
+    lists = np.empty(int(((np.diff(schedule.ptr) + 1) * several).sum()), np.int32)
+    listed = fill_plan(
         (schedule.type, schedule.ptr, schedule.nodes),
-        (graph.operand_ptr, graph.operand),
-        (arenas.output_arena, arenas.slot_arena, arenas.outputs, arenas.slots, arenas.reduces),
+        (graph.operand_ptr, graph.operand, graph.list_ptr, graph.list_operand),
+        _OF_TYPES(arenas),
         (arenas.constant_row, arenas.constant_first, arenas.constant_end),
         rows,
         (base, row),
@@ -102,11 +108,11 @@ def plan(graph: Graph, schedule: Schedule) -> Plan:
     )
     *counts, product_flops, other_flops = count_plan(
         (schedule.type, schedule.ptr),
-        (operand_ptr, index_ptr, status),
+        (operand_ptr, index_ptr, status, list_ptr),
         (arenas.slot_arena, arenas.row_floats, arenas.slots, arenas.reduces, arenas.staged),
         (arenas.launches, arenas.copies, arenas.copied_floats, arenas.product_flops, arenas.other_flops),
     )
     return Plan(
         graph, schedule, arenas, rows, base, row, operand_ptr, index_ptr, index, status, start, stride,
-        list_ptr, lists, Counts(*counts), product_flops, other_flops,
+        list_ptr, lists[:listed], Counts(*counts), product_flops, other_flops,
     )  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.graph import Graph
-from abw.core.graph.network import Network
+from abw.core.graph.network import LISTED, Network
 from abw.core.plan.arenas import arenas_of
 from abw.core.policy.schedule import Schedule
 from abw.pqtree import Layout, Status, declared_layout, plan_layout
@@ -23,8 +23,8 @@ class WholeGraph:
     Variable i is the value `values[i]` (a reference, see `Network.width`), numbered in the order in which the
     schedule computes them; `sizes` are in bytes, `arenas` those of the plan. `batches` has for each batch of
     the schedule its results and those sources that read computed values alone. Left out, as no order of the
-    values frees them: `constant_lanes` of the slots `fixed[b]` that read words or initial states, and
-    `list_lanes` of reductions.
+    values frees them: `constant_lanes` of the slots that read words or initial states, and `list_lanes` of
+    reductions and of slots that read lists; `fixed[b]` are these slots of a cell.
     """
 
     values: Longs
@@ -82,7 +82,10 @@ def whole_graph(graph: Graph, schedule: Schedule) -> WholeGraph:
         else:
             for s in range(len(network.types[t].slots)):
                 read = graph.operand[begins + s].tolist()
-                if min(read) < 0:
+                if min(read) <= LISTED:
+                    listed += sum(len(graph.values_of(reference)) for reference in read)
+                    outside.add(s)
+                elif min(read) < 0:
                     constant += len(read)
                     outside.add(s)
                 else:

@@ -11,7 +11,9 @@ from abw.core.compare import CompareOptions, compare
 from abw.core.errors import AbwError
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
-from abw.core.graph.passes import fuse_reductions, group_types
+from abw.core.graph.fuse import fuse as fuse_graph
+from abw.core.graph.fuse import fuse_network
+from abw.core.graph.group import group_types
 from abw.core.policy.cost import cost_of, least_cost
 from abw.core.policy.costfile import read_cost
 from abw.core.policy.learner import learn
@@ -93,8 +95,8 @@ def test_passes_show_what_they_gain(root: Path, fuse: bool, group: bool) -> None
     options = CompareOptions(("critical", "fsm"), fuse=fuse, group=group, trials=10)
     report = compare(spec, Overrides(batch=BATCH, limit=BATCH), options)
     graph = opened(spec).graph(0, BATCH)
-    dag = fuse_reductions(graph).dag if fuse else graph.dag
-    dag = group_types(graph.network).apply(dag) if group else dag
+    made = fuse_graph(graph, fuse_network(graph.network)) if fuse else graph
+    dag = group_types(made.network).apply(made.dag) if group else made.dag
     assert report["passes"] == ["fuse"] * fuse + ["group"] * group
     assert (report["nodes"], report["lower_bound"]) == (len(dag), lower_bound(dag).sum())
     assert report["policies"][0]["batches"] == len(get_policy("critical").schedule(dag))
@@ -136,7 +138,8 @@ def test_costs_are_those_of_the_schedules(root: Path, tmp_path: Path) -> None:
     options = CompareOptions(("agenda", "critical-free", "search"), cost=path, fuse=True, sizes=(8,))
     report = compare(spec, Overrides(batch=BATCH, limit=24), options)
     workload = opened(spec)
-    dags = [fuse_reductions(workload.graph(k, min(k + BATCH, 24))).dag for k in (0, BATCH)]
+    fusion = fuse_network(workload.network)
+    dags = [fuse_graph(workload.graph(k, min(k + BATCH, 24)), fusion).dag for k in (0, BATCH)]
     cost = read_cost(path, dags[0].types)
     assert report["least_cost"] == sum(least_cost(d, cost) for d in dags)
     for row in report["policies"]:

@@ -19,7 +19,7 @@ from abw.core.exec.cpu.kernel import emit_cell, emit_fill
 from abw.core.exec.cpu.layout import CellLayout, layout_of
 from abw.core.exec.cpu.memory import address, aligned
 from abw.core.exec.cpu.parts import Parts, get_sorter
-from abw.core.exec.cpu.reduction import emit_reduction
+from abw.core.exec.cpu.reduction import emit_collect, emit_reduction
 from abw.core.exec.cpu.target import TargetName, get_target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.cpu.walker import OF_ARENAS, OF_EXECUTOR, OF_PLAN, OF_SCHEDULE, emit_walker
@@ -28,7 +28,8 @@ from abw.core.exec.kernels import static_values
 from abw.core.exec.params import Params
 from abw.core.exec.rows import matrix_view, row_floats
 from abw.core.graph.graph import Graph
-from abw.core.graph.network import NetType, Network
+from abw.core.graph.group import structure
+from abw.core.graph.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.plan import Counts, Plan
 from abw.core.policy.schedule import Schedule
@@ -175,13 +176,20 @@ class CpuExecutor:
         emit_fill(module)
         names: list[str] = []
         layouts: list[CellLayout | None] = []
+        collectors: set[str] = set()
         made: dict[Hashable, tuple[str, CellLayout | None]] = {}
         for net_type, program in zip(self._network.types, self._arenas.programs, strict=True):
-            key = _key(net_type)
+            key = structure(net_type)
             if key not in made:
                 name, layout = f"kernel{len(made)}", None
                 if program is not None:
-                    layout = layout_of(program.normal, self._target)
+                    layout = layout_of(
+                        program.normal, self._target, tuple(s.reduction for s in net_type.slots)
+                    )
+                    for place in filter(None, layout.lists):
+                        if place.collector not in collectors:
+                            collectors.add(place.collector)
+                            emit_collect(module, place)
                     emit_cell(module, name, layout)
                 elif net_type.reduction is not None:
                     emit_reduction(module, name, net_type.reduction, tuple(s.shape for s in net_type.slots))
@@ -212,16 +220,6 @@ def _processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _key(net_type: NetType) -> Hashable:
-    """What types with the same kernel have in common: everything but names and the values of parameters."""
-    cell = net_type.cell
-    if cell is None:
-        return net_type.reduction, tuple(slot.shape for slot in net_type.slots)
-    shapes = tuple(port.shape for port in cell.inputs), tuple(param.shape for param in cell.params)
-    operations = tuple((op.name, op.args, op.shape, op.attr) for op in cell.ops)
-    return *shapes, operations, tuple(value for _, value in cell.outputs)
 
 
 def _constants(layout: CellLayout, params: list[Floats]) -> Floats:

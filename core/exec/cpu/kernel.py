@@ -4,9 +4,9 @@ A kernel is `void kernel(ptr frame, ptr scratch, ptr constants, i64 first, i64 l
 computes its part of the rows `first` to `last - 1` of one batch: of a cell with one stage a part of each row
 (so that each core reads a part of the weights), of others a part of the rows.
 
-The frame is an array of 64-bit words: the address of the lists (of a reduction), then for each slot the
-address of its arena, that of its index array (0: none is needed), the first row and the step of an operand
-without one; then for each output the address of its row 0.
+The frame is an array of 64-bit words: for each slot the address of its arena, that of its index array (0:
+none is needed), the first row and the step of an operand without one, and the address of its lists' ends (0:
+each lane reads one row); then for each output the address of its row 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from abw.core.exec.cpu.sums import contract
 from abw.core.exec.stages import Single
 
 PARAMS = "ptr %frame, ptr %scratch, ptr %constants, i64 %first, i64 %last, i64 %part, i64 %parts"
-SLOT_WORDS = 4
+SLOT_WORDS = 5
 
 
 def emit_cell(module: Module, name: str, layout: CellLayout) -> None:
@@ -122,17 +122,33 @@ class _Kernel:
     def _fill_lanes(self, begin: str, count: str) -> None:
         """The addresses of inputs and outputs."""
         f, cell = self.f, self.layout.normal.cell
-        word = 1
+        word = SLOT_WORDS * len(cell.inputs)
         for i in range(len(cell.inputs)):
-            base, index = (f.pointer_item("%frame", word + k) for k in (0, 1))
-            start, step = (f.item("i64", "%frame", word + k) for k in (2, 3))
-            self._fill(i, base, 4 * self.layout.floats(i), index, start, step, begin, count)
-            word += SLOT_WORDS
+            self._fill_input(i, begin, count)
         for _, value in cell.outputs:
             base = f.pointer_item("%frame", word)
             entry = self.layout.entries[value]
             self._fill(entry, base, 4 * self.layout.floats(value), "null", "0", "1", begin, count)
             word += 1
+
+    def _fill_input(self, i: int, begin: str, count: str) -> None:
+        f, layout = self.f, self.layout
+        base, index, lists = (f.pointer_item("%frame", SLOT_WORDS * i + k) for k in (0, 1, 4))
+        start, step = (f.item("i64", "%frame", SLOT_WORDS * i + k) for k in (2, 3))
+        pitch = 4 * layout.floats(i)
+
+        def one_row_each() -> None:
+            self._fill(i, base, pitch, index, start, step, begin, count)
+
+        if (found := layout.lists[i]) is None:
+            one_row_each()
+            return
+        out, sums = f.at("%table", 8 * i * layout.tile), f.at("%scratch", 4 * found.offset * layout.tile)
+        collect = (
+            f"call void @{found.collector}(ptr {out}, ptr {base}, ptr {index}, ptr {lists}, ptr {sums}, "
+            f"i64 {begin}, i64 {count})"
+        )
+        f.when(f.let(f"icmp eq ptr {lists}, null"), one_row_each, lambda: f.do(collect))
 
     def _fill(
         self,

@@ -10,6 +10,7 @@ from abw.core.exec.cpu.target import Target
 from abw.core.exec.rows import Fixed, columns, padded, row_floats
 from abw.core.exec.stages import Group, Single, Stage, group_gates, stages_of
 from abw.core.spec.cell import Shape
+from abw.core.spec.model import Reduction
 
 TILE_ROWS = 60
 """Rows that go through all stages together; 60 is a whole number of most blocks of rows."""
@@ -23,6 +24,20 @@ class Place:
 
     entry: int
     column: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListPlace:
+    """An input of which a lane may have a list: how it is reduced, and where to (`offset`: floats a lane)."""
+
+    reduction: Reduction
+    shape: Shape
+    offset: int
+
+    @property
+    def collector(self) -> str:
+        """The name of the function that does it (see `abw.core.exec.cpu.reduction`)."""
+        return f"collect_{self.reduction}_{'x'.join(map(str, self.shape))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +60,15 @@ class CellLayout:
     """All decisions about a cell.
 
     The table of row addresses has the inputs first, then the outputs, the scratch values (`scratch`: value,
-    offset in floats a lane) and the static values (`fixed`). `constants`: floats of everything static.
+    offset in floats a lane) and the static values (`fixed`). `lists`: by input, None where each lane reads
+    one row. `constants`: floats of everything static.
     """
 
     normal: NormalCell
     target: Target
     stages: tuple[StageLayout | Single, ...]
     entries: dict[int, int]
+    lists: tuple[ListPlace | None, ...]
     scratch: tuple[tuple[int, int], ...]
     fixed: tuple[Fixed, ...]
     packed: tuple[Weights | Fixed, ...]
@@ -89,8 +106,8 @@ class CellLayout:
         return len(self.entries) + len(self.fixed)
 
 
-def layout_of(normal: NormalCell, target: Target) -> CellLayout:
-    """Decide everything about a cell. Cost: under a millisecond."""
+def layout_of(normal: NormalCell, target: Target, reductions: tuple[Reduction | None, ...]) -> CellLayout:
+    """Decide everything about a cell. `reductions`: of its inputs' slots. Cost: under a millisecond."""
     cell, lanes = normal.cell, target.lanes
     stages = stages_of(normal)
     end = 0
@@ -135,13 +152,18 @@ def layout_of(normal: NormalCell, target: Target) -> CellLayout:
         widest = max((len(group.gates) for group in groups), default=1)
         laid.append(StageLayout(stage, tuple(weights), units, target.block_rows(widest * units)))
 
+    lists: list[ListPlace | None] = []
+    for port, reduction in zip(cell.inputs, reductions, strict=True):
+        lists.append(ListPlace(reduction, port.shape, width) if reduction else None)
+        width += row_floats(port.shape, lanes) if reduction else 0
+
     order = [*range(len(cell.inputs)), *outputs, *(value for value, _ in scratch)]
     entries = {value: entry for entry, value in enumerate(order)}
     kept = max(1, width, _reread(stages, normal, lanes))
     tile = max(1, min(TILE_ROWS, TILE_BYTES // (4 * kept)))
     return CellLayout(
-        normal, target, tuple(laid), entries, tuple(scratch), tuple(fixed.values()), tuple(packed), end,
-        tile * width, tile,
+        normal, target, tuple(laid), entries, tuple(lists), tuple(scratch), tuple(fixed.values()),
+        tuple(packed), end, tile * width, tile,
     )  # fmt: skip
 
 

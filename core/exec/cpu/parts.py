@@ -15,11 +15,15 @@ from abw.core.exec.cpu.emit import Function, Module
 from abw.core.exec.cpu.memory import address
 from abw.core.exec.cpu.target import Target
 from abw.core.graph.graph import Graph
+from abw.core.graph.network import LISTED
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]
 
-ADDRESSES = ("ptr", "nodes", "instance", "operand_ptr", "operand", "part", "sorted", "split", "crossing")
+ADDRESSES = (
+    "ptr", "nodes", "instance", "operand_ptr", "operand", "list_ptr", "lists", "part", "sorted", "split",
+    "crossing",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +55,8 @@ class Sorter:
         split = np.zeros((len(schedule), parts + 1), np.int32)
         crossing = np.zeros(1, np.int64)
         arrays: tuple[NDArray[Any], ...] = (
-            schedule.ptr, schedule.nodes, graph.instance, graph.operand_ptr, graph.operand, part, nodes,
-            split, crossing,
+            schedule.ptr, schedule.nodes, graph.instance, graph.operand_ptr, graph.operand, graph.list_ptr,
+            graph.list_operand, part, nodes, split, crossing,
         )  # fmt: skip
         if len(schedule):
             self._sort(*map(address, arrays), len(schedule), parts, graph.network.width)
@@ -118,15 +122,26 @@ def _emit(module: Module) -> None:
             f.put("i32", f.let(f"trunc i64 {node} to i32"), "%sorted", f.i64("add", begin, lane))
             first, last = f.int_item("%operand_ptr", node), f.int_item("%operand_ptr", f.i64("add", node, 1))
 
-            def look(k: str) -> None:
-                reference = f.int_item("%operand", k)
-
-                def compare() -> None:
+            def compare(reference: str) -> None:
+                def differ() -> None:
                     other = part_of(f.i64("sdiv", reference, "%width"))
                     differs = f.let(f"icmp ne i64 {other}, {part}")
                     f.when(differs, lambda: f.put("i64", "1", "%crossing", 0))
 
-                f.when(f.let(f"icmp sge i64 {reference}, 0"), compare)
+                f.when(f.let(f"icmp sge i64 {reference}, 0"), differ)
+
+            def look(k: str) -> None:
+                reference = f.int_item("%operand", k)
+
+                def members() -> None:
+                    number = f.i64("sub", LISTED, reference)
+                    begin, end = f.int_item("%list_ptr", number), f.i64("add", number, 1)
+                    f.repeat(
+                        f.int_item("%list_ptr", end), lambda m: compare(f.int_item("%lists", m)), first=begin
+                    )
+
+                listed = f.let(f"icmp sle i64 {reference}, {LISTED}")
+                f.when(listed, members, lambda: compare(reference))
 
             f.when(f.let(f"icmp slt i64 {first}, {last}"), lambda: f.repeat(last, look, first=first))
 

@@ -1,10 +1,11 @@
-"""The kernel of a reduction: lists of rows summed, averaged or compared in registers, read where they lie."""
+"""Lists of rows summed, averaged or compared in registers: by a kernel of their own, or for a cell's."""
 
 from __future__ import annotations
 
 from abw.core.exec.cpu.emit import Function, Module, splat
 from abw.core.exec.cpu.functions import maximum
 from abw.core.exec.cpu.kernel import PARAMS, SLOT_WORDS, share
+from abw.core.exec.cpu.layout import ListPlace
 from abw.core.exec.rows import row_floats
 from abw.core.spec.cell import Shape
 from abw.core.spec.model import Reduction
@@ -15,28 +16,59 @@ VECTORS_AT_ONCE = 8
 def emit_reduction(module: Module, name: str, reduction: Reduction, shapes: tuple[Shape, ...]) -> None:
     """Write the kernel of a reduction with an output for each slot of these shapes."""
     f = Function(module, name, PARAMS, public=True)
-    lists = f.pointer_item("%frame", 0)
+    lanes = f.target.lanes
 
     def lane(i: str) -> None:
-        begin, end = f.int_item(lists, i), f.int_item(lists, f.i64("add", i, 1))
         for s, shape in enumerate(shapes):
-            _reduce(f, reduction, shape, s, len(shapes), i, (begin, end))
+            base, index, lists = (f.pointer_item("%frame", SLOT_WORDS * s + k) for k in (0, 1, 4))
+            place = f.i64("mul", i, 4 * row_floats(shape, lanes))
+            out = f.at(f.pointer_item("%frame", SLOT_WORDS * len(shapes) + s), place)
+            _reduce(f, reduction, shape, base, index, _ends(f, lists, i), out)
 
     first, last = share(f, "%first", "%last")
     f.when(f.let(f"icmp slt i64 {first}, {last}"), lambda: f.repeat(last, lane, first=first))
     module.add(f)
 
 
+def emit_collect(module: Module, place: ListPlace) -> None:
+    """Write the function that finds the rows `first` to `first + count - 1` of an operand with lists.
+
+    A list of one is its row, where it lies; others are reduced to rows of `sums`. `out` gets the addresses.
+    """
+    params = "ptr %out, ptr %base, ptr %index, ptr %lists, ptr %sums, i64 %first, i64 %count"
+    f = Function(module, place.collector, params)
+    pitch = 4 * row_floats(place.shape, f.target.lanes)
+
+    def lane(i: str) -> None:
+        begin, end = _ends(f, "%lists", f.i64("add", "%first", i))
+
+        def alone() -> None:
+            f.put("ptr", f.at("%base", f.i64("mul", f.int_item("%index", begin), pitch)), "%out", i)
+
+        def reduced() -> None:
+            out = f.at("%sums", f.i64("mul", i, pitch))
+            _reduce(f, place.reduction, place.shape, "%base", "%index", (begin, end), out)
+            f.put("ptr", out, "%out", i)
+
+        f.when(f.let(f"icmp eq i64 {f.i64('sub', end, begin)}, 1"), alone, reduced)
+
+    f.repeat("%count", lane)
+    module.add(f)
+
+
+def _ends(f: Function, lists: str, lane: str) -> tuple[str, str]:
+    return f.int_item(lists, lane), f.int_item(lists, f.i64("add", lane, 1))
+
+
 def _reduce(
-    f: Function, reduction: Reduction, shape: Shape, slot: int, slots: int, lane: str, list_: tuple[str, str]
+    f: Function, reduction: Reduction, shape: Shape, base: str, index: str, list_: tuple[str, str], out: str
 ) -> None:
+    """Reduce the rows that `index` names between two of its places to the row at `out`."""
     lanes, vector = f.target.lanes, f.target.vector
     pitch = 4 * row_floats(shape, lanes)
     vectors = pitch // (4 * lanes)
     units = max(u for u in range(1, VECTORS_AT_ONCE + 1) if vectors % u == 0)
     begin, end = list_
-    base, index = (f.pointer_item("%frame", 1 + SLOT_WORDS * slot + k) for k in (0, 1))
-    out = f.at(f.pointer_item("%frame", 1 + SLOT_WORDS * slots + slot), f.i64("mul", lane, pitch))
     start = splat(-float("inf") if reduction == "max" else 0.0)
 
     def block(j: str) -> None:

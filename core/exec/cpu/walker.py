@@ -9,11 +9,11 @@ OF_SCHEDULE = ("type", "ptr")
 OF_PLAN = (
     "base", "operand_ptr", "index_ptr", "index", "status", "start", "stride", "list_ptr", "lists",
 )  # fmt: skip
-OF_ARENAS = ("slot_arena", "output_arena", "slots", "outputs", "reduces")
+OF_ARENAS = ("slot_arena", "output_arena", "slots", "outputs")
 OF_EXECUTOR = ("arena", "pitch", "kernel", "constants")
 """The walker's table holds the addresses of these arrays: of a `Schedule`, a `Plan` and its `Arenas`, all of
-32 bits (`reduces`: bytes); then, of 64 bits, the addresses of the arenas and their rows' bytes, of the types'
-kernels and their constants."""
+32 bits; then, of 64 bits, the addresses of the arenas and their rows' bytes, of the types' kernels and their
+constants."""
 
 LOOKS = 2000
 """How often a part that waits looks before it lets other threads run: some microseconds."""
@@ -33,7 +33,7 @@ def emit_walker(module: Module, slots: int, width: int) -> None:
     f = Function(module, "walk", params, public=True)
     module.declare("i32 @sched_yield()")
     together = f.let("icmp eq ptr %split, null")
-    f.do(f"%frame = alloca i64, i64 {1 + SLOT_WORDS * slots + width}, align 8")
+    f.do(f"%frame = alloca i64, i64 {SLOT_WORDS * slots + width}, align 8")
     names = OF_SCHEDULE + OF_PLAN + OF_ARENAS + OF_EXECUTOR
     array = {name: f.pointer_item("%table", place) for place, name in enumerate(names)}
 
@@ -42,24 +42,25 @@ def emit_walker(module: Module, slots: int, width: int) -> None:
         begin, end = f.int_item(array["ptr"], b), f.int_item(array["ptr"], f.i64("add", b, 1))
         operand = f.int_item(array["operand_ptr"], b)
         count = f.int_item(array["slots"], kind)
-        reduces = f.let(f"icmp ne i8 {f.item('i8', array['reduces'], kind)}, 0")
-        lists = f.let(f"getelementptr i32, ptr {array['lists']}, i64 {f.int_item(array['list_ptr'], b)}")
-        f.put("ptr", lists, "%frame", 0)
 
         def slot(s: str) -> None:
             k = f.i64("add", operand, s)
             arena = f.int_item(array["slot_arena"], f.i64("add", f.i64("mul", kind, slots), s))
-            word = f.i64("add", f.i64("mul", s, SLOT_WORDS), 1)
+            word = f.i64("mul", s, SLOT_WORDS)
             f.put("ptr", f.pointer_item(array["arena"], arena), "%frame", word)
             index = f.let(f"getelementptr i32, ptr {array['index']}, i64 {f.int_item(array['index_ptr'], k)}")
             spread = f.let(f"icmp sge i64 {f.int_item(array['status'], k)}, {SPREAD}")
-            needed = f.let(f"or i1 {spread}, {reduces}")
+            begin = f.int_item(array["list_ptr"], k)
+            listed = f.let(f"icmp sge i64 {begin}, 0")
+            lists = f.let(f"getelementptr i32, ptr {array['lists']}, i64 {begin}")
+            needed = f.let(f"or i1 {spread}, {listed}")
             f.put("ptr", f.let(f"select i1 {needed}, ptr {index}, ptr null"), "%frame", f.i64("add", word, 1))
             f.put("i64", f.int_item(array["start"], k), "%frame", f.i64("add", word, 2))
             f.put("i64", f.int_item(array["stride"], k), "%frame", f.i64("add", word, 3))
+            f.put("ptr", f.let(f"select i1 {listed}, ptr {lists}, ptr null"), "%frame", f.i64("add", word, 4))
 
         f.when(f.let(f"icmp sgt i64 {count}, 0"), lambda: f.repeat(count, slot))
-        results = f.i64("add", f.i64("mul", count, SLOT_WORDS), 1)
+        results = f.i64("mul", count, SLOT_WORDS)
 
         def output(o: str) -> None:
             arena = f.int_item(array["output_arena"], f.i64("add", f.i64("mul", kind, width), o))

@@ -227,7 +227,8 @@ def _pack(
         t = batch_type[b]
         n = batch_ptr[b + 1] - batch_ptr[b]
         words[frame_at], words[frame_at + 1] = n, scratch_at
-        words[frame_at + 2] = lists_at + list_ptr[b] if list_ptr[b] >= 0 else 0
+        first_list = list_ptr[operand_ptr[b]] if slots[t] > 0 else -1
+        words[frame_at + 2] = lists_at + first_list if first_list >= 0 else 0
         words[frame_at + 3] = sums_at[t]
         scratch_at += n * scratch[t]
         sums_at[t] += n * sums[t]
@@ -236,7 +237,7 @@ def _pack(
             k = operand_ptr[b] + s
             a = slot_arena[t, s]
             # a list's lanes are found through its index, whatever its rows are; words are not negative
-            if status[k] == GATHERED or list_ptr[b] >= 0 or stride[k] < 0:
+            if status[k] == GATHERED or list_ptr[k] >= 0 or stride[k] < 0:
                 words[place], words[place + 1] = index_at + index_ptr[k], arena[a]
                 words[place + 2] = pitch[a]
             else:

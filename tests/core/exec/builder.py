@@ -13,6 +13,7 @@ from abw.core.exec.interface import Result
 from abw.core.exec.params import Params
 from abw.core.exec.reference import ReferenceExecutor
 from abw.core.graph.dag import build_dag
+from abw.core.graph.fuse import fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Constant, NetType, Network, Slot
 from abw.core.policy.schedule import Schedule
@@ -275,6 +276,15 @@ def random_graph(rng: np.random.Generator, network: Network, nodes: int) -> Grap
                 found.append(int(rng.choice(pool)))
         operands.append(found)
     return make_graph(network, type_of.tolist(), operands)
+
+
+def fused_graph(rng: np.random.Generator, nodes: int) -> Graph:
+    """A random graph of a random network some of whose cells read lists."""
+    while True:
+        network = random_network(rng)
+        fusion = fuse_network(network)
+        if fusion.gone.any():
+            return fuse(random_graph(rng, network, nodes), fusion)
 
 
 def make_graph(network: Network, type_of: list[int], operands: list[list[int]]) -> Graph:

@@ -28,6 +28,7 @@ from abw.core.spec.model import Table
 from tests.core.exec.builder import (
     CellBuilder,
     error,
+    fused_graph,
     lstm,
     make_graph,
     make_network,
@@ -44,8 +45,8 @@ RANDOM_TOLERANCE = 1e-4
 """Random cells may subtract nearly equal numbers, real ones do not; a wrong operand is off by 0.1 or so."""
 
 
-def random_plan(rng: np.random.Generator, nodes: int) -> Plan:
-    graph = random_graph(rng, random_network(rng), nodes)
+def random_plan(rng: np.random.Generator, nodes: int, *, fused: bool = False) -> Plan:
+    graph = fused_graph(rng, nodes) if fused else random_graph(rng, random_network(rng), nodes)
     return plan(graph, random_schedule(rng, graph))
 
 
@@ -55,9 +56,9 @@ def blas(planned: Plan, params: Params) -> Result:
     return executor.run(planned)
 
 
-@given(seeds, st.integers(0, 30))
-def test_blas_equals_reference(seed: int, nodes: int) -> None:
-    planned = random_plan(np.random.default_rng(seed), nodes)
+@given(seeds, st.integers(0, 30), st.booleans())
+def test_blas_equals_reference(seed: int, nodes: int, fused: bool) -> None:
+    planned = random_plan(np.random.default_rng(seed), nodes, fused=fused)
     params = init_params(planned.graph.network, seed)
     result = blas(planned, params)
     assert result.counts == planned.counts

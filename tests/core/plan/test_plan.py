@@ -22,6 +22,7 @@ from abw.core.plan.plan import Plan, plan
 from abw.core.policy.schedule import Schedule
 from abw.core.spec.model import Table
 from tests.core.exec.builder import (
+    fused_graph,
     lstm,
     make_graph,
     make_network,
@@ -60,10 +61,10 @@ def chains(words: list[list[int]]) -> tuple[Graph, Schedule]:
     return graph, Schedule(np.zeros(len(steps), np.int32), ptr, nodes)
 
 
-@given(seeds, st.integers(0, 30))
-def test_random_plans_pass_the_checker(seed: int, nodes: int) -> None:
+@given(seeds, st.integers(0, 30), st.booleans())
+def test_random_plans_pass_the_checker(seed: int, nodes: int, fused: bool) -> None:
     rng = np.random.default_rng(seed)
-    graph = random_graph(rng, random_network(rng), nodes)
+    graph = fused_graph(rng, nodes) if fused else random_graph(rng, random_network(rng), nodes)
     made = plan(graph, random_schedule(rng, graph))
     check_plan(graph, made)
     assert made.counts == recount(graph, made)
@@ -82,7 +83,8 @@ def recount(graph: Graph, made: Plan) -> object:
                 floats += lanes * len(o.values) * int(np.prod(program.cell.shape_of(o.values[0])))
         for s, slot in enumerate(graph.network.types[t].slots):
             k = made.operand_ptr[b] + s
-            if made.status[k] != CONTIGUOUS or (program and program.staged[s]):
+            launches += program is not None and bool(made.list_ptr[k] >= 0)
+            if made.status[k] != CONTIGUOUS or (program and program.staged[s] and made.list_ptr[k] < 0):
                 kernels += 1
                 floats += int(made.index_ptr[k + 1] - made.index_ptr[k]) * int(np.prod(slot.shape))
     return type(made.counts)(len(made.schedule), launches, kernels, 4 * floats)
@@ -168,10 +170,11 @@ def test_the_checker_catches(message: str) -> None:
         check_plan(graph, FAULTS[message](plan(graph, schedule)))
 
 
-@given(seeds)
-def test_the_checker_catches_any_changed_row(seed: int) -> None:
+@given(seeds, st.booleans())
+def test_the_checker_catches_any_changed_row(seed: int, fused: bool) -> None:
     rng = np.random.default_rng(seed)
-    graph = random_graph(rng, random_network(rng), int(rng.integers(1, 20)))
+    nodes = int(rng.integers(1, 20))
+    graph = fused_graph(rng, nodes) if fused else random_graph(rng, random_network(rng), nodes)
     made = plan(graph, random_schedule(rng, graph))
     if len(made.index):
         at = int(rng.integers(len(made.index)))

@@ -32,6 +32,7 @@ from tests.core.exec import builder
 from tests.core.exec.builder import (
     CellBuilder,
     error,
+    fused_graph,
     lstm,
     make_graph,
     make_network,
@@ -62,14 +63,13 @@ LARGE = ((5,), (19,), (19,), (33,), (19, 7), (19, 19), (7, 35))
 
 
 @settings(max_examples=40)
-@given(seeds, st.integers(0, 30), targets, st.booleans())
-def test_equals_reference(seed: int, nodes: int, target: TargetName, large: bool) -> None:
+@given(seeds, st.integers(0, 30), targets, st.booleans(), st.booleans())
+def test_equals_reference(seed: int, nodes: int, target: TargetName, large: bool, fused: bool) -> None:
     rng = np.random.default_rng(seed)
     with patch.object(builder, "SHAPES", LARGE if large else builder.SHAPES):
-        network = random_network(rng)
-    graph = random_graph(rng, network, nodes)
+        graph = fused_graph(rng, nodes) if fused else random_graph(rng, random_network(rng), nodes)
     planned = plan(graph, random_schedule(rng, graph))
-    params = init_params(network, seed)
+    params = init_params(graph.network, seed)
     result = cpu(planned, params, target)
     assert result.counts.batches == result.counts.launches == len(planned.schedule)
     assert error(result, reference(graph, params)) < RANDOM_TOLERANCE
@@ -270,11 +270,16 @@ REAL = {"lattice": "lattice/train.txt", "bilstm": "tags/dev.txt"}
 SPECS = sorted(path.stem for path in (ROOT / "specs").glob("*.yaml") if path.stem != "subgraph")
 
 
+REDUCING = ("lattice", "lattice-gru")
+"""The specs some of whose reductions only cells read."""
+
+
 @pytest.mark.parametrize("granularity", ["cell", "op"])
-@pytest.mark.parametrize("spec", SPECS)
-def test_every_spec_on_its_own_data(spec: str, granularity: Granularity, root: Path) -> None:
+@pytest.mark.parametrize(("spec", "fuse"), [*((s, False) for s in SPECS), *((s, True) for s in REDUCING)])
+def test_every_spec_on_its_own_data(spec: str, granularity: Granularity, fuse: bool, root: Path) -> None:
     model = open_model(root / "specs" / f"{spec}.yaml", Overrides(dims={"hidden": 38}))
-    networks = open_networks(model, granularity)
+    networks = open_networks(model, granularity, fuse=fuse)
+    assert (networks.network is not networks.unfused) == fuse
     # the reference takes a millisecond for a word's operations
     count = 8 if granularity == "cell" else 2
     workload = open_workload(model, read_instances(model.data, count), networks)

@@ -20,6 +20,7 @@ from abw.core.exec.cpu.target import get_target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.interface import Result
 from abw.core.exec.params import init_params
+from abw.core.graph.fuse import fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.plan.check import check_plan
 from abw.core.plan.plan import plan
@@ -27,7 +28,7 @@ from abw.core.policy.check import check_schedule
 from abw.core.policy.sufficient import Sufficient
 from abw.core.spec.load import Overrides
 from abw.core.workload import open_model, open_networks, open_workload, read_instances
-from tests.core.exec.builder import make_graph, random_graph, random_network, random_schedule
+from tests.core.exec.builder import fused_graph, make_graph, random_graph, random_network, random_schedule
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -70,10 +71,12 @@ def instances_graph(rng: np.random.Generator) -> Graph:
 
 
 @settings(max_examples=25)
-@given(seeds, st.integers(2, 4))
-def test_instances_apart(seed: int, threads: int) -> None:
+@given(seeds, st.integers(2, 4), st.booleans())
+def test_instances_apart(seed: int, threads: int, fused: bool) -> None:
     rng = np.random.default_rng(seed)
     graph = instances_graph(rng)
+    if fused:
+        graph = fuse(graph, fuse_network(graph.network))
     params = init_params(graph.network, seed)
     one, several = CpuExecutor(), CpuExecutor()
     one.prepare(graph.network, params, 1)
@@ -89,10 +92,10 @@ def test_instances_apart(seed: int, threads: int) -> None:
 
 
 @settings(max_examples=25)
-@given(seeds, st.integers(2, 4))
-def test_batches_together(seed: int, threads: int) -> None:
+@given(seeds, st.integers(2, 4), st.booleans())
+def test_batches_together(seed: int, threads: int, fused: bool) -> None:
     rng = np.random.default_rng(seed)
-    graph = random_graph(rng, random_network(rng), 30)
+    graph = fused_graph(rng, 30) if fused else random_graph(rng, random_network(rng), 30)
     params = init_params(graph.network, seed)
     one, several = CpuExecutor(), CpuExecutor()
     one.prepare(graph.network, params, 1)
@@ -169,6 +172,18 @@ def test_parts_that_need_each_other_are_refused() -> None:
     assert Sorter(get_target()).sort(graph, schedule, graph.instances) is not None
     own = replace(graph, instance=np.arange(len(graph), dtype=np.int32), instances=len(graph))
     assert Sorter(get_target()).sort(own, schedule, len(graph)) is None
+
+
+@given(seeds)
+def test_parts_that_need_each_other_through_a_list_are_refused(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph = fused_graph(rng, 12)
+    found = Sorter(get_target()).sort(graph, random_schedule(rng, graph), len(graph))
+    # every node is its own instance, and its part where there are as many
+    crosses = (graph.operand >= 0).any() or any(
+        value >= 0 for r in graph.operand.tolist() for value in graph.values_of(r)
+    )
+    assert (found is None) == crosses
 
 
 def test_a_team_rests_while_sharing_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,7 +155,7 @@ def check(planned: Plan, work: Work, image: Image, arena: np.ndarray) -> None:
         if hoisted[t]:
             assert start > 0 and item.sums == sums_of[t] + seen_lanes[t] * work.sums[t]
         if arenas.reduces[t]:
-            first = planned.list_ptr[b]
+            first = planned.list_ptr[planned.operand_ptr[b]]
             assert words[item.lists : item.lists + n + 1] == planned.lists[first : first + n + 1].tolist()
         for o in range(arenas.outputs[t]):
             a = arenas.output_arena[t, o]
