@@ -79,7 +79,16 @@ class SpecError(AbwError):
 
 
 class DataError(SpecError):
-    """A mistake in a data file; its line is the data file's."""
+    """A mistake in a data file; its line is the data file's.
+
+    `spans` are the lines without which the file could be read on, those of the mistakes unless others are
+    given; empty where nothing can be left out.
+    """
+
+    def __init__(self, problems: Iterable[Problem], spans: Iterable[range] | None = None) -> None:
+        super().__init__(problems)
+        lines = [p.where.line if p.where else 0 for p in self.problems]
+        self.spans = tuple(range(n, n + 1) for n in lines if n) if spans is None else tuple(spans)
 
 
 class CheckError(AssertionError):

@@ -51,6 +51,26 @@ class Words(Sequence[str]):
 
 
 @njit
+def hash_piece(text: NDArray[np.uint8], begin: int, end: int) -> np.uint64:
+    """The 64-bit FNV-1a hash of `text[begin:end]` (Fowler, Noll and Vo)."""
+    h = np.uint64(0xCBF29CE484222325)
+    for j in range(begin, end):
+        h = (h ^ np.uint64(text[j])) * np.uint64(0x100000001B3)
+    return h
+
+
+@njit
+def hash_pieces(
+    text: NDArray[np.uint8], begin: NDArray[np.integer], end: NDArray[np.integer]
+) -> NDArray[np.uint64]:
+    """The hashes of n pieces `text[begin[i]:end[i]]` (n,)."""
+    hashes = np.empty(len(begin), np.uint64)
+    for i in range(len(begin)):
+        hashes[i] = hash_piece(text, begin[i], end[i])
+    return hashes
+
+
+@njit
 def number_pieces(
     text: NDArray[np.uint8],
     begin: Ints,
@@ -73,9 +93,7 @@ def number_pieces(
         if length == 0:
             number[i] = -1
             continue
-        h = np.uint64(0xCBF29CE484222325)
-        for j in range(length):
-            h = (h ^ np.uint64(text[a + j])) * np.uint64(0x100000001B3)
+        h = hash_piece(text, a, end[i])
         slot = np.int64(h >> np.uint64(32)) & mask
         while slots[slot] >= 0:
             w = slots[slot]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.instances import Instances, Ints, Link
-from abw.core.data.source import MOST_PROBLEMS, Source, open_source
+from abw.core.data.source import ALL, MOST_PROBLEMS, Feed, open_feed
 from abw.core.errors import AbwError, DataError, Problem, Span, did_you_mean
 from abw.core.spec.formats import with_common
 from abw.core.spec.schema import FieldSchema, LinkSchema, Schema
@@ -26,6 +26,7 @@ from abw.core.spec.schema import FieldSchema, LinkSchema, Schema
 _KEYS = ("id", "vertices", "links")
 _LARGEST = 2**31 - 1
 _MOST_KINDS = 255
+_PART = 1024  # so many lines are looked at together for the schema
 Value = int | str
 T = TypeVar("T")
 
@@ -48,26 +49,41 @@ class _MalformedError(Exception):
 def schema_of_json(path: Path) -> Schema:
     """The kinds, links and fields that a file's instances have; kinds in order of first appearance.
 
-    A link is `many` if any vertex has more than one of it. Errors: DataError. Cost: reads the whole file.
+    A link is `many` if any vertex has more than one of it. Errors: DataError. Cost: reads the whole file, a
+    part at a time.
     """
-    return _schema(_records(open_source(path)), path)
+    found = _Found()
+    with open_feed(path) as feed:
+        while records := _take(feed, 0, _PART):
+            found.add(records)
+    if not found.kinds:
+        raise DataError([Problem("no instances in the file", Span(str(path), 1))])
+    return found.schema(path)
 
 
-def read_json(path: Path, skip: int, limit: int) -> Instances:
-    """Instances `skip` to `skip + limit` of the file; the vertices in the order of their line.
+def read_json(feed: Feed, skip: int, limit: int, schema: Schema | None) -> Instances:
+    """Instances `skip` to `skip + limit` of what is left of a file; the vertices in the order of their line.
 
-    Errors: DataError. Cost: some microseconds a vertex, all in Python.
+    They are made of what `schema` says; without one all that is left is read, and the schema is that of it
+    all. Errors: DataError. Cost: some microseconds a vertex, all in Python.
     """
-    source = open_source(path)
-    every = _records(source)
-    source.require(len(every), skip)
-    schema = _schema(every, source.path)
-    records = every[skip : skip + limit]
+    first = feed.seen + skip
+    every = _take(feed, 0 if schema is None else skip, ALL if schema is None else limit, schema)
+    if schema is None:
+        found = _Found()
+        found.add(every)
+        schema = found.schema(feed.path)
+        every = every[skip : skip + limit]
+    return _instances(every, schema, feed.path, first)
+
+
+def _instances(records: Sequence[_Record], schema: Schema, path: Path, first: int) -> Instances:
     start = np.cumsum([0] + [1 + len(r.kinds) for r in records])
     number = {kind: i for i, kind in enumerate(schema.kinds)}
     kind = np.array([number[k] for r in records for k in ("instance", *r.kinds)], np.uint8)
+    common = with_common(Schema("json", schema.kinds[1:]))
     fields, vocabulary = {}, {}
-    for name in sorted({name for r in every for f in r.fields for name in f}):
+    for name in sorted(schema.fields.keys() - common.fields.keys()):
         values = [v for r in records for v in (None, *(f.get(name) for f in r.fields))]
         if schema.fields[name].text:
             words: dict[Value, int] = {}
@@ -76,11 +92,12 @@ def read_json(path: Path, skip: int, limit: int) -> Instances:
         else:
             fields[name] = _ints(-1 if v is None else v for v in values)
     links = {
-        name: _link(name, records, start, schema) for name in sorted({n for r in every for n in r.links})
+        name: _link(name, records, start, schema)
+        for name in sorted(schema.links.keys() - common.links.keys())
     }
     lines = _ints(r.where.line for r in records)
-    names = tuple(r.name for r in records) if any(r.name for r in every) else None
-    return Instances(schema, kind, start, links, fields, vocabulary, source.path, lines, names, skip)
+    names = tuple(r.name for r in records) if any(r.name for r in records) else None
+    return Instances(schema, kind, start, links, fields, vocabulary, path, lines, names, first)
 
 
 def _ints(values: Iterator[Value]) -> Ints:
@@ -105,69 +122,110 @@ def _link(name: str, records: Sequence[_Record], start: NDArray[np.int64], schem
     return Link(np.ascontiguousarray(edges[order, 1]), indptr)
 
 
-def _schema(records: Sequence[_Record], path: Path) -> Schema:
-    kinds: dict[str, None] = {}
-    fields: dict[str, set[str]] = {}
-    text: dict[str, tuple[bool, _Record]] = {}
-    sources: dict[str, set[str]] = {}
-    targets: dict[str, set[str]] = {}
-    many: dict[str, bool] = {}
-    problems = []
-    for record in records:
-        for kind, values in zip(record.kinds, record.fields, strict=True):
-            kinds[kind] = None
-            for name, value in values.items():
-                fields.setdefault(name, set()).add(kind)
-                is_text, first = text.setdefault(name, (isinstance(value, str), record))
-                if is_text != isinstance(value, str):
-                    message = f"field '{name}' is a {'number' if is_text else 'string'} here"
-                    other = f"a {'string' if is_text else 'number'} on line {first.where.line}"
-                    problems.append(Problem(f"{message}, {other}", record.where, "one field, one type"))
-        for name, pairs in record.links.items():
-            begins = [a for a, _ in pairs]
-            sources.setdefault(name, set()).update(record.kinds[a] for a in begins)
-            targets.setdefault(name, set()).update(record.kinds[b] for _, b in pairs)
-            many[name] = many.get(name, False) or len(set(begins)) < len(begins)
-    if len(kinds) > _MOST_KINDS:
-        problems.append(Problem(f"{path}: {len(kinds)} kinds of vertices; at most {_MOST_KINDS}"))
-    if problems:
-        raise DataError(problems[:MOST_PROBLEMS])
-    try:
-        return with_common(
-            Schema(
-                "json",
-                tuple(kinds),
-                {},
-                {n: LinkSchema(frozenset(sources[n]), frozenset(targets[n]), many[n]) for n in sources},
-                {n: FieldSchema(frozenset(fields[n]), text[n][0]) for n in fields},
-            )
-        )
-    except AbwError as error:
-        raise DataError([Problem(f"{path}: {error.message}", hint=error.hint)]) from None
+class _Found:
+    """What records are made of, as far as they were seen."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, None] = {}
+        self.fields: dict[str, set[str]] = {}
+        self.text: dict[str, tuple[bool, int]] = {}
+        self.sources: dict[str, set[str]] = {}
+        self.targets: dict[str, set[str]] = {}
+        self.many: dict[str, bool] = {}
+
+    def add(self, records: Sequence[_Record]) -> None:
+        """See some more. Errors: DataError where a field is a number here and a string there."""
+        problems = []
+        for record in records:
+            for kind, values in zip(record.kinds, record.fields, strict=True):
+                self.kinds[kind] = None
+                for name, value in values.items():
+                    self.fields.setdefault(name, set()).add(kind)
+                    is_text, line = self.text.setdefault(name, (isinstance(value, str), record.where.line))
+                    if is_text != isinstance(value, str):
+                        message = f"field '{name}' is a {'number' if is_text else 'string'} here"
+                        other = f"a {'string' if is_text else 'number'} on line {line}"
+                        problems.append(Problem(f"{message}, {other}", record.where, "one field, one type"))
+            for name, pairs in record.links.items():
+                begins = [a for a, _ in pairs]
+                self.sources.setdefault(name, set()).update(record.kinds[a] for a in begins)
+                self.targets.setdefault(name, set()).update(record.kinds[b] for _, b in pairs)
+                self.many[name] = self.many.get(name, False) or len(set(begins)) < len(begins)
+        if problems:
+            raise DataError(problems[:MOST_PROBLEMS])
+
+    def schema(self, path: Path) -> Schema:
+        """The schema of all that was seen. Errors: DataError."""
+        if len(self.kinds) > _MOST_KINDS:
+            message = f"{path}: {len(self.kinds)} kinds of vertices; at most {_MOST_KINDS}"
+            raise DataError([Problem(message)])
+        links = {
+            n: LinkSchema(frozenset(self.sources[n]), frozenset(self.targets[n]), self.many[n])
+            for n in self.sources
+        }
+        fields = {n: FieldSchema(frozenset(self.fields[n]), self.text[n][0]) for n in self.fields}
+        try:
+            return with_common(Schema("json", tuple(self.kinds), {}, links, fields))
+        except AbwError as error:
+            raise DataError([Problem(f"{path}: {error.message}", hint=error.hint)]) from None
 
 
-def _records(source: Source) -> list[_Record]:
-    source.check(len(source.data))
-    records: list[_Record] = []
+def _take(feed: Feed, skip: int, limit: int, schema: Schema | None = None) -> list[_Record]:
+    """The lines `skip` to `skip + limit` that are not blank, as records. Errors: DataError."""
+    stop = skip + limit
+    for source in feed.windows(stop):
+        lines = source.data[source.begin :].split(b"\n")
+        full = [number for number, line in enumerate(lines) if line.strip()][:stop]
+        if source.enough(len(full), stop, skip):
+            break
+    ends = source.begin + np.cumsum([len(line) + 1 for line in lines])
+    end = min(int(ends[full[-1] if len(full) == stop else -1]), len(source.data))
+    source.check(end)
 
     def problems() -> Iterator[Problem]:
-        for number, line in enumerate(source.data[source.begin :].decode().split("\n"), 1):
-            if line.strip():
-                try:
-                    records.append(_record(line, Span(str(source.path), number, 1, line.rstrip())))
-                except json.JSONDecodeError as error:
-                    where = Span(str(source.path), number, error.colno, line.rstrip())
-                    yield Problem(f"not JSON: {error.msg}", where, "one object a line")
-                except _MalformedError as error:
-                    yield Problem(
-                        error.args[0], Span(str(source.path), number, 1, line.rstrip()), error.args[1]
-                    )
+        for number in full[skip:]:
+            line = lines[number].decode()
+            where = Span(str(source.path), source.line + number, 1, line.rstrip())
+            try:
+                records.append(_record(line, where))
+                if schema:
+                    _require(records[-1], schema)
+            except json.JSONDecodeError as error:
+                yield Problem(
+                    f"not JSON: {error.msg}", replace(where, column=error.colno), "one object a line"
+                )
+            except _MalformedError as error:
+                yield Problem(error.args[0], where, error.args[1])
 
+    records: list[_Record] = []
     found = list(islice(problems(), MOST_PROBLEMS))
     if found:
         raise DataError(found)
-    source.require(len(records), 0)
+    feed.take(source, end, len(full))
     return records
+
+
+def _require(record: _Record, schema: Schema) -> None:
+    """Refuse a record that is made of something else than the schema says."""
+    hint = "the data from which the model was opened has none: what there is to bind is found in it"
+    for kind, fields in zip(record.kinds, record.fields, strict=True):
+        if kind not in schema.kinds:
+            raise _MalformedError(f"unknown kind '{kind}'", did_you_mean(kind, schema.kinds[1:]) or hint)
+        for name, value in fields.items():
+            known = schema.fields.get(name)
+            if known is None or kind not in known.kinds:
+                raise _MalformedError(f"unknown field '{name}' on a vertex of kind '{kind}'", hint)
+            if known.text != isinstance(value, str):
+                wanted = "a string" if known.text else "a number"
+                raise _MalformedError(f"field '{name}' is not {wanted}", "one field, one type")
+    for name, pairs in record.links.items():
+        link = schema.links.get(name)
+        ends = [(record.kinds[a], record.kinds[b]) for a, b in pairs]
+        for source, target in ends:
+            if link is None or source not in link.source or target not in link.target:
+                raise _MalformedError(f"unknown link '{name}' from kind '{source}' to '{target}'", hint)
+        if link and not link.many and len({a for a, _ in pairs}) < len(pairs):
+            raise _MalformedError(f"several links '{name}' from one vertex", hint)
 
 
 def _record(line: str, where: Span) -> _Record:

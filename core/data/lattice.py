@@ -8,18 +8,19 @@ character's own, any other is a word's. Position 0 has no arcs. Blank lines mean
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.links import LazyLinks, following, inverse
-from abw.core.data.source import Bytes, Fault, windows
+from abw.core.data.source import Bytes, Fault, Feed, Source
+from abw.core.errors import DataError, Problem
 from abw.core.jit import njit
 from abw.core.spec.formats import SCHEMAS
 
 _NOT_A_NUMBER, _TOO_FEW, _TOO_MANY, _NO_LENGTH, _NOT_BEFORE, _ENDS, _MORE, _FEWER = range(1, 9)
-_HEADER, _LENGTH, _TAGS, _POSITION = range(4)
+_LENGTH, _TAGS, _POSITION = range(3)
+_BLANK = 32
 _FORMAT = "each sentence: its length L, a line of L tags, L lines 'n from id from id …'"
 _FAULTS = {
     _NOT_A_NUMBER: ("not a whole number below 2147483648", _FORMAT),
@@ -33,8 +34,8 @@ _FAULTS = {
 }
 
 
-def read_lattices(path: Path, skip: int, limit: int) -> Instances:
-    """Lattices `skip` to `skip + limit` of the file; the arcs that end at a position come before it.
+def read_lattices(feed: Feed, skip: int, limit: int) -> Instances:
+    """Lattices `skip` to `skip + limit` of what is left of a file; a position's arcs come before it.
 
     Errors: DataError, at the first fault (what follows it cannot be told apart). Cost: about 20 ns a vertex.
     """
@@ -42,22 +43,31 @@ def read_lattices(path: Path, skip: int, limit: int) -> Instances:
     kinds = np.array(
         [schema.kinds.index(k) for k in ("instance", "position", "char-arc", "word-arc")], np.uint8
     )
+    if feed.left is None:
+        _read_head(feed)
+    declared = feed.left or 0
     stop = skip + limit
-    for source in windows(path, 64 * stop):
+    for source in feed.windows(64 * stop):
         most = len(source.data) // 2 + 2  # an arc or a position takes four bytes, a lattice's own line two
         kind = np.empty(most, np.uint8)
         columns, rows, scratch = (np.empty((n, most), np.int32) for n in (4, 2, 4))
-        seen, count, end, code = parse_lattices(
-            source.text, source.begin, 1, skip, stop, kinds, kind, columns, rows, scratch
+        seen, count, end, code, at = parse_lattices(
+            source.text, source.begin, declared, skip, stop, kinds, kind, columns, rows, scratch
         )
-        if seen == stop or code not in (0, _ENDS, _FEWER):
+        if source.enough(seen, stop, skip) or code not in (0, _ENDS, _FEWER):
             break
+    if source.waits and code in (_ENDS, _FEWER):
+        code = 0
+    if code == _FEWER and feed.head:
+        raise DataError([Problem(_FAULTS[code][0], feed.head, _FAULTS[code][1])], ())
     if code:
-        source.refuse([Fault(end, *_FAULTS[code])])
-    source.require(seen, skip)
+        source.refuse([Fault(at, *_FAULTS[code])], _sentence(source, end, at, code))
+    first, found = feed.seen + skip, max(seen - skip, 0)
+    feed.take(source, end, seen)
+    feed.left = declared - seen
     kind = kind[:count]
     origin, to, identity, tag = columns[:, :count]
-    start = np.append(rows[0, : seen - skip], count).astype(np.int64)
+    start = np.append(rows[0, :found], count).astype(np.int64)
 
     @cache
     def neighbours() -> tuple[Ints, Ints]:
@@ -74,14 +84,50 @@ def read_lattices(path: Path, skip: int, limit: int) -> Instances:
         }
     )
     fields = {"id": identity, "tag": tag}
-    return Instances(schema, kind, start, links, fields, {}, source.path, rows[1, : seen - skip], first=skip)
+    lines = rows[1, :found] + np.int32(source.line - 1)
+    return Instances(schema, kind, start, links, fields, {}, source.path, lines, first=first)
+
+
+def _read_head(feed: Feed) -> None:
+    """The number of sentences, on the first line that is not blank. Errors: DataError."""
+    for source in feed.windows(1):
+        value, place = np.empty((2, len(source.data) + 1), np.int32)
+        count, end, _ = _numbers(source.text, source.begin, 1, value, place)
+        if count:
+            break
+    if count < 0 or count > 1:
+        code = _NOT_A_NUMBER if count < 0 else _TOO_MANY
+        source.refuse([Fault(end if count < 0 else int(place[1]), *_FAULTS[code])], ())
+    feed.left = int(value[0]) if count else 0
+    if count:
+        feed.head = source.problem(Fault(int(place[0]), "")).where
+    feed.take(source, end, 0)
+
+
+def _sentence(source: Source, begin: int, at: int, code: int) -> tuple[range, ...]:
+    """The lines of the sentence behind the offset `begin`, which has a fault at `at`.
+
+    None where its length is not known, and with that where the next one begins.
+    """
+    while source.data[begin] <= _BLANK:
+        begin += 1
+    lines = source.data[begin:].split(b"\n")
+    first = source.line + source.data.count(b"\n", 0, begin)
+    if (source.line_end(begin) >= at and code != _NO_LENGTH) or code == _MORE:
+        return ()
+    wanted = 1 if code == _NO_LENGTH else int(lines[0]) + 2
+    for number, line in enumerate(lines):
+        wanted -= any(byte > _BLANK for byte in line)
+        if wanted == 0:
+            return (range(first, first + number + 1),)
+    return (range(first, first + len(lines)),)
 
 
 @njit
 def parse_lattices(
     text: Bytes,
     at: int,
-    line: int,
+    declared: int,
     skip: int,
     stop: int,
     kinds: Bytes,
@@ -89,41 +135,40 @@ def parse_lattices(
     columns: Ints,
     rows: Ints,
     scratch: Ints,
-) -> tuple[int, int, int, int]:
-    """Parse lattices from the offset `at`, in line `line`, until `stop` of them are seen.
+) -> tuple[int, int, int, int, int]:
+    """Parse lattices from the offset `at` until `stop` of them are seen; there shall be `declared`.
 
     Fills, for each vertex, its kind and `columns` (from, to, id, tag; -1: none), and for each lattice behind
     the first `skip` its first vertex and its line (`rows`). `kinds` are the numbers of instance, position,
     character's and word's arc. Returns the lattices seen, the vertices, the offset behind them, and 0 or
-    the fault found at that offset.
+    the fault found, with its offset.
     """
     value, place, tags, vertex = scratch[0], scratch[1], scratch[2], scratch[3]
-    n = seen = declared = header = length = i = 0
-    expected = _HEADER
+    n = seen = length = i = whole = 0
+    line = 1
+    done = at
+    expected = _LENGTH
     while seen < stop:
         count, at, line = _numbers(text, at, line, value, place)
         if count < 0:
-            return seen, n, at, _NOT_A_NUMBER
+            return seen, whole, done, _NOT_A_NUMBER, at
         if count == 0:  # the end
-            if expected == _LENGTH and seen < declared:
-                return seen, n, header, _FEWER
-            return seen, n, at, _ENDS if expected > _LENGTH else 0
+            if expected != _LENGTH:
+                return seen, whole, done, _ENDS, at
+            return seen, whole, at, _FEWER if seen < declared else 0, at
         if expected == _LENGTH and seen == declared:
-            return seen, n, place[0], _MORE
+            return seen, whole, done, _MORE, place[0]
         wanted = 1
         if expected == _TAGS:
             wanted = length
         elif expected == _POSITION:
             wanted += 2 * value[0]
         if count != wanted:
-            return seen, n, place[min(count, wanted)], _TOO_FEW if count < wanted else _TOO_MANY
+            return seen, whole, done, _TOO_FEW if count < wanted else _TOO_MANY, place[min(count, wanted)]
 
-        if expected == _HEADER:
-            declared, header = value[0], place[0]
-            expected = _LENGTH
-        elif expected == _LENGTH:
+        if expected == _LENGTH:
             if value[0] == 0:
-                return seen, n, place[0], _NO_LENGTH
+                return seen, whole, done, _NO_LENGTH, place[0]
             if seen <= skip:
                 n = 0
             if seen >= skip:
@@ -143,7 +188,7 @@ def parse_lattices(
             vertex[i] = position = n + count // 2
             for j in range(1, count, 2):
                 if value[j] >= i:
-                    return seen, n, place[j], _NOT_BEFORE
+                    return seen, whole, done, _NOT_BEFORE, place[j]
                 kind[n] = kinds[2] if value[j] == i - 1 else kinds[3]
                 columns[0, n] = vertex[value[j]]
                 columns[1, n] = position
@@ -157,8 +202,9 @@ def parse_lattices(
             i += 1
             if i == length:
                 seen += 1
+                whole, done = n, at
                 expected = _LENGTH
-    return seen, n, at, 0
+    return seen, whole, done, 0, at
 
 
 @njit

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.intern import intern
 from abw.core.data.links import LazyLinks, following
-from abw.core.data.source import Bytes, Fault, windows
+from abw.core.data.source import Bytes, Fault, Feed
 from abw.core.jit import njit
 from abw.core.spec.formats import SCHEMAS
 
@@ -21,11 +20,11 @@ LEAST_WORDS = 3
 _NO_BARS, _MORE_BARS = 1, 2
 _FORMAT = "write each pair as: <s> a house </s> ||| <s> ein Haus </s>"
 _FAULTS = {_NO_BARS: ("a line without '|||'", _FORMAT), _MORE_BARS: ("a second '|||' on the line", _FORMAT)}
-_SHORT = f"pairs with fewer than {LEAST_WORDS} words on a side (<s> and </s> count) are left out"
+SHORT = f"pairs with fewer than {LEAST_WORDS} words on a side (<s> and </s> count) are left out"
 
 
-def read_pairs(path: Path, skip: int, limit: int) -> Instances:
-    """Pairs `skip` to `skip + limit` of those with at least three words on both sides.
+def read_pairs(feed: Feed, skip: int, limit: int) -> Instances:
+    """Pairs `skip` to `skip + limit` of those left in a file with at least three words on both sides.
 
     An instance's source words come first, then its target words. Errors: DataError. Cost: about 50 ns a
     word.
@@ -33,12 +32,12 @@ def read_pairs(path: Path, skip: int, limit: int) -> Instances:
     schema = SCHEMAS["pairs"]
     kinds = np.array([schema.kinds.index(kind) for kind in ("instance", "source", "target")], np.uint8)
     stop = skip + limit
-    for source in windows(path, stop):
+    for source in feed.windows(stop):
         most = len(source.data) // 2 + 2  # a word and what parts it from the next take two bytes
         kind = np.empty(most, np.uint8)
         piece, rows = np.empty((2, most), np.int32), np.empty((2, most), np.int32)
         seen, count, end, code = parse_pairs(source.text, source.begin, skip, stop, kinds, kind, piece, rows)
-        if code or seen == stop:
+        if code or source.enough(seen, stop, skip):
             break
 
     def faults(at: int, code: int) -> Iterator[Fault]:
@@ -49,9 +48,10 @@ def read_pairs(path: Path, skip: int, limit: int) -> Instances:
     if code:
         source.refuse(faults(end, code))
     source.check(end)
-    source.require(seen, skip, _SHORT)
+    first, found = feed.seen + skip, max(seen - skip, 0)
+    feed.take(source, end, seen)
     kind = kind[:count]
-    start = np.append(rows[0, : seen - skip], count).astype(np.int64)
+    start = np.append(rows[0, :found], count).astype(np.int64)
     words, names = intern(source.data, source.text, *piece[:, :count])
 
     @cache
@@ -60,9 +60,9 @@ def read_pairs(path: Path, skip: int, limit: int) -> Instances:
         return following(np.arange(count, dtype=np.int32), kind, count)
 
     links = LazyLinks({"prev": lambda: Link(neighbours()[0]), "next": lambda: Link(neighbours()[1])})
-    lines = rows[1, : seen - skip]
+    lines = rows[1, :found] + np.int32(source.line - 1)
     return Instances(
-        schema, kind, start, links, {"word": words}, {"word": names}, source.path, lines, first=skip
+        schema, kind, start, links, {"word": words}, {"word": names}, source.path, lines, first=first
     )
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 from abw.core.data.instances import Instances
 from abw.core.data.jsonl import read_json
 from abw.core.data.lattice import read_lattices
-from abw.core.data.pairs import read_pairs
-from abw.core.data.source import ALL
+from abw.core.data.pairs import SHORT, read_pairs
+from abw.core.data.source import ALL, Feed, open_feed
 from abw.core.data.tags import read_tags
 from abw.core.data.trees import read_trees
-from abw.core.errors import AbwError, did_you_mean
+from abw.core.errors import AbwError, DataError, Problem, Span, did_you_mean
 from abw.core.spec.formats import FORMATS
+from abw.core.spec.schema import Schema
 
 
 def read(
@@ -31,15 +32,33 @@ def read(
         raise AbwError("skip and frequency may not be negative, and limit must be at least 1")
     if format not in FORMATS:
         raise AbwError(f"no data format '{format}'", hint=did_you_mean(format, FORMATS))
-    most = ALL if limit is None else limit
+    with open_feed(path) as feed:
+        found = take(feed, format, skip, ALL if limit is None else limit, frequency=frequency)
+        if len(found) == 0:
+            where = Span(str(path), 1)
+            if feed.seen == 0:
+                hint = SHORT if format == "pairs" else ""
+                raise DataError([Problem("no instances in the file", where, hint)])
+            raise DataError([Problem(f"cannot skip {skip} instances: the file has {feed.seen}", where)])
+    return found
+
+
+def take(
+    feed: Feed, format: str, skip: int, limit: int, *, frequency: int = 0, schema: Schema | None = None
+) -> Instances:
+    """Instances `skip` to `skip + limit` of what is left of a file, as `read` gives them; none at its end.
+
+    `schema` (of format json) is what the instances must be made of; without it all that is left of the file
+    is read, to find it. Errors: DataError; then nothing was taken.
+    """
     match format:
         case "trees":
-            return read_trees(path, skip, most)
+            return read_trees(feed, skip, limit)
         case "lattice":
-            return read_lattices(path, skip, most)
+            return read_lattices(feed, skip, limit)
         case "tags":
-            return read_tags(path, skip, most, frequency)
+            return read_tags(feed, skip, limit, frequency)
         case "pairs":
-            return read_pairs(path, skip, most)
+            return read_pairs(feed, skip, limit)
         case _:
-            return read_json(path, skip, most)
+            return read_json(feed, skip, limit, schema)

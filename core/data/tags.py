@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.intern import intern
 from abw.core.data.links import LazyLinks, following, inverse, single
-from abw.core.data.source import ALL, Bytes, Fault, Source, windows
+from abw.core.data.source import ALL, Bytes, Fault, Feed, Source
 from abw.core.jit import njit
 from abw.core.spec.formats import SCHEMAS
 
@@ -35,24 +34,25 @@ class _Tokens:
     end: Ints
 
 
-def read_tags(path: Path, skip: int, limit: int, frequency: int) -> Instances:
-    """Sentences `skip` to `skip + limit` of the file.
+def read_tags(feed: Feed, skip: int, limit: int, frequency: int) -> Instances:
+    """Sentences `skip` to `skip + limit` of what is left of a file.
 
-    A word that occurs less than `frequency` times in the whole file is 'rare': it has vertices of kind
-    'char', a zero, its UTF-8 bytes, a zero. An instance's tokens come first, then its chars, word by word.
-    Errors: DataError. Cost: about 100 ns a token and 30 ns a char, with a frequency 50 ns for each further
-    token of the file.
+    A word that occurs less than `frequency` times in all that is left is 'rare': it has vertices of kind
+    'char', a zero, its UTF-8 bytes, a zero. With a frequency, all is read, and nothing left. An instance's
+    tokens come first, then its chars, word by word. Errors: DataError. Cost: about 100 ns a token and 30 ns a
+    char, with a frequency 50 ns for each further token of the file.
     """
     schema = SCHEMAS["tags"]
-    source, tokens = _tokens(path, ALL if frequency > 0 else skip + limit)
-    source.require(len(tokens.line), skip)
+    first = feed.seen + skip
+    source, tokens = _tokens(feed, ALL if frequency > 0 else skip + limit, skip)
+    skip = min(skip, len(tokens.line))
     ptr = tokens.ptr[skip : skip + limit + 1]
     here = slice(int(ptr[0]), int(ptr[-1]))
     ptr = ptr - ptr[0]
     begin, bar, end = tokens.begin[here], tokens.bar[here], tokens.end[here]
     tags, tag_names = intern(source.data, source.text, bar + np.int32(1), end)
     words, word_names = intern(source.data, source.text, tokens.begin, tokens.bar)
-    rare = (np.bincount(words) < frequency)[words[here]]
+    rare = (np.bincount(words, minlength=1) < frequency)[words[here]]
     words = words[here]
 
     chars = np.where(rare, bar - begin + 2, 0)
@@ -92,21 +92,22 @@ def read_tags(path: Path, skip: int, limit: int, frequency: int) -> Instances:
     )
     fields = {"word": word, "tag": tag, "byte": byte}
     names = {"word": word_names, "tag": tag_names}
-    lines = tokens.line[skip : skip + limit]
-    return Instances(schema, kind, start, links, fields, names, source.path, lines, first=skip)
+    lines = tokens.line[skip : skip + limit] + np.int32(source.line - 1)
+    return Instances(schema, kind, start, links, fields, names, source.path, lines, first=first)
 
 
-def _tokens(path: Path, stop: int) -> tuple[Source, _Tokens]:
-    """The tokens of the first `stop` lines that are not blank. Errors: DataError."""
-    for source in windows(path, stop):
+def _tokens(feed: Feed, stop: int, skip: int) -> tuple[Source, _Tokens]:
+    """The tokens of the first `stop` lines that are not blank, which are taken. Errors: DataError."""
+    for source in feed.windows(stop):
         most = len(source.data) // 2 + 2  # a token and what parts it from the next take two bytes
         pieces, rows = np.empty((3, most), np.int32), np.empty((2, most), np.int32)
         lines, count, end = split(source.text, source.begin, stop, pieces, rows)
-        if lines == stop:
+        if source.enough(lines, stop, skip):
             break
     source.check(end)
     tokens = _Tokens(rows[0, :lines], np.append(rows[1, :lines], np.int32(count)), *pieces[:, :count])
     _refuse_malformed(source, tokens)
+    feed.take(source, end, lines)
     return source, tokens
 
 

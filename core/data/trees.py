@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.intern import intern
 from abw.core.data.links import LazyLinks, inverse, single
-from abw.core.data.source import Bytes, Fault, Source, windows
+from abw.core.data.source import Bytes, Fault, Feed, Source
 from abw.core.jit import njit
 from abw.core.spec.formats import SCHEMAS
 
@@ -34,17 +33,17 @@ _MARKS[ord("(")] = _OPEN
 _MARKS[ord(")")] = _CLOSE
 
 
-def read_trees(path: Path, skip: int, limit: int) -> Instances:
-    """Trees `skip` to `skip + limit` of the file; the nodes of each come in preorder.
+def read_trees(feed: Feed, skip: int, limit: int) -> Instances:
+    """Trees `skip` to `skip + limit` of what is left of a file; the nodes of each come in preorder.
 
     Errors: DataError. Cost: about 80 ns a node.
     """
     stop = skip + limit
-    for source in windows(path, stop):
+    for source in feed.windows(stop):
         most = len(source.data) // 2 + 2  # a node takes two bytes or more, and a tree's line two more
         nodes, label, word, rows = (np.empty((2, most), np.int32) for _ in range(4))
         seen, count, end, code = parse_trees(source.text, source.begin, skip, stop, nodes, label, word, rows)
-        if code or seen == stop:
+        if code or source.enough(seen, stop, skip):
             break
 
     def faults(at: int, code: int) -> Iterator[Fault]:
@@ -55,12 +54,13 @@ def read_trees(path: Path, skip: int, limit: int) -> Instances:
     if code:
         source.refuse(faults(end, code))
     source.check(end)
-    source.require(seen, skip)
-    return _instances(source, skip, seen - skip, count, nodes, label, word, rows)
+    first = feed.seen + skip
+    feed.take(source, end, seen)
+    return _instances(source, first, max(seen - skip, 0), count, nodes, label, word, rows)
 
 
 def _instances(
-    source: Source, skip: int, trees: int, count: int, nodes: Ints, label: Ints, word: Ints, rows: Ints
+    source: Source, first: int, trees: int, count: int, nodes: Ints, label: Ints, word: Ints, rows: Ints
 ) -> Instances:
     schema = SCHEMAS["trees"]
     parent, right = nodes[0, :count], nodes[1, :count]
@@ -92,8 +92,8 @@ def _instances(
         {"label": labels, "word": words},
         {"label": label_words, "word": word_words},
         source.path,
-        rows[1, :trees],
-        first=skip,
+        rows[1, :trees] + np.int32(source.line - 1),
+        first=first,
     )
 
 

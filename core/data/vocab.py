@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from abw.core.data.instances import Instances, Ints
+from abw.core.data.intern import hash_pieces
 from abw.core.data.source import MOST_PROBLEMS, Source, open_source
 from abw.core.errors import DataError, Problem, Span
 from abw.core.spec.model import Table
@@ -20,37 +23,44 @@ def table_rows(instances: Instances, field: str, table: Table) -> Ints:
     Errors: as `word_rows`. Cost: linear in vertices, distinct strings and the vocabulary.
     """
     numbers = instances.fields[field]
-    if table.vocab is None:
+    rows = word_rows(instances, field, table)
+    if not len(rows):
         return np.where(numbers >= 0, numbers % table.rows, np.int32(-1))
-    return np.append(word_rows(instances, field, table), np.int32(-1))[numbers]
+    return np.append(rows, np.int32(-1))[numbers]
 
 
 def word_rows(instances: Instances, field: str, table: Table) -> Ints:
-    """The row of `table` for each distinct string of a text field; empty for a table without a vocabulary.
+    """The row of `table` for each distinct string of a text field; empty for a field of numbers.
 
     With a vocabulary a word's row is its line, counted from 0; unknown words have the row of
-    `table.unknown`. Without one the row is the field's number modulo `table.rows`. Errors: DataError where
-    the vocabulary is missing, empty, not UTF-8, has a blank or a double line, more words than the table has
-    rows, or no word for the unknown; or where the field's numbers do not stand for strings.
-    Cost: linear in distinct strings and the vocabulary.
+    `table.unknown`, or -1 where there is none. Without one it is a hash of the word modulo `table.rows`, so
+    that a word has the same row in whatever data. The row of a number is that modulo `table.rows`. Errors:
+    DataError where the vocabulary is missing, empty, not UTF-8, has a blank or a double line, more words than
+    the table has rows, or no `table.unknown`; or where it is for a field of numbers.
+    Cost: linear in distinct strings, and once in the vocabulary.
     """
     if table.vocab is None:
-        return np.empty(0, np.int32)
+        if field not in instances.vocabulary:
+            return np.empty(0, np.int32)
+        return _hashed(instances.vocabulary[field], table.rows)
     if field not in instances.vocabulary:
         message = f"table '{table.name}' has a vocabulary, but the field '{field}' is a number, not a word"
         raise DataError([Problem(message, table.span, "leave out 'vocab'")])
-    row = _read(table.vocab, table)
+    row = _read(table.vocab, table, table.vocab.stat().st_mtime_ns if table.vocab.is_file() else 0)
     unknown = row.get(table.unknown, -1) if table.unknown is not None else -1
-    rows = np.array([row.get(word, unknown) for word in instances.vocabulary[field]], np.int32)
-    if table.unknown is None and np.any(rows < 0):
-        word = instances.vocabulary[field][int(np.argmax(rows < 0))]
-        message = f"'{word}' is not in the vocabulary {table.vocab}"
-        raise DataError([Problem(message, table.span, "name a word for the others: unknown: <unk>")])
-    return rows
+    return np.array([row.get(word, unknown) for word in instances.vocabulary[field]], np.int32)
 
 
-def _read(path: Path, table: Table) -> dict[str, int]:
-    """The words of a vocabulary, one a line, with their rows."""
+def _hashed(words: Sequence[str], rows: int) -> Ints:
+    pieces = [word.encode() for word in words]
+    ends = np.cumsum([0] + [len(piece) for piece in pieces])
+    hashes = hash_pieces(np.frombuffer(b"".join(pieces), np.uint8), ends[:-1], ends[1:])
+    return (hashes % np.uint64(rows)).astype(np.int32)
+
+
+@lru_cache(maxsize=8)  # a stream asks again with each chunk
+def _read(path: Path, table: Table, changed: int) -> dict[str, int]:
+    """The words of a vocabulary, one a line, with their rows; `changed`: when the file was."""
     source = open_source(path)
     source.check(len(source.data))
     row: dict[str, int] = {}

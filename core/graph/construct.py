@@ -315,7 +315,21 @@ class _Construction:
         name = self.model.types[t].name
         place = self._place(int(self.vertices[t][row]))
         message = f"nothing feeds input '{wanted.name}' of type '{name}' at {place}"
-        raise SpecError([Problem(message, wanted.where, "say what to use there, as in `... or zeros`")])
+        hint = "say what to use there, as in `... or zeros`"
+        for source in wanted.sources:
+            if isinstance(source, TableSource) and (word := self._unknown(t, row, source, wanted)):
+                message += f": '{word}' is not in the vocabulary {self.model.tables[source.table].vocab}"
+                hint = "name a word of it for the others: unknown: <unk>"
+        raise SpecError([Problem(message, wanted.where, hint)])
+
+    def _unknown(self, t: int, row: int, source: TableSource, wanted: Input) -> str | None:
+        """The word that a table with a vocabulary was asked for and does not have."""
+        vertex = int(self._walk(t, source.hops, wanted)[row])
+        lookup = self.binding.lookups[source.table, source.field]
+        number = int(lookup.ids[vertex + self.first_vertex]) if vertex >= 0 else -1
+        if number < 0 or not len(lookup.rows) or lookup.rows[number] >= 0:
+            return None
+        return self.binding.instances.vocabulary[source.field][number]
 
     def _refuse_many(self, at: Ints, indptr: Ints, hop: Hop, wanted: Input) -> None:
         here = at[at >= 0] + self.first_vertex

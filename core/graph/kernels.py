@@ -141,7 +141,8 @@ def fill_rows(
 ) -> int:
     """Write references to a table's rows, as `fill_nodes` does; returns how many are missing.
 
-    Vertex v has the id `ids[v]` (-1: none), which is row `rows[id]`, or `id % count` where `rows` is empty.
+    Vertex v has the id `ids[v]` (-1: none), which is row `rows[id]` (-1: none), or `id % count` where `rows`
+    is empty.
     """
     missing = 0
     for i in range(len(vertices)):
@@ -149,12 +150,13 @@ def fill_rows(
         if not fresh and out[place] != MISSING:
             continue
         v = vertices[i]
-        number = ids[v + first] if v >= 0 else -1
-        if number < 0:
+        row = ids[v + first] if v >= 0 else -1
+        if row >= 0:
+            row = rows[row] if len(rows) else row % count
+        if row < 0:
             out[place] = MISSING
             missing += 1
         else:
-            row = rows[number] if len(rows) else number % count
             out[place] = -1 - (base + row)
     return missing
 

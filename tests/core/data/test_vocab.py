@@ -30,9 +30,26 @@ def _vocab(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_without_a_vocabulary_numbers_are_taken_modulo_the_rows(tree: Instances) -> None:
-    assert table_rows(tree, "word", _table(256)).tolist() == [-1, -1, 0, -1, 1, 0]
-    assert table_rows(tree, "label", _table(2)).tolist() == [-1, 0, 1, 0, 1, 1]
+def _fnv(word: str) -> int:
+    value = 0xCBF29CE484222325
+    for byte in word.encode():
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return value
+
+
+def test_without_a_vocabulary_a_word_has_its_hash_modulo_the_rows(tree: Instances, tmp_path: Path) -> None:
+    the, new = _fnv("the") % 256, _fnv("new") % 256
+    assert table_rows(tree, "word", _table(256)).tolist() == [-1, -1, the, -1, new, the]
+    path = tmp_path / "other.txt"
+    path.write_text("(3 (2 a) (1 (2 new) (2 é)))")
+    assert table_rows(read(path, "trees"), "word", _table(256)).tolist()[4:] == [new, _fnv("é") % 256]
+
+
+def test_without_a_vocabulary_numbers_are_taken_modulo_the_rows(root: Path) -> None:
+    lattices = read(root / "specs/data/lattice.txt", "lattice", limit=2)
+    ids = lattices.fields["id"]
+    rows = table_rows(lattices, "id", _table(5))
+    assert (rows[ids >= 0] == ids[ids >= 0] % 5).all() and (rows[ids < 0] == -1).all()
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -41,17 +58,18 @@ def test_words_are_looked_up(end: str, tree: Instances, tmp_path: Path) -> None:
     assert table_rows(tree, "word", _table(3, path)).tolist() == [-1, -1, 2, -1, 0, 2]
 
 
-def test_without_a_word_for_the_unknown_every_word_must_be_known(tree: Instances, tmp_path: Path) -> None:
-    assert table_rows(tree, "word", _table(2, _vocab(tmp_path, "new\nthe"), None)).tolist() == [
+def test_without_a_word_for_the_unknown_others_have_no_row(tree: Instances, tmp_path: Path) -> None:
+    path = _vocab(tmp_path, "new\nthe")
+    assert table_rows(tree, "word", _table(2, path, None)).tolist() == [-1, -1, 1, -1, 0, 1]
+    rows = table_rows(tree, "word", _table(2, _vocab(tmp_path, "the"), None))
+    assert rows.tolist() == [
         -1,
-        -1,
-        1,
         -1,
         0,
-        1,
-    ]
-    with pytest.raises(DataError, match="'new' is not in the vocabulary"):
-        table_rows(tree, "word", _table(2, _vocab(tmp_path, "the"), None))
+        -1,
+        -1,
+        0,
+    ]  # the graph's construction says which is missing, and where
 
 
 @pytest.mark.parametrize(

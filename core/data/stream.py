@@ -1,0 +1,73 @@
+"""Instances as they come: chunk after chunk of a file or a pipe, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from abw.core.data.instances import Instances
+from abw.core.data.read import take
+from abw.core.data.source import ALL, Feed
+from abw.core.errors import DataError, Problem
+from abw.core.spec.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """An instance that was left out: the line on which it begins, and what is wrong with it."""
+
+    line: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Instances that follow each other in a file, and those left out between them."""
+
+    instances: Instances
+    bad: tuple[Bad, ...]
+
+
+def chunks(
+    feed: Feed,
+    format: str,
+    size: int,
+    *,
+    limit: int | None = None,
+    frequency: int = 0,
+    schema: Schema | None = None,
+    skip_bad: bool = False,
+) -> Iterator[Chunk]:
+    """The instances of a file, `size` at a time, `limit` at most; fewer where a pipe gives no more for now.
+
+    With a `frequency` (format tags) the whole file is one chunk, since its words must be counted first.
+    `schema` (format json) is what the instances must be made of. With `skip_bad`, what is malformed is left
+    out and told, else raised as DataError; of a lattice whose length cannot be read it is raised in any case.
+    Memory: as much as one chunk takes, and what is read of the file beyond it (64 KiB at most).
+    """
+    pending: list[Bad] = []
+    left = ALL if limit is None else limit
+    while left > 0:
+        wanted = left if frequency else min(size, left)
+        try:
+            found = take(feed, format, 0, wanted, frequency=frequency, schema=schema)
+        except DataError as error:
+            if not skip_bad or not error.spans:
+                raise
+            told = zip(error.spans, error.problems, strict=True)
+            pending += [Bad(span.start, _said(problem)) for span, problem in told]
+            feed.leave_out(error.spans)
+            continue
+        if not len(found) and not pending:
+            return
+        # mistakes are told for lines behind the chunk, too: they wait for their turn
+        ready = [b for b in pending if b.line < feed.line or not len(found)]
+        pending = [b for b in pending if b not in ready]
+        yield Chunk(found, tuple(sorted(ready, key=lambda b: b.line)))
+        left -= len(found)
+
+
+def _said(problem: Problem) -> str:
+    """A mistake on one line."""
+    where = f"{problem.where}: " if problem.where else ""
+    return f"{where}{problem.message}"
