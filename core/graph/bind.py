@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from abw.core.data.instances import Instances, Link
 from abw.core.data.vocab import word_rows
 from abw.core.graph import kernels
 from abw.core.graph.network import Network, loops_of
-from abw.core.spec.model import Model, NodeSource, Source, TableSource
+from abw.core.spec.model import Input, Model, NodeSource, TableSource
 
 Ints = NDArray[np.int32]
 _COMPARE = {
@@ -42,24 +43,40 @@ class EdgeSlots:
 def edge_slots(model: Model, network: Network) -> EdgeSlots:
     """What the model alone says of its graphs' edges.
 
-    Two slots read the same node everywhere if their sources differ in nothing but the outputs they take.
+    Two slots read the same node everywhere if their sources differ in nothing but the outputs they take, and
+    these are outputs of a cell, or of a reduction whose two inputs are again such slots: what it passes on
+    over one link is theirs.
     """
     slots = np.array([len(t.inputs) for t in model.types], np.int32)
+    like = [[0] * len(t.outputs if t.reduction else ()) for t in model.types]
+    while True:  # from all outputs of a reduction alike, as long as one proves to differ
+        first = [_first_alike([_way(i, like) for i in t.inputs]) for t in model.types]
+        found = [first[t] if node_type.reduction else [] for t, node_type in enumerate(model.types)]
+        if found == like:
+            break
+        like = found
     distinct = np.full((len(slots), max(slots, default=0)), -1, np.int32)
     for t, node_type in enumerate(model.types):
-        keys = [tuple(_way(s) for s in i.sources) for i in node_type.inputs]
-        for s, (key, wanted) in enumerate(zip(keys, node_type.inputs, strict=True)):
-            if key not in keys[:s] and any(isinstance(source, NodeSource) for source in wanted.sources):
+        for s, wanted in enumerate(node_type.inputs):
+            if first[t][s] == s and any(isinstance(source, NodeSource) for source in wanted.sources):
                 distinct[t, s] = s
     lists = np.array([t.reduction is not None for t in model.types])
     return EdgeSlots(slots, lists, distinct, loops_of(network))
 
 
-def _way(source: Source) -> object:
-    """What decides which node a source leads to."""
-    if isinstance(source, NodeSource):
-        return source.hops, tuple(t for t, _ in source.producers)
-    return source if isinstance(source, TableSource) else None
+def _way(wanted: Input, like: Sequence[Sequence[int]]) -> tuple[object, ...]:
+    """What decides which node an input reads; outputs of reduction t are the same where `like[t]` is."""
+    return tuple(
+        (source.hops, tuple((t, like[t][o] if like[t] else 0) for t, o in source.producers))
+        if isinstance(source, NodeSource)
+        else (source if isinstance(source, TableSource) else None)
+        for source in wanted.sources
+    )
+
+
+def _first_alike(keys: Sequence[object]) -> list[int]:
+    """For each key the place of the first that is equal."""
+    return [keys.index(key) for key in keys]
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,8 +290,8 @@ def consumers(
 ) -> tuple[Ints, Ints, Ints]:
     """Successor lists and in-degrees from the operands, each edge once.
 
-    Type t has `slots[t]` slots. Of a cell only the slots s with `distinct[t, s] >= 0` are looked at: the
-    others always read a node that one of these reads. Of a reduction (`lists[t]`) only the first run is.
+    Type t has `slots[t]` slots, of a reduction (`lists[t]`) each a run of operands. Only the slots s with
+    `distinct[t, s] >= 0` are looked at: the others always read nodes that one of these reads.
     """
     n = len(operand_ptr) - 1
     indegree = np.zeros(n, np.int32)
@@ -300,24 +300,25 @@ def consumers(
     columns = np.empty(distinct.shape[1], np.int32)
     m = 0
     for t in range(len(slots)):
+        count = 0
+        for s in range(slots[t]):
+            if distinct[t, s] >= 0:
+                columns[count] = s
+                count += 1
         if lists[t]:
             for v in range(type_ptr[t], type_ptr[t + 1]):
                 low, before = operand_ptr[v], m
                 # unsigned: the machine's division of those is several times faster
-                run = np.uint32(operand_ptr[v + 1] - low) // np.uint32(slots[t])
-                for e in range(low, low + np.int64(run)):
-                    u = operand[e] >> shift
-                    if u >= 0 and seen[u] != v:
-                        seen[u] = v
-                        edges[m] = u
-                        m += 1
+                run = np.int64(np.uint32(operand_ptr[v + 1] - low) // np.uint32(slots[t]))
+                for c in range(count):
+                    for e in range(low + columns[c] * run, low + (columns[c] + 1) * run):
+                        u = operand[e] >> shift
+                        if u >= 0 and seen[u] != v:
+                            seen[u] = v
+                            edges[m] = u
+                            m += 1
                 indegree[v] = m - before
         else:
-            count = 0
-            for s in range(slots[t]):
-                if distinct[t, s] >= 0:
-                    columns[count] = s
-                    count += 1
             for v in range(type_ptr[t], type_ptr[t + 1]):
                 low, before = operand_ptr[v], m
                 for c in range(count):

@@ -147,8 +147,10 @@ types:
     inputs: {{u: "t[id]", v: "down[1].m.q or down[1].e.y or p"}}
   m: {{per: x, {reduction}: {{s: down.y, q: down.y or p}}}}
   f: {{per: y, {reduction}: {{w: "down.down.a.y or t[id]"}}}}
+  g: {{per: x, cell: other.yaml, inputs: {{u: "over[0].k.s or p", v: "over[0].k.q or zeros"}}}}
+  k: {{per: x, {reduction}: {{s: over.a.y, q: over.g.z or p}}}}
   r: {{per: instance, sum: {{y: x.m.s or p}}}}
-outputs: {{ab: [a.y, b.y], m: m.q, f: f.w, r: r.y}}
+outputs: {{ab: [a.y, b.y], m: m.q, f: f.w, r: r.y, k: k.q}}
 """
 CELL = """
 cell: cell
@@ -170,14 +172,16 @@ def instances(draw: st.DrawFn) -> list[dict[str, object]]:
         down = draw(st.lists(st.sampled_from(pairs), unique_by=tuple)) if pairs else []
         later = {i: st.sampled_from(range(i + 1, len(kinds))) for i in range(len(kinds) - 1)}
         only = [[i, draw(target)] for i, target in later.items() if draw(st.booleans())]
-        links = {"down": down, "only": only}
+        above = [pair for pair in pairs if kinds[pair[0]] == kinds[pair[1]] == "x"]
+        over = draw(st.lists(st.sampled_from(above), unique_by=tuple)) if above else []
+        links = {"down": down, "only": only, "over": over}
         found.append({"id": f"g{number}", "vertices": vertices, "links": links})
     # the schema is discovered from the data: the first graph shows every kind and link
     every = [{"kind": "x", "id": 1}, {"kind": "y", "id": 2}, {"kind": "x", "id": 3}, {"kind": "y", "id": 4}]
+    every.append({"kind": "x", "id": 5})
     pairs = [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
-    found.insert(
-        0, {"id": "all", "vertices": every, "links": {"down": pairs, "only": [[0, 1], [1, 2], [2, 3]]}}
-    )
+    links = {"down": pairs, "only": [[0, 1], [1, 2], [2, 3]], "over": [[0, 2], [0, 4], [2, 4]]}
+    found.insert(0, {"id": "all", "vertices": every, "links": links})
     return found
 
 
@@ -189,6 +193,9 @@ def test_random_graphs_have_the_graph_that_the_model_means(
     path = tmp_path / "data.jsonl"
     path.write_text("".join(json.dumps(g) + "\n" for g in data))
     (tmp_path / "cell.yaml").write_text(CELL)
+    (tmp_path / "other.yaml").write_text(
+        CELL.replace("cell: cell", "cell: other").replace("{y: y}", "{z: y}")
+    )
     spec = tmp_path / "model.yaml"
     spec.write_text(SIMPLE_SPEC.format(path=path.name, seed=seed, reduction=reduction))
     found = workload_of(spec)
