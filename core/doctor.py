@@ -8,7 +8,6 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +21,8 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Look at the interpreter, the packages, the processor, BLAS, the GPU and Graphviz. Changes nothing."""
-    return [_python(), *_packages(), _processor(), _blas(), _compiler_cache(), _gpu(), _graphviz()]
+    """Look at the interpreter, the packages, the processor, BLAS, the GPU, its compiler and Graphviz."""
+    return [_python(), *_packages(), _processor(), _blas(), _compiler_cache(), *_gpu(), _graphviz()]
 
 
 def _python() -> Finding:
@@ -73,17 +72,10 @@ def _compiler_cache() -> Finding:
     return Finding("compiled code", True, "kept in the user's cache folder")
 
 
-def _gpu() -> Finding:
-    from numba import cuda as untyped
+def _gpu() -> list[Finding]:
+    from abw.core.exec.cuda.available import look
 
-    cuda: Any = untyped
-    hint = "the executors of this version run on the processor; none needs a GPU"
-    try:
-        if cuda.is_available():
-            return Finding("gpu", True, str(cuda.get_current_device().name), hint)
-    except Exception as error:  # a broken driver raises many kinds; none must stop the report
-        return Finding("gpu", False, f"not usable: {error}", hint)
-    return Finding("gpu", False, "none found", hint)
+    return [Finding(need.name, need.ok, need.value, need.hint) for need in look()]
 
 
 def _graphviz() -> Finding:

@@ -164,7 +164,7 @@ def test_runs_lists_and_shows(abw: Abw) -> None:
 
 def test_doctor_finds_what_is_here(abw: Abw) -> None:
     found = {f["name"]: f for f in abw("doctor", "--json").json()["findings"]}
-    assert found.keys() >= {"python", "numpy", "numba", "processor", "blas", "gpu", "dot"}
+    assert found.keys() >= {"python", "numpy", "numba", "processor", "blas", "gpu", "cuda compiler", "dot"}
     assert found["numba"]["ok"]
     assert all(f["hint"] for f in found.values() if not f["ok"])
     assert "numba" in abw("doctor").out

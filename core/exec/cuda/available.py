@@ -1,0 +1,80 @@
+"""What the executor `cuda` needs of a machine: a driver with a GPU, and NVIDIA's compiler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from abw.core.errors import AbwError
+from abw.core.exec.cuda.device import Device
+from abw.core.exec.cuda.driver import CudaError, load_driver
+from abw.core.exec.cuda.toolkit import HINT, find_toolkit
+
+OLDEST = (7, 0)
+"""The compute capability from which on GPUs have the memory model that the barriers need (Volta)."""
+
+PINNED_CUDA = 13000
+"""The CUDA version of the compiler that the extra `cuda` installs, as drivers say theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One thing the executor needs: whether it is there, what it is, and how to get it if not."""
+
+    name: str
+    ok: bool
+    value: str
+    hint: str = ""
+
+
+def look() -> list[Need]:
+    """The GPU with its driver, and the compiler. Changes nothing but that the driver is initialised."""
+    return [_gpu(), _compiler()]
+
+
+def open_device() -> Device:
+    """The first GPU. Errors: AbwError that says all that is missing and how to get it."""
+    missing = [need for need in look() if not need.ok]
+    if missing:
+        raise AbwError(
+            "the executor cuda cannot run here: " + "; ".join(f"{n.name}: {n.value}" for n in missing),
+            hint="; ".join(need.hint for need in missing),
+        )
+    driver = load_driver()
+    assert driver is not None, "it was there a moment ago"
+    return Device(driver)
+
+
+def _gpu() -> Need:
+    driver = load_driver()
+    if driver is None:
+        hint = "install NVIDIA's driver, 580 or newer (a container must be started with its GPUs)"
+        return Need("gpu", False, "no NVIDIA driver (libcuda) found", hint)
+    try:
+        traits = Device(driver).traits
+    except CudaError as error:
+        hint = "the driver is here but finds no GPU that it can use: see `nvidia-smi`"
+        return Need("gpu", False, error.message, hint)
+    cuda = f"{traits.driver // 1000}.{traits.driver % 1000 // 10}"
+    value = (
+        f"{traits.name}, {traits.processors} SMs, {traits.memory_bytes / 1e9:.0f} GB, "
+        f"compute capability {traits.arch[0]}.{traits.arch[1]}, driver for CUDA {cuda}"
+    )
+    if traits.arch < OLDEST:
+        return Need("gpu", False, value, "compute capability 7.0 or newer is needed (Volta, 2017)")
+    if traits.driver < PINNED_CUDA:
+        hint = f"the compiler of abw[cuda] needs a driver for CUDA {PINNED_CUDA / 1000:.1f} (580 or newer)"
+        return Need("gpu", True, value, f"{hint}; with this one set CUDA_HOME to a toolkit as old")
+    return Need("gpu", True, value)
+
+
+def _compiler() -> Need:
+    if find_spec("numba.cuda") is None:
+        return Need("cuda compiler", False, "this numba has no numba.cuda", 'pip install "abw[cuda]"')
+    toolkit = find_toolkit()
+    if toolkit is None:
+        return Need("cuda compiler", False, "NVIDIA's NVVM (libnvvm, libdevice) not found", HINT)
+    if toolkit.ptxas is None:
+        hint = "the driver compiles what it is given, which takes longer and is not what the tests checked"
+        return Need("cuda compiler", True, f"{toolkit.nvvm}; no ptxas", f"{hint}: {HINT}")
+    return Need("cuda compiler", True, f"{toolkit.nvvm} with {toolkit.ptxas}")
