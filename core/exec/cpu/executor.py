@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from collections.abc import Callable, Hashable
 from itertools import count
 from operator import attrgetter
@@ -13,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.exec.arenas import fill_constants, read_values
+from abw.core.exec.cpu.clock import emit_clock
 from abw.core.exec.cpu.compiled import Code, compile_ir
 from abw.core.exec.cpu.emit import Module
 from abw.core.exec.cpu.kernel import emit_cell, emit_fill
 from abw.core.exec.cpu.layout import CellLayout, layout_of
 from abw.core.exec.cpu.memory import address, aligned
 from abw.core.exec.cpu.parts import Parts, get_sorter
+from abw.core.exec.cpu.profile import Profile, Profiler, Walk
 from abw.core.exec.cpu.reduction import emit_collect, emit_reduction
 from abw.core.exec.cpu.target import TargetName, get_target
 from abw.core.exec.cpu.team import Team
@@ -83,7 +86,8 @@ class CpuExecutor:
         self._code: Code = compile_ir(text, self._target)
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         walk = ctypes.CFUNCTYPE(None, pointer, pointer, number, number, number, pointer, pointer)
-        self._walk = walk(self._code.address("walk"))
+        self._walks: list[Walk] = [walk(self._code.address("walk"))] * self._threads
+        self._profiler: Profiler | None = None
         self._constants = [
             aligned(0) if layout is None else _constants(layout, [params.values[i] for i in t.params])
             for layout, t in zip(layouts, network.types, strict=True)
@@ -117,14 +121,15 @@ class CpuExecutor:
         """Execute the batches in order. Raises ValueError for a plan of another network."""
         if plan.graph.network is not self._network:
             raise ValueError("the plan is of another network than the executor was prepared for")
+        start = time.perf_counter()
         self._runs += 1
         self._reserve(plan)
-        table = np.array(
-            [address(array) for array in (*_SCHEDULE(plan.schedule), *_PLAN(plan))] + self._fixed, np.int64
-        )
+        table = self._table(plan)
+        prepared = time.perf_counter()
         batches = len(plan.schedule)
-        if batches:
-            self._walk_all(plan, address(table))
+        threads = self._walk_all(plan, address(table)) if batches else 1
+        if self._profiler is not None:
+            self._profiler.took = threads, prepared - start, time.perf_counter() - prepared
         run = self._runs
 
         def read(references: NDArray[np.integer[Any]]) -> Floats:
@@ -134,17 +139,55 @@ class CpuExecutor:
 
         return Result(plan.graph, Counts(batches, batches, 0, 0), read)
 
-    def _walk_all(self, plan: Plan, table: int) -> None:
-        """Run the batches, on several threads where that pays."""
+    def measure(self) -> None:
+        """From now on measure where the time of runs goes; each is to be followed by `sample`.
 
-        def alone() -> None:
-            self._walk(table, address(self._scratch[0]), len(plan.schedule), 0, 1, None, None)
+        Cost: kernels with stamps are compiled, or found on disk; of a run, nothing that could be noticed.
+        """
+        text, names, _ = self._emit(stamped=True)
+        code = compile_ir(text, self._target)
+        self._profiler = Profiler(code, names, self._network, self._threads)
+        self._walks = [self._profiler.walk_of(thread) for thread in range(self._threads)]
 
+    def sample(self, plan: Plan) -> None:
+        """Run the plan that was run last some times more, by kernels that say what their time goes to.
+
+        The result of the run stays as it is. Raises ValueError for an executor that does not measure.
+        """
+        if self._profiler is None:
+            raise ValueError("the executor was not told to measure")
+        self._profiler.settle(plan)
+        kernels = self._own["kernel"]
+        plain = kernels.copy()
+        kernels[:] = self._profiler.kernels
+        table = self._table(plan)
+        if len(plan.schedule):
+            self._profiler.sample(lambda: self._alone(plan, address(table)))
+        kernels[:] = plain
+
+    def profile(self) -> Profile:
+        """Where the time of all runs since `measure` went; ValueError for an executor that does not measure."""
+        if self._profiler is None:
+            raise ValueError("the executor was not told to measure")
+        return self._profiler.profile()
+
+    def _table(self, plan: Plan) -> NDArray[np.int64]:
+        """What the walker reads: valid as long as the plan and this executor's memory."""
+        arrays = (*_SCHEDULE(plan.schedule), *_PLAN(plan))
+        return np.array([address(array) for array in arrays] + self._fixed, np.int64)
+
+    def _alone(self, plan: Plan, table: int) -> None:
+        """Run the batches on this thread."""
+        self._walks[0](table, address(self._scratch[0]), len(plan.schedule), 0, 1, None, None)
+
+    def _walk_all(self, plan: Plan, table: int) -> int:
+        """Run the batches, on several threads where that pays; on how many."""
         shared = self._shared(plan, table)
         if self._team is None or shared is None:
-            alone()
-        else:
-            self._team.do(shared, alone, plan.product_flops)
+            self._alone(plan, table)
+            return 1
+        together = self._team.do(shared, lambda: self._alone(plan, table), plan.product_flops)
+        return self._threads if together else 1
 
     def _shared(self, plan: Plan, table: int) -> Callable[[int], None] | None:
         """What each thread does of a plan; None where one alone is faster."""
@@ -157,7 +200,7 @@ class CpuExecutor:
 
             def apart(thread: int) -> None:
                 while (part := next(turns)) < parts:
-                    self._walk(table, address(self._scratch[thread]), batches, part, parts, split, None)
+                    self._walks[thread](table, address(self._scratch[thread]), batches, part, parts, split, None)
 
             return apart
         if flops < batches * TOGETHER_FLOPS:
@@ -166,14 +209,16 @@ class CpuExecutor:
 
         def together(thread: int) -> None:
             scratch = address(self._scratch[thread])
-            self._walk(table, scratch, batches, thread, self._threads, None, address(arrived))
+            self._walks[thread](table, scratch, batches, thread, self._threads, None, address(arrived))
 
         return together
 
-    def _emit(self) -> tuple[str, list[str], list[CellLayout | None]]:
+    def _emit(self, *, stamped: bool = False) -> tuple[str, list[str], list[CellLayout | None]]:
         """The network's module, and each type's kernel and layout; equal types share a kernel."""
         module = Module(self._target)
         emit_fill(module)
+        if stamped:
+            emit_clock(module)
         names: list[str] = []
         layouts: list[CellLayout | None] = []
         collectors: set[str] = set()
@@ -190,13 +235,13 @@ class CpuExecutor:
                         if place.collector not in collectors:
                             collectors.add(place.collector)
                             emit_collect(module, place)
-                    emit_cell(module, name, layout)
+                    emit_cell(module, name, layout, stamped=stamped)
                 elif net_type.reduction is not None:
                     emit_reduction(module, name, net_type.reduction, tuple(s.shape for s in net_type.slots))
                 made[key] = name, layout
             names.append(made[key][0])
             layouts.append(made[key][1])
-        emit_walker(module, self._arenas.slot_arena.shape[1], self._network.width)
+        emit_walker(module, self._arenas.slot_arena.shape[1], self._network.width, stamped=stamped)
         return module.text(), names, layouts
 
     def _reserve(self, plan: Plan) -> None:

@@ -6,11 +6,13 @@ computes its part of the rows `first` to `last - 1` of one batch: of a cell with
 
 The frame is an array of 64-bit words: for each slot the address of its arena, that of its index array (0:
 none is needed), the first row and the step of an operand without one, and the address of its lists' ends (0:
-each lane reads one row); then for each output the address of its row 0.
+each lane reads one row); then for each output the address of its row 0. A stamped kernel finds its
+row of the clock (`clock.py`) in the word before the frame.
 """
 
 from __future__ import annotations
 
+from abw.core.exec.cpu.clock import charge_reason, restart
 from abw.core.exec.cpu.emit import Function, Module
 from abw.core.exec.cpu.functions import ELEMENTWISE
 from abw.core.exec.cpu.layout import CellLayout, Place, StageLayout
@@ -23,14 +25,18 @@ PARAMS = "ptr %frame, ptr %scratch, ptr %constants, i64 %first, i64 %last, i64 %
 SLOT_WORDS = 5
 
 
-def emit_cell(module: Module, name: str, layout: CellLayout) -> None:
-    """Write a cell's kernel and the blocks of rows that it calls."""
+SINGLE_REASON = {"matmul": "product", "softmax": "elementwise", "concat": "gather", "transpose": "gather"}
+"""What the time of an operation that stands alone is charged to."""
+
+
+def emit_cell(module: Module, name: str, layout: CellLayout, *, stamped: bool = False) -> None:
+    """Write a cell's kernel and the blocks of rows that it calls; a stamped one charges its time to reasons."""
     for number, stage in enumerate(layout.stages):
         if isinstance(stage, StageLayout):
             for group, weights in enumerate(stage.weights):
                 for rows in range(1, stage.block_rows + 1):
                     _emit_block(module, f"{name}_{number}_{group}_{rows}", layout, stage, weights, rows)
-    _Kernel(module, name, layout).emit()
+    _Kernel(module, name, layout, stamped).emit()
 
 
 def emit_fill(module: Module) -> None:
@@ -55,8 +61,8 @@ def emit_fill(module: Module) -> None:
 
 
 class _Kernel:
-    def __init__(self, module: Module, name: str, layout: CellLayout) -> None:
-        self.module, self.name, self.layout = module, name, layout
+    def __init__(self, module: Module, name: str, layout: CellLayout, stamped: bool) -> None:
+        self.module, self.name, self.layout, self.stamped = module, name, layout, stamped
         self.f = Function(module, name, PARAMS, public=True)
         self.lanes = module.target.lanes
 
@@ -66,6 +72,9 @@ class _Kernel:
         stages = [s for s in layout.stages if isinstance(s, StageLayout)]
         sums = max((s.sums * s.block_rows for s in stages), default=0)
         f.do(f"%sums = alloca float, i64 {max(1, sums) * self.lanes}, align 64")
+        if self.stamped:
+            f.do(f"%clock = load ptr, ptr {f.at('%frame', -8)}")
+            restart(f, "%clock")
         if self._by_column():
             self._tiles("%first", "%last")
         else:
@@ -78,6 +87,11 @@ class _Kernel:
         stage = self.layout.stages[0]
         return len(self.layout.stages) == 1 and isinstance(stage, StageLayout) and bool(stage.weights)
 
+    def _charge(self, reason: str) -> None:
+        """What has passed since the last stamp was for this reason."""
+        if self.stamped:
+            charge_reason(self.f, "%clock", reason)
+
     def _tiles(self, first: str, last: str) -> None:
         """All stages, tile by tile."""
         f, layout = self.f, self.layout
@@ -88,13 +102,16 @@ class _Kernel:
             begin = carried[0]
             count = _balanced(f, f.i64("sub", last, begin), f.i64("sub", tiles, number))
             self._fill_lanes(begin, count)
+            self._charge("gather")
             for at, stage in enumerate(layout.stages):
                 if isinstance(stage, Single):
                     emit_single(f, layout, stage, count, self.address)
+                    self._charge(SINGLE_REASON[layout.normal.op(stage.value).name])
                 elif stage.stage.gates:
                     self._gates(at, stage, count)
                 else:
                     self._plain(stage, count)
+                    self._charge("elementwise")
             return [f.i64("add", begin, count)]
 
         f.loop(tiles, tile, [("i64", first)])
@@ -148,7 +165,13 @@ class _Kernel:
             f"call void @{found.collector}(ptr {out}, ptr {base}, ptr {index}, ptr {lists}, ptr {sums}, "
             f"i64 {begin}, i64 {count})"
         )
-        f.when(f.let(f"icmp eq ptr {lists}, null"), one_row_each, lambda: f.do(collect))
+
+        def reduced() -> None:
+            self._charge("gather")
+            f.do(collect)
+            self._charge("elementwise")
+
+        f.when(f.let(f"icmp eq ptr {lists}, null"), one_row_each, reduced)
 
     def _fill(
         self,
@@ -189,6 +212,7 @@ class _Kernel:
                     f.do(f"call void @{self.name}_{at}_{group}_{number}(ptr {w}, ptr {table}, ptr {out})")
 
             f.cases(size, range(1, stage.block_rows + 1), call)
+            self._charge("product")
 
             def finish(r: str) -> None:
                 sums = f.at("%sums", f.i64("mul", r, 4 * self.lanes * stage.sums))
@@ -203,6 +227,7 @@ class _Kernel:
                     self._operate(stage, found, row, place)
 
             f.repeat(size, finish)
+            self._charge("elementwise")
             return [f.i64("add", begin, size)]
 
         def block(column: str) -> None:

@@ -29,19 +29,23 @@ class Team:
         self._left = 0
         self._pace = float("inf")
 
-    def do(self, shared: Callable[[int], None], alone: Callable[[], None], amount: int) -> None:
-        """Either way: `share(shared)` or `alone()`; `amount` says how much work it is, in any unit."""
+    def do(self, shared: Callable[[int], None], alone: Callable[[], None], amount: int) -> bool:
+        """Either way: `share(shared)` or `alone()`; whether the first.
+
+        `amount` says how much work it is, in any unit.
+        """
         self._turn += 1
         start = time.perf_counter()
         if self._left or self._turn % LOOK_EVERY == 1:
             alone()
             self._left = max(0, self._left - 1)
             self._pace = min(self._pace, (time.perf_counter() - start) / amount)
-            return
+            return False
         self.share(shared)
         slower = (time.perf_counter() - start) / amount > self._pace
         self._rest = min(LONGEST_REST, max(4, 2 * self._rest)) if slower else 0
         self._left = self._rest
+        return True
 
     def share(self, work: Callable[[int], None]) -> None:
         """Call `work(thread)` on every thread, and wait for all. Cost: some 0.03 ms to wake one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abw.core.exec.cpu.clock import FIRST, WAITING, WALKER, WHOLE, WORDS, charge, restart
 from abw.core.exec.cpu.emit import Function, Module
 from abw.core.exec.cpu.kernel import SLOT_WORDS
 
@@ -22,18 +23,25 @@ SPREAD = 3
 """The first status of an operand that needs its index array."""
 
 
-def emit_walker(module: Module, slots: int, width: int) -> None:
+def emit_walker(module: Module, slots: int, width: int, *, stamped: bool = False) -> None:
     """Write `walk(table, scratch, batches, part, parts, split, arrived)`: run part `part` of every batch.
 
     `slots` are the most that a type has, `width` is the network's. With `split` (batches, parts + 1), of 32
     bits, a part is a range of lanes that depends on no other part; without it (null) the parts do each batch
     together, and wait for each other after it: `arrived` counts who is done.
+
+    A stamped walker has one more parameter, `clock`, and charges all time to it.
     """
     params = "ptr %table, ptr %scratch, i64 %batches, i64 %part, i64 %parts, ptr %split, ptr %arrived"
+    if stamped:
+        params += ", ptr %clock"
     f = Function(module, "walk", params, public=True)
     module.declare("i32 @sched_yield()")
     together = f.let("icmp eq ptr %split, null")
-    f.do(f"%frame = alloca i64, i64 {SLOT_WORDS * slots + width}, align 8")
+    f.do(f"%words = alloca i64, i64 {1 + SLOT_WORDS * slots + width}, align 8")
+    f.do("%frame = getelementptr i8, ptr %words, i64 8")
+    if stamped:
+        restart(f, "%clock", FIRST)
     names = OF_SCHEDULE + OF_PLAN + OF_ARENAS + OF_EXECUTOR
     array = {name: f.pointer_item("%table", place) for place, name in enumerate(names)}
 
@@ -74,20 +82,36 @@ def emit_walker(module: Module, slots: int, width: int) -> None:
         kernel, constants = f.pointer_item(array["kernel"], kind), f.pointer_item(array["constants"], kind)
         start = f"ptr %frame, ptr %scratch, ptr {constants}"
 
+        row = f.at("%clock", f.i64("mul", f.i64("add", kind, 1), 8 * WORDS)) if stamped else ""
+
+        def call(lanes: str) -> None:
+            if stamped:
+                f.put("ptr", row, "%words", 0)
+                charge(f, "%clock", "%clock", WALKER)
+            f.do(f"call void {kernel}({start}, {lanes})")
+            if stamped:
+                charge(f, "%clock", row, WHOLE)
+
+        def wait() -> None:
+            _wait(f, f.i64("mul", f.i64("add", b, 1), "%parts"))
+            if stamped:
+                charge(f, "%clock", "%clock", WAITING)
+
         def jointly() -> None:
-            f.do(f"call void {kernel}({start}, i64 0, i64 {f.i64('sub', end, begin)}, i64 %part, i64 %parts)")
-            several = f.let("icmp sgt i64 %parts, 1")
-            f.when(several, lambda: _wait(f, f.i64("mul", f.i64("add", b, 1), "%parts")))
+            call(f"i64 0, i64 {f.i64('sub', end, begin)}, i64 %part, i64 %parts")
+            f.when(f.let("icmp sgt i64 %parts, 1"), wait)
 
         def apart() -> None:
             place = f.i64("add", f.i64("mul", b, f.i64("add", "%parts", 1)), "%part")
             first, last = f.int_item("%split", place), f.int_item("%split", f.i64("add", place, 1))
             some = f.let(f"icmp slt i64 {first}, {last}")
-            f.when(some, lambda: f.do(f"call void {kernel}({start}, i64 {first}, i64 {last}, i64 0, i64 1)"))
+            f.when(some, lambda: call(f"i64 {first}, i64 {last}, i64 0, i64 1"))
 
         f.when(together, jointly, apart)
 
     f.repeat("%batches", batch)
+    if stamped:
+        charge(f, "%clock", "%clock", WALKER)
     module.add(f)
 
 

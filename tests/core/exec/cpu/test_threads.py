@@ -39,8 +39,9 @@ def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(module, "APART_FLOPS", 0)
     monkeypatch.setattr(module, "TOGETHER_FLOPS", 0)
 
-    def do(team: Team, shared: Callable[[int], None], alone: Callable[[], None], amount: int) -> None:
+    def do(team: Team, shared: Callable[[int], None], alone: Callable[[], None], amount: int) -> bool:
         team.share(shared)
+        return True
 
     monkeypatch.setattr(Team, "do", do)
     yield
