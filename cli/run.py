@@ -11,6 +11,7 @@ import typer
 
 from abw.cli import options
 from abw.cli.console import amount, counted, duration, print_json, progress
+from abw.cli.profile import profile_table
 
 
 def run(
@@ -67,6 +68,12 @@ def run(
     ] = False,
     seed: options.Seed = None,
     threads: options.Threads = None,
+    profile: Annotated[
+        bool,
+        typer.Option(
+            "--profile", help="Say where the time of executor cpu goes: by type and reason, beside the peak."
+        ),
+    ] = False,
     page: Annotated[
         bool, typer.Option("--report", help="Also write report.html: the run to look at and walk through.")
     ] = False,
@@ -99,6 +106,7 @@ def run(
         threads=threads,
         verify=verify,
         train_limit=train_limit,
+        profile=profile,
     )
     with progress(quiet) as told:
         report = run_pipeline(
@@ -172,6 +180,8 @@ def print_run(report: dict[str, Any]) -> None:
         f"{amount(report['bytes_moved'], 'B')} moved{read_in_place}; "
         f"peak memory {amount(report['peak_memory_bytes'], 'B')}"
     )
+    if report["profile"]:
+        console.print(profile_table(report["profile"]))
     if report["max_error"] is not None:
         console.print(f"verified: largest error {report['max_error']:.1e} of the output's root mean square")
     if "path" in report:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import abw
 from abw.core.errors import AbwError
 from abw.core.exec.compare import compare
+from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import init_params
 from abw.core.exec.reference import ReferenceExecutor
@@ -66,6 +67,7 @@ class RunOptions:
     threads: int | None = None
     verify: bool = False
     train_limit: int = TRAIN_LIMIT
+    profile: bool = False
 
     @property
     def learned(self) -> bool:
@@ -103,6 +105,12 @@ def run(
 
     Errors: AbwError and its kinds. Nothing of a run that fails or is interrupted stays on disk.
     """
+    if options.profile and not isinstance(get_executor(options.executor), CpuExecutor):
+        raise AbwError(
+            f"executor '{options.executor}' cannot say where its time goes",
+            hint="--profile needs --executor cpu",
+            exit_code=2,
+        )
     progress = progress or Quiet()
     clock = Clock("read", "construct", "schedule", "plan", "execute", "learn", "compile")
     model = open_model(spec, overrides)
@@ -126,10 +134,14 @@ def run(
         )
     with clock("compile"):
         executor = _prepared(options, workload.network)
+        profiled = executor if options.profile and isinstance(executor, CpuExecutor) else None
+        if profiled:
+            profiled.measure()
 
     with new_folder(runs_folder(), model.name) as draft:
-        sums = _execute(workload, policy, executor, options, draft.path, clock, progress)
+        sums = _execute(workload, policy, executor, options, draft.path, clock, progress, profiled)
         report = _report(workload, options, overrides, learned, sums, clock, command)
+        report["profile"] = profiled and profiled.profile().document()
         if learned:
             shutil.copyfile(learned.path, draft.path / "policy.json")
         save_report(draft.path, report, model.files)
@@ -166,8 +178,12 @@ def _execute(
     folder: Path,
     clock: Clock,
     progress: Progress,
+    profiled: CpuExecutor | None,
 ) -> _Sums:
-    """Run every mini-batch, write its graph and schedule, and in the end all outputs."""
+    """Run every mini-batch, write its graph and schedule, and in the end all outputs.
+
+    `profiled`: the executor, if it measures where its time goes.
+    """
     sums = _Sums()
     outputs: dict[str, list[tuple[NDArray[Any], ...]]] = {}
     windows = list(workload.windows())
@@ -191,6 +207,8 @@ def _execute(
             check_schedule(graph.dag, schedule)
             check_plan(graph, planned)
             sums.max_error = max(sums.max_error, _verified(graph, result, options))
+        if profiled:
+            profiled.sample(planned)
         for name in COMPARED:
             sums.compared[name] += len(get_policy(name).schedule(graph.dag))
         sums.mini_batches += 1

@@ -258,3 +258,23 @@ def test_hoisting_leaves_the_results_as_they_are(abw: Abw, home: Path) -> None:
     for name, values in found[0].items():
         np.testing.assert_allclose(found[1][name], values, rtol=1e-4, atol=1e-6)
     assert "char-hoisted" in abw("viz").out
+
+
+def test_profile_says_where_the_time_went(abw: Abw) -> None:
+    done = abw(*SMALL, "--profile", "--json", "--threads", "1")
+    assert done.code == 0, done.err
+    profile = done.json()["profile"]
+    assert profile["seconds"] <= done.json()["seconds"]["execute"]
+    assert profile["accounted_seconds"] == pytest.approx(profile["seconds"], rel=0.05)
+    assert {t["name"] for t in profile["types"]} == {"char", "word", "state", "tag"}
+    shown = abw(*SMALL, "--profile").out
+    assert all(word in shown for word in ("char", "state", "gather", "walker", "of peak", "accounted for"))
+    assert abw(*SMALL, "--json").json()["profile"] is None
+
+
+@pytest.mark.parametrize("executor", ["blas", "reference"])
+def test_profile_is_of_the_executor_cpu(abw: Abw, executor: str) -> None:
+    done = abw(*SMALL, "--profile", "--executor", executor)
+    assert done.code == 2
+    assert f"'{executor}' cannot say" in done.err
+    assert "--executor cpu" in done.err

@@ -44,7 +44,7 @@ def charge_reason(f: Function, row: str, reason: str) -> None:
 
 
 def emit_clock(module: Module) -> None:
-    """Write `now(row)`, which takes one stamp, and `stamps(row, count)`, which takes many one after another."""
+    """Write `now(row)`, which takes one stamp, and `stamps(row, count)`, which takes many."""
     f = Function(module, "now", "ptr %row", public=True)
     restart(f, "%row")
     module.add(f)

@@ -166,7 +166,7 @@ class CpuExecutor:
         kernels[:] = plain
 
     def profile(self) -> Profile:
-        """Where the time of all runs since `measure` went; ValueError for an executor that does not measure."""
+        """Where the time of all runs since `measure` went. Raises ValueError where nothing was measured."""
         if self._profiler is None:
             raise ValueError("the executor was not told to measure")
         return self._profiler.profile()
@@ -200,7 +200,9 @@ class CpuExecutor:
 
             def apart(thread: int) -> None:
                 while (part := next(turns)) < parts:
-                    self._walks[thread](table, address(self._scratch[thread]), batches, part, parts, split, None)
+                    self._walks[thread](
+                        table, address(self._scratch[thread]), batches, part, parts, split, None
+                    )
 
             return apart
         if flops < batches * TOGETHER_FLOPS:

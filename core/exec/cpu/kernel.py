@@ -30,7 +30,7 @@ SINGLE_REASON = {"matmul": "product", "softmax": "elementwise", "concat": "gathe
 
 
 def emit_cell(module: Module, name: str, layout: CellLayout, *, stamped: bool = False) -> None:
-    """Write a cell's kernel and the blocks of rows that it calls; a stamped one charges its time to reasons."""
+    """Write a cell's kernel and the blocks of rows that it calls; a stamped one tells its time by reason."""
     for number, stage in enumerate(layout.stages):
         if isinstance(stage, StageLayout):
             for group, weights in enumerate(stage.weights):

@@ -1,7 +1,7 @@
 """Where the time of runs goes: by type and reason, in seconds of the wall clock.
 
 Two kinds of run, so that measuring does not change what is measured. A run proper has the kernels that every
-run has; the walker alone takes stamps, two a batch: they give each type's time, the walker's, and the waiting.
+run has; the walker alone takes stamps, two a batch: they give each type's time, the walker's, and waiting's.
 What part of a type's time goes to which reason is told by runs of the same plan afterwards, samples, whose
 kernels take stamps between addresses, products and element-wise operations; of some samples the least counts,
 what stamps cost is subtracted, and only the ratios are used.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -58,12 +58,15 @@ class Profile:
     """Seconds of the wall clock of all runs (`seconds`), and where they went.
 
     Where threads share a run, each one's time counts by its part: two threads that compute for 1 ms are 1 ms.
-    `types` in the network's order, without those that never ran. `peak`: of one core, in operations a second.
+    `held_up`: how long threads stood in the middle of it because others had the processor; contained in the
+    types' times. `types` in the network's order, without those that never ran. `peak`: of one core, in
+    operations a second.
     """
 
     seconds: float
     walker: float
     waiting: float
+    held_up: float
     types: tuple[TypeTime, ...]
     peak: float
 
@@ -77,6 +80,17 @@ class Profile:
         if name in REASONS:
             return sum(float(getattr(t, name)) for t in self.types)
         return float(getattr(self, name))
+
+    def document(self) -> dict[str, Any]:
+        """All of it for JSON."""
+        return {
+            "seconds": self.seconds,
+            "accounted_seconds": self.accounted,
+            "held_up_seconds": self.held_up,
+            "reasons": {name: self.reason(name) for name in (*REASONS, "walker", "waiting")},
+            "peak_gflops": self.peak / 1e9,
+            "types": [asdict(t) for t in self.types],
+        }
 
 
 class Profiler:
@@ -94,6 +108,7 @@ class Profiler:
         self._types = network.types
         self._clocks = [np.zeros((1 + types, WORDS), np.int64) for _ in range(threads)]
         self._inside = np.zeros(threads, np.int64)
+        self._computing = np.zeros(threads)
         self.took = 1, 0.0, 0.0
         """Of the last run: the threads that shared it, its seconds before the walk, and those of the walk."""
         self._sampled = np.zeros((types, len(REASONS)))
@@ -102,8 +117,8 @@ class Profiler:
         self._batches, self._rows = np.zeros(types, np.int64), np.zeros(types, np.int64)
         self._flops = np.zeros(types, np.int64)
         self._seconds = 0.0
-        # what was not in the walk, in seconds and in ticks: of one thread, and of several
-        self._outside, self._idle = np.zeros(2), np.zeros(2)
+        # each in seconds and in ticks; not in the walk, of one thread and of several; held up in it
+        self._outside, self._idle, self._held = np.zeros(2), np.zeros(2), np.zeros(2)
         self._cost = self._cost_of_stamp()
         self._start = self._both_clocks()
 
@@ -112,7 +127,9 @@ class Profiler:
         clock = self._clocks[thread]
 
         def walk(*arguments: object) -> None:
+            start = time.thread_time()
             self._walk(*arguments, address(clock))
+            self._computing[thread] += time.thread_time() - start
             self._inside[thread] += clock[0, LAST] - clock[0, FIRST]
 
         return walk
@@ -120,12 +137,14 @@ class Profiler:
     def settle(self, plan: Plan) -> None:
         """Take what a run of this plan left on the clocks."""
         threads, prepared, walked = self.took
-        ticks = sum(self._clocks)
+        ticks = np.sum(self._clocks, axis=0)
         self._ticks += ticks / threads
         self._thread_ticks += ticks[1:, WHOLE]
         # several threads that are not in the walk wait: to be woken, and for the last one's end
         rest = self._idle if threads > 1 else self._outside
-        rest += walked, -self._inside.sum() / threads
+        inside = self._inside.sum() / threads
+        rest += walked, -inside
+        self._held += -self._computing.sum() / threads, inside
         self._outside[0] += prepared
         self._seconds += prepared + walked
         lanes = np.diff(plan.schedule.ptr)
@@ -161,32 +180,41 @@ class Profiler:
         for t in np.flatnonzero(self._batches).tolist():
             seconds = float(self._ticks[1 + t, WHOLE]) * tick
             busy, flops = float(self._thread_ticks[t]) * tick, float(self._flops[t])
-            product = float(sampled[t, 1])
+            gather, product, elementwise = sampled[t].tolist()
             types.append(
                 TypeTime(
                     self._types[t].name,
                     int(self._batches[t]),
                     int(self._rows[t]),
                     seconds,
-                    *(seconds * sampled[t]).tolist(),
-                    share_of_peak=flops / busy / peak if flops else None,
-                    product_share_of_peak=flops / (busy * product) / peak if flops and product else None,
+                    seconds * gather,
+                    seconds * product,
+                    seconds * elementwise,
+                    flops / busy / peak if flops else None,
+                    flops / (busy * product) / peak if flops and product else None,
                 )
             )
         walker = float(self._ticks[0, WALKER] * tick + self._outside @ (1, tick))
         waiting = float(self._ticks[0, WAITING] * tick + self._idle @ (1, tick))
-        return Profile(self._seconds, walker, waiting, tuple(types), peak)
+        held = float(self._held @ (1, tick))
+        return Profile(self._seconds, walker, waiting, max(held, 0.0), tuple(types), peak)
 
     def _clear(self) -> None:
         for clock in self._clocks:
             clock[:] = 0
         self._inside[:] = 0
+        self._computing[:] = 0
 
     def _both_clocks(self) -> tuple[float, int]:
-        """Seconds and ticks at one moment."""
+        """Seconds and ticks at one moment: of some tries the one that nothing came between."""
+        tries = []
         row = np.zeros(WORDS, np.int64)
-        self._now(address(row))
-        return time.perf_counter(), int(row[LAST])
+        for _ in range(5):
+            start = time.perf_counter()
+            self._now(address(row))
+            end = time.perf_counter()
+            tries.append((end - start, end, int(row[LAST])))
+        return min(tries)[1:]
 
     def _cost_of_stamp(self) -> float:
         """Ticks that a stamp takes, the least of some tries."""

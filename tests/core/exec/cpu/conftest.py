@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+
+from abw.core.exec.cpu import executor
+from abw.core.exec.cpu.team import Team
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -13,3 +16,16 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABW_HOME", str(tmp_path_factory.mktemp("home")))
         yield
+
+
+@pytest.fixture
+def always_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads share every run, however small, and however long it takes."""
+    monkeypatch.setattr(executor, "APART_FLOPS", 0)
+    monkeypatch.setattr(executor, "TOGETHER_FLOPS", 0)
+
+    def do(team: Team, shared: Callable[[int], None], alone: Callable[[], None], amount: int) -> bool:
+        team.share(shared)
+        return True
+
+    monkeypatch.setattr(Team, "do", do)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abw.core.exec.cpu import executor as module
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.parts import Sorter, divide
 from abw.core.exec.cpu.target import get_target
@@ -33,18 +31,7 @@ from tests.core.exec.builder import fused_graph, make_graph, random_graph, rando
 seeds = st.integers(0, 2**32 - 1)
 
 
-@pytest.fixture(autouse=True)
-def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Threads share every run, however small, and however long it takes."""
-    monkeypatch.setattr(module, "APART_FLOPS", 0)
-    monkeypatch.setattr(module, "TOGETHER_FLOPS", 0)
-
-    def do(team: Team, shared: Callable[[int], None], alone: Callable[[], None], amount: int) -> bool:
-        team.share(shared)
-        return True
-
-    monkeypatch.setattr(Team, "do", do)
-    yield
+pytestmark = pytest.mark.usefixtures("always_shared")
 
 
 def equal(a: Result, b: Result) -> bool:

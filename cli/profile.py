@@ -1,0 +1,62 @@
+"""Where the time of a run went, as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from abw.cli.console import amount, duration
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+REASONS = ("gather", "product", "elementwise")
+MOST = 12
+"""Types with a row of their own: those that take longest."""
+
+
+def profile_table(profile: dict[str, Any]) -> Table:
+    """A row a type, and below what is no type's; reasons are shares of the whole time."""
+    from rich.table import Table
+
+    reasons = profile["reasons"]
+
+    def share(seconds: float) -> str:
+        return f"{seconds / profile['seconds']:.1%}"
+
+    walker, waiting = (
+        f"{duration(reasons[name])} ({share(reasons[name])})" for name in ("walker", "waiting")
+    )
+    said = (
+        f"walker {walker}, waiting for other threads {waiting}; {share(profile['accounted_seconds'])} of the "
+        f"time accounted for, {share(profile['held_up_seconds'])} held up by other processes; peak "
+        f"{profile['peak_gflops']:.1f} GFLOP/s a core"
+    )
+    table = Table(
+        "type", "batches", "rows", "ms", "gather", "product", "element-\nwise", "of\npeak",
+        "products\nof peak", box=None, pad_edge=False, caption=said, caption_justify="left",
+    )  # fmt: skip
+    for column in table.columns[1:]:
+        column.justify = "right"
+        column.no_wrap = True
+
+    def ms(seconds: float) -> str:
+        return f"{seconds * 1e3:.3g}"
+
+    def percent(part: float | None) -> str:
+        return "" if part is None else f"{part:.0%}"
+
+    types = sorted(profile["types"], key=lambda t: -float(t["seconds"]))
+    for t in types[:MOST]:
+        table.add_row(
+            t["name"], amount(t["batches"]), amount(t["rows"]), ms(t["seconds"]),
+            *(share(t[reason]) for reason in REASONS), percent(t["share_of_peak"]),
+            percent(t["product_share_of_peak"]),
+        )  # fmt: skip
+    if rest := types[MOST:]:
+        batches, rows, seconds = (sum(t[key] for t in rest) for key in ("batches", "rows", "seconds"))
+        parts = (share(sum(t[reason] for t in rest)) for reason in REASONS)
+        name = f"{len(rest)} more types"
+        table.add_row(name, amount(batches), amount(rows), ms(seconds), *parts)
+    total = (share(reasons[reason]) for reason in REASONS)
+    table.add_row("all", "", "", ms(profile["seconds"]), *total, style="bold")
+    return table
