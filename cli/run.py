@@ -33,8 +33,10 @@ def run(
         typer.Option("--encoding", help=options.ENCODING_HELP, show_default="best"),
     ] = None,
     executor: Annotated[
-        Literal["cpu", "blas", "reference"] | None,
-        typer.Option("--executor", help="What computes.", show_default="cpu"),
+        Literal["cpu", "cuda", "blas", "reference"] | None,
+        typer.Option(
+            "--executor", "--device", help="What computes; cuda: on a GPU (docs/cuda.md).", show_default="cpu"
+        ),
     ] = None,
     granularity: Annotated[
         Literal["cell", "op"] | None,
@@ -147,6 +149,8 @@ def print_run(report: dict[str, Any]) -> None:
         f"{amount(report['nodes'])} nodes ({report['granularity']}); "
         f"executor {report['executor']}{threads}"
     )
+    if pieces := report.get("in_pieces"):
+        console.print(f"{pieces} of them did not fit the device's memory at once, and ran in pieces")
     console.print(f"[bold]{amount(report['instances_per_second'])} instances/s[/]\n")
 
     table = Table("policy", "batches", "of the lower bound", box=None, pad_edge=False)

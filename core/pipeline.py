@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import resource
 import shutil
+import time
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,6 +26,7 @@ from abw.core.graph.bounds import lower_bound
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Granularity, LayoutName, Network
 from abw.core.learning import TRAIN_LIMIT, Choice, Learned, choose_policy, train
+from abw.core.minibatches import OVERLAPPED, run_all
 from abw.core.plan.check import check_plan
 from abw.core.plan.plan import plan
 from abw.core.policy.check import check_schedule
@@ -79,7 +81,9 @@ class RunOptions:
 class _Sums:
     """What a run counts, over its mini-batches."""
 
+    seconds: float = 0.0
     mini_batches: int = 0
+    in_pieces: int = 0
     nodes: int = 0
     batches: int = 0
     lower_bound: int = 0
@@ -189,29 +193,15 @@ def _execute(
     windows = list(workload.windows())
     progress.phase("run", len(windows))
     start = workload.instances.start
-    for number, (first, last) in enumerate(windows):
-        with clock("construct"):
-            graph = workload.graph(first, last)
-        with clock("schedule"):
-            schedule = policy.schedule(graph.dag)
-        with clock("plan"):
-            schedule = executor.arrange(graph, schedule)
-            planned = plan(graph, schedule)
-        with clock("execute"):
-            result = executor.run(planned)
-        for refs in graph.results:
-            # vertices and instances are counted from the data's first here, not the mini-batch's
-            found = (result.values(refs.reference), refs.instance + first, refs.vertex + start[first])
-            outputs.setdefault(refs.name, []).append(found)
-        if options.verify:
-            check_schedule(graph.dag, schedule)
-            check_plan(graph, planned)
-            sums.max_error = max(sums.max_error, _verified(graph, result, options))
-        if profiled:
-            profiled.sample(planned)
+    begun = time.perf_counter()
+    for batch, result in run_all(workload, policy, executor, clock):
+        graph, schedule, planned, first = batch.graph, batch.schedule, batch.plan, batch.first
+        # a device may still be at it: what needs no result comes before what does
         for name in COMPARED:
             sums.compared[name] += len(get_policy(name).schedule(graph.dag))
+        save_batch(folder, sums.mini_batches, graph, schedule, ready_counts(graph.dag, schedule))
         sums.mini_batches += 1
+        sums.in_pieces += (first, batch.last) != windows[batch.window] and first == windows[batch.window][0]
         sums.nodes += len(graph)
         sums.batches += len(schedule)
         sums.lower_bound += int(lower_bound(graph.dag).sum())
@@ -221,8 +211,19 @@ def _execute(
         sums.memory_kernels_avoided += planned.counts.memory_kernels - result.counts.memory_kernels
         sums.bytes_avoided += planned.counts.bytes_moved - result.counts.bytes_moved
         sums.unseen_states += schedule.unseen
-        save_batch(folder, number, graph, schedule, ready_counts(graph.dag, schedule))
-        progress.reached(number + 1)
+        with clock("execute"):
+            for refs in graph.results:
+                # vertices and instances are counted from the data's first here, not the mini-batch's
+                found = (result.values(refs.reference), refs.instance + first, refs.vertex + start[first])
+                outputs.setdefault(refs.name, []).append(found)
+        if options.verify:
+            check_schedule(graph.dag, schedule)
+            check_plan(graph, planned)
+            sums.max_error = max(sums.max_error, _verified(graph, result, options))
+        if profiled:
+            profiled.sample(planned)
+        progress.reached(batch.window + 1)
+    sums.seconds = time.perf_counter() - begun
     sums.compared[LEARNED if options.learned else options.policy] = sums.batches
     joined = {
         name: tuple(np.concatenate(c) for c in zip(*parts, strict=True)) for name, parts in outputs.items()
@@ -260,6 +261,8 @@ def _report(
     """All that is known of a run, as one JSON document."""
     model, seconds = workload.model, dict(clock.seconds)
     working = sum(seconds[phase] for phase in ("read", "construct", "schedule", "plan", "execute"))
+    if options.executor in OVERLAPPED:
+        working = seconds["read"] + sums.seconds  # the phases' sum would count twice what overlaps
     return {
         "schema_version": SCHEMA_VERSION,
         "model": model.name,
@@ -277,6 +280,7 @@ def _report(
         "instances": len(workload.instances),
         "batch": model.data.batch,
         "mini_batches": sums.mini_batches,
+        "in_pieces": sums.in_pieces,
         "nodes": sums.nodes,
         "batches": sums.batches,
         "lower_bound": sums.lower_bound,

@@ -135,7 +135,7 @@ def test_a_wrong_result_fails_the_verification_and_keeps_no_run(
     abw: Abw, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Swaps two operand rows between planning and execution."""
-    from abw.core import pipeline
+    from abw.core import minibatches, pipeline
 
     def swapped(graph: Graph, schedule: Schedule) -> Plan:
         planned = plan(graph, schedule)
@@ -145,7 +145,7 @@ def test_a_wrong_result_fails_the_verification_and_keeps_no_run(
             planned.index[[low, low + 1]] = planned.index[[low + 1, low]]
         return planned
 
-    monkeypatch.setattr(pipeline, "plan", swapped)
+    monkeypatch.setattr(minibatches, "plan", swapped)
     monkeypatch.setattr(pipeline, "check_plan", lambda graph, planned: None)
     done = abw(*SMALL, "--verify")
     assert done.code == 1

@@ -1,0 +1,78 @@
+"""Mini-batches from instances to results: planned, ahead where that helps, and run, in pieces if need be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from abw.core.ahead import ahead
+from abw.core.exec.interface import Executor, Result, TooLargeError
+from abw.core.graph.graph import Graph
+from abw.core.plan.plan import Plan, plan
+from abw.core.policy.registry import Policy
+from abw.core.policy.schedule import Schedule
+from abw.core.progress import Clock
+from abw.core.workload import Workload
+
+OVERLAPPED = ("cuda",)
+"""The executors that leave the processor free: while they run, the next mini-batch is planned."""
+
+
+@dataclass(frozen=True, slots=True)
+class MiniBatch:
+    """Instances `first` to `last` (exclusive) of a workload, ready to run.
+
+    `window` numbers the mini-batch that they are, or are a piece of.
+    """
+
+    window: int
+    first: int
+    last: int
+    graph: Graph
+    schedule: Schedule
+    plan: Plan
+
+
+def run_all(
+    workload: Workload, policy: Policy, executor: Executor, clock: Clock
+) -> Iterator[tuple[MiniBatch, Result]]:
+    """Plan and run a workload's mini-batches in order; read each result before asking for the next.
+
+    One that does not fit the executor's memory comes as its halves, or theirs. Errors: TooLargeError where
+    one instance alone does not fit.
+    """
+    planned = (
+        _planned(workload, policy, executor, clock, number, *window)
+        for number, window in enumerate(workload.windows())
+    )
+    for batch in ahead(planned) if executor.name in OVERLAPPED else planned:
+        yield from _pieces(workload, policy, executor, clock, batch)
+
+
+def _planned(
+    workload: Workload, policy: Policy, executor: Executor, clock: Clock, window: int, first: int, last: int
+) -> MiniBatch:
+    with clock("construct"):
+        graph = workload.graph(first, last)
+    with clock("schedule"):
+        schedule = policy.schedule(graph.dag)
+    with clock("plan"):
+        schedule = executor.arrange(graph, schedule)
+        return MiniBatch(window, first, last, graph, schedule, plan(graph, schedule))
+
+
+def _pieces(
+    workload: Workload, policy: Policy, executor: Executor, clock: Clock, batch: MiniBatch
+) -> Iterator[tuple[MiniBatch, Result]]:
+    try:
+        with clock("execute"):
+            result = executor.run(batch.plan)
+    except TooLargeError:
+        if batch.last - batch.first < 2:
+            raise
+        middle = (batch.first + batch.last) // 2
+        for first, last in ((batch.first, middle), (middle, batch.last)):
+            half = _planned(workload, policy, executor, clock, batch.window, first, last)
+            yield from _pieces(workload, policy, executor, clock, half)
+    else:
+        yield batch, result

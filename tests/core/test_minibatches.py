@@ -1,0 +1,93 @@
+"""Mini-batches planned while others run, and in pieces where a device has too little memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from abw.core import minibatches
+from abw.core.exec.cpu.executor import CpuExecutor
+from abw.core.exec.interface import Executor, Result, TooLargeError
+from abw.core.exec.params import init_params
+from abw.core.minibatches import run_all
+from abw.core.plan.plan import Plan
+from abw.core.policy.registry import get_policy
+from abw.core.progress import Clock
+from abw.core.spec.load import Overrides
+from abw.core.workload import Workload, open_model, open_networks, open_workload, read_instances
+from tests.core.test_ahead import WAIT
+
+
+class Device(CpuExecutor):
+    """The executor cpu under another's name: with `room` for so many nodes, and told of each run."""
+
+    name = "cuda"
+
+    def __init__(self, room: int = 1 << 30, told: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
+        self.room, self.told = room, told
+
+    def run(self, plan: Plan) -> Result:
+        if len(plan.graph) > self.room:
+            raise TooLargeError(len(plan.graph), self.room, "a small device")
+        self.told()
+        return super().run(plan)
+
+
+@pytest.fixture(scope="module")
+def workload(root: Path) -> Workload:
+    model = open_model(root / "specs" / "lattice.yaml", Overrides(dims={"hidden": 8, "embed": 8}, batch=4))
+    return open_workload(model, read_instances(model.data, 12), open_networks(model, "cell"))
+
+
+def outputs(workload: Workload, executor: Executor) -> tuple[list[tuple[int, int, int]], np.ndarray]:
+    executor.prepare(workload.network, init_params(workload.network, 0))
+    clock = Clock("construct", "schedule", "plan", "execute")
+    windows, values = [], []
+    for batch, result in run_all(workload, get_policy("depth"), executor, clock):
+        windows.append((batch.window, batch.first, batch.last))
+        values += [result.values(refs.reference) for refs in batch.graph.results]
+    return windows, np.concatenate(values)
+
+
+def test_what_does_not_fit_runs_in_pieces(workload: Workload) -> None:
+    windows, expected = outputs(workload, CpuExecutor())
+    assert windows == [(0, 0, 4), (1, 4, 8), (2, 8, 12)]
+    room = len(workload.graph(4, 6))
+    pieces, found = outputs(workload, Device(room))
+    assert [p[1] for p in pieces][1:] == [p[2] for p in pieces][:-1]
+    assert (pieces[0][1], pieces[-1][2]) == (0, 12)
+    assert len(pieces) > 3
+    assert all(len(workload.graph(first, last)) <= room for _, first, last in pieces)
+    assert all(windows[w][1] <= first < last <= windows[w][2] for w, first, last in pieces)
+    assert np.allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_one_instance_that_does_not_fit_is_an_error(workload: Workload) -> None:
+    with pytest.raises(TooLargeError, match="on a small device"):
+        outputs(workload, Device(3))
+
+
+def test_the_next_is_planned_while_one_runs(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run ends only when the next mini-batch has been planned: it would wait for ever without a thread."""
+    planned = [threading.Event() for _ in range(3)]
+    made = minibatches._planned
+
+    def tell(*args: object) -> object:
+        found = made(*args)  # type: ignore[arg-type]
+        planned[found.window].set()
+        return found
+
+    runs = iter(range(3))
+
+    def wait() -> None:
+        k = next(runs)
+        assert k == 2 or planned[k + 1].wait(WAIT)
+
+    monkeypatch.setattr(minibatches, "_planned", tell)
+    windows, _ = outputs(workload, Device(told=wait))
+    assert len(windows) == 3
