@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from abw.core.exec.cuda.compiled import Image as Code
 from abw.core.exec.cuda.driver import OUT_OF_MEMORY, CudaError, Driver
-from abw.core.exec.cuda.launch import OnDevice
+from abw.core.exec.cuda.launch import Arguments, OnDevice
 from abw.core.exec.interface import TooLargeError
 
 Words = NDArray[np.uint32]
@@ -96,6 +96,15 @@ class Device:
         blocks = c_int()
         self.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(byref(blocks), c_void_p(kernel), threads, 0)
         return blocks.value * self.traits.processors
+
+    def launch(
+        self, kernel: int, blocks: int, threads: int, arguments: Arguments, *, together: bool = False
+    ) -> None:
+        """Ask for a kernel's run. `together`: all its blocks at once or CudaError: they may wait."""
+        function = self.driver.cuLaunchCooperativeKernel if together else self.driver.cuLaunchKernel
+        more = () if together else (None,)
+        table, stream = c_void_p(arguments.address), c_void_p(self.stream)
+        function(c_void_p(kernel), blocks, 1, 1, threads, 1, 1, 0, stream, table, *more)
 
     def synchronize(self) -> None:
         """Wait for all that was asked for. Other Python threads run meanwhile."""

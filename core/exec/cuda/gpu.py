@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import c_void_p
 from typing import Any
 
 import numpy as np
@@ -94,10 +93,7 @@ class Gpu:
         if blocks == 0:
             return
         self.device.clear(self._counter.pointer, 1)
-        self.device.driver.cuLaunchCooperativeKernel(
-            c_void_p(self._plan), blocks, 1, 1, self._threads, 1, 1, 0, c_void_p(self.device.stream),
-            c_void_p(arguments.address), None,
-        )  # fmt: skip
+        self.device.launch(self._plan, blocks, self._threads, arguments, together=True)
 
     def _image(self, kernels: Kernels, kernel: Any, signature: Any) -> Code:
         return compile_image(kernel, signature, kernels.threads, kernels.text, self.device.traits.arch)

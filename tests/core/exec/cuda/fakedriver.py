@@ -24,6 +24,7 @@ from tests.core.exec.cuda import simgrid
 LAUNCH_FAILED = 719
 TOO_LARGE = 720
 _ATTRIBUTES = {16: 4, 38: 1 << 20, 75: 9, 76: 0}
+_TOGETHER = ctypes.CFUNCTYPE(c_int, c_void_p, *[c_uint] * 7, c_void_p, c_void_p)
 _LAUNCH = ctypes.CFUNCTYPE(c_int, c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p)
 
 
@@ -64,7 +65,7 @@ class FakeLibrary:
         self.failed: BaseException | None = None
         self._handles = 1000
         self.cuLaunchKernel = _LAUNCH(lambda *a: self._launch(False, *a))
-        self.cuLaunchCooperativeKernel = _LAUNCH(lambda *a: self._launch(True, *a))
+        self.cuLaunchCooperativeKernel = _TOGETHER(lambda *a: self._launch(True, *a))
 
     def compile(
         self, function: Callable[..., Any], signature: Any, threads: int, text: str, arch: tuple[int, int]
@@ -220,7 +221,7 @@ class FakeLibrary:
 
     def _launch(
         self, cooperative: bool, function: int, x: int, y: int, z: int, threads: int, ty: int, tz: int,
-        shared: int, stream: int, table: int, extra: int,
+        shared: int, stream: int, table: int, extra: int = 0,
     ) -> int:  # fmt: skip
         try:
             assert (y, z, ty, tz, shared) == (1, 1, 1, 1, 0)
