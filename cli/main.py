@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from abw.cli import calibrate, check, compare, doctor, explain, layout, learn, run, runs, schema, viz
+from abw.cli import calibrate, check, compare, doctor, explain, layout, learn, run, runs, schema, viz, weights
 from abw.cli.bench import commands as bench
 from abw.core.errors import AbwError
 from abw.core.memory import keep_freed_memory
@@ -30,6 +30,7 @@ app.command("explain")(explain.explain)
 app.command("layout")(layout.layout)
 app.add_typer(runs.app, name="runs")
 app.command("viz")(viz.viz)
+app.command("weights")(weights.weights)
 app.command("schema")(schema.schema)
 app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench")

@@ -26,6 +26,12 @@ Set = Annotated[
         "--set", metavar="DIM=SIZE", help="Change one of the spec's dims, as hidden=256; can be repeated."
     ),
 ]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        "--weights", metavar="FILE", help="Trained weights (.safetensors, .npz, .pt), not the spec's."
+    ),
+]
 Seed = Annotated[
     int | None,
     typer.Option(
@@ -62,6 +68,7 @@ def overrides(
     sizes: Sequence[str] | None,
     seed: int | None,
     hoist: bool = False,
+    weights: Path | None = None,
 ) -> Overrides:
     """What the command line changes of a spec; a wrong `--set` is a usage error."""
     from abw.core.spec.load import Overrides
@@ -74,7 +81,7 @@ def overrides(
                 f"'{text}' is not of the form DIM=SIZE, as in hidden=256", param_hint="--set"
             )
         dims[name.strip()] = int(value)
-    return Overrides(dims=dims, data=data, limit=limit, batch=batch, seed=seed, hoist=hoist)
+    return Overrides(dims=dims, data=data, limit=limit, batch=batch, seed=seed, hoist=hoist, weights=weights)
 
 
 def default_policy(granularity: str) -> str:

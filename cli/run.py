@@ -20,6 +20,7 @@ def run(
     limit: options.Limit = None,
     batch: options.Batch = None,
     sizes: options.Set = None,
+    weights: options.Weights = None,
     policy: Annotated[
         str | None,
         typer.Option(
@@ -86,7 +87,7 @@ def run(
 
     The policy `fsm` is learned on first use, and kept under .abw/policies/ for the next.
     """
-    changes = options.overrides(data, limit, batch, sizes, seed, hoist)
+    changes = options.overrides(data, limit, batch, sizes, seed, hoist, weights)
     from abw.core.pipeline import RunOptions
     from abw.core.pipeline import run as run_pipeline
     from abw.core.policy.registry import POLICIES
@@ -151,6 +152,9 @@ def print_run(report: dict[str, Any]) -> None:
     )
     if pieces := report.get("in_pieces"):
         console.print(f"{pieces} of them did not fit the device's memory at once, and ran in pieces")
+    if used := report.get("weights"):
+        count = ", ".join(f"{number} of {kind}" for kind, number in used["converted"].items())
+        console.print(f"weights {used['path']}" + (f" ({count}, made float32)" if count else ""))
     console.print(f"[bold]{amount(report['instances_per_second'])} instances/s[/]\n")
 
     table = Table("policy", "batches", "of the lower bound", box=None, pad_edge=False)

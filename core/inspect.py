@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 
 from abw.core.cell.program import cell_program
+from abw.core.data.tensors import read_tensors
+from abw.core.exec.weights import load_weights, match, needs, problems_of
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.network import Granularity
 from abw.core.spec.load import Overrides, load_cell
+from abw.core.spec.weights import names_in
 from abw.core.workload import load_workload, open_model
 
 
@@ -41,6 +44,7 @@ def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[
     Errors: SpecError, DataError. Cost: that of reading and construction.
     """
     model = open_model(spec, overrides)
+    trained = load_weights(model)
     workload = load_workload(model, granularity)
     network = workload.network
     nodes = np.zeros(len(network.types), np.int64)
@@ -71,6 +75,7 @@ def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[
         "model": model.name,
         "spec": str(model.files[0]),
         "data": str(model.data.path),
+        "weights": str(trained.file.path) if trained else None,
         "dims": dict(model.dims),
         "granularity": granularity,
         "instances": len(workload.instances),
@@ -81,4 +86,67 @@ def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[
         "parameters": sum(math.prod(p.shape) for p in model.params),
         "table_numbers": sum(t.rows * math.prod(t.shape) for t in model.tables),
         "types": types,
+    }
+
+
+def inspect_weights(spec: Path, overrides: Overrides) -> dict[str, Any]:
+    """What weights a spec needs, and what its file, if it names one, has for that.
+
+    Returns the document of `abw weights --json`: `fits` is null without a file. Errors: SpecError in the
+    spec; AbwError where the file cannot be read. Cost: that of reading the file.
+    """
+    model = open_model(spec, overrides)
+    path = model.weights.file
+    matched = match(model, read_tensors(path)) if path else None
+    fits = {fit.need.name: fit for fit in matched.fits} if matched else {}
+    wanted = [
+        {
+            "name": need.name,
+            "shape": list(need.shape),
+            "used_by": list(need.users),
+            "from": need.text,
+            "mapped": need.value is not None,
+            "state": fits[need.name].state if fits else None,
+            "fault": fits[need.name].fault or None if fits else None,
+        }
+        for need in needs(model)
+    ]
+    report: dict[str, Any] = {
+        "schema_version": 1,
+        "model": model.name,
+        "spec": str(model.files[0]),
+        "dims": dict(model.dims),
+        "needs": wanted,
+        "numbers": sum(math.prod(need.shape) for need in needs(model)),
+        "file": None,
+        "fits": None,
+        "problems": [],
+    }
+    if matched is None:
+        return report
+    problems = problems_of(matched, model)
+    takers: dict[str, list[str]] = {}
+    for need in needs(model):
+        for name in dict.fromkeys(names_in(need.expr)):
+            takers.setdefault(name, []).append(need.name)
+    file = matched.file
+    return {
+        **report,
+        "file": {
+            "path": str(file.path),
+            "format": file.format,
+            "sha256": file.sha256,
+            "tensors": [
+                {
+                    "name": name,
+                    "shape": list(stored.values.shape),
+                    "dtype": stored.dtype,
+                    "used_for": takers.get(name, []),
+                    "ignored": name not in takers and model.weights.ignores(name),
+                }
+                for name, stored in file.tensors.items()
+            ],
+        },
+        "fits": not problems,
+        "problems": [str(problem) for problem in problems],
     }

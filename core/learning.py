@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from abw.core.data.tensors import file_digest
 from abw.core.errors import AbwError
 from abw.core.graph.dag import Dag
 from abw.core.graph.network import Network
@@ -165,9 +165,3 @@ def train(
         cost=cost,
         progress=progress,
     )
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

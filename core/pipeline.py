@@ -19,9 +19,10 @@ from abw.core.errors import AbwError
 from abw.core.exec.compare import compare
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.interface import Executor, Result
-from abw.core.exec.params import init_params
+from abw.core.exec.params import Params
 from abw.core.exec.reference import ReferenceExecutor
 from abw.core.exec.registry import get_executor
+from abw.core.exec.weights import Trained, load_weights, make_params
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Granularity, LayoutName, Network
@@ -118,10 +119,12 @@ def run(
     progress = progress or Quiet()
     clock = Clock("read", "construct", "schedule", "plan", "execute", "learn", "compile")
     model = open_model(spec, overrides)
+    trained = load_weights(model)
     progress.phase("compile")
     with clock("compile"):
         networks = open_networks(model, options.granularity, options.layout)
-        _warm_up(model, networks, options)
+        params = make_params(networks.cells, trained, options.seed)
+        _warm_up(model, networks, params, options)
     progress.phase("read")
     with clock("read"):
         instances = read_instances(model.data, model.data.limit)
@@ -137,14 +140,14 @@ def run(
             progress=progress,
         )
     with clock("compile"):
-        executor = _prepared(options, workload.network)
+        executor = _prepared(options, workload.network, params)
         profiled = executor if options.profile and isinstance(executor, CpuExecutor) else None
         if profiled:
             profiled.measure()
 
     with new_folder(runs_folder(), model.name) as draft:
-        sums = _execute(workload, policy, executor, options, draft.path, clock, progress, profiled)
-        report = _report(workload, options, overrides, learned, sums, clock, command)
+        sums = _execute(workload, policy, executor, params, options, draft.path, clock, progress, profiled)
+        report = _report(workload, options, overrides, trained, learned, sums, clock, command)
         report["profile"] = profiled and profiled.profile().document()
         if learned:
             shutil.copyfile(learned.path, draft.path / "policy.json")
@@ -152,7 +155,7 @@ def run(
     return {**report, "path": str(draft.final)}
 
 
-def _warm_up(model: Model, networks: Networks, options: RunOptions) -> None:
+def _warm_up(model: Model, networks: Networks, params: Params, options: RunOptions) -> None:
     """Compile all that a run needs, on its first two instances, so that no measurement contains it."""
     instances = read_instances(model.data, 2)
     workload = open_workload(model, instances, networks)
@@ -165,12 +168,12 @@ def _warm_up(model: Model, networks: Networks, options: RunOptions) -> None:
     schedules = [policy.schedule(graph.dag) for policy in policies]
     ready_counts(graph.dag, schedules[-1])
     lower_bound(graph.dag)
-    _prepared(options, workload.network).run(plan(graph, schedules[-1]))
+    _prepared(options, workload.network, params).run(plan(graph, schedules[-1]))
 
 
-def _prepared(options: RunOptions, network: Network) -> Executor:
+def _prepared(options: RunOptions, network: Network, params: Params) -> Executor:
     executor = get_executor(options.executor)
-    executor.prepare(network, init_params(network, options.seed), options.threads)
+    executor.prepare(network, params, options.threads)
     return executor
 
 
@@ -178,6 +181,7 @@ def _execute(
     workload: Workload,
     policy: Policy,
     executor: Executor,
+    params: Params,
     options: RunOptions,
     folder: Path,
     clock: Clock,
@@ -219,7 +223,7 @@ def _execute(
         if options.verify:
             check_schedule(graph.dag, schedule)
             check_plan(graph, planned)
-            sums.max_error = max(sums.max_error, _verified(graph, result, options))
+            sums.max_error = max(sums.max_error, _verified(graph, result, params, options))
         if profiled:
             profiled.sample(planned)
         progress.reached(batch.window + 1)
@@ -232,11 +236,11 @@ def _execute(
     return sums
 
 
-def _verified(graph: Graph, result: Result, options: RunOptions) -> float:
+def _verified(graph: Graph, result: Result, params: Params, options: RunOptions) -> float:
     """The largest error of any node's outputs against the reference executor's. Errors: AbwError."""
     reference = ReferenceExecutor()
     network = graph.network
-    reference.prepare(network, init_params(network, options.seed), options.threads)
+    reference.prepare(network, params, options.threads)
     worst = max(compare(result, reference.run_graph(graph), network), key=lambda d: d.error, default=None)
     if worst is None:
         return 0.0
@@ -253,6 +257,7 @@ def _report(
     workload: Workload,
     options: RunOptions,
     overrides: Overrides,
+    trained: Trained | None,
     learned: Learned | None,
     sums: _Sums,
     clock: Clock,
@@ -276,6 +281,13 @@ def _report(
         "layout": options.layout,
         "hoist": overrides.hoist,
         "seed": options.seed,
+        "weights": trained
+        and {
+            "path": str(trained.file.path),
+            "format": trained.file.format,
+            "sha256": trained.file.sha256,
+            "converted": dict(trained.converted),
+        },
         "threads": options.threads,
         "instances": len(workload.instances),
         "batch": model.data.batch,

@@ -104,7 +104,7 @@ def open_networks(
 
 
 def open_workload(model: Model, instances: Instances, networks: Networks) -> Workload:
-    """Bring a model and its instances together. Errors: DataError (a vocabulary's file)."""
+    """Bring a model and its instances together. Errors: DataError (a word or a row that is not there)."""
     return Workload(model, bind(model, networks.cells, networks.edges, instances), networks)
 
 

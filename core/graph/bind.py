@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from abw.core.data.derive import field, link
 from abw.core.data.instances import Instances, Link
-from abw.core.data.vocab import word_rows
+from abw.core.data.vocab import trained_ids, word_rows
 from abw.core.graph import kernels
 from abw.core.graph.network import Network, loops_of
 from abw.core.spec.model import Input, Model, NodeSource, TableSource
@@ -108,15 +108,17 @@ def bind(model: Model, network: Network, edges: EdgeSlots, instances: Instances)
     """Look up a model's kinds, links, fields and table rows. Cost: linear in the vertices.
 
     `network` is the model's at granularity `cell`, `edges` its `edge_slots`. Errors: DataError where a
-    vocabulary cannot be read.
+    vocabulary is for numbers, or a table with weights has none for words.
     """
     sources = [s for t in model.types for i in t.inputs for s in i.sources]
     hops = {h.link for s in sources if isinstance(s, NodeSource | TableSource) for h in s.hops}
     wanted = {(s.table, s.field) for s in sources if isinstance(s, TableSource)}
     lookups = {}
     for table, name in sorted(wanted):
-        rows = word_rows(instances, name, model.tables[table])
-        lookups[table, name] = Lookup(field(instances, name, model.data.seed), rows)
+        ids = field(instances, name, model.data.seed)
+        if model.weights.file:
+            ids = trained_ids(instances, name, ids, model.tables[table])
+        lookups[table, name] = Lookup(ids, word_rows(instances, name, model.tables[table]))
     return Binding(
         model,
         network,

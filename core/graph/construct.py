@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.data.derive import field
 from abw.core.data.instances import Link
 from abw.core.errors import Problem, SpecError
 from abw.core.graph import kernels
@@ -317,19 +318,24 @@ class _Construction:
         message = f"nothing feeds input '{wanted.name}' of type '{name}' at {place}"
         hint = "say what to use there, as in `... or zeros`"
         for source in wanted.sources:
-            if isinstance(source, TableSource) and (word := self._unknown(t, row, source, wanted)):
-                message += f": '{word}' is not in the vocabulary {self.model.tables[source.table].vocab}"
-                hint = "name a word of it for the others: unknown: <unk>"
+            if isinstance(source, TableSource) and (why := self._unknown(t, row, source, wanted)):
+                message += f": {why}"
+                if self.model.tables[source.table].vocab:
+                    hint = "name a word of it for the others: unknown: <unk>"
         raise SpecError([Problem(message, wanted.where, hint)])
 
-    def _unknown(self, t: int, row: int, source: TableSource, wanted: Input) -> str | None:
-        """The word that a table with a vocabulary was asked for and does not have."""
-        vertex = int(self._walk(t, source.hops, wanted)[row])
-        lookup = self.binding.lookups[source.table, source.field]
-        number = int(lookup.ids[vertex + self.first_vertex]) if vertex >= 0 else -1
-        if number < 0 or not len(lookup.rows) or lookup.rows[number] >= 0:
-            return None
-        return self.binding.instances.vocabulary[source.field][number]
+    def _unknown(self, t: int, row: int, source: TableSource, wanted: Input) -> str:
+        """That a table was asked for what it does not have, if it was."""
+        vertex = int(self._walk(t, source.hops, wanted)[row]) + self.first_vertex
+        instances, table = self.binding.instances, self.model.tables[source.table]
+        ids = field(instances, source.field, self.model.data.seed)
+        number = int(ids[vertex]) if vertex >= self.first_vertex else -1
+        if number < 0:
+            return ""
+        if table.vocab is None:
+            return f"{source.field} {number} is no row of table '{table.name}', which has {table.rows}"
+        word = instances.vocabulary[source.field][number]
+        return "" if word in table.vocab.rows else f"'{word}' is not in the vocabulary {table.vocab.path}"
 
     def _refuse_many(self, at: Ints, indptr: Ints, hop: Hop, wanted: Input) -> None:
         here = at[at >= 0] + self.first_vertex

@@ -122,8 +122,15 @@ def _model() -> Schema:
                             "description": "How many; numbers count modulo it. 256, or the vocabulary's.",
                             "$ref": "#/$defs/size",
                         },
-                        "vocab": _text("A file with one word a line, a row for each; beside the spec."),
-                        "unknown": _text("The word of the vocabulary that stands for all others."),
+                        "vocab": _text(
+                            "A file beside the spec: one word a line, or JSON, a list or rows by word."
+                        ),
+                        "unknown": {
+                            "description": "The word of the vocabulary that stands for all others, or a row.",
+                            "type": ["string", "integer"],
+                            "minLength": 1,
+                            "minimum": 0,
+                        },
                     },
                     ("dim",),
                 ),
@@ -132,6 +139,7 @@ def _model() -> Schema:
                 "Parameters of the model that are used as values, such as first states.", "param"
             ),
             "types": _named("The types of nodes.", "type", least=1),
+            "weights": _weights(),
             "outputs": {
                 "description": "The model's results by name: TYPE.OUTPUT, or a list of them.",
                 "type": "object",
@@ -161,6 +169,34 @@ def _data() -> Schema:
         },
         ("format", "path"),
     )
+
+
+def _weights() -> Schema:
+    value = _text("TENSOR, TENSOR[0:hidden], transpose(A), concat(A, B), A + B, zeros.")
+    keys: Schema = {
+        "file": _text("A file beside the spec: .safetensors, .npz, or PyTorch's .pt."),
+        "map": {
+            "description": "What each TABLE, PARAMETER, TYPE.PARAMETER or TYPE is made of.",
+            "type": "object",
+            "additionalProperties": {
+                "anyOf": [
+                    value,
+                    {
+                        "description": "Of a type: its parameters by name.",
+                        "type": "object",
+                        "additionalProperties": value,
+                    },
+                ]
+            },
+        },
+        "ignore": {
+            "description": "Tensors of the file that need not be used: names, or patterns such as decoder.*",
+            "type": "array",
+            "items": _text("A name or pattern."),
+        },
+    }
+    doc = "Trained weights; parameters are drawn from the seed where there is no file."
+    return {"anyOf": [_text("A file of weights beside the spec."), _object(doc, keys)]}
 
 
 def _type() -> Schema:

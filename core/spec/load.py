@@ -14,21 +14,22 @@ from abw.core.spec.document import Mapping as Keys
 from abw.core.spec.document import Node, Scalar, Sequence, missing, read
 from abw.core.spec.drafts import Cells, Draft, draft_types
 from abw.core.spec.formats import FORMATS, SCHEMAS
-from abw.core.spec.model import DataSpec, Model, Table
+from abw.core.spec.model import DataSpec, Model
 from abw.core.spec.report import Report, suggest
 from abw.core.spec.resolve import Resolver
 from abw.core.spec.schema import Schema
-from abw.core.spec.sizes import Dims, resolve, size, sizes
+from abw.core.spec.sizes import Dims, resolve
 from abw.core.spec.sizes import shape as numbers_of
 from abw.core.spec.sources import KEYWORDS, parse_reference
+from abw.core.spec.tables import read_tables
 from abw.core.spec.tokens import ExpressionError
+from abw.core.spec.weights import Owners, Weights, read_weights
 from abw.core.spec.wiring import connect, finish, share
 
 DEFAULT_SIZE = 64
 DEFAULT_BATCH = 64
-DEFAULT_ROWS = 256
 REQUIRED = ("model", "data", "types", "outputs")
-OPTIONAL = ("dims", "tables", "params")
+OPTIONAL = ("dims", "tables", "params", "weights")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Overrides:
     batch: int | None = None
     seed: int | None = None
     hoist: bool = False
+    weights: Path | None = None
 
 
 def load_cell(path: Path, dims: Mapping[str, int] | None = None) -> Cell:
@@ -132,7 +134,7 @@ class _Loader:
         _known_dims(self.overrides.dims, names)
         dims = resolve(written, self.overrides.dims, report)
         data = self._data()
-        tables = self._tables(dims)
+        tables = read_tables(self._section("tables"), self.path.parent, dims, report)
         params = self._params(dims)
         schema = self._schema(data)
         types = self._section("types")
@@ -149,18 +151,24 @@ class _Loader:
         wires = connect(drafts, resolver, report)
         shared, numbers = share(drafts, [item for _, item in params.values() if item], resolver, report)
         outputs = self._outputs(drafts)
+        weights = self._weights(drafts, tuple(tables), tuple(params), shared, dims)
         self._unused(resolver)
         if len(report) or data is None or name is None:
             return None
         return Model(
             name.text,
-            (self.path, *cells.files),
+            (
+                self.path,
+                *cells.files,
+                *dict.fromkeys(t.vocab.path for _, t in tables.values() if t and t.vocab),
+            ),
             {key: value for key, value in dims.items() if value is not None},
             data,
             tuple(table for _, table in tables.values() if table),
             shared,
             finish(drafts, wires, numbers),
             outputs,
+            weights,
         )
 
     def _section(self, name: str) -> Keys | None:
@@ -237,57 +245,6 @@ class _Loader:
             self.report.extend([Problem(error.message, data.span, error.hint)])
         return None
 
-    def _tables(self, dims: Dims) -> dict[str, tuple[int, Table | None]]:
-        found: dict[str, tuple[int, Table | None]] = {}
-        node = self._section("tables")
-        for key, value in node.items if node else ():
-            if fields.name(key, "a table", self.report):
-                found[key.text] = (len(found), self._table(key, value, dims))
-        return found
-
-    def _table(self, key: Scalar, value: Node, dims: Dims) -> Table | None:
-        report = self.report
-        before = len(report)
-        what = f"table '{key.text}'"
-        node = fields.mapping(value, what, report)
-        if node is None:
-            return None
-        fields.keys(node, what, report, ("dim",), ("rows", "vocab", "unknown"), key.where)
-        dim = node.get("dim")
-        found = sizes(dim, dims, f"dim of {what}", report) if dim else None
-        written = node.get("rows")
-        rows = size(written, dims, f"rows of {what}", report, fields.MOST) if written else None
-        vocab = fields.text(node.get("vocab"), f"vocab of {what}", report)
-        unknown = fields.text(node.get("unknown"), f"unknown of {what}", report)
-        path = self.path.parent / vocab.text if vocab else None
-        count = rows.value if rows else DEFAULT_ROWS
-        if vocab and path:
-            words = self._words(path, vocab)
-            if rows is None:
-                count = len(words)
-            elif rows.value < len(words):
-                report.add(f"{what} has {rows.value} rows for {len(words)} words", vocab.where)
-            if unknown and words and unknown.text not in words:
-                report.add(f"'{unknown.text}' is no line of {path}", unknown.where)
-        elif unknown:
-            report.add(f"{what} has no vocab", unknown.where, "'unknown' is a word of the vocabulary")
-        if len(report) > before or found is None:
-            return None
-        return Table(key.text, count, numbers_of(found), path, unknown.text if unknown else None, key.where)
-
-    def _words(self, path: Path, vocab: Scalar) -> list[str]:
-        try:
-            words = [word.strip() for word in path.read_text("utf-8-sig").rstrip().split("\n")]
-        except FileNotFoundError:
-            self.report.add(f"missing vocabulary {path}", vocab.where, missing(path))
-        except (OSError, ValueError) as error:
-            self.report.add(f"cannot read {str(path)!r}: {error}", vocab.where)
-        else:
-            if words == [""]:
-                self.report.add(f"the vocabulary {path} is empty", vocab.where)
-            return words
-        return []
-
     def _params(self, dims: Dims) -> dict[str, tuple[int, Param | None]]:
         found: dict[str, tuple[int, Param | None]] = {}
         node = self._section("params")
@@ -349,6 +306,25 @@ class _Loader:
             message = f"type '{draft.name}' has no output '{second.text}'"
             self.report.add(message, text.at(second.at, len(second.text)), hint)
         return None
+
+    def _weights(
+        self,
+        drafts: list[Draft],
+        tables: tuple[str, ...],
+        params: tuple[str, ...],
+        all_params: tuple[Param, ...],
+        dims: Dims,
+    ) -> Weights:
+        """The section `weights`, with the names that its map can give values to."""
+        names = {param.name for param in all_params}
+        types: dict[str, tuple[tuple[str, ...], tuple[str, ...]] | None] = {}
+        for draft in drafts:
+            written = [p.name for p in draft.cell.params] if draft.cell else []
+            own = tuple(name for name in written if f"{draft.name}.{name}" in names)
+            shared = tuple(name for name in written if name not in own)
+            types[draft.name] = (own, shared) if draft.cell or draft.reduction else None
+        owners = Owners((*tables, *params), types)
+        return read_weights(self.top, self.overrides.weights, self.path.parent, owners, dims, self.report)
 
     def _unused(self, resolver: Resolver) -> None:
         """Tables and parameters that nothing names; not asked while other mistakes may hide a use."""

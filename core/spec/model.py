@@ -9,6 +9,7 @@ from typing import Literal
 
 from abw.core.errors import Span
 from abw.core.spec.cell import Cell, Param, Port, Shape
+from abw.core.spec.weights import Weights
 
 Reduction = Literal["sum", "mean", "max"]
 Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
@@ -101,18 +102,26 @@ class NodeType:
 
 
 @dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The row of each word, and the file that says so."""
+
+    path: Path
+    rows: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """An embedding table: `rows` values of shape `shape`.
 
-    With `vocab` (a file, one word a line) a text field's strings are looked up in it, unknown ones as the
-    word `unknown`; without it a field's integer is taken modulo `rows`.
+    With `vocab` a text field's strings are looked up in it, unknown ones have the row `unknown`; without it
+    a field's integer is taken modulo `rows`, or in a model with weights is the row itself.
     """
 
     name: str
     rows: int
     shape: Shape
-    vocab: Path | None
-    unknown: str | None
+    vocab: Vocabulary | None
+    unknown: int | None
     span: Span
 
 
@@ -138,8 +147,8 @@ class Model:
     """A checked model.
 
     `params` are the model's own (`h0`) and every type's (`char.Wi`), each once. `outputs` maps the name of
-    a result to (type number, output number). `dims` are the sizes in force. `files` are the model's file,
-    then its cells'.
+    a result to (type number, output number). `dims` are the sizes in force. `weights` are where its
+    parameters and tables come from. `files` are the model's file, then its cells' and vocabularies.
     """
 
     name: str
@@ -150,3 +159,4 @@ class Model:
     params: tuple[Param, ...]
     types: tuple[NodeType, ...]
     outputs: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+    weights: Weights

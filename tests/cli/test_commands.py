@@ -24,6 +24,7 @@ COMMANDS = [
     "runs",
     "viz",
     "schema",
+    "weights",
     "doctor",
     "bench",
 ]

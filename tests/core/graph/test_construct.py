@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from tests.core.graph.naive import NaiveGraph, Value
 SPECS = [
     "bilstm", "bilstm-chars", "lstm-nmt", "treelstm", "treegru", "treelstm-nary", "treegru-nary", "mvrnn",
     "treelstm-2type", "lattice", "lattice-gru", "fig1", "fig10",
+    "torch-lstm", "torch-bilstm", "torch-gru", "torch-treelstm", "torch-childsum",
 ]  # fmt: skip
 
 
@@ -266,3 +269,24 @@ def test_reductions_that_stand_for_each_other_are_refused(tmp_path: Path) -> Non
     )
     with pytest.raises(SpecError, match="stand for each other"):
         workload_of(spec).graph(0, 1)
+
+
+def test_what_a_table_does_not_have_is_said_with_its_place(root: Path, tmp_path: Path) -> None:
+    trained = Overrides(weights=tmp_path / "w.npz", dims={"hidden": 4})
+    found = open_model(root / "specs/lattice.yaml", trained)
+    instances = read_instances(found.data, None)
+    with pytest.raises(SpecError) as caught:
+        open_workload(found, instances, open_networks(found, "cell")).graph(0, len(instances))
+    said = caught.value.problems[0].message
+    number = re.search(r"id (\d+) is no row of table '(chars|words)', which has 256", said)
+    assert number and int(number[1]) >= 256 and "lattice.txt:" in said
+
+    shutil.copytree(root / "specs", tmp_path / "specs")
+    spec = tmp_path / "specs/torch-lstm.yaml"
+    spec.write_text(spec.read_text().replace(", unknown: <unk>", ""))
+    model = open_model(spec, Overrides())
+    with pytest.raises(SpecError) as caught:
+        workload_of(spec).graph(0, 1)
+    said = caught.value.problems[0].message
+    assert f"'Anna' is not in the vocabulary {model.tables[0].vocab and model.tables[0].vocab.path}" in said
+    assert "instance 0" in said and "tags.txt:1" in said and "unknown: <unk>" in caught.value.problems[0].hint

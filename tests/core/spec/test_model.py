@@ -236,14 +236,6 @@ def test_shared_parameters(folder: Folder) -> None:
     }
 
 
-def test_tables_with_a_vocabulary(trees: Folder) -> None:
-    trees.write("words.txt", "<unk>\nthe\ntree\n")
-    text = edited(TREE, "words: {dim: embed}", "words: {dim: embed, vocab: words.txt, unknown: <unk>}")
-    (table,) = trees.model(text).tables
-    assert (table.rows, table.vocab, table.unknown) == (3, trees.path / "words.txt", "<unk>")
-    assert trees.model(edited(text, "<unk>}", "<unk>, rows: 10}")).tables[0].rows == 10
-
-
 def test_matrices_in_tables(folder: Folder) -> None:
     folder.write(
         "mat.yaml", "cell: m\ndims: [n]\ninputs: {A: [n, n], v: n}\nequations: y = A @ v\noutputs: {y: y}\n"

@@ -32,6 +32,7 @@ def test_all_the_workloads_are_there() -> None:
     assert {path.stem for path in MODELS} == {
         *("bilstm", "bilstm-chars", "lstm-nmt", "treelstm", "treegru", "treelstm-nary", "treegru-nary"),
         *("mvrnn", "treelstm-2type", "lattice", "lattice-gru", "fig1", "fig10"),
+        *("torch-lstm", "torch-bilstm", "torch-gru", "torch-treelstm", "torch-childsum"),
     }
 
 
@@ -56,7 +57,7 @@ def test_models_load_at_any_size(path: Path) -> None:
 
 def test_every_cell_is_used_and_stands_alone() -> None:
     used = {file for path in MODELS for file in open_model(path, Overrides()).files[1:]}
-    assert used == set(CELLS)
+    assert {file for file in used if file.suffix == ".yaml"} == set(CELLS)
     for path in CELLS:
         assert load_cell(path, {}).name == path.stem
 

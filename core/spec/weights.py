@@ -1,0 +1,301 @@
+"""Where a model's parameters and tables come from: a file of named tensors, and a map from its names.
+
+value  = "zeros" | sum
+sum    = term ("+" term)*
+term   = ("transpose" "(" sum ")" | "concat" "(" sum ("," sum)* ")" | "(" sum ")" | tensor) slices*
+slices = "[" pick ("," pick)* "]"
+pick   = size | size? ":" size?                          # sizes are expressions over the model's dims
+
+A tensor's name may hold all but blanks, brackets, commas and plus signs. In what is written for a whole type,
+`*` in a name stands for each parameter of the type's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from abw.core.errors import Span
+from abw.core.spec import fields
+from abw.core.spec.document import Mapping as Keys
+from abw.core.spec.document import Node, Scalar, Sequence
+from abw.core.spec.report import Report, suggest
+from abw.core.spec.sizes import Dims, expression
+from abw.core.spec.tokens import EXPRESSION, Cursor, ExpressionError, Token, tokenize
+
+_TENSORS = re.compile(r"(?P<blank>\s+) | (?P<name>[^\s()\[\],+]+) | (?P<sign>.)", re.VERBOSE | re.DOTALL)
+
+Pick = int | tuple[int, int | None]
+"""One index, which drops its axis, or from where to where (None: the end)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of the file."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of a tensor: a pick for each of its first axes."""
+
+    of: Expr
+    picks: tuple[Pick, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """The transpose of a matrix, tensors one after the other along the first axis, or their sum."""
+
+    how: str
+    of: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Zeros:
+    """What the file does not have and is zero, as a bias that was left out."""
+
+
+Expr = Tensor | Slice | Combined | Zeros
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What a parameter or table is, how that is written, and where."""
+
+    expr: Expr
+    text: str
+    where: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The section `weights` of a model, with what the command line says instead.
+
+    `file` is None where the model runs with parameters drawn from the seed. `map` has a value for parameters
+    (by their names in `Model.params`) and tables; any other is the file's tensor of its own name. Tensors
+    whose name fits a pattern of `ignore` need not be used. `where` is the section, if there is one.
+    """
+
+    file: Path | None
+    map: Mapping[str, Value]
+    ignore: tuple[str, ...]
+    where: Span | None
+
+    def ignores(self, tensor: str) -> bool:
+        """Whether a tensor of the file need not be used."""
+        return any(fnmatchcase(tensor, pattern) for pattern in self.ignore)
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """The names that a map can give values to.
+
+    `single` are tables and the model's own parameters; `types` have for each type the parameters of its own
+    and those that it shares with others, by the cell's names; None where a mistake hides them.
+    """
+
+    single: tuple[str, ...]
+    types: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]] | None]
+
+
+def names_in(expr: Expr) -> Iterator[str]:
+    """The tensors that a value is made of."""
+    match expr:
+        case Tensor(name):
+            yield name
+        case Slice(of, _):
+            yield from names_in(of)
+        case Combined(_, parts):
+            for part in parts:
+                yield from names_in(part)
+
+
+def read_weights(
+    top: Keys, given: Path | None, folder: Path, owners: Owners, dims: Dims, report: Report
+) -> Weights:
+    """The section of a model, written as a file's name or as `file`, `map` and `ignore`.
+
+    The file `given` goes before the section's, which lies in `folder`. Cost: linear in the section and the
+    parameters that its patterns stand for.
+    """
+    key, node = top.key("weights"), top.get("weights")
+    if node is None:
+        return Weights(given, {}, (), None)
+    keys = None
+    if isinstance(node, Scalar):
+        file = fields.text(node, "weights", report)
+    elif keys := fields.mapping(node, "weights", report):
+        fields.keys(keys, "weights", report, (), ("file", "map", "ignore"))
+        file = fields.text(keys.get("file"), "file of the weights", report)
+    else:
+        file = None
+    values: dict[str, Value] = {}
+    if keys and (entries := fields.mapping(keys.get("map"), "map", report)):
+        for name, text, where in _entries(entries, owners, report):
+            if name in values:
+                report.add(f"'{name}' is mapped twice", where, "one value for each")
+            elif expr := _parse(text, dims, report):
+                values[name] = Value(expr, text.text, text.where)
+    ignore = _patterns(keys.get("ignore"), report) if keys else ()
+    return Weights(
+        given or (folder / file.text if file else None), values, ignore, key.where if key else None
+    )
+
+
+def _patterns(node: Node | None, report: Report) -> tuple[str, ...]:
+    if node is None:
+        return ()
+    if isinstance(node, Sequence) and all(isinstance(item, Scalar) and item.text for item in node.items):
+        return tuple(item.text for item in node.items if isinstance(item, Scalar))
+    report.add("ignore must be a list of tensors' names", node.where, "ignore: [decoder.*, step]")
+    return ()
+
+
+def _entries(node: Keys, owners: Owners, report: Report) -> Iterator[tuple[str, Scalar, Span]]:
+    """(name, its value as written, the key's place) for every parameter and table that the map names."""
+    for key, value in node.items:
+        what = f"'{key.text}'"
+        owner, dot, single = key.text.partition(".")
+        if key.text in owners.single or (dot and owner in owners.types):
+            if dot and not _owns(owner, single, key.where, owners, report):  # a table's name has no dot
+                continue
+            if text := fields.text(value, what, report):
+                yield key.text, text, key.where
+        elif key.text in owners.types:
+            yield from _of_type(key, value, owners, report)
+        else:
+            allowed = (*owners.single, *owners.types)
+            report.add(f"{what} is no table, parameter or type", key.where, suggest(key.text, allowed))
+
+
+def _of_type(key: Scalar, value: Node, owners: Owners, report: Report) -> Iterator[tuple[str, Scalar, Span]]:
+    """What a type's entry says for each of its own parameters."""
+    known = owners.types[key.text]
+    if known is None:
+        return
+    own, shared = known
+    if isinstance(value, Keys):
+        for name, written in value.items:
+            if _owns(key.text, name.text, name.where, owners, report) and (
+                single := fields.text(written, f"'{key.text}.{name.text}'", report)
+            ):
+                yield f"{key.text}.{name.text}", single, name.where
+    elif text := fields.text(value, f"'{key.text}'", report):
+        if not own:
+            why = "all of them are another type's" if shared else "its cell has none"
+            report.add(f"type '{key.text}' has no parameters of its own", key.where, why)
+        elif "*" not in text.text:
+            hint = f"'{text.text}*' for all, or {{{own[0]}: TENSOR, …}}"
+            report.add(f"'{text.text}' cannot be every parameter of type '{key.text}'", text.where, hint)
+        else:
+            for param in own:
+                # the text differs from the file's, so that its parts have no places of their own there
+                filled = Scalar(text.text.replace("*", param), text.plain, text.where, text.lines)
+                yield f"{key.text}.{param}", filled, key.where
+
+
+def _owns(owner: str, name: str, where: Span, owners: Owners, report: Report) -> bool:
+    known = owners.types[owner]
+    if known is None:
+        return False
+    own, shared = known
+    if name in own:
+        return True
+    if name in shared:
+        message = f"type '{owner}' shares its parameter '{name}' with another type"
+        report.add(message, where, "map it where it belongs")
+    else:
+        report.add(f"type '{owner}' has no parameter '{name}'", where, suggest(name, own))
+    return False
+
+
+def _parse(text: Scalar, dims: Dims, report: Report) -> Expr | None:
+    try:
+        cursor = Cursor(_tokens(text.text))
+        if cursor.accept("zeros"):
+            cursor.finish("the end")
+            return Zeros()
+        found = _sum(cursor, dims)
+        cursor.finish("'+', '[' or the end")
+    except ExpressionError as problem:
+        problem.note(text, report)
+        return None
+    return found
+
+
+def _tokens(text: str) -> list[Token]:
+    """Names of tensors outside of brackets, expressions over dims inside."""
+    found: list[Token] = []
+    for piece in re.finditer(r"\[[^\]]*\]?|[^\[]+", text):
+        pattern = EXPRESSION if piece.group().startswith("[") else _TENSORS
+        tokens = tokenize(piece.group(), pattern)[:-1]
+        found.extend(Token(t.kind, t.text, t.at + piece.start()) for t in tokens)
+    return [*found, Token("end", "", len(text.rstrip()))]
+
+
+def _sum(cursor: Cursor, dims: Dims) -> Expr:
+    with cursor.nested():
+        terms = [_term(cursor, dims)]
+        while cursor.accept("+"):
+            terms.append(_term(cursor, dims))
+    return terms[0] if len(terms) == 1 else Combined("sum", tuple(terms))
+
+
+def _term(cursor: Cursor, dims: Dims) -> Expr:
+    token = cursor.token
+    found: Expr
+    if cursor.accept("("):
+        found = _sum(cursor, dims)
+        cursor.expect(")", "to close the parenthesis")
+    elif token.kind == "name":
+        cursor.take()
+        found = _call(token, cursor, dims) if cursor.accept("(") else Tensor(token.text)
+    else:
+        raise cursor.unexpected("the name of a tensor")
+    while cursor.accept("["):
+        picks = [_pick(cursor, dims)]
+        while cursor.accept(","):
+            picks.append(_pick(cursor, dims))
+        cursor.expect("]", "to close the bracket")
+        found = Slice(found, tuple(picks))
+    return found
+
+
+def _call(name: Token, cursor: Cursor, dims: Dims) -> Expr:
+    if name.text not in ("transpose", "concat"):
+        hint = suggest(name.text, ("transpose", "concat"))
+        raise ExpressionError(f"unknown function '{name.text}'", name.at, len(name.text), hint)
+    parts = [_sum(cursor, dims)]
+    while name.text == "concat" and cursor.accept(","):
+        parts.append(_sum(cursor, dims))
+    cursor.expect(")", "to close the parenthesis")
+    return Combined(name.text, tuple(parts))
+
+
+def _pick(cursor: Cursor, dims: Dims) -> Pick:
+    start = 0
+    if not cursor.accept(":"):
+        start = _place(cursor, dims) or 0
+        if not cursor.accept(":"):
+            return start
+    if cursor.token.text in (",", "]"):
+        return (start, None)
+    at = cursor.token.at
+    stop = _place(cursor, dims)
+    if stop is not None and stop <= start:
+        raise ExpressionError(f"nothing lies between {start} and {stop}", at)
+    return (start, stop)
+
+
+def _place(cursor: Cursor, dims: Dims) -> int | None:
+    """A place along an axis; None where a dim is not known because of an earlier mistake."""
+    at = cursor.token.at
+    value = expression(cursor, dims)
+    if value is not None and value < 0:
+        raise ExpressionError(f"{value} is before the first", at)
+    return value
