@@ -39,6 +39,15 @@ def run(
             "--executor", "--device", help="What computes; cuda: on a GPU (docs/cuda.md).", show_default="cpu"
         ),
     ] = None,
+    kernels: Annotated[
+        Literal["ir", "njit"] | None,
+        typer.Option(
+            "--kernels",
+            help="What executor cpu's kernels are written in: LLVM's IR, or plain numba, which is slower and "
+            "runs wherever numba does.",
+            show_default="ir; njit where not x86-64",
+        ),
+    ] = None,
     granularity: Annotated[
         Literal["cell", "op"] | None,
         typer.Option("--granularity", help=options.GRANULARITY_HELP, show_default="cell"),
@@ -103,6 +112,7 @@ def run(
         policy=policy,
         encoding=encoding or usual.encoding,
         executor=executor or usual.executor,
+        kernels=kernels,
         granularity=granularity,
         layout=layout or usual.layout,
         seed=seed or 0,

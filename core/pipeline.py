@@ -21,7 +21,7 @@ from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params
 from abw.core.exec.reference import ReferenceExecutor
-from abw.core.exec.registry import get_executor
+from abw.core.exec.registry import KernelsName, get_executor
 from abw.core.exec.weights import Trained, load_weights, make_params
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.graph import Graph
@@ -64,6 +64,7 @@ class RunOptions:
     policy: str = LEARNED
     encoding: Choice = "best"
     executor: str = "cpu"
+    kernels: KernelsName | None = None
     granularity: Granularity = "cell"
     layout: LayoutName = "planned"
     seed: int = 0
@@ -110,10 +111,11 @@ def run(
 
     Errors: AbwError and its kinds. Nothing of a run that fails or is interrupted stays on disk.
     """
-    if options.profile and not isinstance(get_executor(options.executor), CpuExecutor):
+    chosen = get_executor(options.executor, options.kernels)
+    if options.profile and not isinstance(chosen, CpuExecutor):
         raise AbwError(
-            f"executor '{options.executor}' cannot say where its time goes",
-            hint="--profile needs --executor cpu",
+            f"executor '{chosen.name}' cannot say where its time goes",
+            hint="--profile needs --executor cpu, with kernels ir",
             exit_code=2,
         )
     progress = progress or Quiet()
@@ -172,7 +174,7 @@ def _warm_up(model: Model, networks: Networks, params: Params, options: RunOptio
 
 
 def _prepared(options: RunOptions, network: Network, params: Params) -> Executor:
-    executor = get_executor(options.executor)
+    executor = get_executor(options.executor, options.kernels)
     executor.prepare(network, params, options.threads)
     return executor
 
@@ -277,6 +279,7 @@ def _report(
         "policy": options.policy,
         "encoding": learned.policy.encoding if learned else None,
         "executor": options.executor,
+        "kernels": options.kernels,
         "granularity": options.granularity,
         "layout": options.layout,
         "hoist": overrides.hoist,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 MAGIC = b"abw1"
@@ -38,19 +39,22 @@ def read_kept(path: Path) -> bytes | None:
 
 
 def keep(path: Path, code: bytes) -> None:
-    """Write beside the file's place, then rename: another process sees the whole file or none.
+    """Keep code where `read_kept` finds it.
 
     Where the folder cannot be written nothing is kept: the code is no less good.
     """
+    with suppress(OSError):
+        write_whole(path, MAGIC + hashlib.sha256(code).digest() + code)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write beside the file's place, then rename: another process sees the whole file or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".draft-")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".draft-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(MAGIC + hashlib.sha256(code).digest() + code)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError:
-        return
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

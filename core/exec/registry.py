@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from abw.core.errors import AbwError, did_you_mean
 from abw.core.exec.blas import BlasExecutor
 from abw.core.exec.cpu.executor import CpuExecutor
+from abw.core.exec.cpu.target import KNOWN
 from abw.core.exec.interface import Executor
 from abw.core.exec.reference import ReferenceExecutor
+
+KernelsName = Literal["ir", "njit"]
+"""What the kernels of the executor cpu are written in."""
 
 EXECUTORS: dict[str, Callable[[], Executor]] = {
     "reference": ReferenceExecutor,
@@ -17,10 +22,21 @@ EXECUTORS: dict[str, Callable[[], Executor]] = {
 }
 
 
-def get_executor(name: str) -> Executor:
-    """A fresh executor. Errors: AbwError for a name that none has."""
+def get_executor(name: str, kernels: KernelsName | None = None) -> Executor:
+    """A fresh executor; `kernels` are for cpu alone, None: IR where that was ever tried.
+
+    Errors: AbwError for a name that none has, and for kernels where there is no choice.
+    """
     if name not in EXECUTORS:
         raise AbwError(
             f"no executor is called '{name}'", hint=did_you_mean(name, list(EXECUTORS)), exit_code=2
         )
+    if kernels and name != "cpu":
+        raise AbwError(
+            f"executor '{name}' has no choice of kernels", hint="--kernels needs --executor cpu", exit_code=2
+        )
+    if name == "cpu" and (kernels or ("ir" if KNOWN else "njit")) == "njit":
+        from abw.core.exec.cpu.njit import NjitExecutor
+
+        return NjitExecutor()
     return EXECUTORS[name]()

@@ -278,3 +278,13 @@ def test_profile_is_of_the_executor_cpu(abw: Abw, executor: str) -> None:
     assert done.code == 2
     assert f"'{executor}' cannot say" in done.err
     assert "--executor cpu" in done.err
+
+
+def test_kernels_are_chosen_for_the_executor_cpu(abw: Abw) -> None:
+    done = abw(*SMALL, "--kernels", "njit", "--executor", "blas")
+    assert done.code == 2
+    assert "executor 'blas' has no choice of kernels" in done.err
+    done = abw(*SMALL, "--kernels", "njit", "--profile")
+    assert done.code == 2
+    assert "with kernels ir" in done.err
+    assert abw(*SMALL, "--kernels", "ir", "--json").json()["kernels"] == "ir"

@@ -7,9 +7,8 @@ from call to return (WHOLE), those of REASONS within, and from COUNTS on how man
 
 from __future__ import annotations
 
-import platform
-
 from abw.core.exec.cpu.emit import Function, Module
+from abw.core.exec.cpu.target import KNOWN
 
 WORDS = 8
 LAST, WHOLE, COUNTS = 0, 1, 5
@@ -17,7 +16,7 @@ REASONS = {"gather": 2, "product": 3, "elementwise": 4}
 FIRST, WALKER, WAITING = 1, 2, 3
 
 # on x86 the counter of time stamps runs evenly; elsewhere the counter of cycles may be forbidden
-_COUNTER = "readcyclecounter" if platform.machine() in ("x86_64", "AMD64") else "readsteadycounter"
+_COUNTER = "readcyclecounter" if KNOWN else "readsteadycounter"
 
 
 def restart(f: Function, row: str, *words: int) -> None:

@@ -18,7 +18,7 @@ from abw.core.exec.cpu.clock import emit_clock
 from abw.core.exec.cpu.compiled import Code, compile_ir
 from abw.core.exec.cpu.emit import Module
 from abw.core.exec.cpu.kernel import emit_cell, emit_fill
-from abw.core.exec.cpu.layout import CellLayout, layout_of
+from abw.core.exec.cpu.layout import CellLayout, layout_of, packed_constants
 from abw.core.exec.cpu.memory import address, aligned
 from abw.core.exec.cpu.parts import Parts, get_sorter
 from abw.core.exec.cpu.profile import Profile, Profiler, Walk
@@ -27,7 +27,6 @@ from abw.core.exec.cpu.target import TargetName, get_target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.cpu.walker import OF_ARENAS, OF_EXECUTOR, OF_PLAN, OF_SCHEDULE, emit_walker
 from abw.core.exec.interface import Result
-from abw.core.exec.kernels import static_values
 from abw.core.exec.params import Params
 from abw.core.exec.rows import matrix_view, row_floats
 from abw.core.graph.graph import Graph
@@ -89,7 +88,7 @@ class CpuExecutor:
         self._walks: list[Walk] = [walk(self._code.address("walk"))] * self._threads
         self._profiler: Profiler | None = None
         self._constants = [
-            aligned(0) if layout is None else _constants(layout, [params.values[i] for i in t.params])
+            aligned(0) if layout is None else packed_constants(layout, [params.values[i] for i in t.params])
             for layout, t in zip(layouts, network.types, strict=True)
         ]
         size = max((layout.scratch_floats for layout in layouts if layout), default=0)
@@ -267,11 +266,3 @@ def _processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _constants(layout: CellLayout, params: list[Floats]) -> Floats:
-    static = static_values(layout.normal, params)
-    memory = aligned(layout.constants)
-    for packed in layout.packed:
-        packed.write(memory, static)
-    return memory

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from abw.core.cell.normal import NormalCell
-from abw.core.exec.cpu.memory import Weights
+from abw.core.exec.cpu.memory import Floats, Weights, aligned
 from abw.core.exec.cpu.target import Target
+from abw.core.exec.kernels import static_values
 from abw.core.exec.rows import Fixed, columns, padded, row_floats
 from abw.core.exec.stages import Group, Single, Stage, group_gates, stages_of
 from abw.core.spec.cell import Shape
@@ -100,6 +102,23 @@ class CellLayout:
         number = next(n for n, f in enumerate(self.fixed) if (f.value, f.shape) == (value, shape))
         return Place(first + number, 0)
 
+    def operands(self, single: Single) -> list[Place]:
+        """Where an operation that stands alone finds its operands, each part of a right side by itself."""
+        arguments = self.normal.arguments(single.value)[: 1 if single.right else None]
+        found = [
+            self.fixed_place(a, self.shape_of(a)) if self.normal.static[a] else self.place(a)
+            for a in arguments
+        ]
+        return found + [
+            Place(self.entries[part.value], self.start(part.value, part.start)) for part in single.right
+        ]
+
+    def heights(self, single: Single) -> list[int]:
+        """The rows of each part of the right side of a product of matrices."""
+        return [part.length for part in single.right] or [
+            self.shape_of(self.normal.arguments(single.value)[1])[0]
+        ]
+
     @property
     def table(self) -> int:
         """How many entries the table of addresses has."""
@@ -167,6 +186,15 @@ def layout_of(normal: NormalCell, target: Target, reductions: tuple[Reduction | 
     )  # fmt: skip
 
 
+def packed_constants(layout: CellLayout, params: Sequence[Floats]) -> Floats:
+    """The block of all that no lane changes. `params`: the cell's, in its order."""
+    static = static_values(layout.normal, params)
+    memory = aligned(layout.constants)
+    for packed in layout.packed:
+        packed.write(memory, static)
+    return memory
+
+
 def _groups(stage: Stage, target: Target) -> tuple[int, list[Group]]:
     """The vectors of the result to compute together, and the gates in groups that the registers hold."""
     if not stage.gates:
@@ -174,7 +202,8 @@ def _groups(stage: Stage, target: Target) -> tuple[int, list[Group]]:
     count = -(-len(stage.gates) // target.group)
     size = -(-len(stage.gates) // count)
     vectors = row_floats(stage.shape, target.lanes) // target.lanes
-    fitting = [u for u in range(1, target.group + 1) if vectors % u == 0 and u * size <= target.group]
+    most = min(vectors, target.group)
+    fitting = [u for u in range(1, most + 1) if vectors % u == 0 and u * size <= target.group]
     # what a block of rows loads for each multiplication: its operands, and its weights
     units = min(fitting, key=lambda u: 1 / (u * size) + 1 / target.block_rows(u * size))
     return units, [

@@ -26,14 +26,7 @@ def emit_single(
 
     def lane(row: str) -> None:
         out = address(layout.place(single.value), row)
-        places = [
-            layout.fixed_place(a, shape) if normal.static[a] else layout.place(a)
-            for a, shape in zip(op.args[: 1 if single.right else None], shapes, strict=False)
-        ]
-        places += [
-            Place(layout.entries[part.value], layout.start(part.value, part.start)) for part in single.right
-        ]
-        operands = [address(place, row) for place in places]
+        operands = [address(place, row) for place in layout.operands(single)]
         match op.name:
             case "softmax":
                 _softmax(f, out, operands[0], op.shape)
@@ -44,8 +37,7 @@ def emit_single(
             case "matmul" if len(op.shape) == 1:
                 _by_vector(f, out, operands, shapes[0])
             case "matmul":
-                inner = [part.length for part in single.right] or [shapes[1][0]]
-                _by_matrix(f, out, operands, shapes, inner)
+                _by_matrix(f, out, operands, shapes, layout.heights(single))
             case _:
                 raise ValueError(f"no kernel for the operation '{op.name}'")
 

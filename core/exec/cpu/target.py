@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -12,6 +13,10 @@ from abw.core.errors import AbwError
 
 TargetName = Literal["avx512", "avx2", "plain"]
 TARGETS: tuple[TargetName, ...] = ("avx512", "avx2", "plain")
+
+
+KNOWN = platform.machine() in ("x86_64", "AMD64")
+"""Whether the kernels written as IR were ever run on a processor like this one."""
 
 
 @dataclass(frozen=True, slots=True)

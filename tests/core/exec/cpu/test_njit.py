@@ -1,0 +1,234 @@
+"""Kernels of plain numba against the reference and against those written as IR; what is kept of them on disk.
+
+Compiling a network takes seconds. So most tests run the generated Python as it is, over compiled loops.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from abw.core.cell.normal import normalise
+from abw.core.errors import AbwError
+from abw.core.exec import registry
+from abw.core.exec.cpu import njit as module
+from abw.core.exec.cpu.executor import CpuExecutor
+from abw.core.exec.cpu.layout import StageLayout, layout_of
+from abw.core.exec.cpu.njit import SCALAR, NjitExecutor
+from abw.core.exec.interface import Executor, Result
+from abw.core.exec.kept import kernels_folder
+from abw.core.exec.params import Params, init_params
+from abw.core.exec.registry import get_executor
+from abw.core.graph.network import Constant, Granularity
+from abw.core.plan.plan import Plan, plan
+from abw.core.policy.sufficient import Sufficient
+from abw.core.spec.cell import Cell
+from abw.core.spec.load import Overrides
+from abw.core.workload import open_model, open_networks, open_workload, read_instances
+from tests.core.exec import builder
+from tests.core.exec.builder import (
+    CellBuilder,
+    error,
+    lstm,
+    make_graph,
+    random_graph,
+    random_network,
+    random_schedule,
+    reference,
+)
+from tests.core.exec.cpu.test_cpu import (
+    EDGES,
+    LARGE,
+    RANDOM_TOLERANCE,
+    SPECS,
+    UNARY,
+    gates_cell,
+    once,
+    one_type,
+    products_cell,
+)
+from tests.core.exec.test_executors import one_by_one, words_network
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def _interpreted(source: str) -> ModuleType:
+    """The module without compiling it; the loops that it calls are compiled."""
+    found = ModuleType("interpreted")
+    lines = [line for line in source.splitlines() if not line.startswith("@numba.njit(")]
+    assert len(lines) < len(source.splitlines())
+    with np.errstate(all="ignore"):
+        exec("\n".join(lines), found.__dict__)
+    return found
+
+
+@pytest.fixture
+def interpreted() -> Iterator[None]:
+    with patch.object(module, "_load", _interpreted):
+        yield
+
+
+def run(executor: Executor, planned: Plan, params: Params) -> Result:
+    executor.prepare(planned.graph.network, params, 1)
+    with np.errstate(all="ignore"):
+        return executor.run(planned)
+
+
+@pytest.mark.usefixtures("interpreted")
+@settings(max_examples=25)
+@given(seeds, st.integers(0, 25), st.booleans())
+def test_equals_reference(seed: int, nodes: int, large: bool) -> None:
+    rng = np.random.default_rng(seed)
+    with patch.object(builder, "SHAPES", LARGE if large else builder.SHAPES):
+        network = random_network(rng)
+    graph = random_graph(rng, network, nodes)
+    planned = plan(graph, random_schedule(rng, graph))
+    params = init_params(network, seed)
+    result = run(NjitExecutor(), planned, params)
+    assert result.counts.batches == result.counts.launches == len(planned.schedule)
+    assert error(result, reference(graph, params)) < RANDOM_TOLERANCE
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("granularity", ["cell", "op"])
+@pytest.mark.parametrize("spec", SPECS)
+def test_every_spec_as_by_the_ir(spec: str, granularity: Granularity, root: Path) -> None:
+    model = open_model(root / "specs" / f"{spec}.yaml", Overrides(dims={"hidden": 22}))
+    workload = open_workload(model, read_instances(model.data, 2), open_networks(model, granularity))
+    graph = workload.graph(0, min(2, len(workload.instances)))
+    planned = plan(graph, Sufficient().schedule(graph.dag))
+    params = init_params(workload.network, 0)
+    found = run(NjitExecutor(), planned, params)
+    assert error(found, reference(graph, params)) < 1e-5
+    if granularity == "cell":
+        assert error(found, run(CpuExecutor(), planned, params)) < 1e-5
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("cell", [gates_cell(5, 19), gates_cell(13, 4), products_cell()])
+def test_cells_of_all_kinds(cell: Cell) -> None:
+    graph, network = one_type(cell, 7)
+    params = init_params(network, 0)
+    assert error(run(NjitExecutor(), plan(graph, once(graph)), params), reference(graph, params)) < 1e-5
+
+
+def test_the_layout_is_the_irs_with_all_gates_of_a_row_together() -> None:
+    layout = layout_of(normalise(lstm(20)), SCALAR, (None,) * 3)
+    (stage,) = layout.stages
+    assert isinstance(stage, StageLayout)
+    (weights,) = stage.weights
+    assert (stage.units, weights.blocks, len(weights.group.gates)) == (20, 1, 4)
+    assert layout.constants == 4 * 20 + 2 * 4 * 20 * 20
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean", "max"])
+@pytest.mark.usefixtures("interpreted")
+def test_nan_and_infinity_pass_through(reduction: str) -> None:
+    network = words_network(reduction)
+    operands = [[-1, -7, -7], [-2, -7, -7], [-3, -7, -7], [-4, 0, 1], [0, 4], [2, 4, -3]]
+    graph = make_graph(network, [0] * 4 + [1] * 2, operands)
+    params = init_params(network, 0)
+    table = params.tables[0].copy()
+    table[0, 1], table[1, 0] = np.nan, np.inf
+    params = Params(params.values, (table,))
+    found = run(NjitExecutor(), plan(graph, one_by_one(graph)), params)
+    with np.errstate(all="ignore"):
+        assert error(found, reference(graph, params)) < 1e-5
+
+
+# what follows is compiled
+
+
+def functions(x: np.ndarray[tuple[int], np.dtype[np.float32]]) -> tuple[Plan, Params]:
+    """Every function of one number, of each element of x."""
+    b = CellBuilder()
+    value = b.input((1,))
+    graph, network = one_type(b.cell("ends", [b.op(name, value, shape=(1,)) for name in UNARY]), len(x))
+    table = replace(network.tables[0], rows=len(x))
+    network = replace(network, tables=(table,), constants=(Constant("table", 0, (1,), 0, len(x)),))
+    graph = replace(graph, network=network, operand=-1 - np.arange(len(x), dtype=np.int32))
+    return plan(graph, once(graph)), Params((), (x[:, None],))
+
+
+def test_functions_at_their_ends() -> None:
+    planned, params = functions(np.array([*EDGES, *np.linspace(-30, 30, 301)], np.float32))
+    found = run(NjitExecutor(), planned, params)
+    with np.errstate(all="ignore"):
+        expected = reference(planned.graph, params)
+        for o, name in enumerate(UNARY):
+            wanted = expected.value(0, o).astype(np.float32)
+            np.testing.assert_allclose(found.value(0, o), wanted, rtol=4e-6, atol=1e-15, err_msg=name)
+
+
+def test_compiled_as_interpreted_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABW_HOME", str(tmp_path))
+    network = words_network()
+    graph = make_graph(network, [0] * 4, [[-1, -7, -7], [-2, -7, -7], [-3, 0, 1], [-4, 2, 3]])
+    planned, params = plan(graph, one_by_one(graph)), init_params(network, 0)
+
+    def fresh() -> tuple[Result, ModuleType]:
+        """By an executor of a process that has not seen the module."""
+        for name in [name for name in sys.modules if name.startswith("abw_njit_")]:
+            del sys.modules[name]
+        result = run(NjitExecutor(), planned, params)
+        (name,) = (name for name in sys.modules if name.startswith("abw_njit_"))
+        return result, sys.modules[name]
+
+    result, compiled = fresh()
+    assert not compiled.walk.stats.cache_hits
+    assert error(result, reference(graph, params)) < 1e-5
+    with patch.object(module, "_load", _interpreted):
+        assert error(result, run(NjitExecutor(), planned, params)) < 1e-6
+
+    result, again = fresh()
+    assert again is not compiled
+    assert again.walk.stats.cache_hits
+    assert not again.walk.stats.cache_misses
+
+    files = list((kernels_folder() / "__pycache__").glob("*.nb?"))
+    assert len(files) == 2
+    for file in files:
+        file.write_bytes(file.read_bytes()[:100])
+    result, _ = fresh()
+    assert error(result, reference(graph, params)) < 1e-5
+    result, again = fresh()
+    assert again.walk.stats.cache_hits
+
+    # a folder that cannot be written
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("ABW_HOME", str(tmp_path / "file"))
+    result, _ = fresh()
+    assert error(result, reference(graph, params)) < 1e-5
+
+
+def test_results_do_not_outlive_the_next_run() -> None:
+    network = words_network()
+    graph = make_graph(network, [0], [[-1, -7, -7]])
+    executor = NjitExecutor()
+    with patch.object(module, "_load", _interpreted):
+        planned = plan(graph, one_by_one(graph))
+        first = run(executor, planned, init_params(network, 0))
+        executor.run(planned)
+        with pytest.raises(RuntimeError, match="run again"):
+            first.value(0, 0)
+        with pytest.raises(ValueError, match="another network"):
+            executor.run(plan(make_graph(words_network(), [0], [[-1, -7, -7]]), planned.schedule))
+
+
+def test_who_is_asked_for_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(get_executor("cpu", "njit"), NjitExecutor)
+    assert isinstance(get_executor("cpu", "ir"), CpuExecutor)
+    with pytest.raises(AbwError, match="no choice of kernels"):
+        get_executor("blas", "ir")
+    monkeypatch.setattr(registry, "KNOWN", False)
+    assert isinstance(get_executor("cpu"), NjitExecutor)
+    assert isinstance(get_executor("cpu", "ir"), CpuExecutor)
