@@ -22,7 +22,16 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Look at the interpreter, the packages, the processor, BLAS, the GPU, its compiler and Graphviz."""
-    return [_python(), *_packages(), _processor(), _blas(), _compiler_cache(), *_gpu(), _graphviz()]
+    return [
+        _python(),
+        *_packages(),
+        _processor(),
+        _blas(),
+        _compiler_cache(),
+        _kernels(),
+        *_gpu(),
+        _graphviz(),
+    ]
 
 
 def _python() -> Finding:
@@ -70,6 +79,19 @@ def _compiler_cache() -> Finding:
     if os.access(folder, os.W_OK):
         return Finding("compiled code", True, "kept between runs")
     return Finding("compiled code", True, "kept in the user's cache folder")
+
+
+def _kernels() -> Finding:
+    from abw.core.exec.kept import LIMIT, contents, kernels_folder
+
+    folder = kernels_folder()
+    kept = contents(folder)
+    size = sum(k.size for k in kept) / 2**20
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    value = f"{folder}: {len(kept)} kept, {size:.1f} of at most {LIMIT // 2**20} MiB"
+    if os.access(there, os.W_OK):
+        return Finding("kernels", True, value, "may be deleted at any time")
+    return Finding("kernels", False, f"{folder} cannot be written", "compiled anew each time; set ABW_HOME")
 
 
 def _gpu() -> list[Finding]:

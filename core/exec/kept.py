@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
+import time
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 MAGIC = b"abw1"
 """Begins every file of machine code; a digest of the rest follows."""
+
+LIMIT = 256 * 2**20
+"""Bytes that a folder of machine code may take: some thousand models. What was used least recently goes."""
+ABANDONED = 3600.0
+"""Seconds after which a draft is one that its process never finished."""
+
+_NAME = re.compile(r"((abw_njit_)?[0-9a-f]{32})\.|\.draft-")
 
 
 def kernels_folder() -> Path:
@@ -35,16 +46,26 @@ def read_kept(path: Path) -> bytes | None:
     except OSError:
         return None
     code = content[len(MAGIC) + 32 :]
-    return code if content == MAGIC + hashlib.sha256(code).digest() + code else None
+    if content != MAGIC + hashlib.sha256(code).digest() + code:
+        return None
+    used(path)
+    return code
+
+
+def used(path: Path) -> None:
+    """Note that a file is of use now."""
+    with suppress(OSError):
+        os.utime(path)
 
 
 def keep(path: Path, code: bytes) -> None:
-    """Keep code where `read_kept` finds it.
+    """Keep code where `read_kept` finds it, and the folder below its limit.
 
     Where the folder cannot be written nothing is kept: the code is no less good.
     """
     with suppress(OSError):
         write_whole(path, MAGIC + hashlib.sha256(code).digest() + code)
+        evict(path.parent)
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -58,3 +79,53 @@ def write_whole(path: Path, content: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+@dataclass(slots=True)
+class Kept:
+    """The files of one piece of code: when one of them was last used, and their bytes."""
+
+    last: float = 0.0
+    size: int = 0
+    files: list[Path] = field(default_factory=list)
+
+
+def contents(folder: Path) -> list[Kept]:
+    """What a folder keeps, the least recently used first. Files of others are left out."""
+    found: dict[str, Kept] = {}
+    for path, size, last in _files(folder):
+        if name := _NAME.match(path.name):
+            kept = found.setdefault(name[1] or path.name, Kept())
+            kept.last = max(kept.last, last)
+            kept.size += size
+            kept.files.append(path)
+    return sorted(found.values(), key=lambda kept: kept.last)
+
+
+def evict(folder: Path, limit: int | None = None) -> None:
+    """Delete what was used least recently until at most `limit` bytes (LIMIT) are left, and lost drafts.
+
+    Other processes may read, write and evict meanwhile: who does not find a file compiles anew. Cost: some 10
+    us a file.
+    """
+    everything = contents(folder)
+    over = sum(kept.size for kept in everything) - (LIMIT if limit is None else limit)
+    now = time.time()
+    for kept in everything:
+        draft = kept.files[0].name.startswith(".draft-")
+        if now - kept.last > ABANDONED if draft else over > 0:
+            over -= kept.size
+            for path in kept.files:
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, int, float]]:
+    """The files with their bytes and their time: ours lie in the folder, numba's in one below."""
+    for place in (folder, folder / "__pycache__"):
+        with suppress(OSError):
+            for path in place.iterdir():
+                # another process may have deleted it by now
+                with suppress(OSError):
+                    about = path.stat()
+                    yield path, about.st_size, about.st_mtime

@@ -167,6 +167,9 @@ def test_doctor_finds_what_is_here(abw: Abw) -> None:
     found = {f["name"]: f for f in abw("doctor", "--json").json()["findings"]}
     assert found.keys() >= {"python", "numpy", "numba", "processor", "blas", "gpu", "cuda compiler", "dot"}
     assert found["numba"]["ok"]
+    assert found["kernels"]["ok"]
+    assert "kernels: " in found["kernels"]["value"]
+    assert "of at most 256 MiB" in found["kernels"]["value"]
     assert all(f["hint"] for f in found.values() if not f["ok"])
     assert "numba" in abw("doctor").out
 

@@ -19,7 +19,7 @@ from abw.core.exec.cpu.layout import layout_of, packed_constants
 from abw.core.exec.cpu.source import module_source, scratch_floats
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.interface import Result
-from abw.core.exec.kept import kernels_folder, write_whole
+from abw.core.exec.kept import evict, kernels_folder, used, write_whole
 from abw.core.exec.params import Params
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Network
@@ -121,6 +121,8 @@ def _load(source: str) -> ModuleType:
         try:
             if not path.exists() or path.read_bytes() != source.encode():
                 write_whole(path, source.encode())
+                evict(folder)
+            used(path)
         except OSError:
             path = _passing_folder() / f"{name}.py"
             path.write_text(source)
