@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abw.core.exec.cpu.emit import Function, Module, splat
+from abw.core.exec.cpu.emit import Function, Module
 from abw.core.exec.cpu.functions import maximum
 from abw.core.exec.cpu.kernel import PARAMS, SLOT_WORDS, share
 from abw.core.exec.cpu.layout import ListPlace
@@ -63,25 +63,27 @@ def _ends(f: Function, lists: str, lane: str) -> tuple[str, str]:
 def _reduce(
     f: Function, reduction: Reduction, shape: Shape, base: str, index: str, list_: tuple[str, str], out: str
 ) -> None:
-    """Reduce the rows that `index` names between two of its places to the row at `out`."""
+    """Reduce the rows, two or more, that `index` names between two of its places to the row at `out`."""
     lanes, vector = f.target.lanes, f.target.vector
     pitch = 4 * row_floats(shape, lanes)
     vectors = pitch // (4 * lanes)
     units = max(u for u in range(1, VECTORS_AT_ONCE + 1) if vectors % u == 0)
     begin, end = list_
-    start = splat(-float("inf") if reduction == "max" else 0.0)
 
     def block(j: str) -> None:
         column = f.i64("mul", j, 4 * lanes * units)
 
-        def take(k: str, held: list[str]) -> list[str]:
-            row = f.at(base, f.i64("add", f.i64("mul", f.int_item(index, k), pitch), column))
-            values = [f.load(row, 4 * lanes * u) for u in range(units)]
-            if reduction == "max":
-                return [maximum(f, a, b) for a, b in zip(held, values, strict=True)]
-            return [f.vec("fadd", a, b) for a, b in zip(held, values, strict=True)]
+        def row(k: str) -> list[str]:
+            place = f.at(base, f.i64("add", f.i64("mul", f.int_item(index, k), pitch), column))
+            return [f.load(place, 4 * lanes * u) for u in range(units)]
 
-        found = f.loop(end, take, [(vector, start)] * units, first=begin)
+        def take(k: str, held: list[str]) -> list[str]:
+            if reduction == "max":
+                return [maximum(f, a, b) for a, b in zip(held, row(k), strict=True)]
+            return [f.vec("fadd", a, b) for a, b in zip(held, row(k), strict=True)]
+
+        held = [(vector, value) for value in row(begin)]
+        found = f.loop(end, take, held, first=f.i64("add", begin, 1))
         if reduction == "mean":
             count = f.let(f"sitofp i64 {f.i64('sub', end, begin)} to float")
             divisor = f.spread(count)
