@@ -153,11 +153,13 @@ def cut(schedule: Schedule, batch: int, rows: int, batches: int) -> Schedule:
 def section(whole: Plan, first: int, last: int) -> Plan:
     """Batches `first` to `last` (exclusive) of a plan, which read what an earlier run of it computed."""
     schedule = whole.schedule
+    some = Schedule(schedule.type[first:last], schedule.ptr[first : last + 1], schedule.nodes)
     return replace(
         whole,
-        schedule=Schedule(schedule.type[first:last], schedule.ptr[first : last + 1], schedule.nodes),
+        schedule=some,
         base=whole.base[first:last],
         operand_ptr=whole.operand_ptr[first : last + 1],
+        launch_ptr=some.launches,
     )
 
 

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from abw.core.data.tensors import file_digest
 from abw.core.errors import AbwError
 from abw.core.graph.dag import Dag
-from abw.core.graph.network import Network
 from abw.core.policy.cost import Cost
 from abw.core.policy.fsm import FsmPolicy
 from abw.core.policy.learner import BEST_OF, learn, learn_best
@@ -19,7 +18,7 @@ from abw.core.policy.states import Encoding
 from abw.core.progress import Progress
 from abw.core.store.files import read_json, write_text
 from abw.core.store.policies import policy_path
-from abw.core.workload import Workload
+from abw.core.workload import Networks, Workload
 
 TRAIN_LIMIT = 32
 """How many instances a policy is learned from unless told otherwise (the paper's number, section 2.3)."""
@@ -50,17 +49,17 @@ class Learned:
         return min(int(self.data["instances"]), len(workload.instances))
 
 
-def find_policy(network: Network, encoding: Choice, seed: int) -> Learned | None:
-    """The policy learned earlier for a network, encoding and seed. Errors: AbwError where it is damaged."""
-    path = policy_path(network, encoding, seed)
-    return read_policy(path, network) if path.exists() else None
+def find_policy(networks: Networks, encoding: Choice, seed: int) -> Learned | None:
+    """The policy learned earlier for these networks, an encoding and a seed. Errors: AbwError where it is damaged."""
+    path = policy_path(networks.network, encoding, seed, networks.groups)
+    return read_policy(path, networks.types) if path.exists() else None
 
 
-def read_policy(path: Path, network: Network) -> Learned:
-    """A policy's file. Errors: AbwError where it is missing, damaged or another network's."""
+def read_policy(path: Path, types: tuple[str, ...]) -> Learned:
+    """A policy's file, for types of these names. Errors: AbwError where it is missing, damaged or another's."""
     document = read_json(path, "policy")
     policy = FsmPolicy.from_json(path.read_text(encoding="utf-8"))
-    policy.require(tuple(t.name for t in network.types))
+    policy.require(types)
     return Learned(policy, path, document.get("data", {}), fresh=False)
 
 
@@ -78,11 +77,11 @@ def choose_policy(
     Errors: AbwError.
     """
     if name.endswith(".json"):
-        learned = read_policy(Path(name), workload.network)
+        learned = read_policy(Path(name), workload.networks.types)
         return learned.policy, learned
     if name != LEARNED:
         return get_policy(name), None
-    found = find_policy(workload.network, encoding, seed)
+    found = find_policy(workload.networks, encoding, seed)
     if not found:
         progress.phase("learn a policy", trials_at_most(encoding, TRIALS))
         found = learn_policy(workload, encoding, seed, limit=limit, progress=progress.reached)
@@ -108,7 +107,7 @@ def learn_policy(
     """
     used = min(limit, len(workload.instances))
     policy = train(
-        lambda first, last: workload.graph(first, last).dag,
+        lambda first, last: workload.seen(workload.graph(first, last)),
         used,
         encoding,
         seed,
@@ -120,7 +119,7 @@ def learn_policy(
     source = {"path": str(data), "sha256": file_digest(data), "instances": used}
     origin = {"model": workload.model.name, "granularity": workload.network.granularity, "data": source}
     kind = f"{encoding}-phases{phases}" if phases else encoding
-    target = path or policy_path(workload.network, kind, seed)
+    target = path or policy_path(workload.network, kind, seed, workload.networks.groups)
     write_text(target, policy.to_json(origin))
     return Learned(policy, target, source, fresh=True)
 

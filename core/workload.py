@@ -13,10 +13,14 @@ from abw.core.data.read import read
 from abw.core.graph.bind import Binding, EdgeSlots, bind, edge_slots
 from abw.core.graph.cells import cell_network
 from abw.core.graph.construct import construct
+from abw.core.graph.dag import Dag
 from abw.core.graph.fuse import Fusion, fuse, fuse_network
 from abw.core.graph.graph import Graph
+from abw.core.graph.group import Groups, group_types
 from abw.core.graph.network import Granularity, LayoutName, Network
 from abw.core.graph.ops import OpNetwork, expand, op_network
+from abw.core.policy.launches import by_type
+from abw.core.policy.schedule import Schedule
 from abw.core.spec.load import Overrides, load_model
 from abw.core.spec.model import DataSpec, Model
 
@@ -26,18 +30,24 @@ class Networks:
     """A model's network of cells, where its edges are, and what is made of them.
 
     `ops`: the network of operations, at granularity `op`. `fusion`: that network, or the one of cells, with
-    reductions read in place.
+    reductions read in place. `groups`: what policies take for types, where that is not the types.
     """
 
     cells: Network
     edges: EdgeSlots
     ops: OpNetwork | None = None
     fusion: Fusion | None = None
+    groups: Groups | None = None
 
     @property
     def network(self) -> Network:
         """What the nodes are in the end."""
         return self.fusion.network if self.fusion else self.unfused
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The names of the types that policies see."""
+        return self.groups.names if self.groups else tuple(t.name for t in self.network.types)
 
     @property
     def unfused(self) -> Network:
@@ -73,6 +83,14 @@ class Workload:
         graph = construct(self.binding, first, last)
         return expand(graph, self.networks.ops) if self.networks.ops else graph
 
+    def seen(self, graph: Graph) -> Dag:
+        """What policies see of a graph."""
+        return self.networks.groups.apply(graph.dag) if self.networks.groups else graph.dag
+
+    def launched(self, graph: Graph, schedule: Schedule) -> Schedule:
+        """A schedule of what policies see as one of the graph: batches of groups are launches."""
+        return by_type(schedule, graph.dag) if self.networks.groups else schedule
+
     def windows(self) -> Iterator[tuple[int, int]]:
         """The mini-batches, in order; the last may be smaller."""
         for first in range(0, len(self.instances), self.model.data.batch):
@@ -91,16 +109,25 @@ def read_instances(data: DataSpec, limit: int | None, skip: int = 0) -> Instance
 
 
 def open_networks(
-    model: Model, granularity: Granularity, layout: LayoutName = "planned", *, fuse: bool = False
+    model: Model,
+    granularity: Granularity,
+    layout: LayoutName = "planned",
+    *,
+    fuse: bool = False,
+    group: bool = False,
 ) -> Networks:
-    """What the nodes of a model's graphs are; with `fuse` reductions are read in place where they can be.
+    """What the nodes of a model's graphs are, and the types that policies see.
 
-    Cost: some 100 us, whatever the data.
+    With `fuse` reductions are read in place where they can be, with `group` types of one structure are one to
+    policies. Cost: some 100 us, whatever the data.
     """
     cells = cell_network(model, layout)
     ops = op_network(cells) if granularity == "op" else None
     found = Networks(cells, edge_slots(model, cells), ops)
-    return replace(found, fusion=fuse_network(found.unfused)) if fuse else found
+    if fuse:
+        found = replace(found, fusion=fuse_network(found.unfused))
+    groups = group_types(found.network)
+    return replace(found, groups=groups) if group and not groups.trivial else found
 
 
 def open_workload(model: Model, instances: Instances, networks: Networks) -> Workload:
@@ -109,8 +136,13 @@ def open_workload(model: Model, instances: Instances, networks: Networks) -> Wor
 
 
 def load_workload(
-    model: Model, granularity: Granularity, layout: LayoutName = "planned", *, fuse: bool = False
+    model: Model,
+    granularity: Granularity,
+    layout: LayoutName = "planned",
+    *,
+    fuse: bool = False,
+    group: bool = False,
 ) -> Workload:
     """A model with the instances that it names, up to its limit. Errors: DataError."""
     instances = read_instances(model.data, model.data.limit)
-    return open_workload(model, instances, open_networks(model, granularity, layout, fuse=fuse))
+    return open_workload(model, instances, open_networks(model, granularity, layout, fuse=fuse, group=group))

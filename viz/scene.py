@@ -112,7 +112,7 @@ def scene_of_spec(
     workload = load_workload(model, granularity)
     windows = list(workload.windows())
     seed = overrides.seed or 0
-    found = find_policy(workload.network, encoding, seed)
+    found = find_policy(workload.networks, encoding, seed)
     if not found and granularity == "cell":
         (progress or Quiet()).phase("learn a policy")
         found = learn_policy(workload, encoding, seed)

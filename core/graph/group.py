@@ -1,4 +1,4 @@
-"""Types of one structure taken together: what a policy then sees, and the launches that come of it."""
+"""Types of one structure taken together: what a policy then sees."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ class Groups:
 
     names: tuple[str, ...]
     group: Ints
+
+    @property
+    def trivial(self) -> bool:
+        """Whether every type is a group of its own."""
+        return len(self.names) == len(self.group)
 
     def apply(self, dag: Dag) -> Dag:
         """The same nodes and edges, with groups for types. O(n)."""

@@ -50,6 +50,8 @@ class Plan:
     `lists[list_ptr[k] + i]:lists[list_ptr[k] + i + 1]` of the operand's index array, `list_ptr` (K,); -1
     where each lane reads one.
 
+    Launches. `launch_ptr` (L + 1,): as in `Schedule`.
+
     Arithmetic: `product_flops` of matrix products, 2 for a multiply-add; `other_flops`, 1 an element.
     """
 
@@ -67,6 +69,7 @@ class Plan:
     stride: Ints
     list_ptr: Ints
     lists: Ints
+    launch_ptr: Ints
     counts: Counts
     product_flops: int
     other_flops: int
@@ -114,5 +117,5 @@ def plan(graph: Graph, schedule: Schedule) -> Plan:
     )
     return Plan(
         graph, schedule, arenas, rows, base, row, operand_ptr, index_ptr, index, status, start, stride,
-        list_ptr, lists[:listed], Counts(*counts), product_flops, other_flops,
+        list_ptr, lists[:listed], schedule.launches, Counts(*counts), product_flops, other_flops,
     )  # fmt: skip

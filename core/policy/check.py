@@ -10,7 +10,10 @@ from abw.core.policy.schedule import Schedule
 
 
 def check_schedule(dag: Dag, schedule: Schedule) -> None:
-    """Raise CheckError unless every node is executed once, after its producers, in batches of one type."""
+    """Raise CheckError unless every node is executed once, in batches of one type and after its producers.
+
+    Its producers' batches must be of earlier launches.
+    """
     ptr, nodes = schedule.ptr.astype(np.int64), schedule.nodes.astype(np.int64)
     if len(ptr) != len(schedule) + 1 or ptr[0] != 0 or ptr[-1] != len(nodes):
         raise CheckError(f"offsets of {len(schedule)} batches do not span the {len(nodes)} executed nodes")
@@ -40,3 +43,11 @@ def check_schedule(dag: Dag, schedule: Schedule) -> None:
         raise CheckError(
             f"node {w} in batch {batch_of[w]} reads node {u}, which is only executed in batch {batch_of[u]}"
         )
+    ends = schedule.launches.astype(np.int64)
+    if ends[0] != 0 or ends[-1] != len(schedule) or (np.diff(ends) < 1).any():
+        raise CheckError(f"offsets of {len(ends) - 1} launches do not span the {len(schedule)} batches")
+    launch_of = np.repeat(np.arange(len(ends) - 1), np.diff(ends))[batch_of]
+    inside = launch_of[source] == launch_of[dag.succ]
+    if inside.any():
+        e = int(np.argmax(inside))
+        raise CheckError(f"node {dag.succ[e]} reads node {source[e]}, which is executed in the same launch")

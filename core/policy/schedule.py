@@ -13,13 +13,22 @@ class Schedule:
     """B batches over n nodes: batch b executes `nodes[ptr[b]:ptr[b + 1]]`, all of type `type[b]`.
 
     Shapes: `type` (B,), `ptr` (B + 1,), `nodes` (n,), all int32. `unseen` counts the steps at which an FSM
-    met a state that it had not seen in training.
+    met a state that it had not seen in training. Launch l is the batches `launch_ptr[l]:launch_ptr[l + 1]`
+    (L + 1,), none of which reads what another of them computes; None: each batch is a launch.
     """
 
     type: NDArray[np.int32]
     ptr: NDArray[np.int32]
     nodes: NDArray[np.int32]
     unseen: int = 0
+    launch_ptr: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.type)
+
+    @property
+    def launches(self) -> NDArray[np.int32]:
+        """`launch_ptr`, also where each batch is a launch."""
+        if self.launch_ptr is not None:
+            return self.launch_ptr
+        return np.arange(len(self) + 1, dtype=np.int32)

@@ -124,6 +124,10 @@ class Function:
         """The smaller of two 64-bit integers."""
         return self.let(f"select i1 {self.let(f'icmp slt i64 {a}, {b}')}, i64 {a}, i64 {b}")
 
+    def most(self, a: str | int, b: str | int) -> str:
+        """The larger of two 64-bit integers."""
+        return self.let(f"select i1 {self.let(f'icmp sgt i64 {a}, {b}')}, i64 {a}, i64 {b}")
+
     def vec(self, operation: str, a: str, b: str) -> str:
         """`fadd`, `fmul`, … of vectors."""
         return self.let(f"{operation} {self.target.vector} {a}, {b}")

@@ -44,7 +44,7 @@ APART_FLOPS = 20_000_000
 HALVES_FLOPS = 400_000_000
 """From here on there are two parts for each thread, so that one that is held up leaves more to others."""
 TOGETHER_FLOPS = 2_500_000
-"""The least arithmetic a batch where threads wait for each other after each."""
+"""The least arithmetic a launch where threads wait for each other after each."""
 
 _SCHEDULE, _PLAN = attrgetter(*OF_SCHEDULE), attrgetter(*OF_PLAN)
 
@@ -56,7 +56,7 @@ class CpuExecutor:
     Arenas are kept from run to run and grow as plans need it.
 
     Several threads share a run where it is long enough: each takes some of the instances, from first batch to
-    last, if the schedule was arranged for it; else they do each batch together and wait for each other after
+    last, if the schedule was arranged for it; else they do each launch together and wait for each other after
     it. Results are the same bit for bit.
     """
 
@@ -98,6 +98,7 @@ class CpuExecutor:
             "arena": np.zeros(len(self._floats), np.int64),
             "kernel": np.array([self._code.address(name) for name in names], np.int64),
             "constants": np.array([address(c) for c in self._constants], np.int64),
+            "by_column": np.array([layout is not None and layout.by_column for layout in layouts], np.int64),
             "pitch": np.array([4 * floats for floats in self._floats], np.int64),
         }
         fixed = [getattr(self._arenas, name) for name in OF_ARENAS] + [
@@ -136,7 +137,7 @@ class CpuExecutor:
                 raise RuntimeError("the executor has run again: read a result before that")
             return read_values(self._views, plan, self._params, references)
 
-        return Result(plan.graph, Counts(batches, batches, 0, 0), read)
+        return Result(plan.graph, Counts(batches, len(plan.launch_ptr) - 1, 0, 0), read)
 
     def measure(self) -> None:
         """From now on measure where the time of runs goes; each is to be followed by `sample`.
@@ -177,7 +178,7 @@ class CpuExecutor:
 
     def _alone(self, plan: Plan, table: int) -> None:
         """Run the batches on this thread."""
-        self._walks[0](table, address(self._scratch[0]), len(plan.schedule), 0, 1, None, None)
+        self._walks[0](table, address(self._scratch[0]), len(plan.launch_ptr) - 1, 0, 1, None, None)
 
     def _walk_all(self, plan: Plan, table: int) -> int:
         """Run the batches, on several threads where that pays; on how many."""
@@ -190,7 +191,7 @@ class CpuExecutor:
 
     def _shared(self, plan: Plan, table: int) -> Callable[[int], None] | None:
         """What each thread does of a plan; None where one alone is faster."""
-        batches, flops = len(plan.schedule), plan.product_flops
+        launches, flops = len(plan.launch_ptr) - 1, plan.product_flops
         if flops < APART_FLOPS:
             return None
         if self._parts is not None and self._parts.schedule is plan.schedule:
@@ -200,17 +201,17 @@ class CpuExecutor:
             def apart(thread: int) -> None:
                 while (part := next(turns)) < parts:
                     self._walks[thread](
-                        table, address(self._scratch[thread]), batches, part, parts, split, None
+                        table, address(self._scratch[thread]), launches, part, parts, split, None
                     )
 
             return apart
-        if flops < batches * TOGETHER_FLOPS:
+        if flops < launches * TOGETHER_FLOPS:
             return None
         arrived = np.zeros(1, np.int64)
 
         def together(thread: int) -> None:
             scratch = address(self._scratch[thread])
-            self._walks[thread](table, scratch, batches, thread, self._threads, None, address(arrived))
+            self._walks[thread](table, scratch, launches, thread, self._threads, None, address(arrived))
 
         return together
 

@@ -75,17 +75,8 @@ class _Kernel:
         if self.stamped:
             f.do(f"%clock = load ptr, ptr {f.at('%frame', -8)}")
             restart(f, "%clock")
-        if self._by_column():
-            self._tiles("%first", "%last")
-        else:
-            first, last = share(f, "%first", "%last")
-            f.when(f.let(f"icmp slt i64 {first}, {last}"), lambda: self._tiles(first, last))
+        self._tiles("%first", "%last")
         self.module.add(f)
-
-    def _by_column(self) -> bool:
-        """Whether parts are parts of the rows' elements."""
-        stage = self.layout.stages[0]
-        return len(self.layout.stages) == 1 and isinstance(stage, StageLayout) and bool(stage.weights)
 
     def _charge(self, reason: str) -> None:
         """What has passed since the last stamp was for this reason."""
@@ -234,8 +225,8 @@ class _Kernel:
             f.loop(blocks, lambda number, carried: rows(number, carried, column), [("i64", "0")])
 
         columns = stage.weights[0].blocks
-        if self._by_column():
-            first, last = share(f, "0", str(columns))
+        if self.layout.by_column:
+            first, last = share(f, str(columns))
             f.when(f.let(f"icmp slt i64 {first}, {last}"), lambda: f.repeat(last, block, first=first))
         else:
             f.repeat(columns, block)
@@ -304,12 +295,11 @@ def _emit_block(
     module.add(f)
 
 
-def share(f: Function, first: str, last: str) -> tuple[str, str]:
-    """The kernel's part of a range."""
-    size = f.i64("sub", last, first)
+def share(f: Function, size: str) -> tuple[str, str]:
+    """The part of a range of this size that is part `%part` of `%parts`."""
     begin = f.i64("udiv", f.i64("mul", size, "%part"), "%parts")
     end = f.i64("udiv", f.i64("mul", size, f.i64("add", "%part", 1)), "%parts")
-    return f.i64("add", first, begin), f.i64("add", first, end)
+    return begin, end
 
 
 def _blocks(f: Function, count: str, most: int) -> str:

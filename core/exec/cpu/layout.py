@@ -120,6 +120,15 @@ class CellLayout:
         ]
 
     @property
+    def by_column(self) -> bool:
+        """Whether threads share a batch by the elements of its rows, each with a part of the weights.
+
+        It can be done where there is one stage: no element waits for others of its row.
+        """
+        stage = self.stages[0]
+        return len(self.stages) == 1 and isinstance(stage, StageLayout) and bool(stage.weights)
+
+    @property
     def table(self) -> int:
         """How many entries the table of addresses has."""
         return len(self.entries) + len(self.fixed)

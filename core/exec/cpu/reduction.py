@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abw.core.exec.cpu.emit import Function, Module
 from abw.core.exec.cpu.functions import maximum
-from abw.core.exec.cpu.kernel import PARAMS, SLOT_WORDS, share
+from abw.core.exec.cpu.kernel import PARAMS, SLOT_WORDS
 from abw.core.exec.cpu.layout import ListPlace
 from abw.core.exec.rows import row_floats
 from abw.core.spec.cell import Shape
@@ -25,8 +25,7 @@ def emit_reduction(module: Module, name: str, reduction: Reduction, shapes: tupl
             out = f.at(f.pointer_item("%frame", SLOT_WORDS * len(shapes) + s), place)
             _reduce(f, reduction, shape, base, index, _ends(f, lists, i), out)
 
-    first, last = share(f, "%first", "%last")
-    f.when(f.let(f"icmp slt i64 {first}, {last}"), lambda: f.repeat(last, lane, first=first))
+    f.repeat("%last", lane, first="%first")
     module.add(f)
 
 

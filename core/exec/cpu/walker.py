@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from abw.core.exec.cpu.clock import FIRST, WAITING, WALKER, WHOLE, WORDS, charge, restart
 from abw.core.exec.cpu.emit import Function, Module
-from abw.core.exec.cpu.kernel import SLOT_WORDS
+from abw.core.exec.cpu.kernel import SLOT_WORDS, share
 
 OF_SCHEDULE = ("type", "ptr")
 OF_PLAN = (
     "base", "operand_ptr", "index_ptr", "index", "status", "start", "stride", "list_ptr", "lists",
+    "launch_ptr",
 )  # fmt: skip
 OF_ARENAS = ("slot_arena", "output_arena", "slots", "outputs")
-OF_EXECUTOR = ("arena", "pitch", "kernel", "constants")
+OF_EXECUTOR = ("arena", "pitch", "kernel", "constants", "by_column")
 """The walker's table holds the addresses of these arrays: of a `Schedule`, a `Plan` and its `Arenas`, all of
 32 bits; then, of 64 bits, the addresses of the arenas and their rows' bytes, of the types' kernels and their
-constants."""
+constants, and whether parts of a type's batch are parts of its rows' elements."""
 
 LOOKS = 2000
 """How often a part that waits looks before it lets other threads run: some microseconds."""
@@ -24,15 +25,16 @@ SPREAD = 3
 
 
 def emit_walker(module: Module, slots: int, width: int, *, stamped: bool = False) -> None:
-    """Write `walk(table, scratch, batches, part, parts, split, arrived)`: run part `part` of every batch.
+    """Write `walk(table, scratch, launches, part, parts, split, arrived)`: run part `part` of every launch.
 
     `slots` are the most that a type has, `width` is the network's. With `split` (batches, parts + 1), of 32
-    bits, a part is a range of lanes that depends on no other part; without it (null) the parts do each batch
-    together, and wait for each other after it: `arrived` counts who is done.
+    bits, a part is a range of lanes that depends on no other part; without it (null) the parts do each launch
+    together, and wait for each other after it: `arrived` counts who is done. Each takes its part of the rows
+    of all the launch's batches, one after the other; of batches by column a part of each row.
 
     A stamped walker has one more parameter, `clock`, and charges all time to it.
     """
-    params = "ptr %table, ptr %scratch, i64 %batches, i64 %part, i64 %parts, ptr %split, ptr %arrived"
+    params = "ptr %table, ptr %scratch, i64 %launches, i64 %part, i64 %parts, ptr %split, ptr %arrived"
     if stamped:
         params += ", ptr %clock"
     f = Function(module, "walk", params, public=True)
@@ -45,7 +47,22 @@ def emit_walker(module: Module, slots: int, width: int, *, stamped: bool = False
     names = OF_SCHEDULE + OF_PLAN + OF_ARENAS + OF_EXECUTOR
     array = {name: f.pointer_item("%table", place) for place, name in enumerate(names)}
 
-    def batch(b: str) -> None:
+    def launch(number: str) -> None:
+        following = f.i64("add", number, 1)
+        first, last = (f.int_item(array["launch_ptr"], place) for place in (number, following))
+        before, behind = f.int_item(array["ptr"], first), f.int_item(array["ptr"], last)
+        mine = [f.i64("add", before, place) for place in share(f, f.i64("sub", behind, before))]
+        f.repeat(last, lambda b: batch(b, mine), first=first)
+        several = f.let("icmp sgt i64 %parts, 1")
+
+        def wait() -> None:
+            _wait(f, f.i64("mul", following, "%parts"))
+            if stamped:
+                charge(f, "%clock", "%clock", WAITING)
+
+        f.when(f.let(f"and i1 {together}, {several}"), wait)
+
+    def batch(b: str, mine: list[str]) -> None:
         kind = f.int_item(array["type"], b)
         begin, end = f.int_item(array["ptr"], b), f.int_item(array["ptr"], f.i64("add", b, 1))
         operand = f.int_item(array["operand_ptr"], b)
@@ -92,24 +109,27 @@ def emit_walker(module: Module, slots: int, width: int, *, stamped: bool = False
             if stamped:
                 charge(f, "%clock", row, WHOLE)
 
-        def wait() -> None:
-            _wait(f, f.i64("mul", f.i64("add", b, 1), "%parts"))
-            if stamped:
-                charge(f, "%clock", "%clock", WAITING)
-
-        def jointly() -> None:
-            call(f"i64 0, i64 {f.i64('sub', end, begin)}, i64 %part, i64 %parts")
-            f.when(f.let("icmp sgt i64 %parts, 1"), wait)
-
-        def apart() -> None:
-            place = f.i64("add", f.i64("mul", b, f.i64("add", "%parts", 1)), "%part")
-            first, last = f.int_item("%split", place), f.int_item("%split", f.i64("add", place, 1))
+        def rows(first: str, last: str) -> None:
             some = f.let(f"icmp slt i64 {first}, {last}")
             f.when(some, lambda: call(f"i64 {first}, i64 {last}, i64 0, i64 1"))
 
+        def jointly() -> None:
+            size = f.i64("sub", end, begin)
+
+            def some_rows() -> None:
+                first, last = (f.least(f.most(f.i64("sub", place, begin), 0), size) for place in mine)
+                rows(first, last)
+
+            by_column = f.let(f"icmp ne i64 {f.item('i64', array['by_column'], kind)}, 0")
+            f.when(by_column, lambda: call(f"i64 0, i64 {size}, i64 %part, i64 %parts"), some_rows)
+
+        def apart() -> None:
+            place = f.i64("add", f.i64("mul", b, f.i64("add", "%parts", 1)), "%part")
+            rows(f.int_item("%split", place), f.int_item("%split", f.i64("add", place, 1)))
+
         f.when(together, jointly, apart)
 
-    f.repeat("%batches", batch)
+    f.repeat("%launches", launch)
     if stamped:
         charge(f, "%clock", "%clock", WALKER)
     module.add(f)

@@ -1,0 +1,60 @@
+"""Batches of groups of types as launches of batches of one type each."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.graph.dag import Dag
+from abw.core.jit import njit
+from abw.core.policy.schedule import Schedule
+
+Ints = NDArray[np.int32]
+
+
+def by_type(schedule: Schedule, dag: Dag) -> Schedule:
+    """Each batch cut into one for each of its nodes' types; these are a launch.
+
+    The nodes of a type stay in their order. O(n + batches * types).
+    """
+    nodes = np.empty_like(schedule.nodes)
+    of_batch = np.empty(len(nodes), np.int32)
+    ptr = np.zeros(len(nodes) + 1, np.int32)
+    launch_ptr = np.zeros(len(schedule) + 1, np.int32)
+    count = _cut(schedule.ptr, schedule.nodes, dag.type, len(dag.types), nodes, of_batch, ptr, launch_ptr)
+    return Schedule(of_batch[:count].copy(), ptr[: count + 1].copy(), nodes, schedule.unseen, launch_ptr)
+
+
+@njit
+def _cut(
+    batch_ptr: Ints,
+    batch_nodes: Ints,
+    type: Ints,
+    types: int,
+    nodes: Ints,
+    of_batch: Ints,
+    ptr: Ints,
+    launch_ptr: Ints,
+) -> int:
+    count = 0
+    place = np.empty(types, np.int64)
+    for b in range(len(batch_ptr) - 1):
+        first, last = batch_ptr[b], batch_ptr[b + 1]
+        place[:] = 0
+        for i in range(first, last):
+            place[type[batch_nodes[i]]] += 1
+        begin = np.int64(first)
+        for t in range(types):
+            rows = place[t]
+            place[t] = begin
+            begin += rows
+            if rows:
+                of_batch[count] = t
+                count += 1
+                ptr[count] = begin
+        for i in range(first, last):
+            t = type[batch_nodes[i]]
+            nodes[place[t]] = batch_nodes[i]
+            place[t] += 1
+        launch_ptr[b + 1] = count
+    return count
