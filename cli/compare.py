@@ -52,12 +52,8 @@ def compare(
     sizes: options.Set = None,
     encoding: options.Encoding = "best",
     granularity: options.Granularity = "cell",
-    fuse: Annotated[
-        bool, typer.Option("--fuse", help="Fuse reductions that only cells read into their reads.")
-    ] = False,
-    group: Annotated[
-        bool, typer.Option("--group", help="Batch types together that differ in parameters only.")
-    ] = False,
+    fuse: options.Fuse = False,
+    group: options.Group = False,
     cost: Annotated[
         Path | None,
         typer.Option(

@@ -52,6 +52,10 @@ Hoist = Annotated[
     bool,
     typer.Option("--hoist", help="Compute products that wait for no state beforehand, all steps at once."),
 ]
+Fuse = Annotated[bool, typer.Option("--fuse", help="Read reductions in place where only cells read them.")]
+Group = Annotated[
+    bool, typer.Option("--group", help="Batch types together that differ in parameters only: one launch.")
+]
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, metavar="N", help="Threads to compute with (all).")
 ]

@@ -62,6 +62,8 @@ def run(
         ),
     ] = None,
     hoist: options.Hoist = False,
+    fuse: options.Fuse = False,
+    group: options.Group = False,
     preset: Annotated[
         str,
         typer.Option(
@@ -115,6 +117,8 @@ def run(
         kernels=kernels,
         granularity=granularity,
         layout=layout or usual.layout,
+        fuse=fuse,
+        group=group,
         seed=seed or 0,
         threads=threads,
         verify=verify,
@@ -155,10 +159,12 @@ def print_run(report: dict[str, Any]) -> None:
     console.print(f"[bold]{report['model']}[/] ({dims}) on {report['data']}")
     threads = f", {report['threads']} threads" if report["threads"] else ""
     mini_batches = counted(report["mini_batches"], "mini-batch", "es")
+    done = {"fuse": "reductions read in place", "group": "types grouped"}
+    passes = "".join(f"; {done[name]}" for name in report["passes"])
     console.print(
         f"{counted(report['instances'], 'instance')} in {mini_batches} of {report['batch']}; "
         f"{amount(report['nodes'])} nodes ({report['granularity']}); "
-        f"executor {report['executor']}{threads}"
+        f"executor {report['executor']}{threads}{passes}"
     )
     if pieces := report.get("in_pieces"):
         console.print(f"{pieces} of them did not fit the device's memory at once, and ran in pieces")

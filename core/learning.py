@@ -50,13 +50,13 @@ class Learned:
 
 
 def find_policy(networks: Networks, encoding: Choice, seed: int) -> Learned | None:
-    """The policy learned earlier for these networks, an encoding and a seed. Errors: AbwError where it is damaged."""
+    """The policy learned earlier for networks, encoding and seed. Errors: AbwError where it is damaged."""
     path = policy_path(networks.network, encoding, seed, networks.groups)
     return read_policy(path, networks.types) if path.exists() else None
 
 
 def read_policy(path: Path, types: tuple[str, ...]) -> Learned:
-    """A policy's file, for types of these names. Errors: AbwError where it is missing, damaged or another's."""
+    """A policy's file. Errors: AbwError where it is missing, damaged, or of types of other names."""
     document = read_json(path, "policy")
     policy = FsmPolicy.from_json(path.read_text(encoding="utf-8"))
     policy.require(types)

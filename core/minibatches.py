@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from abw.core.ahead import ahead
 from abw.core.exec.interface import Executor, Result, TooLargeError
+from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.registry import Policy
@@ -22,13 +23,15 @@ OVERLAPPED = ("cuda",)
 class MiniBatch:
     """Instances `first` to `last` (exclusive) of a workload, ready to run.
 
-    `window` numbers the mini-batch that they are, or are a piece of.
+    `window` numbers the mini-batch that they are, or are a piece of. `dag` is what the policy saw of the
+    graph, `schedule` what it made of that; the plan's own is of the graph's types.
     """
 
     window: int
     first: int
     last: int
     graph: Graph
+    dag: Dag
     schedule: Schedule
     plan: Plan
 
@@ -55,10 +58,12 @@ def _planned(
     with clock("construct"):
         graph = workload.graph(first, last)
     with clock("schedule"):
-        schedule = policy.schedule(graph.dag)
+        dag = workload.seen(graph)
+        schedule = policy.schedule(dag)
+        launched = workload.launched(graph, schedule)
     with clock("plan"):
-        schedule = executor.arrange(graph, schedule)
-        return MiniBatch(window, first, last, graph, schedule, plan(graph, schedule))
+        planned = plan(graph, executor.arrange(graph, launched))
+        return MiniBatch(window, first, last, graph, dag, schedule, planned)
 
 
 def _pieces(

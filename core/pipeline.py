@@ -24,7 +24,6 @@ from abw.core.exec.reference import ReferenceExecutor
 from abw.core.exec.registry import KernelsName, get_executor
 from abw.core.exec.weights import Trained, load_weights, make_params
 from abw.core.graph.bounds import lower_bound
-from abw.core.graph.graph import Graph
 from abw.core.graph.network import Granularity, LayoutName, Network
 from abw.core.learning import TRAIN_LIMIT, Choice, Learned, choose_policy, train
 from abw.core.minibatches import OVERLAPPED, run_all
@@ -67,11 +66,18 @@ class RunOptions:
     kernels: KernelsName | None = None
     granularity: Granularity = "cell"
     layout: LayoutName = "planned"
+    fuse: bool = False
+    group: bool = False
     seed: int = 0
     threads: int | None = None
     verify: bool = False
     train_limit: int = TRAIN_LIMIT
     profile: bool = False
+
+    @property
+    def passes(self) -> list[str]:
+        """What is done to graphs before they are scheduled."""
+        return [name for name, on in (("fuse", self.fuse), ("group", self.group)) if on]
 
     @property
     def learned(self) -> bool:
@@ -124,7 +130,9 @@ def run(
     trained = load_weights(model)
     progress.phase("compile")
     with clock("compile"):
-        networks = open_networks(model, options.granularity, options.layout)
+        networks = open_networks(
+            model, options.granularity, options.layout, fuse=options.fuse, group=options.group
+        )
         params = make_params(networks.cells, trained, options.seed)
         _warm_up(model, networks, params, options)
     progress.phase("read")
@@ -162,15 +170,17 @@ def _warm_up(model: Model, networks: Networks, params: Params, options: RunOptio
     instances = read_instances(model.data, 2)
     workload = open_workload(model, instances, networks)
     graph = workload.graph(0, len(instances))
+    dag = workload.seen(graph)
     policies: list[Policy] = [get_policy(name) for name in COMPARED]
     if options.learned:
-        policies.append(train(lambda *_: graph.dag, 1, options.encoding, 0, trials=1))
+        policies.append(train(lambda *_: dag, 1, options.encoding, 0, trials=1))
     else:
         policies.append(get_policy(options.policy))
-    schedules = [policy.schedule(graph.dag) for policy in policies]
-    ready_counts(graph.dag, schedules[-1])
-    lower_bound(graph.dag)
-    _prepared(options, workload.network, params).run(plan(graph, schedules[-1]))
+    schedules = [policy.schedule(dag) for policy in policies]
+    ready_counts(dag, schedules[-1])
+    lower_bound(dag)
+    launched = workload.launched(graph, schedules[-1])
+    _prepared(options, workload.network, params).run(plan(graph, launched))
 
 
 def _prepared(options: RunOptions, network: Network, params: Params) -> Executor:
@@ -201,16 +211,17 @@ def _execute(
     start = workload.instances.start
     begun = time.perf_counter()
     for batch, result in run_all(workload, policy, executor, clock):
-        graph, schedule, planned, first = batch.graph, batch.schedule, batch.plan, batch.first
+        graph, dag, schedule, planned = batch.graph, batch.dag, batch.schedule, batch.plan
+        first, last = batch.first, batch.last
         # a device may still be at it: what needs no result comes before what does
         for name in COMPARED:
-            sums.compared[name] += len(get_policy(name).schedule(graph.dag))
-        save_batch(folder, sums.mini_batches, graph, schedule, ready_counts(graph.dag, schedule))
+            sums.compared[name] += len(get_policy(name).schedule(dag))
+        save_batch(folder, sums.mini_batches, graph, dag, schedule, ready_counts(dag, schedule))
         sums.mini_batches += 1
-        sums.in_pieces += (first, batch.last) != windows[batch.window] and first == windows[batch.window][0]
+        sums.in_pieces += (first, last) != windows[batch.window] and first == windows[batch.window][0]
         sums.nodes += len(graph)
         sums.batches += len(schedule)
-        sums.lower_bound += int(lower_bound(graph.dag).sum())
+        sums.lower_bound += int(lower_bound(dag).sum())
         sums.launches += result.counts.launches
         sums.memory_kernels += result.counts.memory_kernels
         sums.bytes_moved += result.counts.bytes_moved
@@ -223,9 +234,9 @@ def _execute(
                 found = (result.values(refs.reference), refs.instance + first, refs.vertex + start[first])
                 outputs.setdefault(refs.name, []).append(found)
         if options.verify:
-            check_schedule(graph.dag, schedule)
+            check_schedule(graph.dag, planned.schedule)
             check_plan(graph, planned)
-            sums.max_error = max(sums.max_error, _verified(graph, result, params, options))
+            sums.max_error = max(sums.max_error, _verified(workload, (first, last), result, params, options))
         if profiled:
             profiled.sample(planned)
         progress.reached(batch.window + 1)
@@ -238,12 +249,18 @@ def _execute(
     return sums
 
 
-def _verified(graph: Graph, result: Result, params: Params, options: RunOptions) -> float:
-    """The largest error of any node's outputs against the reference executor's. Errors: AbwError."""
+def _verified(
+    workload: Workload, window: tuple[int, int], result: Result, params: Params, options: RunOptions
+) -> float:
+    """The largest error of any node's outputs against the reference executor's. Errors: AbwError.
+
+    The reference computes every reduction as a node.
+    """
     reference = ReferenceExecutor()
-    network = graph.network
-    reference.prepare(network, params, options.threads)
-    worst = max(compare(result, reference.run_graph(graph), network), key=lambda d: d.error, default=None)
+    graph = workload.unfused(*window)
+    reference.prepare(graph.network, params, options.threads)
+    expected = reference.run_graph(graph)
+    worst = max(compare(result, expected, workload.networks.fusion), key=lambda d: d.error, default=None)
     if worst is None:
         return 0.0
     if not worst.error <= TOLERANCE:
@@ -282,6 +299,7 @@ def _report(
         "kernels": options.kernels,
         "granularity": options.granularity,
         "layout": options.layout,
+        "passes": options.passes,
         "hoist": overrides.hoist,
         "seed": options.seed,
         "weights": trained

@@ -11,6 +11,7 @@ from abw.core.cell.program import CellProgram, Operand, cell_program
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Network
 from abw.core.plan.plan import plan
+from abw.core.policy.launches import by_type
 from abw.core.policy.schedule import Schedule
 from abw.core.spec.cell import Cell
 from abw.viz.pictures import (
@@ -65,8 +66,9 @@ def _ordering(program: CellProgram) -> Ordering:
 
 
 def arena_picture(graph: Graph, schedule: Schedule) -> ArenaPicture:
-    """Which batch writes which rows of which arena. Cost: that of planning."""
-    planned = plan(graph, schedule)
+    """Which batch writes which rows of which arena, groups of types apart. Cost: that of planning."""
+    planned = plan(graph, by_type(schedule, graph.dag))
+    schedule = planned.schedule
     arenas, types = planned.arenas, graph.network.types
     blocks = []
     for b, o in np.argwhere(planned.base >= 0).tolist():

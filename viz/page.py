@@ -128,7 +128,7 @@ def _data(scene: Scene, machines: Sequence[PolicyPicture]) -> dict[str, Any]:
             "layer": layer.tolist() if instances == 1 else None,
         },
         "policies": [_policy(scene, machine) for machine in machines],
-        "outputs": _outputs(scene.graph),
+        "outputs": _outputs(_placed(scene)),
         "width": scene.network.width if scene.network else 0,
         "values": [_values(kept) for kept in scene.kept if kept.values.size],
     }
@@ -146,8 +146,14 @@ def _policy(scene: Scene, machine: PolicyPicture) -> dict[str, Any]:
         "nodes": schedule.nodes.tolist(),
         "ready": picture.ready.ravel().tolist(),
         "machine": {"steps": machine.steps},
-        "base": _base(scene.graph, schedule),
+        "base": _base(_placed(scene), schedule),
     }
+
+
+def _placed(scene: Scene) -> Graph | None:
+    """The graph whose rows the page names: none where a batch is of several types, as those of groups are."""
+    graph = scene.graph
+    return graph if graph is not None and graph.dag.types == scene.dag.types else None
 
 
 def _base(graph: Graph | None, schedule: Schedule) -> list[int] | None:

@@ -75,9 +75,7 @@ def scene_of_run(run: StoredRun, number: int = 0, against: Sequence[str] = AGAIN
     dag, schedule, instance, vertex = load_batch(run, in_range(number, run.report["mini_batches"]))
     report = run.report
     own = LEARNED if report["policy"].endswith(".json") else report["policy"]
-    graph = _graph_again(run, number)
-    if graph is not None and not np.array_equal(graph.dag.type, dag.type):
-        graph = None  # the data is not what it was
+    graph = _graph_again(run, number, dag)
     return Scene(
         title=f"run {run.number}: {report['model']}",
         model=report["model"],
@@ -146,10 +144,15 @@ def model_of_run(run: StoredRun) -> Model:
     return open_model(run.path / "spec" / Path(report["spec"]).name, overrides)
 
 
-def _graph_again(run: StoredRun, number: int) -> Graph | None:
+def _graph_again(run: StoredRun, number: int, dag: Dag) -> Graph | None:
+    """The mini-batch's graph, unless the data is not what it was."""
+    passes = run.report.get("passes", ())
     try:
-        workload = load_workload(model_of_run(run), run.report["granularity"])
-        return workload.graph(*list(workload.windows())[number])
+        workload = load_workload(
+            model_of_run(run), run.report["granularity"], fuse="fuse" in passes, group="group" in passes
+        )
+        graph = workload.graph(*list(workload.windows())[number])
+        return graph if np.array_equal(workload.seen(graph).type, dag.type) else None
     except (AbwError, OSError, IndexError):
         return None
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.exec.interface import Result
-from abw.core.graph.network import Network
+from abw.core.graph.fuse import Fusion
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +20,20 @@ class Difference:
     error: float
 
 
-def compare(result: Result, expected: Result, network: Network) -> tuple[Difference, ...]:
+def compare(result: Result, expected: Result, fusion: Fusion | None = None) -> tuple[Difference, ...]:
     """The difference of every (type, output) that has nodes: max |a - b| / rms(b) over the mini-batch.
 
     What is infinite or not a number in one must be the same in the other: else the error is infinite. Where
-    all expected values are zero the error is absolute.
+    all expected values are zero the error is absolute. With `fusion` the result is of the network that it
+    made, what is expected of the one it was made of: the types that are gone have nothing to compare.
     """
+    network = expected.graph.network
+    kept = np.arange(len(network.types)) if fusion is None else np.flatnonzero(~fusion.gone)
     found = []
-    for t, net_type in enumerate(network.types):
+    for number, t in enumerate(kept.tolist()):
+        net_type = network.types[t]
         for o, port in enumerate(net_type.outputs):
-            a = np.asarray(result.value(t, o), np.float64)
+            a = np.asarray(result.value(number, o), np.float64)
             b = np.asarray(expected.value(t, o), np.float64)
             if b.size:
                 found.append(Difference(net_type.name, port.name, _error(a, b)))

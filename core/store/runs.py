@@ -66,16 +66,21 @@ def find_run(name: str | None) -> StoredRun:
     raise AbwError(f"there is no run '{name}'", hint=f"`abw runs` lists them; numbers here: {known}")
 
 
-def save_batch(folder: Path, number: int, graph: Graph, schedule: Schedule, ready: NDArray[np.int32]) -> None:
-    """Write one mini-batch's graph, schedule and ready nodes into a run's folder."""
+def save_batch(
+    folder: Path, number: int, graph: Graph, dag: Dag, schedule: Schedule, ready: NDArray[np.int32]
+) -> None:
+    """Write one mini-batch's graph, schedule and ready nodes into a run's folder.
+
+    `dag`: what the policy saw of the graph, and the schedule is of.
+    """
     target = folder / "batches"
     target.mkdir(exist_ok=True)
     np.savez(
         target / f"{number:04d}.npz",
-        types=np.array(graph.dag.types),
-        type=graph.dag.type,
-        succ_ptr=graph.dag.succ_ptr,
-        succ=graph.dag.succ,
+        types=np.array(dag.types),
+        type=dag.type,
+        succ_ptr=dag.succ_ptr,
+        succ=dag.succ,
         vertex=graph.vertex,
         instance=graph.instance,
         batch_type=schedule.type,

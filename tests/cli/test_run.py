@@ -288,3 +288,37 @@ def test_kernels_are_chosen_for_the_executor_cpu(abw: Abw) -> None:
     assert done.code == 2
     assert "with kernels ir" in done.err
     assert abw(*SMALL, "--kernels", "ir", "--json").json()["kernels"] == "ir"
+
+
+@pytest.mark.parametrize("passes", [("--fuse",), ("--group",), ("--fuse", "--group")])
+@pytest.mark.parametrize("executor", ["cpu", "blas", "reference"])
+def test_passes_leave_the_results_as_they_are(
+    abw: Abw, home: Path, passes: tuple[str, ...], executor: str
+) -> None:
+    options = (*SMALL, "--policy", "critical", "--executor", executor, "--json", "--verify", "--threads", "2")
+    plain, changed = abw(*options).json(), abw(*options, *passes).json()
+    assert plain["passes"] == []
+    assert [f"--{name}" for name in changed["passes"]] == list(passes)
+    assert changed["lower_bound"] < plain["lower_bound"]
+    assert (changed["nodes"] < plain["nodes"]) == ("--fuse" in passes)
+    if executor == "cpu":
+        assert changed["launches"] == changed["batches"] < plain["batches"]
+    before, after = (np.load(Path(report["path"]) / "outputs.npz") for report in (plain, changed))
+    for name in before.files:
+        np.testing.assert_allclose(after[name], before[name], rtol=1e-4, atol=1e-5)
+
+
+def test_runs_with_passes_can_be_looked_at(abw: Abw, home: Path) -> None:
+    done = abw(*SMALL, "--fuse", "--group", "--report")
+    assert "report.html" in done.out
+    assert "reductions read in place; types grouped" in done.out
+    policies = list((home / "policies").iterdir())
+    explained = abw("explain", "--json").json()
+    assert [t["type"] for t in explained["types"]] == ["char+word", "tag"]
+    pictures = abw("viz", "--json", "--batches", "--policy", "--memory", "--graph").json()
+    assert pictures["batches"][0]["types"] == ["char+word", "tag"]
+    assert {block["type"] for block in pictures["arena"][0]["blocks"]} == {"char", "word", "tag"}
+    # learned again with every combination, and found again
+    assert abw(*SMALL, "--group").code == abw(*SMALL, "--fuse").code == abw(*SMALL).code == 0
+    assert len(list((home / "policies").iterdir())) == len(policies) + 3
+    assert "learned earlier" in abw(*SMALL, "--fuse", "--group").out

@@ -147,6 +147,12 @@ def changed(array: Any, at: Any, value: Any) -> Any:  # noqa: ANN401
     return copy
 
 
+def test_the_checker_catches_a_launch_that_reads_its_own_results() -> None:
+    graph, schedule = chains([[0, 1], [1, 1], [5, 1]])
+    with pytest.raises(CheckError, match="reads a row not written yet"):
+        check_plan(graph, plan(graph, replace(schedule, launch_ptr=np.array([0, 2], np.int32))))
+
+
 FAULTS: dict[str, Callable[[Plan], Plan]] = {
     "reads other values": lambda p: replace(p, index=changed(p.index, [0, 1], p.index[[1, 0]])),
     "reads a row not written yet": lambda p: replace(p, index=changed(p.index, 3, 4)),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.parts import Sorter, divide
-from abw.core.exec.cpu.target import get_target
+from abw.core.exec.cpu.target import TARGETS, TargetName, get_target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.interface import Result
 from abw.core.exec.params import init_params
@@ -26,9 +26,19 @@ from abw.core.policy.check import check_schedule
 from abw.core.policy.sufficient import Sufficient
 from abw.core.spec.load import Overrides
 from abw.core.workload import open_model, open_networks, open_workload, read_instances
-from tests.core.exec.builder import fused_graph, make_graph, random_graph, random_network, random_schedule
+from tests.core.exec.builder import (
+    error,
+    fused_graph,
+    launched,
+    make_graph,
+    random_graph,
+    random_network,
+    random_schedule,
+    reference,
+)
 
 seeds = st.integers(0, 2**32 - 1)
+HERE = [name for name in TARGETS if TARGETS.index(name) >= TARGETS.index(get_target().name)]
 
 
 pytestmark = pytest.mark.usefixtures("always_shared")
@@ -90,6 +100,26 @@ def test_batches_together(seed: int, threads: int, fused: bool) -> None:
     several.prepare(graph.network, params, threads)
     planned = plan(graph, random_schedule(rng, graph))
     expected = one.run(planned)
+    for _ in range(5):
+        assert equal(several.run(planned), expected)
+
+
+@settings(max_examples=25)
+@given(seeds, st.integers(1, 4), st.sampled_from(HERE))
+def test_launches_together(seed: int, threads: int, target: TargetName) -> None:
+    rng = np.random.default_rng(seed)
+    graph, schedule = launched(rng, 30)
+    params = init_params(graph.network, seed)
+    one, several = CpuExecutor(target), CpuExecutor(target)
+    one.prepare(graph.network, params, 1)
+    several.prepare(graph.network, params, threads)
+    planned = plan(graph, schedule)
+    check_plan(graph, planned)
+    found = several.run(planned)
+    assert found.counts.batches == len(schedule)
+    assert found.counts.launches == len(schedule.launches) - 1
+    assert error(found, reference(graph, params)) < 1e-4
+    expected = one.run(plan(graph, replace(schedule, launch_ptr=None)))
     for _ in range(5):
         assert equal(several.run(planned), expected)
 
