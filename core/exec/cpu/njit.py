@@ -80,14 +80,14 @@ class NjitExecutor:
         arrays = [getattr(plan.schedule, name) for name in OF_SCHEDULE]
         arrays += [getattr(plan, name) for name in OF_PLAN]
         self._walk(*self._arguments(arrays))
-        batches, run = len(plan.schedule), self._runs
+        run = self._runs
 
         def read(references: NDArray[np.integer[Any]]) -> Floats:
             if run != self._runs:
                 raise RuntimeError("the executor has run again: read a result before that")
             return read_values(self._views(), plan, self._params, references)
 
-        return Result(plan.graph, Counts(batches, batches, 0, 0), read)
+        return Result(plan.graph, Counts(len(plan.schedule), len(plan.launch_ptr) - 1, 0, 0), read)
 
     def _views(self) -> list[Floats]:
         """The arenas as values."""

@@ -38,11 +38,9 @@ from tests.core.exec import builder
 from tests.core.exec.builder import (
     CellBuilder,
     error,
+    launched,
     lstm,
     make_graph,
-    random_graph,
-    random_network,
-    random_schedule,
     reference,
 )
 from tests.core.exec.cpu.test_cpu import (
@@ -89,12 +87,12 @@ def run(executor: Executor, planned: Plan, params: Params) -> Result:
 def test_equals_reference(seed: int, nodes: int, large: bool) -> None:
     rng = np.random.default_rng(seed)
     with patch.object(builder, "SHAPES", LARGE if large else builder.SHAPES):
-        network = random_network(rng)
-    graph = random_graph(rng, network, nodes)
-    planned = plan(graph, random_schedule(rng, graph))
-    params = init_params(network, seed)
+        graph, schedule = launched(rng, nodes)
+    planned = plan(graph, schedule)
+    params = init_params(graph.network, seed)
     result = run(NjitExecutor(), planned, params)
-    assert result.counts.batches == result.counts.launches == len(planned.schedule)
+    assert result.counts.batches == len(schedule)
+    assert result.counts.launches == len(schedule.launches) - 1
     assert error(result, reference(graph, params)) < RANDOM_TOLERANCE
 
 
