@@ -24,6 +24,8 @@ SM_90 = (9, 0)
 """The compute capability of H100 and H200, for which kernels are checked where there is no GPU."""
 
 _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
+_ALIGNED = re.compile(r"(\.shared \.align) [1248] ")
+"""Shared arrays: numba aligns them to an element, but they are read 16 bytes at a time."""
 _FLOAT64 = re.compile(r"^\s*(?:@\S+\s+)?\S*\.f64\b.*$", re.MULTILINE)
 _USED = re.compile(r"Used (\d+) registers")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -93,7 +95,7 @@ def compile_ptx(
     with _no_device(arch):
         ptx, _ = cuda.compile_ptx(getattr(function, "py_func", function), signature, fastmath=True, cc=arch)
     # without this ptxas takes up to 255 registers, with which a large block cannot be launched
-    head, brace, body = str(ptx).partition("\n{")
+    head, brace, body = _ALIGNED.sub(r"\1 16 ", str(ptx)).partition("\n{")
     return f"{head}\n.maxntid {threads}, 1, 1{brace}{body}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
 from enum import IntEnum
@@ -110,6 +111,10 @@ class Device:
         """Wait for all that was asked for. Other Python threads run meanwhile."""
         self.driver.cuStreamSynchronize(c_void_p(self.stream))
 
+    def free_bytes(self) -> int:
+        """Device memory that nobody has taken."""
+        return self._memory()[0]
+
     def _memory(self) -> tuple[int, int]:
         free, total = c_size_t(), c_size_t()
         self.driver.cuMemGetInfo_v2(byref(free), byref(total))
@@ -123,7 +128,7 @@ class Device:
         except CudaError as error:
             if error.status != OUT_OF_MEMORY:
                 raise
-            raise TooLargeError(size, self._memory()[0], self.traits.name) from None
+            raise TooLargeError(size, self.free_bytes(), self.traits.name) from None
         return pointer.value
 
     def free(self, pointer: int) -> None:
@@ -142,10 +147,12 @@ class Buffer:
         self._device, self.pointer, self.size = device, 0, 0
 
     def reserve(self, size: int) -> bool:
-        """Have at least so many bytes; whether they are new. Errors: TooLargeError."""
+        """Have at least so many bytes; whether they are new. Errors: TooLargeError; then all is as it was."""
         if size <= self.size:
             return False
         device = self._device
+        if size > self.size + device.free_bytes():
+            raise TooLargeError(size, self.size + device.free_bytes(), device.traits.name)
         if self.pointer:
             device.synchronize()
             device.free(self.pointer)
@@ -156,6 +163,12 @@ class Buffer:
         except TooLargeError:
             self.pointer, self.size = device.allocate(size), size
         return True
+
+    def __del__(self) -> None:
+        # at the end of the process the driver may be gone, and the memory with it
+        with suppress(CudaError):
+            if self.pointer:
+                self._device.free(self.pointer)
 
     def array(self, items: int) -> OnDevice:
         """The first so many 4-byte elements."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from abw.core.exec.cuda.compiled import Image as Code
 from abw.core.exec.cuda.compiled import compile_image
 from abw.core.exec.cuda.device import Buffer, Device, Event, Staging
 from abw.core.exec.cuda.image import Image
+from abw.core.exec.cuda.intrinsics import types
 from abw.core.exec.cuda.launch import Arguments, launch_items, widest_phase
 
 Floats = NDArray[np.float32]
@@ -39,9 +39,8 @@ class Gpu:
         while self._modules:
             self.device.unload(self._modules.pop())
         self._threads = kernels.threads
-        images = [self._image(kernels, kernel, _batch_signature()) for kernel in kernels.batch]
-        self._handles = np.array([self._handle(image) for image in images], np.uint64)
-        self._plan = self._handle(self._image(kernels, kernels.plan, _plan_signature()))
+        *handles, self._plan = [self._handle(code) for code in images_of(kernels, self.device.traits.arch)]
+        self._handles = np.array(handles, np.uint64)
         self._resident = self.device.resident(self._plan, kernels.threads)
         self._weights.reserve(max(weights.nbytes, 4))
         self._staging.upload(self._weights.pointer, weights)
@@ -95,24 +94,17 @@ class Gpu:
         self.device.clear(self._counter.pointer, 1)
         self.device.launch(self._plan, blocks, self._threads, arguments, together=True)
 
-    def _image(self, kernels: Kernels, kernel: Any, signature: Any) -> Code:
-        return compile_image(kernel, signature, kernels.threads, kernels.text, self.device.traits.arch)
-
     def _handle(self, image: Code) -> int:
         module, handle = self.device.load(image)
         self._modules.append(module)
         return handle
 
 
-def _batch_signature() -> Any:
-    from numba.core import types
-
-    words, floats = types.uint32[::1], types.float32[::1]
-    return types.void(words, types.uint32, floats, floats)
-
-
-def _plan_signature() -> Any:
-    from numba.core import types
-
-    words, floats = types.uint32[::1], types.float32[::1]
-    return types.void(words, floats, floats, words)
+def images_of(kernels: Kernels, arch: tuple[int, int]) -> list[Code]:
+    """The code of all kernels, the whole plan's last, made without a GPU, or from disk. Errors: AbwError."""
+    words, floats, at = types.uint32[::1], types.float32[::1], types.uint32
+    batch, whole = types.void(words, at, floats, floats), types.void(words, floats, floats, words)
+    signed = [*((kernel, batch) for kernel in kernels.batch), (kernels.plan, whole)]
+    return [
+        compile_image(kernel, signature, kernels.threads, kernels.text, arch) for kernel, signature in signed
+    ]

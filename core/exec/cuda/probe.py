@@ -12,7 +12,7 @@ import numpy as np
 from numba import cuda as _cuda
 from numba import float32, uint32
 
-from abw.core.exec.cuda.compiled import compile_image
+from abw.core.exec.cuda.compiled import Image, compile_image
 from abw.core.exec.cuda.device import Device, Event
 from abw.core.exec.cuda.floor import Limits
 from abw.core.exec.cuda.intrinsics import grid_barrier, ld4, types
@@ -84,6 +84,15 @@ KERNELS: dict[str, tuple[Callable[..., Any], Any]] = {
 """The kernels above with their arguments' types."""
 
 
+def compiled(arch: tuple[int, int]) -> dict[str, Image]:
+    """Their code, made without a GPU, or from disk. Errors: AbwError."""
+    text = Path(__file__).read_text()
+    return {
+        name: compile_image(function, signature, THREADS, text, arch)
+        for name, (function, signature) in KERNELS.items()
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How long to measure: rounds of arithmetic and of barriers, bytes to read, launches; runs of each."""
@@ -112,6 +121,7 @@ def measure(device: Device, effort: Effort = Effort()) -> Limits:
 class _Probe:
     def __init__(self, device: Device, runs: int) -> None:
         self._device, self._runs = device, runs
+        self._codes = compiled(device.traits.arch)
         self._begin, self._end = Event(device), Event(device)
         self._modules: list[int] = []
         self._memory: list[int] = []
@@ -166,10 +176,7 @@ class _Probe:
         return self._timed(all_of_them) / count
 
     def _kernel(self, name: str) -> int:
-        function, signature = KERNELS[name]
-        text = Path(__file__).read_text()
-        image = compile_image(function, signature, THREADS, text, self._device.traits.arch)
-        module, handle = self._device.load(image)
+        module, handle = self._device.load(self._codes[name])
         self._modules.append(module)
         return handle
 

@@ -161,8 +161,10 @@ def test_memory_grows_with_room_to_spare_and_says_when_it_cannot() -> None:
     assert buffer.size == 900
     with pytest.raises(TooLargeError, match="free on Simulated GPU"):
         buffer.reserve(1100)
+    assert buffer.size == 900  # what there was is still there
+    assert not buffer.reserve(800)
+    del buffer
     assert not library.device
-    assert buffer.reserve(100)
 
 
 def test_loading_again_gives_back_what_was_there() -> None:

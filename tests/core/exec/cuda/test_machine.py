@@ -66,6 +66,7 @@ def test_intrinsics_are_the_instructions_they_should_be(toolkit: Toolkit) -> Non
         "ld.acquire.gpu.global.u32",
     ):
         assert instruction in ptx
+    assert ".shared .align 16 " in ptx
     assert ptx.index("bar.sync") < ptx.index("red.release") < ptx.index("ld.acquire")
     assert ptx.rindex("ld.acquire") < ptx.rindex("bar.sync") < ptx.index("ld.global.cg.v4.f32")
     resources = assemble(ptx).resources
