@@ -393,3 +393,41 @@ def paper(
         return
     for table in tables(report):
         _show(table)
+
+
+@app.command("torch")
+def torch(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    hidden: Annotated[
+        list[int] | None, typer.Option("--hidden", min=1, help="Sizes; can be repeated.")
+    ] = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Instances in a mini-batch.")] = 64,
+    instances: Annotated[int, typer.Option("--instances", min=1, help="How many of each.")] = 256,
+    runs: Runs = 5,
+    as_json: options.Json = False,
+) -> None:
+    """Models with PyTorch's weights, from data file to outputs: abw, PyTorch, PyTorch batched by hand."""
+    from abw.cli.bench.trained import bench_torch
+
+    report = bench_torch(data, hidden or [64, 128, 256], batch, instances, runs, specs)
+    if as_json:
+        print_json(report)
+        return
+    ways = ("per_instance", "batched", "abw", "abw_hoist")
+    table = _table(
+        "instances/s",
+        "hidden",
+        "PyTorch, one by one",
+        "PyTorch, by hand",
+        "abw",
+        "abw --hoist",
+        "over by hand",
+    )
+    for r in report["rows"]:
+        speeds = [r.get(f"{way}_per_second") for way in ways]
+        best = max(s for s in speeds[2:] if s)
+        shown = (amount(s) if s else "" for s in speeds)
+        table.add_row(r["model"], str(r["hidden"]), *shown, f"{best / speeds[1]:.2f} x")
+    _show(table)
+    print(f"largest difference of outputs: {max(r['max_error'] for r in report['rows']):.1e}")

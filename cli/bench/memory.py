@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from abw.cli.bench.process import abw_run
 from abw.cli.bench.workloads import CASES
-from abw.core.errors import AbwError
 from abw.core.progress import Progress
 
 
@@ -37,25 +33,6 @@ def bench_memory(specs: Path, data: Path, batch: int, hidden: int, progress: Pro
 
 
 def _run(spec: Path, data: Path, size: int, hidden: int) -> dict[str, Any]:
-    flags = ["--limit", str(size), "--batch", str(size), "--set", f"hidden={hidden}", "--json", "-q"]
+    options = ["--data", str(data), "--limit", str(size), "--batch", str(size), "--set", f"hidden={hidden}"]
     with tempfile.TemporaryDirectory() as home:
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                "from abw.cli.main import main; main()",
-                "run",
-                str(spec),
-                "--data",
-                str(data),
-                *flags,
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "ABW_HOME": home},
-        )
-    if done.returncode:
-        raise AbwError(f"`abw run {spec}` failed: {done.stderr.strip()}")
-    report: dict[str, Any] = json.loads(done.stdout)
-    return report
+        return abw_run(spec, options, Path(home))
