@@ -1,0 +1,116 @@
+"""Arrays that grow on disk and become one .npz or .safetensors file at the end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+from zipfile import ZipFile
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import DTypeLike, NDArray
+
+from abw.core.store.files import replacing
+
+_NAMES = {"float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
+
+
+@dataclass(slots=True)
+class Growing:
+    """An array (rows, *shape) whose elements lie in an unnamed file.
+
+    `ends`: what is appended are counts, and their sums are kept.
+    """
+
+    file: IO[bytes]
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    ends: bool
+    rows: int = 0
+    last: int = 0
+
+    def append(self, values: NDArray[Any]) -> None:
+        """Add rows."""
+        if self.ends:
+            values = self.last + np.cumsum(values)
+            self.last = int(values[-1]) if len(values) else self.last
+        self.file.write(np.ascontiguousarray(values, self.dtype).tobytes())
+        self.rows += len(values)
+
+
+Arrays = Mapping[str, Growing]
+
+
+class ArrayFile:
+    """A file of arrays, written when the block that it is used in ends well."""
+
+    def __init__(self, path: Path, write: Callable[[IO[bytes], Arrays], None]) -> None:
+        self._path = path
+        self._write = write
+        self._arrays: dict[str, Growing] = {}
+        self._open = ExitStack()
+
+    def add(self, name: str, dtype: DTypeLike, shape: tuple[int, ...] = (), *, ends: bool = False) -> None:
+        """An array without rows; with `ends`, counts are appended, and it holds where they begin and end."""
+        file = self._open.enter_context(tempfile.TemporaryFile(dir=self._path.parent))  # noqa: SIM115
+        self._arrays[name] = Growing(file, np.dtype(dtype), shape, ends)
+        if ends:
+            file.write(np.zeros(1, dtype).tobytes())
+            self._arrays[name].rows = 1
+
+    def append(self, name: str, values: NDArray[Any]) -> None:
+        """Add rows to an array. Errors: OSError."""
+        self._arrays[name].append(values)
+
+    def __enter__(self) -> Self:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._open:
+            if kind is None:
+                with replacing(self._path) as file:
+                    self._write(file, self._arrays)
+
+
+def write_npz(file: IO[bytes], arrays: Arrays) -> None:
+    """Write arrays as numpy.savez does."""
+    with ZipFile(file, "w", allowZip64=True) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                shape = (array.rows, *array.shape)
+                header = {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}
+                npy.write_array_header_1_0(member, header)
+                _copy(array, member)
+
+
+def write_safetensors(file: IO[bytes], arrays: Arrays) -> None:
+    """Write arrays as safetensors: the header's length, the header as JSON, the elements."""
+    header: dict[str, Any] = {}
+    at = 0
+    # the wider elements first, so that all of them lie aligned
+    for name in sorted(arrays, key=lambda name: -arrays[name].dtype.itemsize):
+        array = arrays[name]
+        shape = [array.rows, *array.shape]
+        end = at + array.dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        header[name] = {"dtype": _NAMES[array.dtype.name], "shape": shape, "data_offsets": [at, end]}
+        at = end
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for name in header:
+        _copy(arrays[name], file)
+
+
+def _copy(array: Growing, target: IO[bytes]) -> None:
+    array.file.seek(0)
+    shutil.copyfileobj(array.file, target, 1 << 20)

@@ -1,0 +1,198 @@
+"""What a run gives back, in the order of the input: as JSON lines, or as arrays in an .npz or .safetensors.
+
+`docs/outputs.md` describes the formats.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.data.stream import Bad
+from abw.core.errors import AbwError
+from abw.core.spec.cell import Shape
+from abw.core.spec.model import Model
+from abw.core.store.arrays import ArrayFile, write_npz, write_safetensors
+from abw.core.store.digits import rendered
+from abw.core.store.lines import LineFile, json_line
+
+STDOUT = "-"
+"""The path that means standard output."""
+LINES = (".jsonl", ".ndjson")
+ARRAYS = {".npz": write_npz, ".safetensors": write_safetensors}
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output of a model: its name, the shape of a value, and whether an instance has exactly one."""
+
+    name: str
+    shape: Shape
+    single: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """An output of n instances: `values` (m, *shape), of which instance i has `counts[i]` (n,), in order.
+
+    `vertex` (m,) are their vertices, numbered within their instance as in the data: 0 is the first behind
+    the instance's own, which is -1.
+    """
+
+    values: NDArray[np.float32]
+    counts: NDArray[np.int64]
+    vertex: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What n instances that follow each other gave: a column for each output of the model.
+
+    `ids` are theirs in the data, else their numbers; `lines` those on which they begin; `errors` is what is
+    wrong with an instance that was left out, '' for the others.
+    """
+
+    ids: tuple[str | int, ...]
+    lines: NDArray[np.int32]
+    columns: tuple[Column, ...]
+    errors: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def outputs_of(model: Model) -> tuple[Output, ...]:
+    """The outputs that a model names. One of a single type `per: instance` has one value an instance."""
+    found = []
+    for name, producers in model.outputs:
+        types = [model.types[t] for t, _ in producers]
+        single = len(types) == 1 and types[0].kinds == {"instance"} and not types[0].where
+        found.append(Output(name, types[0].outputs[producers[0][1]].shape, single))
+    return tuple(found)
+
+
+def with_bad(rows: Rows, bad: Sequence[Bad], first: int, outputs: Sequence[Output]) -> Rows:
+    """The rows with those left out between them, by line; instances without an id get their number.
+
+    `first` is the number of the first of them.
+    """
+    place = np.searchsorted(rows.lines, [b.line for b in bad])
+    ids, errors = list(rows.ids), list(rows.errors)
+    for b, at in sorted(zip(bad, place.tolist(), strict=True), key=lambda item: item[1], reverse=True):
+        ids.insert(at, "")
+        errors.insert(at, b.message)
+    named = tuple(name if name != "" else first + number for number, name in enumerate(ids))
+    lines = np.insert(rows.lines, place, [b.line for b in bad])
+    columns = tuple(replace(c, counts=np.insert(c.counts, place, 0)) for c in rows.columns)
+    return Rows(named, lines, columns, tuple(errors))
+
+
+class Writer(Protocol):
+    """Takes rows, mini-batch by mini-batch."""
+
+    def write(self, rows: Rows) -> None:
+        """Write what follows."""
+
+
+@contextmanager
+def open_outputs(target: Path, outputs: Sequence[Output], named: bool) -> Iterator[Writer]:
+    """A writer to a file by its suffix, or to standard output; `named`: instances have ids that are texts.
+
+    Lines are written as they come. Arrays lie in unnamed temporary files until the end: the file appears
+    whole, or not at all where the block ends with an error. Errors: AbwError for a suffix that none of the
+    formats has, where the file cannot be written; BrokenPipeError where nobody reads any more.
+    """
+    if str(target) == STDOUT:
+        sys.stdout.flush()
+        yield _Lines(LineFile(1), outputs)
+        return
+    require_suffix(target)
+    try:
+        if target.suffix in LINES:
+            with target.open("wb", buffering=0) as file:
+                yield _Lines(LineFile(file.fileno()), outputs)
+        else:
+            with ArrayFile(target, ARRAYS[target.suffix]) as arrays:
+                yield _Arrays(arrays, outputs, named)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise AbwError(f"cannot write {target}: {error.strerror or error}") from error
+
+
+def require_suffix(target: Path) -> None:
+    """Raise AbwError for a file of outputs whose suffix says no format."""
+    if str(target) != STDOUT and target.suffix not in (*LINES, *ARRAYS):
+        hint = f"its suffix says the format: {', '.join((*LINES, *ARRAYS))}; - is standard output"
+        raise AbwError(f"no format of outputs is written to {target}", hint=hint, exit_code=2)
+
+
+class _Lines:
+    """One JSON object a line, one line an instance."""
+
+    def __init__(self, file: LineFile, outputs: Sequence[Output]) -> None:
+        self._file = file
+        self._outputs = outputs
+
+    def write(self, rows: Rows) -> None:
+        """Write a line for each row."""
+        texts = [rendered(column.values) for column in rows.columns]
+        ends = [np.cumsum(column.counts).tolist() for column in rows.columns]
+        lines = []
+        at = [0] * len(texts)
+        for i, (name, line, error) in enumerate(zip(rows.ids, rows.lines.tolist(), rows.errors, strict=True)):
+            values: dict[str, bytes] = {}
+            for k, output in enumerate(self._outputs):
+                own = texts[k][at[k] : ends[k][i]]
+                at[k] = ends[k][i]
+                if not error:
+                    values[output.name] = own[0] if output.single else b"[" + b",".join(own) + b"]"
+            lines.append(json_line(name, line, values, error))
+        self._file.write(b"".join(lines))
+
+
+class _Arrays:
+    """All values one after the other, with the offsets of the instances."""
+
+    def __init__(self, file: ArrayFile, outputs: Sequence[Output], named: bool) -> None:
+        self._file = file
+        self._outputs = outputs
+        self._named = named
+        for output in outputs:
+            file.add(output.name, np.float32, output.shape)
+            if not output.single:
+                file.add(f"{output.name}.offsets", np.int64, ends=True)
+                file.add(f"{output.name}.vertex", np.int32)
+        file.add("instance.line", np.int32)
+        file.add("instance.bad", np.bool_)
+        file.add("instance.id", np.uint8 if named else np.int64)
+        if named:
+            file.add("instance.id.offsets", np.int64, ends=True)
+
+    def write(self, rows: Rows) -> None:
+        """Append the rows to the arrays."""
+        put = self._file.append
+        for output, column in zip(self._outputs, rows.columns, strict=True):
+            if output.single:
+                values = np.full((len(rows), *output.shape), np.nan, np.float32)
+                values[column.counts > 0] = column.values
+                put(output.name, values)
+            else:
+                put(output.name, column.values)
+                put(f"{output.name}.offsets", column.counts)
+                put(f"{output.name}.vertex", column.vertex)
+        put("instance.line", rows.lines)
+        put("instance.bad", np.array([error != "" for error in rows.errors], np.bool_))
+        if self._named:
+            texts = [str(name).encode() for name in rows.ids]
+            put("instance.id", np.frombuffer(b"".join(texts), np.uint8))
+            put("instance.id.offsets", np.array([len(text) for text in texts], np.int64))
+        else:
+            put("instance.id", np.array(rows.ids, np.int64))
