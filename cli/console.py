@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from abw.core.progress import Progress
 
 
+SECONDS = 10.0
+"""Where nobody watches, progress is told so often."""
+
+
 def print_json(document: Any) -> None:  # noqa: ANN401
     """Print one JSON document."""
     json.dump(document, sys.stdout, indent=1, ensure_ascii=False)
@@ -23,14 +28,22 @@ def print_json(document: Any) -> None:  # noqa: ANN401
 
 
 class _Lines:
-    """Progress where nobody watches: a line a phase."""
+    """Progress where nobody watches: a line a phase, and one every ten seconds of a long one."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.told = time.monotonic()
 
     def phase(self, name: str, total: int | None = None) -> None:
         """Begin a phase."""
         print(f"{name} ...", file=sys.stderr, flush=True)
+        self.name, self.told = name, time.monotonic()
 
     def reached(self, step: int, note: object = "") -> None:
         """So many of its steps are done."""
+        if isinstance(note, str) and note and time.monotonic() > self.told + SECONDS:
+            print(f"{self.name}: {note}", file=sys.stderr, flush=True)
+            self.told = time.monotonic()
 
 
 class _Live:
@@ -39,17 +52,20 @@ class _Live:
     def __init__(self, bars: Bars) -> None:
         self.bars = bars
         self.task: TaskID | None = None
+        self.total: int | None = None
 
     def phase(self, name: str, total: int | None = None) -> None:
         """Begin a phase."""
         if self.task is not None:
             self.bars.remove_task(self.task)
-        self.task = self.bars.add_task(name, total=total)
+        self.total = total
+        self.task = self.bars.add_task(name, total=total, note="")
 
     def reached(self, step: int, note: object = "") -> None:
         """So many of its steps are done."""
         if self.task is not None:
-            self.bars.update(self.task, completed=step)
+            said = note if isinstance(note, str) and note else f"{step}/{self.total or '?'}"
+            self.bars.update(self.task, completed=step, note=said)
 
 
 @contextmanager
@@ -61,9 +77,10 @@ def progress(quiet: bool) -> Iterator[Progress]:
         yield Quiet()
     elif sys.stderr.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb":
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        said, note = TextColumn("{task.description}"), TextColumn("{task.fields[note]}")
+        columns = (said, BarColumn(), note, TimeElapsedColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
             yield _Live(bars)
     else:

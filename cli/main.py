@@ -8,11 +8,8 @@ import typer
 
 from abw.cli import calibrate, check, compare, doctor, explain, layout, learn, run, runs, schema, viz, weights
 from abw.cli.bench import commands as bench
-from abw.core.errors import AbwError
+from abw.core.errors import INTERRUPTED, AbwError, InterruptedWorkError
 from abw.core.memory import keep_freed_memory
-
-INTERRUPTED = 130
-"""The exit code after Ctrl-C, as typer and shells have it."""
 
 app = typer.Typer(
     name="abw",
@@ -46,12 +43,14 @@ def _main(version: bool = typer.Option(False, "--version", help="Print the versi
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted."""
+    """Run the command line. Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted,
+    141 of `abw run` where nobody reads its outputs any more.
+    """
     keep_freed_memory()
     try:
         app(prog_name="abw")
     except AbwError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(error if isinstance(error, InterruptedWorkError) else f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except SystemExit as end:
         if end.code == INTERRUPTED:

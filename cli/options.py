@@ -16,6 +16,14 @@ Data = Annotated[
     Path | None,
     typer.Option("--data", metavar="PATH", help="Read the instances from here, not from the spec's path."),
 ]
+DataOrPipe = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="PATH",
+        help="Read the instances from here, not from the spec's path; - is standard input.",
+    ),
+]
 Limit = Annotated[
     int | None, typer.Option("--limit", min=1, metavar="N", help="Take only the first N instances.")
 ]

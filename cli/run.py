@@ -12,11 +12,29 @@ import typer
 from abw.cli import options
 from abw.cli.console import amount, counted, duration, print_json, progress
 from abw.cli.profile import profile_table
+from abw.core.errors import InterruptedWorkError
+
+CLOSED_PIPE = 141
+"""The exit code where nobody reads the outputs any more, as shells have it for other programs."""
 
 
 def run(
     spec: options.Spec,
-    data: options.Data = None,
+    data: options.DataOrPipe = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the outputs here: .jsonl (a line an instance), .npz or .safetensors; - is JSON lines "
+            "on standard output. Without it they lie in the run's folder.",
+        ),
+    ] = None,
+    skip_bad: Annotated[
+        bool,
+        typer.Option("--skip-bad", help="Leave malformed instances out, count them, mark their place."),
+    ] = False,
     limit: options.Limit = None,
     batch: options.Batch = None,
     sizes: options.Set = None,
@@ -98,7 +116,11 @@ def run(
 
     The policy `fsm` is learned on first use, and kept under .abw/policies/ for the next.
     """
-    changes = options.overrides(data, limit, batch, sizes, seed, hoist, weights)
+    to_stdout = output is not None and str(output) == "-"
+    if to_stdout and as_json:
+        raise typer.BadParameter("both want standard output: give a file", param_hint="--json and --output -")
+    pipe = data if data is not None and _is_pipe(data) else None
+    changes = options.overrides(None if pipe else data, limit, batch, sizes, seed, hoist, weights)
     from abw.core.pipeline import RunOptions
     from abw.core.pipeline import run as run_pipeline
     from abw.core.policy.registry import POLICIES
@@ -124,17 +146,36 @@ def run(
         verify=verify,
         train_limit=train_limit,
         profile=profile,
+        input=pipe,
+        output=output,
+        skip_bad=skip_bad,
     )
-    with progress(quiet) as told:
-        report = run_pipeline(
-            spec, changes, chosen, progress=told, command=shlex.join(["abw", *sys.argv[1:]])
-        )
+    try:
+        with progress(quiet) as told:
+            report = run_pipeline(
+                spec, changes, chosen, progress=told, command=shlex.join(["abw", *sys.argv[1:]])
+            )
+    except BrokenPipeError:
+        # who reads the lines has enough of them, as `head` has: no mistake, and nothing to say
+        raise typer.Exit(CLOSED_PIPE) from None
+    except KeyboardInterrupt:
+        if output is None or output.suffix in (".npz", ".safetensors"):
+            raise
+        where = "standard output" if to_stdout else str(output)
+        raise InterruptedWorkError(
+            f"interrupted: what {where} has are whole lines; no run was kept"
+        ) from None
     if page:
         report["report"] = str(_write_page(Path(report["path"])))
     if as_json:
         print_json(report)
     else:
-        print_run(report)
+        print_run(report, on_stderr=to_stdout)
+
+
+def _is_pipe(path: Path) -> bool:
+    """Whether data comes but once: from standard input, or what is no regular file."""
+    return str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def _write_page(folder: Path) -> Path:
@@ -149,12 +190,12 @@ def _write_page(folder: Path) -> Path:
     return path
 
 
-def print_run(report: dict[str, Any]) -> None:
+def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
     """A run's report on one screen."""
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, stderr=on_stderr)
     dims = ", ".join(f"{name} {size}" for name, size in report["dims"].items())
     console.print(f"[bold]{report['model']}[/] ({dims}) on {report['data']}")
     threads = f", {report['threads']} threads" if report["threads"] else ""
@@ -171,12 +212,17 @@ def print_run(report: dict[str, Any]) -> None:
     if used := report.get("weights"):
         count = ", ".join(f"{number} of {kind}" for kind, number in used["converted"].items())
         console.print(f"weights {used['path']}" + (f" ({count}, made float32)" if count else ""))
-    console.print(f"[bold]{amount(report['instances_per_second'])} instances/s[/]\n")
+    console.print(f"[bold]{amount(report['instances_per_second'])} instances/s[/]")
+    for said in _skipped(report):
+        console.print(said, style="yellow", markup=False, soft_wrap=True)
+    console.print()
 
-    table = Table("policy", "batches", "of the lower bound", box=None, pad_edge=False)
+    kept = report.get("kept", report["mini_batches"])
+    first = f" (first {kept} mini-batches)" if kept < report["mini_batches"] else ""
+    table = Table("policy", f"batches{first}", "of the lower bound", box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
-    bound = report["lower_bound"]
+    bound = report.get("kept_lower_bound", report["lower_bound"])
     table.add_row("lower bound", str(bound), "")
     for name, batches in sorted(report["compared"].items(), key=lambda item: item[1]):
         mine = name == ("fsm" if report["policy"].endswith(".json") else report["policy"])
@@ -191,8 +237,9 @@ def print_run(report: dict[str, Any]) -> None:
     seconds = report["seconds"]
     steps = ("read", "construct", "schedule", "plan", "execute")
     console.print("   ".join(f"{step} {duration(seconds[step])}" for step in steps))
+    beside = [step for step in ("learn", "compile", "write", "wait") if seconds.get(step)]
     console.print(
-        f"learn {duration(seconds['learn'])}   compile {duration(seconds['compile'])}   (not in instances/s)",
+        "   ".join(f"{step} {duration(seconds[step])}" for step in beside) + "   (not in instances/s)",
         style="dim",
     )
     avoided = report["memory_kernels_avoided"]
@@ -210,15 +257,29 @@ def print_run(report: dict[str, Any]) -> None:
         console.print(f"verified: largest error {report['max_error']:.1e} of the output's root mean square")
     if "path" in report:
         console.print(f"\nresults: {report['path']}", soft_wrap=True)
+    if report.get("output") not in (None, "-"):
+        console.print(f"outputs: {report['output']}", soft_wrap=True)
     if "report" in report:
         console.print(f"report: {report['report']}", soft_wrap=True)
+
+
+def _skipped(report: dict[str, Any]) -> list[str]:
+    """What was left out, a line each."""
+    skipped = report.get("skipped", 0)
+    if not skipped:
+        return []
+    told = report["complaints"][:3]
+    more = [f"  and {skipped - len(told)} more"] if skipped > len(told) else []
+    return [f"{counted(skipped, 'instance')} left out:", *(f"  {said}" for said in told), *more]
 
 
 def _training(report: dict[str, Any]) -> str:
     training = report["training"]
     how = "learned now" if training["fresh"] else "learned earlier"
     own, here = training["of_these_instances"], report["instances"]
-    if own == here:
+    if own is None:
+        where = "not from a pipe"
+    elif own == here:
         where = "[yellow]this is its training data[/]"
     elif own:
         where = f"[yellow]{own} of these {here} instances are its training data[/]"

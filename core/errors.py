@@ -6,6 +6,9 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as typer and shells have it."""
+
 
 class AbwError(Exception):
     """Something the user can mend; printed without a traceback.
@@ -21,6 +24,13 @@ class AbwError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+
+
+class InterruptedWorkError(AbwError):
+    """The user stopped the work; the message says what is left of it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, exit_code=INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +86,14 @@ class SpecError(AbwError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(str(p) for p in self.problems))
+
+
+class InstanceError(SpecError):
+    """A model cannot be run on an instance: number `instance` of those read together."""
+
+    def __init__(self, problem: Problem, instance: int) -> None:
+        super().__init__([problem])
+        self.instance = instance
 
 
 class DataError(SpecError):

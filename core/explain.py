@@ -154,7 +154,7 @@ def explain_spec(
 def explain_run(run: StoredRun, number: int = 0) -> dict[str, Any]:
     """Explain mini-batch `number` of a run on disk. Errors: AbwError where it is not there or damaged."""
     report = run.report
-    dag, schedule, instance, vertex = load_batch(run, in_range(number, report["mini_batches"]))
+    dag, schedule, instance, vertex = load_batch(run, in_range(number, run.kept))
     policy = LEARNED if report["policy"].endswith(".json") else report["policy"]
     found = Scheduled(dag, schedule, instance, vertex, number * report["batch"])
     head = {"model": report["model"], "policy": policy, "mini_batch": number}

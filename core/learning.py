@@ -42,11 +42,11 @@ class Learned:
     data: Mapping[str, Any]
     fresh: bool
 
-    def trained_on(self, workload: Workload) -> int:
-        """How many of a workload's instances the policy was learned from."""
-        if self.data.get("sha256") != file_digest(workload.model.data.path):
+    def trained_on(self, data: Path, instances: int) -> int:
+        """From how many of the first `instances` of a file the policy was learned."""
+        if self.data.get("sha256") != file_digest(data):
             return 0
-        return min(int(self.data["instances"]), len(workload.instances))
+        return min(int(self.data["instances"]), instances)
 
 
 def find_policy(networks: Networks, encoding: Choice, seed: int) -> Learned | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from abw.core.ahead import ahead
+from abw.core.errors import InstanceError
 from abw.core.exec.interface import Executor, Result, TooLargeError
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
@@ -23,8 +24,9 @@ OVERLAPPED = ("cuda",)
 class MiniBatch:
     """Instances `first` to `last` (exclusive) of a workload, ready to run.
 
-    `window` numbers the mini-batch that they are, or are a piece of. `dag` is what the policy saw of the
-    graph, `schedule` what it made of that; the plan's own is of the graph's types.
+    `window` numbers the mini-batch that they are, or are a part of: of several where instances between them
+    were left out, or as `piece` of one that did not fit the executor's memory. `dag` is what the policy saw
+    of the graph, `schedule` what it made of that; the plan's own is of the graph's types.
     """
 
     window: int
@@ -34,20 +36,37 @@ class MiniBatch:
     dag: Dag
     schedule: Schedule
     plan: Plan
+    piece: bool = False
 
 
 def run_all(
-    workload: Workload, policy: Policy, executor: Executor, clock: Clock
+    workload: Workload,
+    policy: Policy,
+    executor: Executor,
+    clock: Clock,
+    leave_out: Callable[[InstanceError], None] | None = None,
 ) -> Iterator[tuple[MiniBatch, Result]]:
     """Plan and run a workload's mini-batches in order; read each result before asking for the next.
 
-    One that does not fit the executor's memory comes as its halves, or theirs. Errors: TooLargeError where
-    one instance alone does not fit.
+    One that does not fit the executor's memory comes as its halves, or theirs. Instances that the model
+    cannot be run on are told to `leave_out`, earlier than the mini-batch is there; without it, that is an
+    error. Errors: InstanceError; TooLargeError where one instance alone does not fit.
     """
-    planned = (
-        _planned(workload, policy, executor, clock, number, *window)
-        for number, window in enumerate(workload.windows())
-    )
+
+    def around(window: int, first: int, last: int) -> Iterator[MiniBatch]:
+        """The mini-batch of a window; several around instances that are left out."""
+        while first < last:
+            try:
+                yield _planned(workload, policy, executor, clock, window, first, last)
+                return
+            except InstanceError as error:
+                if leave_out is None:
+                    raise
+                leave_out(error)
+                yield from around(window, first, error.instance)
+                first = error.instance + 1
+
+    planned = (batch for number, window in enumerate(workload.windows()) for batch in around(number, *window))
     for batch in ahead(planned) if executor.name in OVERLAPPED else planned:
         yield from _pieces(workload, policy, executor, clock, batch)
 
@@ -78,6 +97,6 @@ def _pieces(
         middle = (batch.first + batch.last) // 2
         for first, last in ((batch.first, middle), (middle, batch.last)):
             half = _planned(workload, policy, executor, clock, batch.window, first, last)
-            yield from _pieces(workload, policy, executor, clock, half)
+            yield from _pieces(workload, policy, executor, clock, replace(half, piece=True))
     else:
         yield batch, result

@@ -5,60 +5,52 @@ from __future__ import annotations
 import platform
 import resource
 import shutil
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import abw
+from abw.core.data.source import STDIN, open_feed
 from abw.core.errors import AbwError
-from abw.core.exec.compare import compare
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.interface import Executor, Result
+from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params
-from abw.core.exec.reference import ReferenceExecutor
 from abw.core.exec.registry import KernelsName, get_executor
 from abw.core.exec.weights import Trained, load_weights, make_params
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.network import Granularity, LayoutName, Network
 from abw.core.learning import TRAIN_LIMIT, Choice, Learned, choose_policy, train
-from abw.core.minibatches import OVERLAPPED, run_all
-from abw.core.plan.check import check_plan
+from abw.core.minibatches import OVERLAPPED
 from abw.core.plan.plan import plan
-from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import LEARNED, Policy, get_policy
 from abw.core.policy.trace import ready_counts
 from abw.core.progress import Clock, Progress, Quiet
 from abw.core.spec.load import Overrides
 from abw.core.spec.model import Model
+from abw.core.store.digits import rendered
 from abw.core.store.files import new_folder
-from abw.core.store.runs import runs_folder, save_batch, save_outputs, save_report
-from abw.core.workload import (
-    Networks,
-    Workload,
-    open_model,
-    open_networks,
-    open_workload,
-    read_instances,
-)
+from abw.core.store.outputs import open_outputs, outputs_of, require_suffix, writes_lines
+from abw.core.store.runs import OUTPUTS, runs_folder, save_report
+from abw.core.streaming import COMPARED, Job, Sums, run_stream
+from abw.core.workload import Workload, open_model, open_networks, open_sample
 
 SCHEMA_VERSION = 1
 """Of the documents that `--json` prints."""
 
-COMPARED = ("depth", "agenda")
-"""The policies that a run's summary stands beside its own."""
-
-TOLERANCE = 1e-5
-"""The largest error, relative to an output's root mean square, that `verify` accepts."""
+WORKING = ("read", "construct", "schedule", "plan", "execute")
+"""The phases whose time counts in instances a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How to run: what `abw run`'s flags say."""
+    """How to run: what `abw run`'s flags say.
+
+    `input`: a pipe to read instances from (`-`: standard input) instead of the model's data, which are then
+    what a policy is learned from. `output`: where the outputs go instead of the run's folder.
+    """
 
     policy: str = LEARNED
     encoding: Choice = "best"
@@ -73,6 +65,9 @@ class RunOptions:
     verify: bool = False
     train_limit: int = TRAIN_LIMIT
     profile: bool = False
+    input: Path | None = None
+    output: Path | None = None
+    skip_bad: bool = False
 
     @property
     def passes(self) -> list[str]:
@@ -83,26 +78,6 @@ class RunOptions:
     def learned(self) -> bool:
         """Whether the policy is a learned one."""
         return self.policy == LEARNED or self.policy.endswith(".json")
-
-
-@dataclass(slots=True)
-class _Sums:
-    """What a run counts, over its mini-batches."""
-
-    seconds: float = 0.0
-    mini_batches: int = 0
-    in_pieces: int = 0
-    nodes: int = 0
-    batches: int = 0
-    lower_bound: int = 0
-    launches: int = 0
-    memory_kernels: int = 0
-    bytes_moved: int = 0
-    memory_kernels_avoided: int = 0
-    bytes_avoided: int = 0
-    unseen_states: int = 0
-    max_error: float = 0.0
-    compared: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COMPARED, 0))
 
 
 def run(
@@ -125,39 +100,55 @@ def run(
             exit_code=2,
         )
     progress = progress or Quiet()
-    clock = Clock("read", "construct", "schedule", "plan", "execute", "learn", "compile")
-    model = open_model(spec, overrides)
+    if options.output:
+        require_suffix(options.output)
+    clock = Clock(*WORKING, "wait", "write", "learn", "compile")
+    model = open_model(spec, overrides, skip_bad=options.skip_bad)
     trained = load_weights(model)
     progress.phase("compile")
     with clock("compile"):
         networks = open_networks(
             model, options.granularity, options.layout, fuse=options.fuse, group=options.group
         )
+        sample, used = open_sample(model, networks, max(2, options.train_limit), skip_bad=options.skip_bad)
         params = make_params(networks.cells, trained, options.seed)
-        _warm_up(model, networks, params, options)
-    progress.phase("read")
-    with clock("read"):
-        instances = read_instances(model.data, model.data.limit)
-    with clock("construct"):
-        workload = open_workload(model, instances, networks)
+        _warm_up(sample, min(2, used), params, options)
     with clock("learn"):
         policy, learned = choose_policy(
-            workload,
+            sample,
             options.policy,
             options.encoding,
             options.seed,
-            limit=options.train_limit,
+            limit=min(options.train_limit, used),
             progress=progress,
         )
     with clock("compile"):
-        executor = _prepared(options, workload.network, params)
+        executor = _prepared(options, networks.network, params)
         profiled = executor if options.profile and isinstance(executor, CpuExecutor) else None
         if profiled:
             profiled.measure()
 
-    with new_folder(runs_folder(), model.name) as draft:
-        sums = _execute(workload, policy, executor, params, options, draft.path, clock, progress, profiled)
-        report = _report(workload, options, overrides, trained, learned, sums, clock, command)
+    outputs = outputs_of(model)
+    with new_folder(runs_folder(), model.name) as draft, open_feed(options.input or model.data.path) as feed:
+        target = options.output or draft.path / OUTPUTS
+        with open_outputs(target, outputs, named=model.data.format == "json") as writer:
+            job = Job(
+                model=model,
+                networks=networks,
+                policy=policy,
+                executor=executor,
+                folder=draft.path,
+                outputs=outputs,
+                writer=writer,
+                params=params if options.verify else None,
+                profiled=profiled,
+                skip_bad=options.skip_bad,
+                clock=clock,
+                progress=progress,
+            )
+            sums = run_stream(job, feed)
+        sums.compared[LEARNED if options.learned else options.policy] = sums.kept_batches
+        report = _report(model, options, overrides, trained, learned, sums, clock, command)
         report["profile"] = profiled and profiled.profile().document()
         if learned:
             shutil.copyfile(learned.path, draft.path / "policy.json")
@@ -165,12 +156,10 @@ def run(
     return {**report, "path": str(draft.final)}
 
 
-def _warm_up(model: Model, networks: Networks, params: Params, options: RunOptions) -> None:
-    """Compile all that a run needs, on its first two instances, so that no measurement contains it."""
-    instances = read_instances(model.data, 2)
-    workload = open_workload(model, instances, networks)
-    graph = workload.graph(0, len(instances))
-    dag = workload.seen(graph)
+def _warm_up(sample: Workload, instances: int, params: Params, options: RunOptions) -> None:
+    """Compile all that a run needs, on so many instances, so that no measurement contains it."""
+    graph = sample.graph(0, instances)
+    dag = sample.seen(graph)
     policies: list[Policy] = [get_policy(name) for name in COMPARED]
     if options.learned:
         policies.append(train(lambda *_: dag, 1, options.encoding, 0, trials=1))
@@ -179,8 +168,11 @@ def _warm_up(model: Model, networks: Networks, params: Params, options: RunOptio
     schedules = [policy.schedule(dag) for policy in policies]
     ready_counts(dag, schedules[-1])
     lower_bound(dag)
-    launched = workload.launched(graph, schedules[-1])
-    _prepared(options, workload.network, params).run(plan(graph, launched))
+    launched = sample.launched(graph, schedules[-1])
+    result = _prepared(options, graph.network, params).run(plan(graph, launched))
+    if options.output and writes_lines(options.output):
+        for refs in graph.results:
+            rendered(np.asarray(result.values(refs.reference), np.float32))
 
 
 def _prepared(options: RunOptions, network: Network, params: Params) -> Executor:
@@ -189,109 +181,29 @@ def _prepared(options: RunOptions, network: Network, params: Params) -> Executor
     return executor
 
 
-def _execute(
-    workload: Workload,
-    policy: Policy,
-    executor: Executor,
-    params: Params,
-    options: RunOptions,
-    folder: Path,
-    clock: Clock,
-    progress: Progress,
-    profiled: CpuExecutor | None,
-) -> _Sums:
-    """Run every mini-batch, write its graph and schedule, and in the end all outputs.
-
-    `profiled`: the executor, if it measures where its time goes.
-    """
-    sums = _Sums()
-    outputs: dict[str, list[tuple[NDArray[Any], ...]]] = {}
-    windows = list(workload.windows())
-    progress.phase("run", len(windows))
-    start = workload.instances.start
-    begun = time.perf_counter()
-    for batch, result in run_all(workload, policy, executor, clock):
-        graph, dag, schedule, planned = batch.graph, batch.dag, batch.schedule, batch.plan
-        first, last = batch.first, batch.last
-        # a device may still be at it: what needs no result comes before what does
-        for name in COMPARED:
-            sums.compared[name] += len(get_policy(name).schedule(dag))
-        save_batch(folder, sums.mini_batches, graph, dag, schedule, ready_counts(dag, schedule))
-        sums.mini_batches += 1
-        sums.in_pieces += (first, last) != windows[batch.window] and first == windows[batch.window][0]
-        sums.nodes += len(graph)
-        sums.batches += len(schedule)
-        sums.lower_bound += int(lower_bound(dag).sum())
-        sums.launches += result.counts.launches
-        sums.memory_kernels += result.counts.memory_kernels
-        sums.bytes_moved += result.counts.bytes_moved
-        sums.memory_kernels_avoided += planned.counts.memory_kernels - result.counts.memory_kernels
-        sums.bytes_avoided += planned.counts.bytes_moved - result.counts.bytes_moved
-        sums.unseen_states += schedule.unseen
-        with clock("execute"):
-            for refs in graph.results:
-                # vertices and instances are counted from the data's first here, not the mini-batch's
-                found = (result.values(refs.reference), refs.instance + first, refs.vertex + start[first])
-                outputs.setdefault(refs.name, []).append(found)
-        if options.verify:
-            check_schedule(graph.dag, planned.schedule)
-            check_plan(graph, planned)
-            sums.max_error = max(sums.max_error, _verified(workload, (first, last), result, params, options))
-        if profiled:
-            profiled.sample(planned)
-        progress.reached(batch.window + 1)
-    sums.seconds = time.perf_counter() - begun
-    sums.compared[LEARNED if options.learned else options.policy] = sums.batches
-    joined = {
-        name: tuple(np.concatenate(c) for c in zip(*parts, strict=True)) for name, parts in outputs.items()
-    }
-    save_outputs(folder, joined)  # type: ignore[arg-type]
-    return sums
-
-
-def _verified(
-    workload: Workload, window: tuple[int, int], result: Result, params: Params, options: RunOptions
-) -> float:
-    """The largest error of any node's outputs against the reference executor's. Errors: AbwError.
-
-    The reference computes every reduction as a node.
-    """
-    reference = ReferenceExecutor()
-    graph = workload.unfused(*window)
-    reference.prepare(graph.network, params, options.threads)
-    expected = reference.run_graph(graph)
-    worst = max(compare(result, expected, workload.networks.fusion), key=lambda d: d.error, default=None)
-    if worst is None:
-        return 0.0
-    if not worst.error <= TOLERANCE:
-        raise AbwError(
-            f"executor '{options.executor}' is wrong: output '{worst.output}' of type '{worst.type}' differs "
-            f"from the reference by {worst.error:.2e} of its root mean square (allowed: {TOLERANCE:.0e})",
-            hint="this is a defect of abw, not of your model: please report it with the spec and the data",
-        )
-    return worst.error
-
-
 def _report(
-    workload: Workload,
+    model: Model,
     options: RunOptions,
     overrides: Overrides,
     trained: Trained | None,
     learned: Learned | None,
-    sums: _Sums,
+    sums: Sums,
     clock: Clock,
     command: str,
 ) -> dict[str, Any]:
     """All that is known of a run, as one JSON document."""
-    model, seconds = workload.model, dict(clock.seconds)
-    working = sum(seconds[phase] for phase in ("read", "construct", "schedule", "plan", "execute"))
+    seconds = dict(clock.seconds)
+    working = sum(seconds[phase] for phase in WORKING)
     if options.executor in OVERLAPPED:
-        working = seconds["read"] + sums.seconds  # the phases' sum would count twice what overlaps
+        # the phases' sum would count twice what overlaps
+        working = sums.seconds - seconds["wait"] - seconds["write"]
+    data = options.input or model.data.path
+    own = None if options.input else learned and learned.trained_on(data, sums.instances)
     return {
         "schema_version": SCHEMA_VERSION,
         "model": model.name,
         "spec": str(model.files[0]),
-        "data": str(model.data.path),
+        "data": "stdin" if str(data) == STDIN else str(data),
         "dims": dict(model.dims),
         "policy": options.policy,
         "encoding": learned.policy.encoding if learned else None,
@@ -310,7 +222,9 @@ def _report(
             "converted": dict(trained.converted),
         },
         "threads": options.threads,
-        "instances": len(workload.instances),
+        "instances": sums.instances,
+        "skipped": sums.skipped,
+        "complaints": sums.complaints,
         "batch": model.data.batch,
         "mini_batches": sums.mini_batches,
         "in_pieces": sums.in_pieces,
@@ -318,6 +232,8 @@ def _report(
         "batches": sums.batches,
         "lower_bound": sums.lower_bound,
         "compared": sums.compared,
+        "kept": sums.kept,
+        "kept_lower_bound": sums.kept_bound,
         "unseen_states": sums.unseen_states,
         "launches": sums.launches,
         "memory_kernels": sums.memory_kernels,
@@ -325,19 +241,20 @@ def _report(
         "memory_kernels_avoided": sums.memory_kernels_avoided,
         "bytes_avoided": sums.bytes_avoided,
         "seconds": seconds,
-        "instances_per_second": len(workload.instances) / working,
+        "instances_per_second": sums.instances / (working or 1.0),
         "max_error": sums.max_error if options.verify else None,
         "training": learned
         and {
             "path": str(learned.path),
             "fresh": learned.fresh,
             "instances": learned.data.get("instances"),
-            "of_these_instances": learned.trained_on(workload),
+            "of_these_instances": own,
             "trials": learned.policy.training.trials,
             "batches": learned.policy.training.batches,
             "lower_bound": learned.policy.training.lower_bound,
             "states": len(learned.policy.states),
         },
+        "output": options.output and str(options.output),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "versions": versions(),
         "command": command,

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from abw.core.cell.hoist import hoist
 from abw.core.data.instances import Instances
 from abw.core.data.jsonl import schema_of_json
 from abw.core.data.read import read
+from abw.core.data.source import open_feed
+from abw.core.data.stream import chunks
+from abw.core.errors import DataError, InstanceError, Problem, Span, SpecError
 from abw.core.graph.bind import Binding, EdgeSlots, bind, edge_slots
 from abw.core.graph.cells import cell_network
 from abw.core.graph.construct import construct
@@ -97,9 +101,9 @@ class Workload:
             yield first, min(first + self.model.data.batch, len(self.instances))
 
 
-def open_model(spec: Path, overrides: Overrides) -> Model:
-    """Read and check a spec. Errors: SpecError."""
-    model = load_model(spec, overrides, schema_of_json)
+def open_model(spec: Path, overrides: Overrides, *, skip_bad: bool = False) -> Model:
+    """Read and check a spec. Errors: SpecError; with `skip_bad` none for bad instances of its data."""
+    model = load_model(spec, overrides, partial(schema_of_json, skip_bad=skip_bad))
     return hoist(model) if overrides.hoist else model
 
 
@@ -146,3 +150,40 @@ def load_workload(
     """A model with the instances that it names, up to its limit. Errors: DataError."""
     instances = read_instances(model.data, model.data.limit)
     return open_workload(model, instances, open_networks(model, granularity, layout, fuse=fuse, group=group))
+
+
+def open_sample(
+    model: Model, networks: Networks, count: int, *, skip_bad: bool = False
+) -> tuple[Workload, int]:
+    """The model with `count` instances from the beginning of its data at most, and how many of them to use.
+
+    With `skip_bad`, malformed ones are left out, and none is used from one that the model cannot be run on.
+    Errors: DataError; SpecError where not even one instance can be run.
+    """
+    data = model.data
+    failed: SpecError | None = None
+    for size in (count, 1):  # one by one where the first of them cannot be used
+        with open_feed(data.path) as feed:
+            parts = chunks(
+                feed,
+                data.format,
+                size,
+                frequency=data.frequency,
+                schema=model.schema,
+                skip_bad=skip_bad,
+            )
+            for part in parts:
+                if not len(part.instances):
+                    continue
+                workload = open_workload(model, part.instances, networks)
+                good = len(part.instances)
+                try:
+                    if skip_bad:
+                        workload.graph(0, good)
+                except InstanceError as error:
+                    failed, good = error, error.instance
+                if good:
+                    return workload, good
+                if size == count:
+                    break
+    raise failed or DataError([Problem("no instances in the file", Span(str(data.path), 1))])

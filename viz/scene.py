@@ -21,7 +21,7 @@ from abw.core.policy.schedule import Schedule
 from abw.core.progress import Progress, Quiet
 from abw.core.spec.load import Overrides
 from abw.core.spec.model import Model
-from abw.core.store.runs import StoredRun, in_range, load_batch
+from abw.core.store.runs import OUTPUTS, StoredRun, in_range, load_batch
 from abw.core.workload import load_workload, open_model
 
 Ints = NDArray[np.int32]
@@ -72,7 +72,7 @@ def scene_of_run(run: StoredRun, number: int = 0, against: Sequence[str] = AGAIN
 
     Reads the model and the data again to know the cells and the memory; goes without where they changed.
     """
-    dag, schedule, instance, vertex = load_batch(run, in_range(number, run.report["mini_batches"]))
+    dag, schedule, instance, vertex = load_batch(run, in_range(number, run.kept))
     report = run.report
     own = LEARNED if report["policy"].endswith(".json") else report["policy"]
     graph = _graph_again(run, number, dag)
@@ -137,7 +137,7 @@ def model_of_run(run: StoredRun) -> Model:
     overrides = Overrides(
         dims=report["dims"],
         data=Path(report["data"]),
-        limit=report["instances"],
+        limit=min(report["instances"], run.kept * report["batch"]),
         batch=report["batch"],
         hoist=report.get("hoist", False),
     )
@@ -164,18 +164,20 @@ def _policy_of_run(run: StoredRun) -> FsmPolicy | None:
 
 def _kept(run: StoredRun, first: int, graph: Graph | None) -> tuple[Kept, ...]:
     """The values of one mini-batch."""
-    file = run.path / "outputs.npz"
+    file = run.path / OUTPUTS
     if graph is None or not file.is_file():
         return ()
     found = []
     with np.load(file) as outputs:
         for refs in graph.results:
-            instance = outputs[f"{refs.name}.instance"]
-            mine = (instance >= first) & (instance < first + graph.instances)
+            begin, end = first, first + graph.instances
+            if f"{refs.name}.offsets" in outputs:
+                begin, end = outputs[f"{refs.name}.offsets"][[begin, end]].tolist()
+            values = outputs[refs.name][begin:end]
             # values and references are in the same order; a negative reference is a constant, of no node
-            if mine.sum() == len(refs.reference):
+            if len(values) == len(refs.reference):
                 node = np.where(refs.reference < 0, -1, refs.reference // graph.network.width)
-                found.append(Kept(refs.name, outputs[refs.name][mine], node.astype(np.int32)))
+                found.append(Kept(refs.name, values, node.astype(np.int32)))
     return tuple(found)
 
 

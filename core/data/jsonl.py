@@ -46,16 +46,27 @@ class _MalformedError(Exception):
     """What is wrong with a line, and a hint."""
 
 
-def schema_of_json(path: Path) -> Schema:
+def schema_of_json(path: Path, *, skip_bad: bool = False) -> Schema:
     """The kinds, links and fields that a file's instances have; kinds in order of first appearance.
 
-    A link is `many` if any vertex has more than one of it. Errors: DataError. Cost: reads the whole file, a
-    part at a time.
+    A link is `many` if any vertex has more than one of it. Errors: DataError, with `skip_bad` none for
+    malformed lines. Cost: reads the whole file, a part at a time.
     """
     found = _Found()
     with open_feed(path) as feed:
-        while records := _take(feed, 0, _PART):
-            found.add(records)
+        while True:
+            try:
+                records = _take(feed, 0, _PART)
+            except DataError as error:
+                if not skip_bad:
+                    raise
+                feed.leave_out(error.spans)
+                continue
+            if not records:
+                break
+            problems = found.add(records)
+            if problems and not skip_bad:
+                raise DataError(problems)
     if not found.kinds:
         raise DataError([Problem("no instances in the file", Span(str(path), 1))])
     return found.schema(path)
@@ -71,7 +82,8 @@ def read_json(feed: Feed, skip: int, limit: int, schema: Schema | None) -> Insta
     every = _take(feed, 0 if schema is None else skip, ALL if schema is None else limit, schema)
     if schema is None:
         found = _Found()
-        found.add(every)
+        if problems := found.add(every):
+            raise DataError(problems)
         schema = found.schema(feed.path)
         every = every[skip : skip + limit]
     return _instances(every, schema, feed.path, first)
@@ -133,8 +145,8 @@ class _Found:
         self.targets: dict[str, set[str]] = {}
         self.many: dict[str, bool] = {}
 
-    def add(self, records: Sequence[_Record]) -> None:
-        """See some more. Errors: DataError where a field is a number here and a string there."""
+    def add(self, records: Sequence[_Record]) -> list[Problem]:
+        """See some more; returns where a field is a number here and a string there."""
         problems = []
         for record in records:
             for kind, values in zip(record.kinds, record.fields, strict=True):
@@ -151,8 +163,7 @@ class _Found:
                 self.sources.setdefault(name, set()).update(record.kinds[a] for a in begins)
                 self.targets.setdefault(name, set()).update(record.kinds[b] for _, b in pairs)
                 self.many[name] = self.many.get(name, False) or len(set(begins)) < len(begins)
-        if problems:
-            raise DataError(problems[:MOST_PROBLEMS])
+        return problems[:MOST_PROBLEMS]
 
     def schema(self, path: Path) -> Schema:
         """The schema of all that was seen. Errors: DataError."""

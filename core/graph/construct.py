@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from abw.core.data.derive import field
 from abw.core.data.instances import Link
-from abw.core.errors import Problem, SpecError
+from abw.core.errors import InstanceError, Problem, SpecError
 from abw.core.graph import kernels
 from abw.core.graph.bind import Binding
 from abw.core.graph.cells import constant_number
@@ -300,21 +300,26 @@ class _Construction:
         nodes = np.arange(self.type_ptr[t], self.type_ptr[t + 1], dtype=np.int32)
         return (nodes << self.shift) + np.int32(output)
 
+    def _instance(self, vertex: int) -> int:
+        """The number of a vertex's instance among all."""
+        return self.first_instance + int(np.searchsorted(self.start, vertex, side="right")) - 1
+
     def _place(self, vertex: int) -> str:
         """A vertex in words: its kind, its number there, its instance and line."""
         instances = self.binding.instances
-        number = self.first_instance + int(np.searchsorted(self.start, vertex, side="right")) - 1
+        number = self._instance(vertex)
         kind = int(instances.kind[self.first_vertex + vertex])
         before = instances.kind[int(instances.start[number]) : self.first_vertex + vertex]
         name = f" '{instances.names[number]}'" if instances.names else ""
         return (
             f"{instances.schema.kinds[kind]} {int(np.count_nonzero(before == kind))} of instance "
-            f"{number}{name} ({instances.source}:{int(instances.lines[number])})"
+            f"{instances.first + number}{name} ({instances.source}:{int(instances.lines[number])})"
         )
 
     def _refuse_missing(self, t: int, row: int, wanted: Input) -> None:
         name = self.model.types[t].name
-        place = self._place(int(self.vertices[t][row]))
+        vertex = int(self.vertices[t][row])
+        place = self._place(vertex)
         message = f"nothing feeds input '{wanted.name}' of type '{name}' at {place}"
         hint = "say what to use there, as in `... or zeros`"
         for source in wanted.sources:
@@ -322,7 +327,7 @@ class _Construction:
                 message += f": {why}"
                 if self.model.tables[source.table].vocab:
                     hint = "name a word of it for the others: unknown: <unk>"
-        raise SpecError([Problem(message, wanted.where, hint)])
+        raise InstanceError(Problem(message, wanted.where, hint), self._instance(vertex))
 
     def _unknown(self, t: int, row: int, source: TableSource, wanted: Input) -> str:
         """That a table was asked for what it does not have, if it was."""
@@ -341,10 +346,11 @@ class _Construction:
         here = at[at >= 0] + self.first_vertex
         many = np.flatnonzero(indptr[here + 1] - indptr[here] > 1)
         if len(many):
-            place = self._place(int(here[many[0]]) - self.first_vertex)
+            vertex = int(here[many[0]]) - self.first_vertex
+            place = self._place(vertex)
             message = f"link '{hop.link}' leads to several vertices at {place}, and an input takes one value"
             hint = f"pick one, as in `{hop.link}[0]`, or reduce them in a type of their own (`sum:`)"
-            raise SpecError([Problem(message, wanted.where, hint)])
+            raise InstanceError(Problem(message, wanted.where, hint), self._instance(vertex))
 
     def _refuse_cycle(self, graph: Graph) -> None:
         dag = graph.dag
@@ -361,9 +367,11 @@ class _Construction:
                 break
             path.append(next(u for u in back if _reaches(graph, node, u)))
         names = " -> ".join(dag.types[dag.type[v]] for v in (*path[::-1], path[-1]))
-        message = f"nodes wait for each other: {names}, at {self._place(int(graph.vertex[path[0]]))}"
+        vertex = int(graph.vertex[path[0]])
+        message = f"nodes wait for each other: {names}, at {self._place(vertex)}"
         hint = "an instance's nodes must form no cycle: mend the links or the data"
-        raise SpecError([Problem(message, self.model.types[dag.type[path[0]]].span, hint)])
+        span = self.model.types[dag.type[path[0]]].span
+        raise InstanceError(Problem(message, span, hint), self._instance(vertex))
 
 
 def _reduced(node_type: NodeType) -> list[NodeSource]:

@@ -169,6 +169,7 @@ class _Loader:
             finish(drafts, wires, numbers),
             outputs,
             weights,
+            schema,
         )
 
     def _section(self, name: str) -> Keys | None:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from abw.core.errors import Span
 from abw.core.spec.cell import Cell, Param, Port, Shape
+from abw.core.spec.schema import Schema
 from abw.core.spec.weights import Weights
 
 Reduction = Literal["sum", "mean", "max"]
@@ -149,6 +150,7 @@ class Model:
     `params` are the model's own (`h0`) and every type's (`char.Wi`), each once. `outputs` maps the name of
     a result to (type number, output number). `dims` are the sizes in force. `weights` are where its
     parameters and tables come from. `files` are the model's file, then its cells' and vocabularies.
+    `schema` is what the instances of its data are made of.
     """
 
     name: str
@@ -160,3 +162,4 @@ class Model:
     types: tuple[NodeType, ...]
     outputs: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
     weights: Weights
+    schema: Schema

@@ -81,11 +81,11 @@ def outputs_of(model: Model) -> tuple[Output, ...]:
 def with_bad(rows: Rows, bad: Sequence[Bad], first: int, outputs: Sequence[Output]) -> Rows:
     """The rows with those left out between them, by line; instances without an id get their number.
 
-    `first` is the number of the first of them.
+    `bad` are in the order of their lines; `first` is the number of the first row then.
     """
     place = np.searchsorted(rows.lines, [b.line for b in bad])
     ids, errors = list(rows.ids), list(rows.errors)
-    for b, at in sorted(zip(bad, place.tolist(), strict=True), key=lambda item: item[1], reverse=True):
+    for b, at in reversed(list(zip(bad, place.tolist(), strict=True))):
         ids.insert(at, "")
         errors.insert(at, b.message)
     named = tuple(name if name != "" else first + number for number, name in enumerate(ids))
@@ -127,9 +127,14 @@ def open_outputs(target: Path, outputs: Sequence[Output], named: bool) -> Iterat
         raise AbwError(f"cannot write {target}: {error.strerror or error}") from error
 
 
+def writes_lines(target: Path) -> bool:
+    """Whether outputs are written there as JSON lines."""
+    return str(target) == STDOUT or target.suffix in LINES
+
+
 def require_suffix(target: Path) -> None:
     """Raise AbwError for a file of outputs whose suffix says no format."""
-    if str(target) != STDOUT and target.suffix not in (*LINES, *ARRAYS):
+    if not writes_lines(target) and target.suffix not in ARRAYS:
         hint = f"its suffix says the format: {', '.join((*LINES, *ARRAYS))}; - is standard output"
         raise AbwError(f"no format of outputs is written to {target}", hint=hint, exit_code=2)
 

@@ -5,9 +5,10 @@ A run's folder `NNNN-model/` holds:
 - `run.json`: the report that `abw run --json` prints, with versions, options and the command line;
 - `spec/`: the model's file and its cells as they were;
 - `policy.json`: the learned policy, its Q-values included (where one was used);
-- `batches/NNNN.npz`, one a mini-batch: the graph (`type`, `succ_ptr`, `succ`, `vertex`, `instance`), the
-  schedule (`batch_type`, `batch_ptr`, `nodes`) and `ready`, the ready nodes by type before each step;
-- `outputs.npz`: for each output its values, one a row, with `NAME.instance` and `NAME.vertex`.
+- `batches/NNNN.npz`, one for each of the first mini-batches (`kept` in the report): the graph (`type`,
+  `succ_ptr`, `succ`, `vertex`, `instance`), the schedule (`batch_type`, `batch_ptr`, `nodes`) and `ready`,
+  the ready nodes by type before each step;
+- `outputs.npz`, as `docs/outputs.md` describes it, unless the outputs went elsewhere.
 """
 
 from __future__ import annotations
@@ -39,6 +40,15 @@ class StoredRun:
     def number(self) -> int:
         """The number that `abw runs show` takes."""
         return int(self.path.name.split("-")[0])
+
+    @property
+    def kept(self) -> int:
+        """Of how many mini-batches, from the first on, the graph and schedule are there."""
+        return int(self.report.get("kept", self.report["mini_batches"]))
+
+
+OUTPUTS = "outputs.npz"
+"""The file of a run's outputs in its folder."""
 
 
 def runs_folder() -> Path:
@@ -112,16 +122,6 @@ def in_range(number: int, mini_batches: int) -> int:
     if not 0 <= number < mini_batches:
         raise AbwError(f"there is no mini-batch {number}", hint=f"numbers here: 0 to {mini_batches - 1}")
     return number
-
-
-def save_outputs(folder: Path, outputs: dict[str, tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]) -> None:
-    """Write what a run computed: for each name its values, their instances and their vertices."""
-    arrays: dict[str, NDArray[Any]] = {}
-    for name, (values, instance, vertex) in outputs.items():
-        arrays[name] = values
-        arrays[f"{name}.instance"] = instance
-        arrays[f"{name}.vertex"] = vertex
-    np.savez(folder / "outputs.npz", **arrays)  # type: ignore[arg-type]
 
 
 def save_report(folder: Path, report: dict[str, Any], files: tuple[Path, ...]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ REQUIRED = {
     "schema_version", "model", "policy", "executor", "instances", "mini_batches", "nodes", "batches",
     "lower_bound", "launches", "memory_kernels", "bytes_moved", "seconds", "instances_per_second", "compared",
 }  # fmt: skip
-PHASES = {"read", "construct", "schedule", "plan", "execute", "learn", "compile"}
+PHASES = {"read", "construct", "schedule", "plan", "execute", "learn", "compile", "write", "wait"}
 SMALL = ("run", "specs/lattice.yaml", "--limit", "7", "--batch", "3", "--set", "hidden=8")
 
 
@@ -81,9 +82,12 @@ def test_a_run_keeps_its_spec_schedule_policy_and_outputs(abw: Abw, home: Path) 
     assert (batches, nodes) == (report["batches"], report["nodes"])
     with np.load(folder / "outputs.npz") as kept:
         assert kept["tags"].shape[1:] == (28,)
-        assert len(kept["tags"]) == len(kept["tags.instance"]) == len(kept["tags.vertex"])
-        assert sorted(set(kept["tags.instance"])) == list(range(7))
-        assert (np.diff(kept["tags.vertex"]) > 0).all()
+        ends = kept["tags.offsets"]
+        assert len(kept["tags"]) == len(kept["tags.vertex"]) == ends[-1]
+        assert len(ends) == 8 and ends[0] == 0 and (np.diff(ends) > 0).all()
+        for first, last in pairwise(ends):
+            assert (np.diff(kept["tags.vertex"][first:last]) > 0).all()
+        assert kept["instance.id"].tolist() == list(range(7))
         assert np.isfinite(kept["tags"]).all()
 
 
@@ -135,7 +139,7 @@ def test_a_wrong_result_fails_the_verification_and_keeps_no_run(
     abw: Abw, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Swaps two operand rows between planning and execution."""
-    from abw.core import minibatches, pipeline
+    from abw.core import minibatches, streaming
 
     def swapped(graph: Graph, schedule: Schedule) -> Plan:
         planned = plan(graph, schedule)
@@ -146,7 +150,7 @@ def test_a_wrong_result_fails_the_verification_and_keeps_no_run(
         return planned
 
     monkeypatch.setattr(minibatches, "plan", swapped)
-    monkeypatch.setattr(pipeline, "check_plan", lambda graph, planned: None)
+    monkeypatch.setattr(streaming, "check_plan", lambda graph, planned: None)
     done = abw(*SMALL, "--verify")
     assert done.code == 1
     assert "differs from the reference" in done.err
@@ -163,7 +167,7 @@ def test_an_interrupted_run_leaves_the_earlier_ones_and_nothing_else(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pipeline, "save_outputs", interrupted)
+    monkeypatch.setattr(pipeline, "save_report", interrupted)
     done = abw(*SMALL)
     assert done.code == 130
     assert "interrupted" in done.err
