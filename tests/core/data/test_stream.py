@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -214,3 +215,20 @@ def test_json_instances_must_be_made_of_what_the_model_knows(line: str, message:
     with open_feed(path) as feed, pytest.raises(DataError, match=message) as caught:
         list(chunks(feed, "json", 10, schema=schema_of_json(sample)))
     assert caught.value.problems[0].where and caught.value.problems[0].where.line == 2
+
+
+def test_memory_does_not_grow_with_the_input() -> None:
+    """Three and thirty times the same through a pipe: no more is alive at a time, be it that all differs."""
+    one = [f"(3 (2 w{i}) (4 (4 v{i}) (2 here)))\n" for i in range(40_000)]
+
+    def peak(count: int) -> int:
+        with piped("".join(one[:count]).encode()) as feed:
+            tracemalloc.start()
+            seen = sum(len(chunk.instances) for chunk in chunks(feed, "trees", 256))
+            top = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        assert seen == count
+        return top
+
+    peak(1000)
+    assert peak(40_000) < 1.3 * peak(4000)
