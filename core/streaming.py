@@ -23,11 +23,10 @@ from abw.core.exec.params import Params
 from abw.core.exec.reference import ReferenceExecutor
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.graph import Graph, ResultRefs
-from abw.core.minibatches import run_all
+from abw.core.minibatches import MiniBatch, run_all
 from abw.core.plan.check import check_plan
 from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import Policy, get_policy
-from abw.core.policy.schedule import Schedule
 from abw.core.policy.trace import ready_counts
 from abw.core.progress import Clock, Progress
 from abw.core.spec.model import Model
@@ -176,10 +175,11 @@ class _Run:
         in_pieces = set()
         for batch, result in run_all(workload, job.policy, job.executor, clock, leave_out):
             graph, schedule, planned = batch.graph, batch.schedule, batch.plan
+            first, last = batch.first, batch.last
             # a device may still be at it: what needs no result comes before what does
-            bound = int(lower_bound(graph.dag).sum())
+            bound = int(lower_bound(batch.dag).sum())
             if sums.mini_batches < KEPT:
-                self._keep(graph, schedule, bound)
+                self._keep(batch, bound)
             sums.mini_batches += 1
             sums.instances += graph.instances
             sums.nodes += len(graph)
@@ -194,22 +194,23 @@ class _Run:
             if batch.piece:
                 in_pieces.add(batch.window)
             with clock("execute"):
-                rows = _rows(workload, batch.first, graph, result)
+                rows = _rows(workload, first, graph, result)
             if job.params:
-                check_schedule(graph.dag, schedule)
+                check_schedule(graph.dag, planned.schedule)
                 check_plan(graph, planned)
-                sums.max_error = max(sums.max_error, _verified(graph, result, job))
+                sums.max_error = max(sums.max_error, _verified(job, workload.unfused(first, last), result))
             if job.profiled:
                 job.profiled.sample(planned)
             self._write(rows)
-            yield batch.last
+            yield last
         sums.in_pieces += len(in_pieces)
 
-    def _keep(self, graph: Graph, schedule: Schedule, bound: int) -> None:
-        sums = self.sums
-        save_batch(self.job.folder, sums.mini_batches, graph, schedule, ready_counts(graph.dag, schedule))
+    def _keep(self, batch: MiniBatch, bound: int) -> None:
+        sums, graph, dag, schedule = self.sums, batch.graph, batch.dag, batch.schedule
+        ready = ready_counts(dag, schedule)
+        save_batch(self.job.folder, sums.mini_batches, graph, dag, schedule, ready)
         for name in COMPARED:
-            sums.compared[name] += len(get_policy(name).schedule(graph.dag))
+            sums.compared[name] += len(get_policy(name).schedule(dag))
         sums.kept_batches += len(schedule)
         sums.kept_bound += bound
 
@@ -256,13 +257,16 @@ def _column(refs: ResultRefs, result: Result, start: NDArray[np.int64]) -> Colum
     return Column(values, counts, (refs.vertex - start[refs.instance] - 1).astype(np.int32))
 
 
-def _verified(graph: Graph, result: Result, job: Job) -> float:
-    """The largest error of any node's outputs against the reference executor's. Errors: AbwError."""
+def _verified(job: Job, graph: Graph, result: Result) -> float:
+    """The largest error of any node's outputs against the reference executor's. Errors: AbwError.
+
+    `graph` has every reduction as a node: so the reference computes them.
+    """
     reference = ReferenceExecutor()
-    network = graph.network
     assert job.params
-    reference.prepare(network, job.params)
-    worst = max(compare(result, reference.run_graph(graph), network), key=lambda d: d.error, default=None)
+    reference.prepare(graph.network, job.params)
+    expected = reference.run_graph(graph)
+    worst = max(compare(result, expected, job.networks.fusion), key=lambda d: d.error, default=None)
     if worst is None:
         return 0.0
     if not worst.error <= TOLERANCE:
