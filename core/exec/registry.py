@@ -15,10 +15,21 @@ from abw.core.exec.reference import ReferenceExecutor
 KernelsName = Literal["ir", "njit"]
 """What the kernels of the executor cpu are written in."""
 
+
+def _cuda() -> Executor:
+    """On the first GPU. Errors: AbwError that says what is missing."""
+    from abw.core.exec.cuda.available import open_device
+    from abw.core.exec.cuda.executor import CudaExecutor
+    from abw.core.exec.cuda.gpu import Gpu
+
+    return CudaExecutor(Gpu(open_device()))
+
+
 EXECUTORS: dict[str, Callable[[], Executor]] = {
     "reference": ReferenceExecutor,
     "blas": BlasExecutor,
     "cpu": CpuExecutor,
+    "cuda": _cuda,
 }
 
 

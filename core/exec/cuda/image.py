@@ -8,10 +8,12 @@ The words, all unsigned:
   (tiles of the phase before its own), `tiles`, `weights` (float where its weights begin). What a phase reads
   was written in earlier ones: all tiles of a phase may run at once, and between phases all blocks must meet.
   A launch for each item in order is right as well;
-- frames, one a batch and one for each type with hoisted products: lanes n, float where the batch's scratch
-  rows begin, word where a reduction's lists begin, float where its hoisted sums begin (`FRAME`); for each
-  slot `where`, `first`, `step` (`SLOT`): lane j's row begins at float `first + i * step`, with i = word
-  `where + j`, or i = j if `where` is 0; then for each output the float where lane 0's row begins;
+- frames, one a batch, one for each type with hoisted products, and one for each operand of a cell that reads
+  lists: lanes n, float where the batch's scratch rows begin, float where its hoisted sums begin (`FRAME`);
+  for each slot `where`, `first`, `step`, `lists` (`SLOT`): lane j's row begins at float `first + i * step`,
+  with i = word `where + j`, or i = j if `where` is 0; a reduction's lane j has the rows from word `lists + j`
+  to the next, counted like lanes, or row j alone if `lists` is 0; then for each output the float where lane
+  0's row begins;
 - the rows of hoisted operands, the plan's `index`, the plan's `lists`.
 
 Floats are counted in the device's one buffer of arenas, scratch rows and hoisted sums.
@@ -24,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.exec.interface import TooLargeError
 from abw.core.jit import njit
 from abw.core.plan.kernels import GATHERED
 from abw.core.plan.plan import Plan
@@ -32,7 +35,7 @@ Words = NDArray[np.uint32]
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
-HEADER, ITEM, FRAME, SLOT = 4, 5, 4, 3
+HEADER, ITEM, FRAME, SLOT = 4, 5, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,9 @@ class Work:
     number, the lanes of a tile of it, and the tiles for these lanes. `limit` (S, V): kernel v is right up to
     so many lanes, which are rising.
 
+    `collect` (T, slots): the step, behind those of the types, that reduces a slot's lists before the cell
+    reads them, -1 for slots without lists; a batch without any skips it.
+
     `depth` (T,): levels. `scratch`, `sums` (T,): floats a lane of scratch rows and of hoisted sums. `early`
     (T, slots) bool: slots that hoisted steps read. `pitch` (A,): floats of an arena's rows.
     """
@@ -58,6 +64,7 @@ class Work:
     rows: Ints
     columns: Ints
     limit: Longs
+    collect: Ints
     depth: Ints
     scratch: Longs
     sums: Longs
@@ -92,25 +99,25 @@ def pack(plan: Plan, work: Work, arena: Longs, out: Words | None = None) -> Imag
 
     `arena` (A + 1,): the float where each arena begins, all multiples of 4, and where the last one ends.
     Batches that read nothing of each other share phases: there are as many as the longest chain of batches
-    has steps. Errors: OverflowError for a plan that needs more floats than 32 bits count. Cost: 5 ns an
+    has steps. Errors: TooLargeError for a plan that needs more floats than 32 bits count. Cost: 5 ns an
     operand, and 30 ns a batch.
     """
     schedule, arenas = plan.schedule, plan.arenas
     words = np.empty(words_needed(plan, work), np.uint32) if out is None else out
     lanes = np.bincount(schedule.type, np.diff(schedule.ptr), len(arenas.slots)).astype(np.int64)
-    floats = int(arena[-1] + lanes @ (work.scratch + work.sums))
+    floats = int(arena[-1] + lanes @ (work.scratch + work.sums) + _collected(plan, work).sum())
     if floats + 4 > 2**32:
-        raise OverflowError(f"a plan that needs {floats} floats")
+        raise TooLargeError(4 * floats, 2**34, "a GPU as far as 32-bit offsets reach")
     row_ptr = np.zeros(len(plan.rows) + 1, np.int64)
     np.cumsum(plan.rows, out=row_ptr[1:])
     used = _pack(
         words,
         (schedule.type, schedule.ptr, lanes),
-        (plan.base, plan.operand_ptr, plan.index_ptr, plan.index, plan.list_ptr, plan.lists),
-        (plan.status, plan.start, plan.stride),
+        (plan.base, plan.operand_ptr, plan.index_ptr, plan.index),
+        (plan.status, plan.start, plan.stride, plan.list_ptr, plan.lists),
         (arenas.slot_arena, arenas.output_arena, arenas.slots, arenas.outputs),
         (work.step_ptr, work.level, work.hoisted, work.weights),
-        (work.kernel, work.rows, work.columns, work.limit),
+        (work.kernel, work.rows, work.columns, work.limit, work.collect),
         (work.depth, work.scratch, work.sums, work.early),
         (arena, work.pitch, row_ptr),
     )
@@ -121,38 +128,56 @@ def words_needed(plan: Plan, work: Work) -> int:
     """No fewer words than the plan's image has. Linear in the batches."""
     steps = np.diff(work.step_ptr)
     batches, types = plan.schedule.type, len(steps)
+    collected = len(_collected(plan, work))
     frame = FRAME + SLOT * work.early.shape[1] + plan.base.shape[1]
-    levels = int(work.depth[batches].sum()) + 1
-    items = int(steps[batches].sum()) + int(steps.sum())
+    levels = int(work.depth[batches].sum()) + collected + 1
+    items = int(steps[batches].sum()) + int(steps.sum()) + collected
     hoisted = int((np.diff(plan.schedule.ptr) * work.early.sum(axis=1)[batches]).sum())
-    total = HEADER + 1 + levels + ITEM * items + frame * (len(batches) + types)
+    frames = frame * (len(batches) + types) + (FRAME + SLOT + 1) * collected
+    total = HEADER + 1 + levels + ITEM * items + frames
     return int(total + hoisted + len(plan.index) + len(plan.lists))
+
+
+def _collected(plan: Plan, work: Work) -> Longs:
+    """The floats of each operand of a cell whose lists are reduced for it."""
+    if work.collect.size == 0 or work.collect.max() < 0:
+        return np.zeros(0, np.int64)
+    lanes = np.repeat(np.diff(plan.schedule.ptr), np.diff(plan.operand_ptr))
+    types = np.repeat(plan.schedule.type, np.diff(plan.operand_ptr))
+    slots = np.arange(len(types)) - np.repeat(plan.operand_ptr[:-1], np.diff(plan.operand_ptr))
+    chosen = (plan.list_ptr >= 0) & (work.collect[types, slots] >= 0)
+    pitch = work.pitch[plan.arenas.slot_arena[types[chosen], slots[chosen]]]
+    found: Longs = lanes[chosen] * pitch
+    return found
 
 
 @njit
 def _pack(
     words: Words,
     schedule: tuple[Ints, Ints, Longs],
-    operands: tuple[Ints, Ints, Ints, Ints, Ints, Ints],
-    forms: tuple[Ints, Ints, Ints],
+    operands: tuple[Ints, Ints, Ints, Ints],
+    forms: tuple[Ints, Ints, Ints, Ints, Ints],
     types: tuple[Ints, Ints, Ints, Ints],
     steps: tuple[Ints, Ints, NDArray[np.bool_], Longs],
-    kernels: tuple[Ints, Ints, Ints, Longs],
+    kernels: tuple[Ints, Ints, Ints, Longs, Ints],
     cells: tuple[Ints, Longs, Longs, NDArray[np.bool_]],
     memory: tuple[Longs, Longs, Longs],
 ) -> int:
     """Fill the words; how many there are."""
     batch_type, batch_ptr, lanes_of = schedule
-    base, operand_ptr, index_ptr, index, list_ptr, lists = operands
-    status, start, stride = forms
+    base, operand_ptr, index_ptr, index = operands
+    status, start, stride, list_ptr, lists = forms
+    collect = kernels[4]
     slot_arena, output_arena, slots, outputs = types
     step_ptr, step_level, hoisted, weights = steps
     depth, scratch, sums, early = cells
     arena, pitch, row_ptr = memory
     batches, type_count = len(batch_type), len(depth)
 
-    level = np.empty(batches, np.int64)
-    phases = _levels(level, schedule, operands, types, (depth, sums), row_ptr)
+    level, early_level = np.empty(batches, np.int64), np.empty(batches, np.int64)
+    phases = _levels(
+        (early_level, level), schedule, operands, list_ptr, types, (depth, sums, collect), row_ptr
+    )
 
     # how many items each phase has
     phase = HEADER
@@ -163,10 +188,16 @@ def _pack(
             for s in range(step_ptr[t], step_ptr[t + 1]):
                 if hoisted[s]:
                     words[phase + 1] += 1
+    collected = 0
     for b in range(batches):
-        for s in range(step_ptr[batch_type[b]], step_ptr[batch_type[b] + 1]):
+        t = batch_type[b]
+        for s in range(step_ptr[t], step_ptr[t + 1]):
             if not hoisted[s]:
                 words[phase + 1 + level[b] + step_level[s]] += 1
+        for s in range(slots[t]):
+            if collect[t, s] >= 0 and list_ptr[operand_ptr[b] + s] >= 0:
+                words[phase + 1 + early_level[b]] += 1
+                collected += 1
     for p in range(phases):
         words[phase + 1 + p] += words[phase + p]
     items = words[phase + phases]
@@ -191,6 +222,7 @@ def _pack(
             at += FRAME + SLOT * slots[t] + outputs[t]
     for b in range(batches):
         at += FRAME + SLOT * slots[batch_type[b]] + outputs[batch_type[b]]
+    at += (FRAME + SLOT + 1) * collected
     for t in range(type_count):
         for s in range(slots[t]):
             if early[t, s]:
@@ -205,11 +237,10 @@ def _pack(
 
     for t in range(type_count):
         if sums[t] > 0 and lanes_of[t] > 0:
-            words[frame_at], words[frame_at + 1], words[frame_at + 2] = lanes_of[t], 0, 0
-            words[frame_at + 3] = sums_at[t]
+            words[frame_at], words[frame_at + 1], words[frame_at + 2] = lanes_of[t], 0, sums_at[t]
             place = frame_at + FRAME
             for s in range(slots[t]):
-                words[place], words[place + 1], words[place + 2] = 0, 0, 0
+                words[place : place + SLOT] = 0
                 if early[t, s]:
                     words[place] = rows_at[t, s]
                     words[place + 1] = arena[slot_arena[t, s]]
@@ -223,23 +254,41 @@ def _pack(
                     )
             frame_at = place + outputs[t]
 
+    collected_at = floats
     for b in range(batches):
         t = batch_type[b]
         n = batch_ptr[b + 1] - batch_ptr[b]
-        words[frame_at], words[frame_at + 1] = n, scratch_at
-        first_list = list_ptr[operand_ptr[b]] if slots[t] > 0 else -1
-        words[frame_at + 2] = lists_at + first_list if first_list >= 0 else 0
-        words[frame_at + 3] = sums_at[t]
+        collected_before = collected_at
+        for s in range(slots[t]):
+            k = operand_ptr[b] + s
+            if collect[t, s] >= 0 and list_ptr[k] >= 0:
+                a = slot_arena[t, s]
+                words[frame_at], words[frame_at + 1], words[frame_at + 2] = n, 0, 0
+                words[frame_at + 3], words[frame_at + 4] = index_at + index_ptr[k], arena[a]
+                words[frame_at + 5], words[frame_at + 6] = pitch[a], lists_at + list_ptr[k]
+                words[frame_at + 7] = collected_at
+                collected_at += n * pitch[a]
+                p = early_level[b]
+                _put_item(words, item, next_item, next_tile, p, frame_at, n, collect[t, s], weights, kernels)
+                frame_at += FRAME + SLOT + 1
+        words[frame_at], words[frame_at + 1], words[frame_at + 2] = n, scratch_at, sums_at[t]
         scratch_at += n * scratch[t]
         sums_at[t] += n * sums[t]
         place = frame_at + FRAME
         for s in range(slots[t]):
             k = operand_ptr[b] + s
             a = slot_arena[t, s]
+            words[place + 3] = 0
+            if collect[t, s] >= 0 and list_ptr[k] >= 0:
+                # the rows that the item above wrote
+                words[place], words[place + 1], words[place + 2] = 0, collected_before, pitch[a]
+                collected_before += n * pitch[a]
             # a list's lanes are found through its index, whatever its rows are; words are not negative
-            if status[k] == GATHERED or list_ptr[k] >= 0 or stride[k] < 0:
+            elif status[k] == GATHERED or list_ptr[k] >= 0 or stride[k] < 0:
                 words[place], words[place + 1] = index_at + index_ptr[k], arena[a]
                 words[place + 2] = pitch[a]
+                if list_ptr[k] >= 0:
+                    words[place + 3] = lists_at + list_ptr[k]
             else:
                 words[place], words[place + 1] = 0, arena[a] + start[k] * pitch[a]
                 words[place + 2] = stride[k] * pitch[a]
@@ -261,30 +310,41 @@ def _pack(
 
 @njit
 def _levels(
-    level: Longs,
+    level: tuple[Longs, Longs],
     schedule: tuple[Ints, Ints, Longs],
-    operands: tuple[Ints, Ints, Ints, Ints, Ints, Ints],
+    operands: tuple[Ints, Ints, Ints, Ints],
+    list_ptr: Ints,
     types: tuple[Ints, Ints, Ints, Ints],
-    cells: tuple[Ints, Longs],
+    cells: tuple[Ints, Longs, Ints],
     row_ptr: Longs,
 ) -> int:
-    """The phase in which each batch begins: the first in which all that it reads is there. The phases."""
+    """The phases in which each batch's lists are reduced and its steps begin: the first in which all that
+    they read is there. How many phases there are."""
     batch_type, batch_ptr, _ = schedule
-    base, operand_ptr, index_ptr, index, _, _ = operands
+    base, operand_ptr, index_ptr, index = operands
     slot_arena, output_arena, slots, outputs = types
-    depth, sums = cells
+    depth, sums, collect = cells
+    early_level, own_level = level
     # the first phase that may read a row; constants are there from the beginning
     ready = np.zeros(row_ptr[-1], np.int32)
     phases = 0
     for b in range(len(batch_type)):
         t = batch_type[b]
         first = np.int32(1 if sums[t] > 0 else 0)
+        lists_first, listed = np.int32(0), False
         for s in range(slots[t]):
             k = operand_ptr[b] + s
             begin = row_ptr[slot_arena[t, s]]
+            there = np.int32(0)
             for j in range(index_ptr[k], index_ptr[k + 1]):
-                first = max(first, ready[begin + index[j]])
-        level[b] = first
+                there = max(there, ready[begin + index[j]])
+            if collect[t, s] >= 0 and list_ptr[k] >= 0:
+                lists_first, listed = max(lists_first, there), True
+            else:
+                first = max(first, there)
+        if listed:
+            first = max(first, lists_first + np.int32(1))
+        early_level[b], own_level[b] = lists_first, first
         after = first + depth[t]
         phases = max(phases, after)
         for o in range(outputs[t]):
@@ -304,10 +364,10 @@ def _put_item(
     lanes: int,
     step: int,
     weights: Longs,
-    kernels: tuple[Ints, Ints, Ints, Longs],
+    kernels: tuple[Ints, Ints, Ints, Longs, Ints],
 ) -> None:
     """Write one item with the kernel that is right for so many lanes."""
-    kernel, rows, columns, limit = kernels
+    kernel, rows, columns, limit, _ = kernels
     v = 0
     while limit[step, v] < lanes:
         v += 1

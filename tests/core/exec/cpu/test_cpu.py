@@ -12,35 +12,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abw.core.cell.layout import BROADCAST, CONTIGUOUS
-from abw.core.errors import AbwError, Span
+from abw.core.errors import AbwError
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.target import TARGETS, TargetName, get_target
 from abw.core.exec.interface import Result
 from abw.core.exec.params import Params, init_params
-from abw.core.graph.graph import Graph
-from abw.core.graph.network import Constant, Granularity, Network, Slot
+from abw.core.graph.network import Granularity
 from abw.core.plan.kernels import GATHERED
 from abw.core.plan.plan import Plan, plan
-from abw.core.policy.schedule import Schedule
 from abw.core.policy.sufficient import Sufficient
-from abw.core.spec.cell import Cell, OpName
 from abw.core.spec.load import Overrides
-from abw.core.spec.model import Table
 from abw.core.workload import open_model, open_networks, open_workload, read_instances
 from tests.conftest import ROOT
 from tests.core.exec import builder
 from tests.core.exec.builder import (
-    CellBuilder,
     error,
     fused_graph,
     lstm,
     make_graph,
-    make_network,
     random_graph,
     random_network,
     random_schedule,
     reference,
 )
+from tests.core.exec.corners import check_functions, gates_cell, once, one_type, products_cell
 from tests.core.exec.test_executors import batches, one_by_one, words_network
 
 seeds = st.integers(0, 2**32 - 1)
@@ -75,46 +70,6 @@ def test_equals_reference(seed: int, nodes: int, target: TargetName, large: bool
     assert error(result, reference(graph, params)) < RANDOM_TOLERANCE
 
 
-def one_type(cell: Cell, lanes: int) -> tuple[Graph, Network]:
-    """A batch of nodes whose inputs are rows of tables, each another one."""
-    shapes = list(dict.fromkeys(port.shape for port in cell.inputs))
-    tables = tuple(Table(f"t{i}", 50, s, None, None, Span("test", 1)) for i, s in enumerate(shapes))
-    constants = tuple(Constant("table", i, s, 50 * i, 50) for i, s in enumerate(shapes))
-    slots = tuple(Slot(p.name, p.shape, (), (shapes.index(p.shape),)) for p in cell.inputs)
-    network = make_network([(cell.name, cell, None, slots)], tables, constants, [])
-    rng = np.random.default_rng(0)
-    operands = [
-        [-1 - 50 * shapes.index(p.shape) - int(rng.integers(50)) for p in cell.inputs] for _ in range(lanes)
-    ]
-    return make_graph(network, [0] * lanes, operands), network
-
-
-def once(graph: Graph) -> Schedule:
-    """All nodes in one batch."""
-    n = len(graph)
-    return Schedule(np.zeros(1, np.int32), np.array([0, n], np.int32), np.arange(n, dtype=np.int32))
-
-
-def gates_cell(gates: int, size: int) -> Cell:
-    """Many gates of two inputs of other sizes, a product of what is computed, and a peephole."""
-    b = CellBuilder()
-    x, y = b.input((size + 3,)), b.input((7,))
-    sums = []
-    for g in range(gates):
-        total = b.op("matmul", b.param((size, size + 3)), x, shape=(size,))
-        if g % 2:
-            total = b.op("add", b.param((size,)), total, shape=(size,))
-            total = b.op("add", total, b.op("matmul", b.param((size, 7)), y, shape=(size,)), shape=(size,))
-        sums.append(b.op(("tanh", "sigmoid")[g % 2], total, shape=(size,)))
-    product = sums[0]
-    for value in sums[1:]:
-        product = b.op("add", product, b.op("mul", value, b.param((size,)), shape=(size,)), shape=(size,))
-    again = b.op("matmul", b.param((size, size)), product, shape=(size,))
-    both = b.op("concat", again, y, shape=(size + 7,))
-    last = b.op("matmul", b.param((3, size + 7)), both, shape=(3,))
-    return b.cell("gates", [b.op("tanh", again, shape=(size,)), last, both])
-
-
 @pytest.mark.parametrize("target", HERE)
 @pytest.mark.parametrize("size", [1, 37, 64])
 @pytest.mark.parametrize("gates", [1, 3, 5, 8, 13])
@@ -125,23 +80,6 @@ def test_any_number_of_gates_and_rows(gates: int, size: int, target: TargetName)
     assert error(cpu(plan(graph, once(graph)), params, target), reference(graph, params)) < 1e-5
 
 
-def products_cell() -> Cell:
-    """Matrices by matrices and by vectors, of the lanes and of parameters, turned, cut and joined."""
-    b = CellBuilder()
-    a, v = b.input((18, 33)), b.input((33,))
-    w = b.op("matmul", a, v, shape=(18,))
-    turned = b.op("transpose", a, shape=(33, 18))
-    square = b.op("matmul", turned, a, shape=(33, 33))
-    cut = b.op("slice", square, shape=(5, 33), attr=(20.0, 25.0))
-    joined = b.op("concat", cut, a, shape=(23, 33))
-    mixed = b.op("matmul", b.param((4, 23)), joined, shape=(4, 33))
-    part = b.op("slice", v, shape=(20,), attr=(13.0, 33.0))
-    small = b.op("matmul", b.param((6, 20)), part, shape=(6,))
-    fixed = b.op("matmul", a, b.param((33,)), shape=(18,))
-    chances = b.op("softmax", mixed, shape=(4, 33))
-    return b.cell("products", [w, square, chances, small, fixed, cut])
-
-
 @pytest.mark.parametrize("target", HERE)
 def test_products_of_matrices(target: TargetName) -> None:
     graph, network = one_type(products_cell(), 9)
@@ -149,30 +87,9 @@ def test_products_of_matrices(target: TargetName) -> None:
     assert error(cpu(plan(graph, once(graph)), params, target), reference(graph, params)) < 1e-5
 
 
-EDGES = [0.0, -0.0, 1e-30, -1e-6, 0.3, -5.0, 8.5, -20.0, 60.0, 87.0, -87.0, 88.6, -95.0, 104.0, 2e4, -2e4,
-         3e38, np.inf, -np.inf, np.nan]  # fmt: skip
-UNARY: tuple[OpName, ...] = ("sigmoid", "tanh", "relu", "exp", "neg", "softmax")
-
-
 @pytest.mark.parametrize("target", HERE)
 def test_functions_at_their_ends(target: TargetName) -> None:
-    x = np.array([*EDGES, *np.linspace(-30, 30, 1001), *np.geomspace(1e-8, 10, 200)], np.float32)
-    b = CellBuilder()
-    value = b.input((1,))
-    graph, network = one_type(b.cell("ends", [b.op(name, value, shape=(1,)) for name in UNARY]), len(x))
-    table = replace(network.tables[0], rows=len(x))
-    constants = (Constant("table", 0, (1,), 0, len(x)),)
-    network = replace(network, tables=(table,), constants=constants)
-    graph = replace(graph, network=network, operand=-1 - np.arange(len(x), dtype=np.int32))
-    params = Params((), (x[:, None],))
-    found, expected = cpu(plan(graph, once(graph)), params, target), reference(graph, params)
-    for o, name in enumerate(UNARY):
-        got, wanted = found.value(0, o)[:, 0], expected.value(0, o)[:, 0]
-        with np.errstate(over="ignore"):
-            wanted = wanted.astype(np.float32)
-        # the reference's sigmoid is exact to 1e-16, absolutely
-        atol = 1e-15 if name == "sigmoid" else 1e-37
-        np.testing.assert_allclose(got, wanted, rtol=4e-6, atol=atol, err_msg=name)
+    check_functions(lambda planned, params: cpu(planned, params, target))
 
 
 @pytest.mark.parametrize("target", HERE)

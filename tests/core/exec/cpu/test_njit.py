@@ -43,17 +43,8 @@ from tests.core.exec.builder import (
     make_graph,
     reference,
 )
-from tests.core.exec.cpu.test_cpu import (
-    EDGES,
-    LARGE,
-    RANDOM_TOLERANCE,
-    SPECS,
-    UNARY,
-    gates_cell,
-    once,
-    one_type,
-    products_cell,
-)
+from tests.core.exec.corners import EDGES, UNARY, gates_cell, once, one_type, products_cell
+from tests.core.exec.cpu.test_cpu import LARGE, RANDOM_TOLERANCE, SPECS
 from tests.core.exec.test_executors import one_by_one, words_network
 
 seeds = st.integers(0, 2**32 - 1)

@@ -139,8 +139,13 @@ def launch(
     running.blocks = [(x, y) for y in range(shape.y) for x in range(shape.x)]
     function = _simulated(kernel, {})
     seen = [Memory(a) if isinstance(a, np.ndarray) else a for a in args]
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        _run(lambda: function(*seen), running, resident, None if seed is None else random.Random(seed))
+
+    def thread() -> None:
+        # a greenlet does not see the settings around the scheduler
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            function(*seen)
+
+    _run(thread, running, resident, None if seed is None else random.Random(seed))
 
 
 def _run(body: Callable[[], None], grid: Grid, resident: int, order: random.Random | None) -> None:

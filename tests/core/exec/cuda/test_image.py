@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abw.core.exec.cuda.image import Image, Work, pack, words_needed
+from abw.core.exec.interface import TooLargeError
 from abw.core.plan.plan import Plan, plan
-from tests.core.exec.builder import random_graph, random_network, random_schedule
+from tests.core.exec.builder import fused_graph, random_graph, random_network, random_schedule
 
 seeds = st.integers(0, 2**32 - 1)
 ENDLESS = 2**40
@@ -24,7 +25,8 @@ def random_work(rng: np.random.Generator, planned: Plan) -> Work:
     step_ptr, level, hoisted, depth, scratch, sums = [0], [], [], [], [], []
     early = np.zeros(arenas.slot_arena.shape, bool)
     for t, net_type in enumerate(network.types):
-        fixed = [s for s, slot in enumerate(net_type.slots) if net_type.cell and not slot.producers]
+        slots = list(enumerate(net_type.slots))
+        fixed = [s for s, slot in slots if net_type.cell and not slot.producers and not slot.reduction]
         early[t, fixed] = rng.random(len(fixed)) < 0.7
         first = [0] * int(rng.integers(1, 3)) if early[t].any() else []
         later = np.sort(rng.integers(0, 3, rng.integers(1, 4)))
@@ -35,6 +37,13 @@ def random_work(rng: np.random.Generator, planned: Plan) -> Work:
         depth.append(int(later.max()) + 1)
         scratch.append(4 * int(rng.integers(0, 3)))
         sums.append(4 * int(rng.integers(1, 4)) if first else 0)
+    collect = np.full(arenas.slot_arena.shape, -1, np.int32)
+    for t, net_type in enumerate(network.types):
+        for s, slot in enumerate(net_type.slots):
+            if net_type.cell and slot.reduction:
+                collect[t, s] = len(level)
+                level.append(0)
+                hoisted.append(False)
     shape = len(level), 2
     limit = np.stack([rng.integers(1, 8, len(level)), np.full(len(level), ENDLESS)], 1)
     return Work(
@@ -46,6 +55,7 @@ def random_work(rng: np.random.Generator, planned: Plan) -> Work:
         rng.integers(1, 5, shape).astype(np.int32),
         rng.integers(1, 4, shape).astype(np.int32),
         limit.astype(np.int64),
+        collect,
         np.array(depth, np.int32),
         np.array(scratch, np.int64),
         np.array(sums, np.int64),
@@ -65,13 +75,17 @@ class Item:
     weights: int
     lanes: int
     scratch: int
-    lists: int
     sums: int
     frame: int
 
     def slot(self, words: list[int], s: int, lane: int) -> int:
-        where, first, step = words[self.frame + 4 + 3 * s : self.frame + 7 + 3 * s]
+        where, first, step, _ = words[self.frame + 3 + 4 * s : self.frame + 7 + 4 * s]
         return first + (words[where + lane] if where else lane) * step
+
+    def lists(self, words: list[int], s: int) -> list[int]:
+        """The ends of a slot's lists, from 0 on; none without."""
+        begin = words[self.frame + 6 + 4 * s]
+        return words[begin : begin + self.lanes + 1] if begin else []
 
 
 def decode(image: Image) -> tuple[list[int], list[Item]]:
@@ -84,8 +98,8 @@ def decode(image: Image) -> tuple[list[int], list[Item]]:
     for p in range(phases):
         for i in range(ends[p], ends[p + 1]):
             kernel, frame, first, tiles, weights = words[at + 5 * i : at + 5 * i + 5]
-            lanes, scratch, lists, sums = words[frame : frame + 4]
-            items.append(Item(p, kernel, first, tiles, weights, lanes, scratch, lists, sums, frame))
+            lanes, scratch, sums = words[frame : frame + 3]
+            items.append(Item(p, kernel, first, tiles, weights, lanes, scratch, sums, frame))
     return words, items
 
 
@@ -103,8 +117,6 @@ def check(planned: Plan, work: Work, image: Image, arena: np.ndarray) -> None:
     later = {t: [s for s in steps[t] if not work.hoisted[s]] for t in types}
     lanes_of = {t: sum(np.diff(schedule.ptr)[schedule.type == t].tolist()) for t in types}
     used = [t for t in types if lanes_of[t]]
-    assert len(items) == sum(len(hoisted[t]) for t in used) + sum(len(later[t]) for t in schedule.type)
-
     # kernels: the first whose limit is not below the lanes; tiles cover them and follow each other
     step_of = {int(k): (s, v) for s, row in enumerate(work.kernel) for v, k in enumerate(row)}
     done = 0
@@ -117,11 +129,13 @@ def check(planned: Plan, work: Work, image: Image, arena: np.ndarray) -> None:
         assert item.first == done
 
     # every batch's frames: operands, results, lists
-    writes: dict[tuple[str, int], int] = {}  # the phase that writes what begins at a float
+    writes: dict[int, int] = {}  # the phase that writes what begins at a float
     frames: dict[int, list[Item]] = {}
     for item in items:
         frames.setdefault(item.frame, []).append(item)
-    in_order = [frames[f] for f in sorted(frames)]
+    cells = [f for f in sorted(frames) if step_of[frames[f][0].kernel][0] < work.step_ptr[-1]]
+    collected = iter([frames[f][0] for f in sorted(frames) if f not in cells])
+    in_order = [frames[f] for f in cells]
     merged, batches = in_order[: len(in_order) - len(schedule)], in_order[len(in_order) - len(schedule) :]
     order_of_merged = [t for t in used if hoisted[t]]
     assert len(merged) == len(order_of_merged)
@@ -138,43 +152,51 @@ def check(planned: Plan, work: Work, image: Image, arena: np.ndarray) -> None:
         start = min(i.phase for i in group)
         assert all(i.phase == start + work.level[step_of[i.kernel][0]] and i.lanes == n for i in group)
         item = group[0]
-        reads = []
         for s in range(arenas.slots[t]):
             k, a = planned.operand_ptr[b] + s, arenas.slot_arena[t, s]
             rows = planned.index[planned.index_ptr[k] : planned.index_ptr[k + 1]]
-            if arenas.reduces[t]:
-                assert words[item.frame + 4 + 3 * s] > 0
+            first = int(planned.list_ptr[k])
+            ends = planned.lists[first : first + n + 1].tolist() if first >= 0 else []
+            reader, place = item, s
+            if work.collect[t, s] >= 0 and first >= 0:
+                # the cell reads rows of its own; a step before it fills them from the lists
+                reader, place = next(collected), 0
+                assert step_of[reader.kernel][0] == work.collect[t, s] and reader.lanes == n
+                assert len(frames[reader.frame]) == 1 and reader.phase < start
+                out, pitch = words[reader.frame + 7], int(work.pitch[a])
+                assert [item.slot(words, s, j) for j in range(n)] == [out + j * pitch for j in range(n)]
+                assert not item.lists(words, s)
+                blocks.append((out, out + n * pitch))
+            assert reader.lists(words, place) == ends
             for j, row in enumerate(rows.tolist()):
                 expected = arena[a] + row * work.pitch[a]
-                assert item.slot(words, s, j) == expected
-                reads.append(expected)
+                assert reader.slot(words, place, j) == expected
+                assert writes.get(expected, -1) < reader.phase - (reader is item) * (item.phase - start)
                 if work.early[t, s]:
                     early = merged[order_of_merged.index(t)][0]
                     assert early.slot(words, s, seen_lanes[t] + j) == expected
-        assert all(writes.get(("row", r), -1) < start for r in reads)
         if hoisted[t]:
             assert start > 0 and item.sums == sums_of[t] + seen_lanes[t] * work.sums[t]
-        if arenas.reduces[t]:
-            first = planned.list_ptr[planned.operand_ptr[b]]
-            assert words[item.lists : item.lists + n + 1] == planned.lists[first : first + n + 1].tolist()
         for o in range(arenas.outputs[t]):
             a = arenas.output_arena[t, o]
-            place = words[item.frame + 4 + 3 * arenas.slots[t] + o]
+            place = words[item.frame + 3 + 4 * arenas.slots[t] + o]
             assert place == arena[a] + planned.base[b, o] * work.pitch[a]
             for i in range(n):
-                writes["row", place + i * int(work.pitch[a])] = max(g.phase for g in group)
+                writes[place + i * int(work.pitch[a])] = max(g.phase for g in group)
+        assert item.lanes == n
         blocks.append((item.scratch, item.scratch + n * int(work.scratch[t])))
         seen_lanes[t] += n
+    assert next(collected, None) is None
     blocks += [(sums_of[t], sums_of[t] + lanes_of[t] * int(work.sums[t])) for t in sums_of]
     taken = sorted(b for b in blocks if b[0] < b[1])
     assert all(a[1] <= b[0] for a, b in pairwise(taken))
     assert all(arena[-1] <= a and b <= image.floats for a, b in taken)
 
 
-@given(seeds, st.integers(0, 40))
-def test_the_image_of_a_plan_says_what_the_plan_says(seed: int, nodes: int) -> None:
+@given(seeds, st.integers(0, 40), st.booleans())
+def test_the_image_of_a_plan_says_what_the_plan_says(seed: int, nodes: int, fused: bool) -> None:
     rng = np.random.default_rng(seed)
-    graph = random_graph(rng, random_network(rng), nodes)
+    graph = fused_graph(rng, nodes) if fused else random_graph(rng, random_network(rng), nodes)
     planned = plan(graph, random_schedule(rng, graph))
     work = random_work(rng, planned)
     arena = arena_ends(planned, work)
@@ -215,5 +237,5 @@ def test_a_plan_beyond_32_bits_is_refused() -> None:
     work = random_work(rng, planned)
     arena = arena_ends(planned, work)
     arena[-1] = 2**32
-    with pytest.raises(OverflowError):
+    with pytest.raises(TooLargeError):
         pack(planned, work, arena)

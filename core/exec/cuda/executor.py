@@ -1,0 +1,136 @@
+"""The executor `cuda`: a plan as one image, run by generated kernels on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.exec.arenas import fill_constants, read_values
+from abw.core.exec.cuda.backend import Backend, Scheme
+from abw.core.exec.cuda.image import Image, pack
+from abw.core.exec.cuda.module import load_kernels
+from abw.core.exec.cuda.program import device_program
+from abw.core.exec.cuda.tiles import HOPPER, VECTOR, Sizes
+from abw.core.exec.interface import Result
+from abw.core.exec.params import Params
+from abw.core.exec.rows import matrix_view
+from abw.core.graph.graph import Graph
+from abw.core.graph.network import Network
+from abw.core.plan.arenas import Arenas, arenas_of
+from abw.core.plan.plan import Counts, Plan
+from abw.core.policy.schedule import Schedule
+
+Floats = NDArray[np.float32]
+Longs = NDArray[np.int64]
+
+LAUNCH, BARRIER = 2.1e-6, 1.3e-6
+"""Seconds between two kernels of a stream (published for H100), and of a barrier (computed)."""
+CROWDED = 0.1 / 61.8e12
+"""Seconds that a product's floating-point operation takes longer in the plan's kernel, which has as many
+registers as its greediest step (computed: a tenth of the time at the peak of an H200)."""
+
+
+class CudaExecutor:
+    """Fused kernels from the network's cells: gather, products and all that is element-wise in one.
+
+    The device holds the arenas from run to run, with tables and parameters in them; they grow as plans need
+    it. A run sends one image and starts it; results come back when they are read, an arena at a time.
+    """
+
+    name = "cuda"
+
+    def __init__(
+        self, backend: Backend, scheme: Scheme | Literal["auto"] = "auto", sizes: Sizes = HOPPER
+    ) -> None:
+        """`scheme`: one launch for each item of the image, one for all of it, or whichever is faster."""
+        self._backend, self._scheme, self._sizes = backend, scheme, sizes
+
+    def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:
+        """Write the network's kernels, and send them and the weights. `threads` is not used."""
+        self._network, self._params = network, params
+        self._arenas: Arenas = arenas_of(network)
+        self._program = device_program(network, self._sizes)
+        kernels = load_kernels(self._program.text, self._sizes.threads)
+        self._backend.load(kernels, self._program.pack_weights(network, params))
+        self._rows = np.zeros(len(self._arenas.shape), np.int64)
+        self._begin: Longs = np.zeros(len(self._rows) + 1, np.int64)
+        self._floats = -1
+        self._runs = 0
+
+    def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
+        """The schedule as it is."""
+        return schedule
+
+    def run(self, plan: Plan) -> Result:
+        """Start the batches. Raises ValueError for a plan of another network, TooLargeError where the device
+        has too little memory for it."""
+        if plan.graph.network is not self._network:
+            raise ValueError("the plan is of another network than the executor was prepared for")
+        self._runs += 1
+        image = self._reserve(plan)
+        scheme = self._choose(plan, image)
+        self._backend.run(image, scheme)
+        run, memory = self._runs, _Fetched(self, plan)
+
+        def read(references: NDArray[np.integer[Any]]) -> Floats:
+            if run != self._runs:
+                raise RuntimeError("the executor has run again: read a result before that")
+            return read_values(memory, plan, self._params, references)
+
+        launches = 1 if scheme == "plan" else len(image.items)
+        return Result(plan.graph, Counts(len(plan.schedule), launches, 0, 0), read)
+
+    def _reserve(self, plan: Plan) -> Image:
+        """The plan's image, and memory on the device for it."""
+        grown = bool((plan.rows > self._rows).any())
+        if grown:
+            # room to grow spares sending the tables again
+            self._rows = np.where(plan.rows > self._rows, plan.rows + plan.rows // 2, self._rows)
+            np.cumsum(self._rows * self._program.work.pitch, out=self._begin[1:])
+        image = pack(plan, self._program.work, self._begin)
+        if grown or image.floats > self._floats:
+            self._floats = image.floats + (image.floats - int(self._begin[-1])) // 2
+            self._backend.reserve(self._floats, [self._constants(a) for a in range(len(self._rows))])
+        return image
+
+    def _constants(self, arena: int) -> tuple[int, Floats]:
+        """Where an arena begins, and its rows that no node computes."""
+        shape = self._arenas.shape[arena]
+        rows = np.zeros((int(self._arenas.head[arena]), int(self._program.work.pitch[arena])), np.float32)
+        fill_constants(matrix_view(rows, shape, VECTOR), arena, self._arenas, self._network, self._params)
+        return int(self._begin[arena]), rows.ravel()
+
+    def fetch(self, plan: Plan, arena: int) -> Floats:
+        """An arena's rows (rows, *shape) of the last run; those before the nodes' are not filled in."""
+        head, rows = int(self._arenas.head[arena]), int(plan.rows[arena])
+        pitch = int(self._program.work.pitch[arena])
+        memory = np.empty((rows, pitch), np.float32)
+        found = self._backend.read(int(self._begin[arena]) + head * pitch, (rows - head) * pitch)
+        memory[head:] = found.reshape(rows - head, pitch)
+        return matrix_view(memory, self._arenas.shape[arena], VECTOR)
+
+    def _choose(self, plan: Plan, image: Image) -> Scheme:
+        """Barriers against launches, and the plan's one kernel against kernels that fit each step."""
+        if self._scheme != "auto":
+            return self._scheme
+        launches, barriers = LAUNCH * len(image.items), BARRIER * (len(image.phase) - 1)
+        return "batch" if launches < barriers + plan.product_flops * CROWDED else "plan"
+
+
+class _Fetched(Sequence[Floats]):
+    """The arenas of a run, each fetched when it is first read."""
+
+    def __init__(self, executor: CudaExecutor, plan: Plan) -> None:
+        self._executor, self._plan = executor, plan
+        self._held: dict[int, Floats] = {}
+
+    def __len__(self) -> int:
+        return len(self._plan.rows)
+
+    def __getitem__(self, arena: Any) -> Any:
+        if arena not in self._held:
+            self._held[arena] = self._executor.fetch(self._plan, arena)
+        return self._held[arena]

@@ -1,0 +1,95 @@
+"""The generated module: each step as a device function, a kernel a step, and one for whole plans."""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from abw.core.exec.cuda.backend import Kernels
+from abw.core.exec.cuda.image import HEADER, ITEM
+from abw.core.exec.cuda.text import Text, constants, u
+
+HEAD = '''"""Kernels of one network, generated: a change here is lost."""
+
+import numpy as np
+from numba import cuda, float32, uint32
+
+from abw.core.exec.cuda.functions import exp, larger, relu, row, sigmoid, tanh
+from abw.core.exec.cuda.intrinsics import grid_barrier, ld4, st4
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class StepText:
+    """A function `step`, the `finish` that it calls if there is one, and the floats of shared memory it
+    needs."""
+
+    step: str
+    finish: str = ""
+    shared: int = 1
+
+
+def module_text(steps: Sequence[StepText]) -> str:
+    """The module of these steps. Tiles of different forms share what they do with their sums."""
+    t = Text()
+    finish = {
+        text: f"finish{n}(" for n, text in enumerate(dict.fromkeys(s.finish for s in steps if s.finish))
+    }
+    for text, name in finish.items():
+        _function(t, text.replace("finish(", name, 1))
+    for number, step in enumerate(steps):
+        text = step.step.replace("def step(", f"def step{number}(", 1)
+        _function(t, text.replace("finish(", finish.get(step.finish, "")))
+    for number, step in enumerate(steps):
+        t.add("", "", "@cuda.jit")
+        with t.block(f"def batch{number}(words, at, floats, weights)"):
+            t.add(f"shared = cuda.shared.array({step.shared}, float32)")
+            t.add(f"step{number}(words, at, uint32(cuda.blockIdx.x), floats, weights, shared)")
+    t.add("", "")
+    _plan(t, len(steps), max((step.shared for step in steps), default=1))
+    body = str(t)
+    return "\n".join([HEAD, *constants(body)]) + "\n" + body
+
+
+def _function(t: Text, text: str) -> None:
+    t.add("", "", "@cuda.jit(device=True)")
+    t.add(*text.rstrip("\n").split("\n"))
+
+
+def _plan(t: Text, steps: int, shared: int) -> None:
+    """All phases: each block takes every so-manieth tile, then all meet."""
+    t.add("@cuda.jit")
+    with t.block("def plan(words, floats, weights, counter)"):
+        t.add(f"shared = cuda.shared.array({shared}, float32)")
+        t.add(f"phases = words[{u(0)}]", f"items = words[{u(2)}]", "blocks = uint32(cuda.gridDim.x)")
+        t.add(f"phase = {u(0)}")
+        with t.block("while phase < phases"):
+            t.add(f"at = items + words[{u(HEADER)} + phase] * {u(ITEM)}")
+            t.add(f"end = items + words[{u(HEADER + 1)} + phase] * {u(ITEM)}")
+            t.add("tile = uint32(cuda.blockIdx.x)")
+            with t.block("while at < end"):
+                t.add("kernel = words[at]")
+                t.add(f"before = words[at + {u(2)}]", f"after = before + words[at + {u(3)}]")
+                with t.block("while tile < after"):
+                    for number in range(steps):
+                        with t.block(f"{'el' if number else ''}if kernel == {u(number)}"):
+                            t.add(f"step{number}(words, at, tile - before, floats, weights, shared)")
+                    t.add("tile += blocks")
+                t.add(f"at += {u(ITEM)}")
+            t.add(f"phase += {u(1)}")
+            with t.block("if phase < phases"):
+                t.add("grid_barrier(counter, phase * blocks)")
+
+
+def load_kernels(text: str, threads: int) -> Kernels:
+    """The kernels of a generated text; nothing is compiled yet."""
+    name = f"<abw cuda {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
+    # numba and tracebacks find the text here, as they would in a file
+    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+    module: dict[str, Any] = {"__name__": __name__}
+    exec(compile(text, name, "exec"), module)
+    count = text.count("\ndef batch")
+    return Kernels(tuple(module[f"batch{k}"] for k in range(count)), module["plan"], threads, text)

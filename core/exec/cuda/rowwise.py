@@ -1,0 +1,112 @@
+"""The text of what is done to one lane's elements: operands read, element-wise operations, results stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from abw.core.exec.cuda.image import FRAME, SLOT
+from abw.core.exec.cuda.steps import CellSteps, Step, is_number
+from abw.core.exec.cuda.text import Text, number, plus, times, u
+from abw.core.exec.cuda.tiles import VECTOR
+from abw.core.exec.rows import columns
+from abw.core.exec.stages import Stage
+
+ZERO = number(0.0)
+
+OPERATIONS: Mapping[str, str] = {
+    "add": "{} + {}",
+    "sub": "{} - {}",
+    "mul": "{} * {}",
+    "div": "{} / {}",
+    "neg": "-{}",
+    "sigmoid": "sigmoid({})",
+    "tanh": "tanh({})",
+    "relu": "relu({})",
+    "exp": "exp({})",
+    "identity": "{}",
+}
+
+SIGNATURE = "(words, at, tile, floats, weights, shared)"
+"""What a step's function takes: the image, where the item's words begin, a tile's number, the memories."""
+
+
+def open_step(t: Text) -> None:
+    """What every step begins with: its frame, its weights, the lanes, the thread."""
+    t.add(f"frame = words[at + {u(1)}]", f"first = words[at + {u(4)}]", "lanes = words[frame]")
+    t.add("thread = uint32(cuda.threadIdx.x)")
+
+
+def row_of(cell: CellSteps, held: int, lane: str) -> str:
+    """The float where a value's row begins."""
+    home = cell.homes[held]
+    if home.kind == "slot":
+        return f"row(words, frame + {u(FRAME + SLOT * home.number)}, {lane})"
+    if home.kind == "output":
+        word = FRAME + SLOT * len(cell.normal.cell.inputs) + home.number
+        return f"words[frame + {u(word)}] + {times(lane, home.pitch)}"
+    begin = "words[frame + U1]" + (f" + {times('lanes', home.number)}" if home.number else "")
+    return f"{begin} + {times(lane, home.pitch)}"
+
+
+def load(t: Text, memory: str, place: str, aligned: bool, within: list[str | None]) -> list[str]:
+    """Four consecutive floats; where `within` has a condition it must hold, else the float is zero."""
+    names = [t.name("x") for _ in range(VECTOR)]
+    if aligned:
+        t.add(f"{', '.join(names)} = ld4({memory}, {place})")
+        for name, condition in zip(names, within, strict=True):
+            if condition is not None:
+                t.add(f"{name} = {name} if {condition} else {ZERO}")
+        return names
+    begin = t.name("p")
+    t.add(f"{begin} = {place}")
+    for e, (name, condition) in enumerate(zip(names, within, strict=True)):
+        value = f"{memory}[{plus(begin, e)}]"
+        t.add(f"{name} = {value}" if condition is None else f"{name} = {value} if {condition} else {ZERO}")
+    return names
+
+
+def operate(
+    t: Text, cell: CellSteps, step: Step, sums: Mapping[int, list[str]], lane: str, unit: str
+) -> None:
+    """The operations of a stage on the floats `unit` to `unit + 3` of a lane's rows; `sums` are its gates."""
+    stage = step.stage
+    assert isinstance(stage, Stage)
+    normal = cell.normal
+    found = dict(sums)
+    rows: dict[int, str] = {}
+    count = columns(stage.shape)
+
+    def begin(held: int) -> str:
+        if held not in rows:
+            rows[held] = t.name("p")
+            t.add(f"{rows[held]} = {row_of(cell, held, lane)}")
+        return rows[held]
+
+    def read(a: int) -> list[str]:
+        if a in found:
+            return found[a]
+        if is_number(normal, a):
+            found[a] = [number(normal.op(a).attr[0])] * VECTOR
+        elif normal.static[a]:
+            fixed = next(f for f in step.fixed if (f.value, f.shape) == (a, stage.shape))
+            found[a] = load(t, "weights", f"{plus('first', fixed.offset)} + {unit}", True, [None] * VECTOR)
+        else:
+            _, column = cell.place(a)
+            aligned = column % VECTOR == 0
+            # beyond a part's end lies something else, which another block may be writing
+            ends = count % VECTOR and not aligned
+            within = [f"{unit} + {u(e)} < {u(count)}" if ends and e else None for e in range(VECTOR)]
+            place = f"{plus(begin(normal.root[a]), column)} + {unit}"
+            found[a] = load(t, "floats", place, aligned, within)
+        return found[a]
+
+    for value in stage.operations:
+        arguments = [read(a) for a in normal.arguments(value)]
+        results = []
+        for e in range(VECTOR):
+            results.append(t.name("v"))
+            done = OPERATIONS[normal.op(value).name].format(*(a[e] for a in arguments))
+            t.add(f"{results[-1]} = {done}")
+        found[value] = results
+    for value in stage.stores:
+        t.add(f"st4(floats, {begin(value)} + {unit}, {', '.join(found[value])})")

@@ -1,0 +1,100 @@
+"""How a block's threads share the sums of a stage: tiles of lanes by units, and slabs of the products'
+operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+VECTOR = 4
+"""Floats of the widest access; rows of values are padded to whole ones, and a thread sums so many units."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What all kernels of a network have in common.
+
+    `threads`: of a block. `packed`: units whose weights lie together. `sums`: the most sums a thread holds.
+    `shared`: the most floats of shared memory, no fewer than `threads * sums`. `slab`: elements of the
+    operands that are in shared memory at a time, in tiles that do not split them. `blocks`: how many run at
+    once. Threads, packed units and slabs are powers of two.
+    """
+
+    threads: int
+    packed: int
+    sums: int
+    shared: int
+    slab: int
+    blocks: int
+
+
+HOPPER = Sizes(threads=128, packed=32, sums=96, shared=12288, slab=16, blocks=264)
+"""For Hopper: two blocks or three of 128 threads on each of 132 multiprocessors."""
+
+ENDLESS = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """`across` threads side by side sum VECTOR units each, `down` threads below each other `each` lanes each;
+    `split` such groups of threads share the elements of the operands."""
+
+    across: int
+    down: int
+    each: int
+    split: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.across * self.down * self.split
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of a tile."""
+        return self.down * self.each
+
+    @property
+    def units(self) -> int:
+        """Units of a tile."""
+        return self.across * VECTOR
+
+    def columns(self, units: int) -> int:
+        """Tiles side by side."""
+        return -(-units // self.units)
+
+
+def tiles_for(sizes: Sizes, gates: int, longest: int, units: int) -> tuple[tuple[Tile, int], ...]:
+    """Tiles for few, some and many lanes, each with the most lanes that it is right for.
+
+    They follow from a stage's gates, the longest operand of its products, and its units. Small tiles have few
+    units and share the operands' elements among many threads: so a batch of few lanes still occupies many
+    blocks, and each block reads few weights. A tile is right as long as all blocks run at once.
+    """
+    each = 8
+    while each > 1 and each * VECTOR * gates > sizes.sums:
+        each //= 2
+    wide = sizes.packed // VECTOR
+    high = sizes.threads // wide
+    shapes = (1, 2, min(each, 4)), (max(1, wide // 2), max(1, high // 2), min(each, 4)), (wide, high, each)
+    pieces = max(1, -(-longest // VECTOR))
+    found: list[tuple[Tile, int]] = []
+    before = 0
+    for number, (across, down, rows) in enumerate(shapes):
+        tile = _tile(sizes, across, down, rows, pieces)
+        limit = ENDLESS
+        if number < len(shapes) - 1:
+            limit = sizes.blocks // tile.columns(units) * tile.lanes
+        if limit > before:
+            found.append((tile, limit))
+            before = limit
+    return tuple(found)
+
+
+def _tile(sizes: Sizes, across: int, down: int, each: int, pieces: int) -> Tile:
+    """A tile with all threads at work, of which no more share the operands' elements than have any."""
+    while sizes.threads // (across * down) > pieces:
+        if across * VECTOR < sizes.packed:
+            across *= 2
+        else:
+            down *= 2
+    return Tile(across, down, each, sizes.threads // (across * down))
