@@ -431,3 +431,75 @@ def torch(
         table.add_row(r["model"], str(r["hidden"]), *shown, f"{best / speeds[1]:.2f} x")
     _show(table)
     print(f"largest difference of outputs: {max(r['max_error'] for r in report['rows']):.1e}")
+
+
+@app.command("passes")
+def passes(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    workloads: Workloads = "LatticeLSTM,LatticeGRU,TreeLSTM-2Type",
+    hidden: Annotated[
+        list[int] | None, typer.Option("--hidden", min=1, help="Sizes; can be repeated (64, 256).")
+    ] = None,
+    batch: Annotated[
+        list[int] | None,
+        typer.Option("--batch", min=1, help="Instances in a mini-batch; can be repeated (1, 8, 64)."),
+    ] = None,
+    threads: Annotated[
+        list[int] | None, typer.Option("--threads", min=1, help="Threads; can be repeated (1).")
+    ] = None,
+    runs: Runs = 9,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """Fused reductions and grouped launches: batches, launches, time from instances to outputs."""
+    from abw.cli.bench.passes import bench_passes
+
+    with progress(quiet) as told:
+        report = bench_passes(
+            specs, data, workloads, hidden or [64, 256], batch or [1, 8, 64], threads or [1], runs, told
+        )
+    if as_json:
+        print_json(report)
+        return
+    table = _table(
+        "workload", "hidden", "batch", "threads", "passes", "launches", "kernels", "construct", "schedule",
+        "plan", "execute", "gain", "of execute",
+    )  # fmt: skip
+    for r in report["rows"]:
+        table.add_row(
+            r["workload"], str(r["hidden"]), f"{r['mini_batches']} x {r['batch']}", str(r["threads"]),
+            " ".join(r["passes"]), str(r["launches"]), str(r["kernels"]),
+            *(duration(seconds) for seconds in r["seconds"].values()),
+            f"{r['gain']:.2f} x", f"{r['execute_gain']:.2f} x",
+        )  # fmt: skip
+    _show(table)
+
+
+@app.command("cost")
+def cost(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A model with its data.")] = Path(
+        "specs/uneven.yaml"
+    ),
+    executor: Annotated[str, typer.Option("--executor", help="What computes.")] = "cpu",
+    hidden: Annotated[int, typer.Option("--hidden", min=1, help="The size of the model.")] = 512,
+    batch: options.Batch = None,
+    runs: Runs = 25,
+    as_json: options.Json = False,
+) -> None:
+    """What calibrated costs predict beside what schedules take; fewest batches beside least cost."""
+    from abw.cli.bench.cost import bench_cost
+
+    report = bench_cost(spec, executor, hidden, batch, runs)
+    if as_json:
+        print_json(report)
+        return
+    table = _table("type", "launch", "row", "error")
+    for t in report["types"]:
+        table.add_row(t["type"], duration(t["launch"]), duration(t["row"]), f"{t['error']:.0%}")
+    _show(table)
+    table = _table("policy", "batches", "predicted", "measured")
+    for r in report["rows"]:
+        name = f"{r['policy']}, by cost" if r["cost"] else r["policy"]
+        table.add_row(name, str(r["batches"]), duration(r["predicted"]), duration(r["measured"]))
+    _show(table)

@@ -34,11 +34,16 @@ class Setting:
     executor: str
     hoist: bool = False
     threads: int = 1
+    fuse: bool = False
+    group: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What some mini-batches took: `seconds` by phase; counts over all of them."""
+    """What some mini-batches took: `seconds` by phase; counts over all of them.
+
+    `kernels`: batches of one type, of which a batch of a group has several.
+    """
 
     seconds: Mapping[str, float]
     instances: int
@@ -47,6 +52,7 @@ class Taken:
     memory_kernels: int
     bytes_moved: int
     product_flops: int
+    kernels: int
 
     @property
     def total(self) -> float:
@@ -95,7 +101,9 @@ class System:
         )
         model = open_model(specs / chosen.spec, overrides)
         self.setting = setting
-        self._workload = load_workload(model, setting.granularity, setting.layout)
+        self._workload = load_workload(
+            model, setting.granularity, setting.layout, fuse=setting.fuse, group=setting.group
+        )
         self.hoisted = setting.hoist and any(t.name.endswith("-hoisted") for t in model.types)
         self._policy = _policy(self._workload, setting)
         self._executor = get_executor(setting.executor)
@@ -109,14 +117,15 @@ class System:
 
         clock: Callable[[], float] = time.thread_time if self.setting.threads == 1 else time.perf_counter
         seconds = dict.fromkeys(PHASES, 0.0)
-        counts = [0] * 6
+        counts = [0] * 7
         for first, last in self._windows:
             times = [clock()]
             graph = self._workload.graph(first, last)
             times.append(clock())
-            schedule = self._policy.schedule(graph.dag)
+            schedule = self._policy.schedule(self._workload.seen(graph))
+            launched = self._workload.launched(graph, schedule)
             times.append(clock())
-            planned = plan(graph, self._executor.arrange(graph, schedule))
+            planned = plan(graph, self._executor.arrange(graph, launched))
             times.append(clock())
             result = self._executor.run(planned)
             times.append(clock())
@@ -124,7 +133,7 @@ class System:
                 seconds[phase] += end - begin
             found = (
                 last - first, len(schedule), result.counts.launches, result.counts.memory_kernels,
-                result.counts.bytes_moved, planned.product_flops,
+                result.counts.bytes_moved, planned.product_flops, len(launched),
             )  # fmt: skip
             counts = [a + b for a, b in zip(counts, found, strict=True)]
         return Taken(seconds, *counts)
@@ -137,7 +146,7 @@ def _policy(workload: Workload, setting: Setting) -> Policy:
     if setting.policy != LEARNED:
         return get_policy(setting.policy)
     used = min(TRAINED_ON, len(workload.instances))
-    return train(lambda first, last: workload.graph(first, last).dag, used, setting.encoding, 0)
+    return train(lambda first, last: workload.seen(workload.graph(first, last)), used, setting.encoding, 0)
 
 
 def side_by_side(systems: Mapping[str, System], runs: int) -> dict[str, Taken]:

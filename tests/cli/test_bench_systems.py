@@ -11,6 +11,7 @@ import pytest
 from abw.cli.bench.ablation import bench_ablation
 from abw.cli.bench.paper import PARTS, SYSTEMS, bench_paper
 from abw.cli.bench.paper_tables import SHOWN, tables
+from abw.cli.bench.passes import bench_passes
 from abw.cli.bench.peers import PEERS, bench_peers
 from abw.cli.bench.systems import PHASES, System, chosen_cases, preset, side_by_side
 from abw.cli.bench.workloads import CASES, case
@@ -85,3 +86,15 @@ def test_the_papers_parts(root: Path, data: Path) -> None:
     assert all(row["paper"] for row in report["table2"])
     assert len(list(tables(report))) == 3
     assert tuple(SHOWN) == PARTS
+
+
+def test_passes_side_by_side(root: Path, data: Path) -> None:
+    report = bench_passes(root / "specs", data, "LatticeLSTM", [8], [4], [1, 2], 1, Quiet())
+    assert [r["passes"] for r in report["rows"][:4]] == [[], ["fuse"], ["group"], ["fuse", "group"]]
+    plain, fuse, group, both = report["rows"][:4]
+    assert both["launches"] < min(fuse["launches"], group["launches"]) < plain["launches"]
+    assert all(r["batches"] == r["launches"] for r in report["rows"])
+    assert plain["kernels"] == plain["launches"]
+    assert group["kernels"] > group["launches"]
+    assert plain["gain"] == plain["execute_gain"] == 1
+    assert all(r["gain"] > 0 for r in report["rows"])
