@@ -36,7 +36,21 @@ def run(
         typer.Option("--skip-bad", help="Leave malformed instances out, count them, mark their place."),
     ] = False,
     limit: options.Limit = None,
-    batch: options.Batch = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            "--batch", metavar="B|auto", help="Instances in a mini-batch; auto: by predicted rate and memory."
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory",
+            metavar="SIZE",
+            help="What a mini-batch of --batch auto may take, as 500M or 2G.",
+            show_default="half of what is available",
+        ),
+    ] = None,
     sizes: options.Set = None,
     weights: options.Weights = None,
     policy: Annotated[
@@ -119,8 +133,11 @@ def run(
     to_stdout = output is not None and str(output) == "-"
     if to_stdout and as_json:
         raise typer.BadParameter("both want standard output: give a file", param_hint="--json and --output -")
+    if memory and batch != "auto":
+        raise typer.BadParameter("it limits what --batch auto chooses", param_hint="--memory")
     pipe = data if data is not None and _is_pipe(data) else None
-    changes = options.overrides(None if pipe else data, limit, batch, sizes, seed, hoist, weights)
+    changes = options.overrides(None if pipe else data, limit, _batch(batch), sizes, seed, hoist, weights)
+    from abw.core.batchsize import parse_bytes
     from abw.core.pipeline import RunOptions
     from abw.core.pipeline import run as run_pipeline
     from abw.core.policy.registry import POLICIES
@@ -149,6 +166,8 @@ def run(
         input=pipe,
         output=output,
         skip_bad=skip_bad,
+        auto_batch=batch == "auto",
+        memory=parse_bytes(memory) if memory else None,
     )
     try:
         with progress(quiet) as told:
@@ -171,6 +190,15 @@ def run(
         print_json(report)
     else:
         print_run(report, on_stderr=to_stdout)
+
+
+def _batch(text: str | None) -> int | None:
+    """The number of --batch; None where it is chosen, or not given."""
+    if text in (None, "auto"):
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f"'{text}' is neither a number from 1 on nor auto", param_hint="--batch")
+    return int(text)
 
 
 def _is_pipe(path: Path) -> bool:
@@ -213,6 +241,8 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
         count = ", ".join(f"{number} of {kind}" for kind, number in used["converted"].items())
         console.print(f"weights {used['path']}" + (f" ({count}, made float32)" if count else ""))
     console.print(f"[bold]{amount(report['instances_per_second'])} instances/s[/]")
+    if auto := report.get("auto_batch"):
+        console.print(_tried(report["batch"], auto))
     for said in _skipped(report):
         console.print(said, style="yellow", markup=False, soft_wrap=True)
     console.print()
@@ -261,6 +291,20 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
         console.print(f"outputs: {report['output']}", soft_wrap=True)
     if "report" in report:
         console.print(f"report: {report['report']}", soft_wrap=True)
+
+
+def _tried(taken: int, auto: dict[str, Any]) -> str:
+    """Why the mini-batch is of that size."""
+    rates = [
+        f"{'[bold]' if t['batch'] == taken else ''}{t['batch']}: {amount(t['instances_per_second'])}"
+        f"{' (too large)' if t['bytes'] > auto['memory'] else ''}{'[/]' if t['batch'] == taken else ''}"
+        for t in auto["tried"]
+    ]
+    needs = next(t["bytes"] for t in auto["tried"] if t["batch"] == taken)
+    return (
+        f"mini-batch {taken} by cost; instances/s predicted for {', '.join(rates)}; "
+        f"one takes {amount(needs, 'B')} of {amount(auto['memory'], 'B')}"
+    )
 
 
 def _skipped(report: dict[str, Any]) -> list[str]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import re
 import sys
+from pathlib import Path
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # glibc's malloc.h
 _LARGEST_FROM_HEAP = 32 << 20  # the most that glibc accepts
@@ -25,3 +28,23 @@ def keep_freed_memory() -> bool:
         return False
     settings = {_MMAP_THRESHOLD: _LARGEST_FROM_HEAP, _TRIM_THRESHOLD: _KEPT, _TOP_PAD: _LARGEST_FROM_HEAP}
     return all(mallopt(name, value) == 1 for name, value in settings.items())
+
+
+def available_memory() -> int:
+    """The bytes that this process can still take: what the machine has free, and its control group allows."""
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    info = _text(Path("/proc/meminfo"))
+    if found := re.search(r"^MemAvailable:\s+(\d+) kB", info, re.MULTILINE):
+        free = int(found[1]) << 10
+    group = Path("/sys/fs/cgroup")
+    most, taken = _text(group / "memory.max").strip(), _text(group / "memory.current").strip()
+    if most.isdecimal() and taken.isdecimal():
+        free = min(free, max(int(most) - int(taken), 0))
+    return free
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

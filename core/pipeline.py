@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import resource
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import abw
+from abw.core.batchsize import LARGEST, SHARE, Tried, choose, try_sizes
 from abw.core.data.source import STDIN, open_feed
 from abw.core.errors import AbwError
 from abw.core.exec.cpu.executor import CpuExecutor
@@ -23,6 +24,7 @@ from abw.core.exec.weights import Trained, load_weights, make_params
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.network import Granularity, LayoutName, Network
 from abw.core.learning import TRAIN_LIMIT, Choice, Learned, choose_policy, train
+from abw.core.memory import available_memory
 from abw.core.minibatches import OVERLAPPED
 from abw.core.plan.plan import plan
 from abw.core.policy.registry import LEARNED, Policy, get_policy
@@ -49,7 +51,8 @@ class RunOptions:
     """How to run: what `abw run`'s flags say.
 
     `input`: a pipe to read instances from (`-`: standard input) instead of the model's data, which are then
-    what a policy is learned from. `output`: where the outputs go instead of the run's folder.
+    what a policy is learned from. `output`: where the outputs go instead of the run's folder. `auto_batch`:
+    the mini-batch is chosen, such that it takes `memory` bytes at most (None: a share of those available).
     """
 
     policy: str = LEARNED
@@ -68,6 +71,8 @@ class RunOptions:
     input: Path | None = None
     output: Path | None = None
     skip_bad: bool = False
+    auto_batch: bool = False
+    memory: int | None = None
 
     @property
     def passes(self) -> list[str]:
@@ -110,7 +115,10 @@ def run(
         networks = open_networks(
             model, options.granularity, options.layout, fuse=options.fuse, group=options.group
         )
-        sample, used = open_sample(model, networks, max(2, options.train_limit), skip_bad=options.skip_bad)
+        wanted = LARGEST if options.auto_batch else 2
+        sample, used = open_sample(
+            model, networks, max(wanted, options.train_limit), skip_bad=options.skip_bad
+        )
         params = make_params(networks.cells, trained, options.seed)
         _warm_up(sample, min(2, used), params, options)
     with clock("learn"):
@@ -127,6 +135,14 @@ def run(
         profiled = executor if options.profile and isinstance(executor, CpuExecutor) else None
         if profiled:
             profiled.measure()
+
+    tried: list[Tried] = []
+    memory = options.memory or int(SHARE * available_memory())
+    if options.auto_batch:
+        with clock("compile"):
+            progress.phase("choose the mini-batch")
+            tried = try_sizes(sample, used, policy, executor)
+        model = replace(model, data=replace(model.data, batch=choose(tried, memory)))
 
     outputs = outputs_of(model)
     with new_folder(runs_folder(), model.name) as draft, open_feed(options.input or model.data.path) as feed:
@@ -149,6 +165,7 @@ def run(
             sums = run_stream(job, feed)
         sums.compared[LEARNED if options.learned else options.policy] = sums.kept_batches
         report = _report(model, options, overrides, trained, learned, sums, clock, command)
+        report["auto_batch"] = tried and {"memory": memory, "tried": [t.document() for t in tried]}
         report["profile"] = profiled and profiled.profile().document()
         if learned:
             shutil.copyfile(learned.path, draft.path / "policy.json")

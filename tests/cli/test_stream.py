@@ -260,3 +260,23 @@ def test_the_first_mistake_ends_it_and_what_came_before_is_written(
     done = abw("run", TREES, *flags, "-o", str(tmp_path / "out.npz"))
     assert done.code == 1 and not (tmp_path / "out.npz").exists()
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".out")] == []
+
+
+def test_the_mini_batch_is_chosen(abw: Abw) -> None:
+    done = abw("run", TREES, *FAST, "--batch", "auto", "--json")
+    assert done.code == 0, done.err
+    report = done.json()
+    tried = {t["batch"]: t for t in report["auto_batch"]["tried"]}
+    assert list(tried) == [1, 2, 4, 8, 16, 32] and report["batch"] in tried
+    limit = tried[8]["bytes"]
+    done = abw("run", TREES, *FAST, "--batch", "auto", "--memory", str(limit))
+    assert done.code == 0, done.err
+    assert "32: " in done.out and "(too large)" in done.out
+    assert abw("runs", "show", "--json").json()["batch"] <= 8
+    done = abw("run", TREES, *FAST, "--batch", "auto", "--memory", "100")
+    assert done.code == 1 and "raise --memory" in done.err
+    done = abw("run", TREES, *FAST, "--memory", "1G")
+    assert done.code == 2 and "--batch auto" in done.err
+    for wrong in ("0", "many", "-1"):
+        done = abw("run", TREES, *FAST, f"--batch={wrong}")
+        assert done.code == 2 and "--batch" in done.err

@@ -1,0 +1,123 @@
+"""The mini-batch that `--batch auto` takes: by what its batches cost, and by the memory it needs."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from abw.core.calibrate import measure
+from abw.core.errors import AbwError
+from abw.core.exec.interface import Executor
+from abw.core.plan.plan import Plan, plan
+from abw.core.policy.cost import Cost, cost_of
+from abw.core.policy.registry import Policy
+from abw.core.workload import Workload
+
+LARGEST = 1024
+"""The largest mini-batch that is tried."""
+
+WINDOWS = 8
+"""From so many places of the data mini-batches of a size are taken, at most."""
+
+REPEATS = 3
+"""So often is what precedes execution timed; the fastest counts."""
+
+GAIN = 0.05
+"""A smaller mini-batch is taken if it loses no more than this share of the best rate."""
+
+SHARE = 0.5
+"""The share of the memory available that a mini-batch may take where no limit is given."""
+
+ROOM = 1.5
+"""Arenas are made larger than a plan needs by this, so that they need not grow each time."""
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A size of mini-batches: the rate predicted for it, and the bytes that one needs."""
+
+    batch: int
+    instances_per_second: float
+    bytes: int
+
+    def document(self) -> dict[str, Any]:
+        """As it stands in a run's report."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+def parse_bytes(text: str) -> int:
+    """A size as people write it: 2G, 500M, 1.5GiB; K, M, G, T are powers of 1024. Errors: AbwError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    size = int(float(found[1]) * _UNITS[found[2].upper()]) if found else 0
+    if size < 1:
+        raise AbwError(f"'{text}' is no amount of memory", hint="as in 500M or 2G", exit_code=2)
+    return size
+
+
+def try_sizes(workload: Workload, used: int, policy: Policy, executor: Executor) -> list[Tried]:
+    """Predict the rate of mini-batches of 1, 2, 4, … instances, as far as `used` instances reach.
+
+    The executor's time is that of the schedules by the cost of a launch and a row, which are measured
+    (see `measure`); reading is left out; construction, scheduling and planning are timed as they are.
+    Errors: AbwError for an executor that knows no batches.
+    """
+    if executor.name == "reference":
+        raise AbwError("the executor reference knows no batches: no mini-batch is better than another")
+    cost = _cost(workload, used, executor)
+    sizes = [1 << k for k in range(LARGEST.bit_length()) if 1 << k <= used]
+    return [_try(workload, size, used, policy, executor, cost) for size in sizes]
+
+
+def choose(tried: Sequence[Tried], limit: int) -> int:
+    """The smallest mini-batch within `GAIN` of the best rate of those that fit. Errors: AbwError if none."""
+    fit = [t for t in tried if t.bytes <= limit]
+    if not fit:
+        message = f"one instance alone needs {tried[0].bytes} bytes, and {limit} may be used"
+        raise AbwError(message, hint="raise --memory")
+    best = max(t.instances_per_second for t in fit)
+    return next(t.batch for t in fit if t.instances_per_second >= (1 - GAIN) * best)
+
+
+def _cost(workload: Workload, used: int, executor: Executor) -> Cost:
+    graph = workload.graph(0, used)
+    found = {m.type: m for m in measure(graph, executor, skip_absent=True)}
+    launch, row = (
+        np.array([getattr(found[t], what) if t in found else 0.0 for t in graph.dag.types])
+        for what in ("launch", "row")
+    )
+    return Cost(launch, row, np.ones(len(launch), np.int32))
+
+
+def _try(workload: Workload, size: int, used: int, policy: Policy, executor: Executor, cost: Cost) -> Tried:
+    seconds, most = 0.0, 0
+    starts = np.linspace(0, used - size, min(WINDOWS, used // size)).astype(int).tolist()
+    for first in starts:
+        taken = []
+        for _ in range(REPEATS):
+            begun = time.thread_time()
+            graph = workload.graph(first, first + size)
+            schedule = workload.launched(graph, policy.schedule(workload.seen(graph)))
+            planned = plan(graph, executor.arrange(graph, schedule))
+            taken.append(time.thread_time() - begun)
+        seconds += min(taken) + cost_of(schedule, cost)
+        most = max(most, needed_bytes(planned))
+    return Tried(size, size * len(starts) / seconds, most)
+
+
+def needed_bytes(planned: Plan) -> int:
+    """What a mini-batch takes: its arenas, and the arrays of its graph and plan. O(arenas)."""
+    arenas = 4 * int(planned.rows.astype(np.int64) @ planned.arenas.row_floats.astype(np.int64))
+    arrays = _array_bytes((planned, planned.graph, planned.graph.dag, planned.schedule))
+    return int(ROOM * arenas) + arrays
+
+
+def _array_bytes(parts: Iterable[Any]) -> int:
+    values = (getattr(part, f.name) for part in parts for f in fields(part))
+    return sum(value.nbytes for value in values if isinstance(value, np.ndarray))
