@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from abw.core.ahead import ahead
 from abw.core.errors import InstanceError
 from abw.core.exec.interface import Executor, Result, TooLargeError
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
-from abw.core.plan.plan import Plan, plan
+from abw.core.plan.plan import Plan, plan, results_of
 from abw.core.policy.registry import Policy
 from abw.core.policy.schedule import Schedule
 from abw.core.progress import Clock
@@ -45,19 +48,25 @@ def run_all(
     executor: Executor,
     clock: Clock,
     leave_out: Callable[[InstanceError], None] | None = None,
+    *,
+    keep_all: bool = False,
 ) -> Iterator[tuple[MiniBatch, Result]]:
     """Plan and run a workload's mini-batches in order; read each result before asking for the next.
 
     One that does not fit the executor's memory comes as its halves, or theirs. Instances that the model
     cannot be run on are told to `leave_out`, earlier than the mini-batch is there; without it, that is an
-    error. Errors: InstanceError; TooLargeError where one instance alone does not fit.
+    error. Of values that are no outputs of the model the memory is given again, unless `keep_all` says
+    otherwise. Errors: InstanceError; TooLargeError where one instance alone does not fit.
     """
+
+    def planned(window: int, first: int, last: int) -> MiniBatch:
+        return _planned(workload, policy, executor, clock, keep_all, window, first, last)
 
     def around(window: int, first: int, last: int) -> Iterator[MiniBatch]:
         """The mini-batch of a window; several around instances that are left out."""
         while first < last:
             try:
-                yield _planned(workload, policy, executor, clock, window, first, last)
+                yield planned(window, first, last)
                 return
             except InstanceError as error:
                 if leave_out is None:
@@ -66,13 +75,28 @@ def run_all(
                 yield from around(window, first, error.instance)
                 first = error.instance + 1
 
-    planned = (batch for number, window in enumerate(workload.windows()) for batch in around(number, *window))
-    for batch in ahead(planned) if executor.name in OVERLAPPED else planned:
-        yield from _pieces(workload, policy, executor, clock, batch)
+    batches = (batch for number, window in enumerate(workload.windows()) for batch in around(number, *window))
+    for batch in ahead(batches) if executor.name in OVERLAPPED else batches:
+        yield from _pieces(planned, executor, clock, batch)
+
+
+def outputs_kept(executor: Executor, graph: Graph) -> NDArray[np.int32] | None:
+    """What a plan keeps of which the outputs alone are wanted; None for all.
+
+    On a device all: there, batches wait for those alone that they read from, not for earlier readers.
+    """
+    return None if executor.name in OVERLAPPED else results_of(graph)
 
 
 def _planned(
-    workload: Workload, policy: Policy, executor: Executor, clock: Clock, window: int, first: int, last: int
+    workload: Workload,
+    policy: Policy,
+    executor: Executor,
+    clock: Clock,
+    keep_all: bool,
+    window: int,
+    first: int,
+    last: int,
 ) -> MiniBatch:
     with clock("construct"):
         graph = workload.graph(first, last)
@@ -81,12 +105,13 @@ def _planned(
         schedule = policy.schedule(dag)
         launched = workload.launched(graph, schedule)
     with clock("plan"):
-        planned = plan(graph, executor.arrange(graph, launched))
+        keep = None if keep_all else outputs_kept(executor, graph)
+        planned = plan(graph, executor.arrange(graph, launched), keep)
         return MiniBatch(window, first, last, graph, dag, schedule, planned)
 
 
 def _pieces(
-    workload: Workload, policy: Policy, executor: Executor, clock: Clock, batch: MiniBatch
+    planned: Callable[[int, int, int], MiniBatch], executor: Executor, clock: Clock, batch: MiniBatch
 ) -> Iterator[tuple[MiniBatch, Result]]:
     try:
         with clock("execute"):
@@ -96,7 +121,7 @@ def _pieces(
             raise
         middle = (batch.first + batch.last) // 2
         for first, last in ((batch.first, middle), (middle, batch.last)):
-            half = _planned(workload, policy, executor, clock, batch.window, first, last)
-            yield from _pieces(workload, policy, executor, clock, replace(half, piece=True))
+            half = replace(planned(batch.window, first, last), piece=True)
+            yield from _pieces(planned, executor, clock, half)
     else:
         yield batch, result

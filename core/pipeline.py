@@ -25,7 +25,7 @@ from abw.core.graph.bounds import lower_bound
 from abw.core.graph.network import Granularity, LayoutName, Network
 from abw.core.learning import TRAIN_LIMIT, Choice, Learned, choose_policy, train
 from abw.core.memory import available_memory
-from abw.core.minibatches import OVERLAPPED
+from abw.core.minibatches import OVERLAPPED, outputs_kept
 from abw.core.plan.plan import plan
 from abw.core.policy.registry import LEARNED, Policy, get_policy
 from abw.core.policy.trace import ready_counts
@@ -186,7 +186,8 @@ def _warm_up(sample: Workload, instances: int, params: Params, options: RunOptio
     ready_counts(dag, schedules[-1])
     lower_bound(dag)
     launched = sample.launched(graph, schedules[-1])
-    result = _prepared(options, graph.network, params).run(plan(graph, launched))
+    executor = _prepared(options, graph.network, params)
+    result = executor.run(plan(graph, launched, outputs_kept(executor, graph)))
     if options.output and writes_lines(options.output):
         for refs in graph.results:
             rendered(np.asarray(result.values(refs.reference), np.float32))

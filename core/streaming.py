@@ -173,7 +173,8 @@ class _Run:
         job, sums, clock = self.job, self.sums, self.job.clock
         leave_out = partial(self._leave_out, workload.instances) if job.skip_bad else None
         in_pieces = set()
-        for batch, result in run_all(workload, job.policy, job.executor, clock, leave_out):
+        keep_all = job.params is not None
+        for batch, result in run_all(workload, job.policy, job.executor, clock, leave_out, keep_all=keep_all):
             graph, schedule, planned = batch.graph, batch.schedule, batch.plan
             first, last = batch.first, batch.last
             # a device may still be at it: what needs no result comes before what does

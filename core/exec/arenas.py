@@ -28,11 +28,28 @@ def fill_constants(memory: Floats, arena: int, arenas: Arenas, network: Network,
             memory[first : first + constant.rows] = values
 
 
+def refuse_lost(plan: Plan, references: NDArray[np.integer[Any]]) -> None:
+    """Raise RuntimeError unless a plan keeps all values behind references."""
+    computed = references[references >= 0]
+    lost = computed[plan.row[computed] < 0]
+    if len(lost):
+        node, output = divmod(int(lost[0]), plan.graph.network.width)
+        net_type = plan.graph.network.types[np.searchsorted(plan.graph.type_ptr, node, side="right") - 1]
+        raise RuntimeError(
+            f"output '{net_type.outputs[output].name}' of node {node} (type '{net_type.name}') was not kept: "
+            "its memory was given to other values; name it in `keep` when planning"
+        )
+
+
 def read_values(
     memory: Sequence[Floats], plan: Plan, params: Params, references: NDArray[np.integer[Any]]
 ) -> Floats:
-    """The values behind references, all of one shape (see `Result.read`); nodes' from the arenas."""
+    """The values behind references, all of one shape (see `Result.read`); nodes' from the arenas.
+
+    Raises RuntimeError for a value that the plan did not keep.
+    """
     network, arenas = plan.graph.network, plan.arenas
+    refuse_lost(plan, references)
     if not len(references):
         return np.empty(0, np.float32)
     nodes, outputs = np.divmod(np.maximum(references, 0), network.width)

@@ -36,8 +36,8 @@ class Result:
     """What running a plan gave: the nodes' outputs, and what it took, counted while running.
 
     An executor that knows no batches counts each node as one. `read` gets the values behind references, all
-    of one shape; use `values` and `value`. Read before the executor's next run, which takes the memory
-    again: afterwards they raise RuntimeError.
+    of one shape; use `values` and `value`. They raise RuntimeError for what the plan did not keep, and after
+    the executor's next run, which takes the memory again.
     """
 
     graph: Graph
@@ -70,7 +70,7 @@ class Executor(Protocol):
         """
 
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
-        """The same batches, with their nodes in the order that this executor runs best; to be planned."""
+        """The same batches as this executor runs them best, to be planned: in parts, or as they are."""
 
     def run(self, plan: Plan) -> Result:
         """Execute a plan of the network prepared."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.exec.arenas import refuse_lost
 from abw.core.exec.interface import Result
 from abw.core.exec.params import Params, constant_value
 from abw.core.graph.graph import Graph
@@ -74,7 +76,7 @@ def run_cell(cell: Cell, inputs: Sequence[Array], params: Sequence[Array]) -> li
 
 
 class ReferenceExecutor:
-    """Walks the graph in a topological order of its own; of the plan it takes nothing but the graph.
+    """Walks the graph in a topological order of its own; of the plan it takes the graph and what is kept.
 
     Cost: about 2 us an operation.
     """
@@ -92,8 +94,14 @@ class ReferenceExecutor:
         return schedule
 
     def run(self, plan: Plan) -> Result:
-        """Compute every node's outputs."""
-        return self.run_graph(plan.graph)
+        """Compute every node's outputs; those can be read that the plan keeps."""
+        found = self.run_graph(plan.graph)
+
+        def read(references: NDArray[np.integer[Any]]) -> NDArray[np.floating[Any]]:
+            refuse_lost(plan, references)
+            return found.values(references)
+
+        return replace(found, read=read)
 
     def run_graph(self, graph: Graph) -> Result:
         """The same without a plan."""

@@ -29,7 +29,7 @@ class Arenas:
     numbers, -1 where a type has fewer. `constant_row` (A, C): first row of constant c in arena a, -1 where it
     is not. `constant_first`, `constant_end` (C,): the constant's references (see `Network`).
     `outputs`, `slots` (T,): how many a type has. `reduces` (T,) bool; `reduced` (T, S) bool: a lane may read
-    several rows there.
+    several rows there. `read` (T,) bool: some type reads its results.
     `programs[t]`: the type's cell as a program, None for a reduction. `staged` (T, S) bool: the cell copies
     this input whatever its status. Counts a batch of type t: `launches`, `copies` (T,); a lane:
     `copied_floats`, `product_flops`, `other_flops` (T,) (a reduction's arithmetic depends on the graph).
@@ -47,6 +47,7 @@ class Arenas:
     slots: Ints
     reduces: NDArray[np.bool_]
     reduced: NDArray[np.bool_]
+    read: NDArray[np.bool_]
     programs: tuple[CellProgram | None, ...]
     staged: NDArray[np.bool_]
     launches: Longs
@@ -126,6 +127,9 @@ def _arenas(network: Network) -> Arenas:
         slots=slots,
         reduces=reduces,
         reduced=reduced,
+        read=np.isin(
+            np.arange(len(types)), [t for some in types for slot in some.slots for t, _ in slot.producers]
+        ),
         programs=programs,
         staged=staged,
         launches=np.where(reduces, slots, each(lambda p: p.launches)).astype(np.int64),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abw.core.cell.layout import BROADCAST, CONTIGUOUS, STRIDED
 from abw.core.errors import CheckError
@@ -10,17 +11,20 @@ from abw.core.graph.graph import Graph
 from abw.core.plan.kernels import GATHERED
 from abw.core.plan.plan import Plan
 
+Ints = NDArray[np.int32]
+
 _NOTHING = np.iinfo(np.int64).min
 
 
-def check_plan(graph: Graph, plan: Plan) -> None:
+def check_plan(graph: Graph, plan: Plan, keep: Ints | None = None) -> None:
     """Raise CheckError, with all that is wrong, unless a plan computes what its graph says.
 
     Plain NumPy, sharing nothing with the planner: each batch must find, in the rows it names, exactly the
-    values that the graph says its nodes read, and write into rows that hold nothing yet; every node runs
-    once, in a batch of its type; statuses, starts, strides and the reading of constants are true. What the
-    batches of a launch write is there when all of them have read.
-    Cost: about a millisecond for a hundred batches.
+    values that the graph says its nodes read; every node runs once, in a batch of its type; statuses, starts,
+    strides and the reading of constants are true. What the batches of a launch write is there when all of
+    them have read, and goes to no row that one of them reads. In the end the values of the references `keep`
+    (None: all) lie where `row` says, and it names no others. Within a section, no part of the schedule writes
+    rows that another part reads or writes. Cost: about a millisecond for a hundred batches.
     """
     network, arenas, schedule = graph.network, plan.arenas, plan.schedule
     wrong: list[str] = []
@@ -35,14 +39,21 @@ def check_plan(graph: Graph, plan: Plan) -> None:
     np.add.at(seen, schedule.nodes, 1)
     if (seen != 1).any():
         wrong.append(f"{int((seen != 1).sum())} nodes do not run exactly once")
+    sections = plan.sections.tolist()
+    if sections[0] != 0 or sections[-1] != len(plan.launch_ptr) - 1 or sections != sorted(sections):
+        wrong.append("the sections are not all launches in order")
+    parts = None if schedule.split is None else _Parts(plan, schedule.split)
+    meetings = set(plan.launch_ptr[plan.sections].tolist())
 
+    # of the launch at hand: what its batches write; the rows that they read
     written: list[tuple[int, int, np.ndarray, str]] = []
+    busy: dict[int, list[np.ndarray]] = {}
     starts = set(plan.launch_ptr.tolist())
     for b, t in enumerate(schedule.type.tolist()):
         if b in starts:
-            for arena, base, names, name in written:
-                _write(held[arena], base, names, name, wrong)
-            written.clear()
+            _end_launch(held, written, busy, wrong)
+        if parts and b in meetings:
+            parts.meet()
         nodes = schedule.nodes[schedule.ptr[b] : schedule.ptr[b + 1]]
         if ((nodes < graph.type_ptr[t]) | (nodes >= graph.type_ptr[t + 1])).any():
             wrong.append(f"batch {b} runs nodes of another type")
@@ -71,7 +82,8 @@ def check_plan(graph: Graph, plan: Plan) -> None:
             elif plan.list_ptr[k] >= 0 and not np.array_equal(bounds, ends):
                 wrong.append(f"{name}: its lists have the wrong ends")
             index = plan.index[plan.index_ptr[k] : plan.index_ptr[k + 1]]
-            memory = held[arenas.slot_arena[t, s]]
+            arena = int(arenas.slot_arena[t, s])
+            memory = held[arena]
             if len(index) != len(expected):
                 wrong.append(f"{name}: {len(index)} rows for {len(expected)} operands")
             elif ((index < 0) | (index >= len(memory))).any():
@@ -79,17 +91,38 @@ def check_plan(graph: Graph, plan: Plan) -> None:
             elif (memory[index] != expected).any():
                 early = bool((memory[index] == _NOTHING).any())
                 wrong.append(f"{name}: reads {'a row not written yet' if early else 'other values'}")
+            elif parts and parts.read(b, arena, index, np.diff(ends)):
+                wrong.append(f"{name}: reads what another part writes in the same section")
+            busy.setdefault(arena, []).append(index)
             wrong += _form(plan, int(k), index, name)
         for o in range(len(network.types[t].outputs)):
-            base = int(plan.base[b, o])
+            arena, base = int(arenas.output_arena[t, o]), int(plan.base[b, o])
             names = nodes.astype(np.int64) * network.width + o
-            written.append((int(arenas.output_arena[t, o]), base, names, f"batch {b}, output {o}"))
-            if (plan.row[names] != base + np.arange(len(nodes))).any():
-                wrong.append(f"batch {b}, output {o}: `row` says otherwise than `base`")
-    for arena, base, names, name in written:
-        _write(held[arena], base, names, name, wrong)
+            name = f"batch {b}, output {o}"
+            if parts and parts.write(b, arena, base):
+                wrong.append(f"{name}: writes what another part reads or writes in the same section")
+            written.append((arena, base, names, name))
+    _end_launch(held, written, busy, wrong)
+    _check_kept(graph, plan, keep, held, wrong)
     if wrong:
         raise CheckError("\n".join(wrong))
+
+
+def _end_launch(
+    held: list[np.ndarray],
+    written: list[tuple[int, int, np.ndarray, str]],
+    busy: dict[int, list[np.ndarray]],
+    wrong: list[str],
+) -> None:
+    """Write what the batches of a launch have computed."""
+    for arena, base, names, name in written:
+        rows = np.arange(base, base + len(names))
+        if any(np.isin(rows, others).any() for others in busy.setdefault(arena, [])):
+            wrong.append(f"{name}: overwrites what its launch reads or writes itself")
+        busy[arena].append(rows)
+        _write(held[arena], base, names, name, wrong)
+    written.clear()
+    busy.clear()
 
 
 def _write(memory: np.ndarray, begin: int, names: np.ndarray, what: str, wrong: list[str]) -> None:
@@ -97,9 +130,66 @@ def _write(memory: np.ndarray, begin: int, names: np.ndarray, what: str, wrong: 
         wrong.append(f"{what}: rows outside the arena")
         return
     rows = memory[begin : begin + len(names)]
-    if (rows != _NOTHING).any():
-        wrong.append(f"{what}: overwrites other values")
+    if ((rows != _NOTHING) & (rows < 0)).any():
+        wrong.append(f"{what}: overwrites a constant")
     rows[:] = names
+
+
+def _check_kept(
+    graph: Graph, plan: Plan, keep: Ints | None, held: list[np.ndarray], wrong: list[str]
+) -> None:
+    """The rows of what is kept hold it in the end."""
+    width = graph.network.width
+    type_of = np.repeat(np.arange(len(graph.network.types)), np.diff(graph.type_ptr))
+    values = np.arange(len(graph) * width)
+    arena = plan.arenas.output_arena[type_of[values // width], values % width]
+    kept = arena >= 0
+    if keep is not None:
+        kept &= np.isin(values, keep)
+    if (plan.row[~kept] >= 0).any():
+        wrong.append("`row` names rows of values that are not kept")
+    for value in values[kept].tolist():
+        memory, row = held[arena[value]], int(plan.row[value])
+        if not 0 <= row < len(memory) or memory[row] != value:
+            wrong.append(f"value {value} is not kept where `row` says")
+
+
+class _Parts:
+    """Which part has read and written which rows since the parts met."""
+
+    def __init__(self, plan: Plan, split: Ints) -> None:
+        self.split = split
+        self.readers = [np.full(int(rows), -1) for rows in plan.rows]
+        self.writers = [np.full(int(rows), -1) for rows in plan.rows]
+
+    def meet(self) -> None:
+        for rows in (*self.readers, *self.writers):
+            rows[:] = -1
+
+    def read(self, b: int, arena: int, index: np.ndarray, links: np.ndarray) -> bool:
+        """Note that the lanes of a batch read these rows; whether that is wrong."""
+        part = np.repeat(self._part(b), links)
+        readers, writers = self.readers[arena], self.writers[arena]
+        foreign = (writers[index] >= 0) & (writers[index] != part)
+        # -2: several
+        other = (readers[index] != -1) & (readers[index] != part)
+        readers[index] = part
+        readers[index[other]] = -2
+        return bool(foreign.any())
+
+    def write(self, b: int, arena: int, base: int) -> bool:
+        """Note that the lanes of a batch write rows from `base` on; whether that is wrong."""
+        part = self._part(b)
+        rows = slice(max(base, 0), max(base, 0) + len(part))
+        found = False
+        for touched in (self.readers[arena][rows], self.writers[arena][rows]):
+            found |= bool(((touched != -1) & (touched != part[: len(touched)])).any())
+        written = self.writers[arena][rows]
+        written[:] = part[: len(written)]
+        return found
+
+    def _part(self, b: int) -> np.ndarray:
+        return np.repeat(np.arange(self.split.shape[1] - 1), np.diff(self.split[b]))
 
 
 def _form(plan: Plan, k: int, index: np.ndarray, name: str) -> list[str]:

@@ -22,9 +22,9 @@ STATUS_NAMES = ("contiguous", "strided", "broadcast", "gathered")
 def fill_plan(
     schedule: tuple[Ints, Ints, Ints],
     graph: tuple[Ints, Ints, Ints, Ints],
-    types: tuple[Ints, Ints, Ints, Ints, Bools, Bools],
+    types: tuple[Ints, Ints, Ints, Bools, Bools],
     constants: tuple[Ints, Ints, Ints],
-    rows: Ints,
+    ordering: tuple[Bools, Ints],
     results: tuple[Ints, Ints],
     operands: tuple[Ints, Ints, Ints],
     forms: tuple[Ints, Ints, Ints],
@@ -32,15 +32,17 @@ def fill_plan(
 ) -> int:
     """Fill the arrays of a `Plan` (see there for each; `plan` allocates them); how long `lists` is.
 
-    One pass over the batches in order: give rows to the results, then look up the rows of the operands,
-    whose producers have theirs by then. A reference to a constant is looked up among the constants, from the
-    one met last. What a lane reads in a slot: of a cell its operand, or the list that it is; of a reduction
-    a run of its operands.
+    One pass over the batches in order: number the rows of the results from `base` on, then look up the rows
+    of the operands, whose producers have theirs by then. A reference to a constant is looked up among the
+    constants, from the one met last. What a lane reads in a slot: of a cell its operand, or the list that it
+    is; of a reduction a run of its operands. Batches of `loose` types (T,) may have their lanes, `nodes`, put
+    in the order in which they read.
     """
     batch_type, batch_ptr, nodes = schedule
     reference_ptr, references, member_ptr, members = graph
-    output_arena, slot_arena, outputs, slots, reduces, reduced = types
+    slot_arena, outputs, slots, reduces, reduced = types
     constant_row, constant_first, constant_end = constants
+    loose, spare = ordering
     base, row = results
     operand_ptr, index_ptr, index = operands
     status, start, stride = forms
@@ -53,12 +55,11 @@ def fill_plan(
     for b in range(len(batch_type)):
         t = batch_type[b]
         first, last = batch_ptr[b], batch_ptr[b + 1]
+        if loose[t]:
+            _follow(nodes, first, last, slots[t], (reference_ptr, references), row, spare)
         for o in range(outputs[t]):
-            arena = output_arena[t, o]
-            base[b, o] = rows[arena]
             for i in range(first, last):
-                row[nodes[i] * width + o] = rows[arena] + i - first
-            rows[arena] += last - first
+                row[nodes[i] * width + o] = base[b, o] + i - first
         for s in range(slots[t]):
             k = operand_ptr[b] + s
             begin = filled
@@ -112,6 +113,42 @@ def fill_plan(
             else:
                 status[k] = STRIDED
     return listed
+
+
+@njit
+def _follow(
+    nodes: Ints, begin: int, end: int, slots: int, graph: tuple[Ints, Ints], row: Ints, spare: Ints
+) -> None:
+    """Put lanes in the order of the rows that a slot reads: the first that reads rows without a gap."""
+    reference_ptr, references = graph
+    for s in range(slots):
+        least, most = len(row), -1
+        for i in range(begin, end):
+            reference = references[reference_ptr[nodes[i]] + s]
+            if reference < 0:
+                least, most = -1, len(row)
+                break
+            least, most = min(least, row[reference]), max(most, row[reference])
+        if most - least + 1 != end - begin:
+            continue
+        for i in range(begin, end):
+            spare[i] = -1
+        for i in range(begin, end):
+            at = begin + row[references[reference_ptr[nodes[i]] + s]] - least
+            if spare[at] >= 0:  # two lanes read one row
+                return
+            spare[at] = nodes[i]
+        for i in range(begin, end):
+            nodes[i] = spare[i]
+        return
+
+
+@njit
+def copy_rows(row: Ints, keep: Ints, kept: Ints) -> None:
+    """Write the rows of the values to keep to their places in `kept`."""
+    for i in range(len(keep)):
+        if keep[i] >= 0:
+            kept[keep[i]] = row[keep[i]]
 
 
 @njit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 import numpy as np
@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import LISTED
 from abw.core.plan.arenas import Arenas, arenas_of
-from abw.core.plan.kernels import count_plan, fill_plan
+from abw.core.plan.kernels import copy_rows, count_plan, fill_plan
+from abw.core.plan.lifetimes import order_lanes, pack_rows
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]
 
-_OF_TYPES = attrgetter("output_arena", "slot_arena", "outputs", "slots", "reduces", "reduced")
+_OF_TYPES = attrgetter("slot_arena", "outputs", "slots", "reduces", "reduced")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,10 @@ class Plan:
 
     Results. `rows` (A,): rows that each arena needs. `base` (B, W): first row of output o of batch b in arena
     `arenas.output_arena[type, o]`; lane i's result is row `base[b, o] + i`; -1 where a type has no such
-    output. `row` (n * W,): the same by value reference: the row of value `v * W + o`.
+    output. `row` (n * W,): where value `v * W + o` lies in the end; -1 where it does not, because its row may
+    have been given to another. A plan that keeps all has no row twice. In others a row is given again once
+    all its readers have run, and only in a later one of the `sections` (S + 1,): launches `sections[i]` to
+    `sections[i + 1] - 1` may be executed part by part (`Schedule.split`).
 
     Operands. Batch b has the operands `operand_ptr[b]:operand_ptr[b + 1]` (B + 1,), one for each slot of its
     type in order; slot s reads arena `arenas.slot_arena[type, s]`. Operand k reads the rows
@@ -70,16 +74,28 @@ class Plan:
     list_ptr: Ints
     lists: Ints
     launch_ptr: Ints
+    sections: Ints
     counts: Counts
     product_flops: int
     other_flops: int
 
+    @property
+    def reuses(self) -> bool:
+        """Whether rows may be given again."""
+        return len(self.sections) > 2
 
-def plan(graph: Graph, schedule: Schedule) -> Plan:
+
+SECTIONS = 16
+"""Sections of a schedule in parts: threads wait for each other between them; fewer take more memory."""
+
+
+def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None) -> Plan:
     """Lay out a schedule's results in schedule order and find every operand's rows.
 
-    Cost: under 30 ns a node on trees and lattices, and a few microseconds. The schedule must be a right one
-    (every node once, after its inputs, one type a batch); `check_plan` tells.
+    `keep`: the value references that can be read in the end, as `results_of(graph)`; None for all. What is
+    not kept is given up after its last reading, and the lanes of batches are put in an order in which more
+    can be. Cost: under 30 ns a node on trees and lattices, and a few microseconds. The schedule must be a
+    right one (every node once, after its inputs, one type a batch); `check_plan` tells.
     """
     arenas = arenas_of(graph.network)
     width = graph.network.width
@@ -87,8 +103,9 @@ def plan(graph: Graph, schedule: Schedule) -> Plan:
     operand_ptr = np.zeros(len(schedule) + 1, np.int32)
     np.cumsum(slots, out=operand_ptr[1:])
     operands = int(operand_ptr[-1])
-    rows = arenas.head.copy()
-    base = np.full((len(schedule), width), -1, np.int32)
+    # those whose results nobody reads may follow what they read, where lanes are ordered anyway
+    loose = ~(arenas.read | arenas.reduces) & (keep is not None and schedule.split is None)
+    schedule, sections, rows, base = _memory(graph, schedule, arenas, keep, loose)
     row = np.full(len(graph) * width, -1, np.int32)
     index_ptr = np.empty(operands + 1, np.int32)
     members = np.diff(graph.list_ptr)
@@ -103,7 +120,7 @@ def plan(graph: Graph, schedule: Schedule) -> Plan:
         (graph.operand_ptr, graph.operand, graph.list_ptr, graph.list_operand),
         _OF_TYPES(arenas),
         (arenas.constant_row, arenas.constant_first, arenas.constant_end),
-        rows,
+        (loose, np.empty(len(graph), np.int32)),
         (base, row),
         (operand_ptr, index_ptr, index),
         (status, start, stride),
@@ -115,7 +132,37 @@ def plan(graph: Graph, schedule: Schedule) -> Plan:
         (arenas.slot_arena, arenas.row_floats, arenas.slots, arenas.reduces, arenas.staged),
         (arenas.launches, arenas.copies, arenas.copied_floats, arenas.product_flops, arenas.other_flops),
     )
+    if keep is not None:
+        everywhere, row = row, np.full(len(row), -1, np.int32)
+        copy_rows(everywhere, keep, row)
     return Plan(
         graph, schedule, arenas, rows, base, row, operand_ptr, index_ptr, index, status, start, stride,
-        list_ptr, lists[:listed], schedule.launches, Counts(*counts), product_flops, other_flops,
+        list_ptr, lists[:listed], schedule.launches, sections, Counts(*counts), product_flops, other_flops,
     )  # fmt: skip
+
+
+def results_of(graph: Graph) -> Ints:
+    """References of all that the model gives back."""
+    return np.concatenate([np.zeros(0, np.int32), *(refs.reference for refs in graph.results)])
+
+
+def _memory(
+    graph: Graph, schedule: Schedule, arenas: Arenas, keep: Ints | None, loose: NDArray[np.bool_]
+) -> tuple[Schedule, Ints, Ints, Ints]:
+    """The schedule with its lanes ordered; its sections; the arenas' rows; the base of every result."""
+    launches = schedule.launches
+    sections = np.array([0, len(launches) - 1], np.int32)
+    none = np.zeros(0, np.int32)
+    free = np.zeros(len(schedule) + 1, np.int32), none, none, none
+    if keep is not None and len(schedule):
+        unit_ptr = schedule.ptr
+        sections = np.arange(len(launches), dtype=np.int32)
+        if schedule.split is not None:
+            unit_ptr = np.append(schedule.ptr[:-1, None] + schedule.split[:, :-1], schedule.ptr[-1:])
+            lanes = schedule.ptr[launches]
+            ends = np.searchsorted(lanes, np.arange(1, SECTIONS) * len(graph) // SECTIONS)
+            sections = np.unique(np.concatenate([[0], ends, sections[-1:]])).astype(np.int32)
+        nodes, free = order_lanes(schedule, unit_ptr, graph, arenas, keep, loose)
+        schedule = replace(schedule, nodes=nodes)
+    rows, base = pack_rows(schedule, launches[sections], free, arenas, graph.network.width)
+    return schedule, sections, rows, base

@@ -14,7 +14,9 @@ class Schedule:
 
     Shapes: `type` (B,), `ptr` (B + 1,), `nodes` (n,), all int32. `unseen` counts the steps at which an FSM
     met a state that it had not seen in training. Launch l is the batches `launch_ptr[l]:launch_ptr[l + 1]`
-    (L + 1,), none of which reads what another of them computes; None: each batch is a launch.
+    (L + 1,), none of which reads what another of them computes; None: each batch is a launch. With `split`
+    (B, P + 1) there are P parts that need nothing of each other and may be executed at different times: of
+    batch b, part p has the lanes `split[b, p]` to `split[b, p + 1] - 1`.
     """
 
     type: NDArray[np.int32]
@@ -22,6 +24,7 @@ class Schedule:
     nodes: NDArray[np.int32]
     unseen: int = 0
     launch_ptr: NDArray[np.int32] | None = None
+    split: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.type)

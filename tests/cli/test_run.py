@@ -141,8 +141,8 @@ def test_a_wrong_result_fails_the_verification_and_keeps_no_run(
     """Swaps two operand rows between planning and execution."""
     from abw.core import minibatches, streaming
 
-    def swapped(graph: Graph, schedule: Schedule) -> Plan:
-        planned = plan(graph, schedule)
+    def swapped(graph: Graph, schedule: Schedule, keep: None) -> Plan:
+        planned = plan(graph, schedule, keep)
         wide = np.flatnonzero((np.diff(planned.index_ptr) > 1) & (planned.status == 3))
         for k in wide:
             low = planned.index_ptr[k]

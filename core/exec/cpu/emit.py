@@ -205,6 +205,19 @@ class Function:
             self.do(f"br label %{done}")
         self._enter(done)
 
+    def until(self, take: str, end: str, body: Callable[[str], None]) -> None:
+        """`body(number)` with the result of the instruction `take`, until that is `end` or more."""
+        self._count += 1
+        head, turn, done = (f"{stem}{self._count}" for stem in ("take", "took", "none"))
+        self.do(f"br label %{head}")
+        self._enter(head)
+        number = self.let(take)
+        self.do(f"br i1 {self.let(f'icmp slt i64 {number}, {end}')}, label %{turn}, label %{done}")
+        self._enter(turn)
+        body(number)
+        self.do(f"br label %{head}")
+        self._enter(done)
+
     def spin(self, look: str, goal: str, looks: int, rest: str) -> None:
         """Repeat the instruction `look` until its result is `goal` or more; from `looks` on with `rest`."""
         self._count += 1

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import time
 from collections.abc import Callable, Hashable
-from itertools import count
 from operator import attrgetter
 from typing import Any
 
@@ -20,12 +18,12 @@ from abw.core.exec.cpu.emit import Module
 from abw.core.exec.cpu.kernel import emit_cell, emit_fill
 from abw.core.exec.cpu.layout import CellLayout, layout_of, packed_constants
 from abw.core.exec.cpu.memory import address, aligned
-from abw.core.exec.cpu.parts import Parts, get_sorter
+from abw.core.exec.cpu.parts import get_sorter
 from abw.core.exec.cpu.profile import Profile, Profiler, Walk
 from abw.core.exec.cpu.reduction import emit_collect, emit_reduction
 from abw.core.exec.cpu.target import TargetName, get_target
 from abw.core.exec.cpu.team import Team
-from abw.core.exec.cpu.walker import OF_ARENAS, OF_EXECUTOR, OF_PLAN, OF_SCHEDULE, emit_walker
+from abw.core.exec.cpu.walker import OF_ARENAS, OF_EXECUTOR, OF_PLAN, OF_SCHEDULE, WALKS, emit_walker
 from abw.core.exec.interface import Result
 from abw.core.exec.params import Params
 from abw.core.exec.rows import matrix_view, row_floats
@@ -55,9 +53,9 @@ class CpuExecutor:
     Operands are read where they lie, through the plan's index arrays where their rows are not evenly spaced.
     Arenas are kept from run to run and grow as plans need it.
 
-    Several threads share a run where it is long enough: each takes some of the instances, from first batch to
-    last, if the schedule was arranged for it; else they do each launch together and wait for each other after
-    it. Results are the same bit for bit.
+    Several threads share a run where it is long enough: each takes some of the instances, if the schedule was
+    arranged for it, from first batch to last or to the end of a section of the plan; else they do each launch
+    together and wait for each other after it. Results are the same bit for bit.
     """
 
     name = "cpu"
@@ -74,7 +72,6 @@ class CpuExecutor:
         self._threads = threads or _processors()
         self._team = Team(self._threads) if self._threads > 1 else None
         self._sorter = get_sorter(self._target) if self._threads > 1 else None
-        self._parts: Parts | None = None
         self._network, self._params = network, params
         self._arenas: Arenas = arenas_of(network)
         lanes = self._target.lanes
@@ -83,9 +80,8 @@ class CpuExecutor:
         self._views: list[Floats] = list(self._memory)
         text, names, layouts = self._emit()
         self._code: Code = compile_ir(text, self._target)
-        pointer, number = ctypes.c_void_p, ctypes.c_int64
-        walk = ctypes.CFUNCTYPE(None, pointer, pointer, number, number, number, pointer, pointer)
-        self._walks: list[Walk] = [walk(self._code.address("walk"))] * self._threads
+        walks = tuple(kind(self._code.address(name)) for name, kind in WALKS.items())
+        self._walks: list[tuple[Walk, ...]] = [walks] * self._threads
         self._profiler: Profiler | None = None
         self._constants = [
             aligned(0) if layout is None else packed_constants(layout, [params.values[i] for i in t.params])
@@ -109,13 +105,12 @@ class CpuExecutor:
 
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
         """The lanes sorted by the thread that will compute them, where several share this graph's run."""
-        self._parts = None
         if self._sorter is not None and graph.instances > 1:
             flops = int(np.diff(graph.type_ptr) @ self._arenas.product_flops)
             if flops >= APART_FLOPS:
                 parts = min(graph.instances, self._threads * (2 if flops >= HALVES_FLOPS else 1))
-                self._parts = self._sorter.sort(graph, schedule, parts)
-        return schedule if self._parts is None else self._parts.schedule
+                return self._sorter.sort(graph, schedule, parts) or schedule
+        return schedule
 
     def run(self, plan: Plan) -> Result:
         """Execute the batches in order. Raises ValueError for a plan of another network."""
@@ -147,7 +142,7 @@ class CpuExecutor:
         text, names, _ = self._emit(stamped=True)
         code = compile_ir(text, self._target)
         self._profiler = Profiler(code, names, self._network, self._threads)
-        self._walks = [self._profiler.walk_of(thread) for thread in range(self._threads)]
+        self._walks = [self._profiler.walks_of(thread) for thread in range(self._threads)]
 
     def sample(self, plan: Plan) -> None:
         """Run the plan that was run last some times more, by kernels that say what their time goes to.
@@ -178,7 +173,8 @@ class CpuExecutor:
 
     def _alone(self, plan: Plan, table: int) -> None:
         """Run the batches on this thread."""
-        self._walks[0](table, address(self._scratch[0]), len(plan.launch_ptr) - 1, 0, 1, None, None)
+        walk = self._walks[0][0]
+        walk(table, address(self._scratch[0]), 0, len(plan.launch_ptr) - 1, 0, 1, None, None)
 
     def _walk_all(self, plan: Plan, table: int) -> int:
         """Run the batches, on several threads where that pays; on how many."""
@@ -194,15 +190,15 @@ class CpuExecutor:
         launches, flops = len(plan.launch_ptr) - 1, plan.product_flops
         if flops < APART_FLOPS:
             return None
-        if self._parts is not None and self._parts.schedule is plan.schedule:
-            split, parts = address(self._parts.split), self._parts.split.shape[1] - 1
-            turns = count()
+        if plan.schedule.split is not None:
+            split, parts = address(plan.schedule.split), plan.schedule.split.shape[1] - 1
+            sections, taken = address(plan.sections), np.zeros(len(plan.sections), np.int64)
+            count = len(plan.sections) - 1
 
             def apart(thread: int) -> None:
-                while (part := next(turns)) < parts:
-                    self._walks[thread](
-                        table, address(self._scratch[thread]), launches, part, parts, split, None
-                    )
+                walk_parts = self._walks[thread][1]
+                counters = address(taken[1:]), address(taken)
+                walk_parts(table, address(self._scratch[thread]), sections, count, parts, split, *counters)
 
             return apart
         if flops < launches * TOGETHER_FLOPS:
@@ -211,7 +207,8 @@ class CpuExecutor:
 
         def together(thread: int) -> None:
             scratch = address(self._scratch[thread])
-            self._walks[thread](table, scratch, launches, thread, self._threads, None, address(arrived))
+            walk = self._walks[thread][0]
+            walk(table, scratch, 0, launches, thread, self._threads, None, address(arrived))
 
         return together
 

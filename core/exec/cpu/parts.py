@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -26,14 +26,6 @@ ADDRESSES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """A schedule with its lanes sorted by part: part p of batch b has lanes `split[b, p]:split[b, p + 1]`."""
-
-    schedule: Schedule
-    split: Ints
-
-
 class Sorter:
     """Sorts the lanes of schedules, by machine code of its own."""
 
@@ -45,7 +37,7 @@ class Sorter:
         pointers = [ctypes.c_void_p] * len(ADDRESSES)
         self._sort = ctypes.CFUNCTYPE(None, *pointers, *[ctypes.c_int64] * 3)(self._code.address("sort"))
 
-    def sort(self, graph: Graph, schedule: Schedule, parts: int) -> Parts | None:
+    def sort(self, graph: Graph, schedule: Schedule, parts: int) -> Schedule | None:
         """The lanes of each batch by their instances' part; None where a part would wait for another.
 
         Cost: some 10 ns a node.
@@ -60,7 +52,7 @@ class Sorter:
         )  # fmt: skip
         if len(schedule):
             self._sort(*map(address, arrays), len(schedule), parts, graph.network.width)
-        return None if crossing[0] else Parts(replace(schedule, nodes=nodes), split)
+        return None if crossing[0] else replace(schedule, nodes=nodes, split=split)
 
 
 def divide(sizes: NDArray[np.int64], parts: int) -> Ints:

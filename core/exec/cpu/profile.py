@@ -21,6 +21,7 @@ from abw.core.exec.cpu.clock import COUNTS, FIRST, LAST, REASONS, WAITING, WALKE
 from abw.core.exec.cpu.compiled import Code
 from abw.core.exec.cpu.memory import address
 from abw.core.exec.cpu.peak import peak_meter
+from abw.core.exec.cpu.walker import STAMPED_WALKS
 from abw.core.graph.network import Network
 from abw.core.plan.plan import Plan
 
@@ -100,10 +101,8 @@ class Profiler:
         """`code`: the stamped walker and kernels, `names` the types' kernels."""
         self._code = code
         self.kernels = np.array([code.address(name) for name in names], np.int64)
-        pointer, number = ctypes.c_void_p, ctypes.c_int64
-        walk = ctypes.CFUNCTYPE(None, pointer, pointer, number, number, number, pointer, pointer, pointer)
-        self._walk = walk(code.address("walk"))
-        self._now = ctypes.CFUNCTYPE(None, pointer)(code.address("now"))
+        self._walks = tuple(kind(code.address(name)) for name, kind in STAMPED_WALKS.items())
+        self._now = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("now"))
         types = len(names)
         self._types = network.types
         self._clocks = [np.zeros((1 + types, WORDS), np.int64) for _ in range(threads)]
@@ -122,17 +121,20 @@ class Profiler:
         self._cost = self._cost_of_stamp()
         self._start = self._both_clocks()
 
-    def walk_of(self, thread: int) -> Walk:
-        """The walker as a thread calls it, with the thread's clock."""
+    def walks_of(self, thread: int) -> tuple[Walk, ...]:
+        """The walkers as a thread calls them, with the thread's clock."""
         clock = self._clocks[thread]
 
-        def walk(*arguments: object) -> None:
-            start = time.thread_time()
-            self._walk(*arguments, address(clock))
-            self._computing[thread] += time.thread_time() - start
-            self._inside[thread] += clock[0, LAST] - clock[0, FIRST]
+        def stamped(walk: Walk) -> Walk:
+            def measured(*arguments: object) -> None:
+                start = time.thread_time()
+                walk(*arguments, address(clock))
+                self._computing[thread] += time.thread_time() - start
+                self._inside[thread] += clock[0, LAST] - clock[0, FIRST]
 
-        return walk
+            return measured
+
+        return tuple(stamped(walk) for walk in self._walks)
 
     def settle(self, plan: Plan) -> None:
         """Take what a run of this plan left on the clocks."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 from abw.core.exec.cpu.clock import FIRST, WAITING, WALKER, WHOLE, WORDS, charge, restart
 from abw.core.exec.cpu.emit import Function, Module
 from abw.core.exec.cpu.kernel import SLOT_WORDS, share
@@ -17,6 +19,15 @@ OF_EXECUTOR = ("arena", "pitch", "kernel", "constants", "by_column")
 32 bits; then, of 64 bits, the addresses of the arenas and their rows' bytes, of the types' kernels and their
 constants, and whether parts of a type's batch are parts of its rows' elements."""
 
+_POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
+_PARAMS = {
+    "walk": [_POINTER, _POINTER, *[_NUMBER] * 4, _POINTER, _POINTER],
+    "walk_parts": [*[_POINTER] * 3, _NUMBER, _NUMBER, *[_POINTER] * 3],
+}
+WALKS = {name: ctypes.CFUNCTYPE(None, *params) for name, params in _PARAMS.items()}
+STAMPED_WALKS = {name: ctypes.CFUNCTYPE(None, *params, _POINTER) for name, params in _PARAMS.items()}
+"""The functions that `emit_walker` writes, as Python calls them."""
+
 LOOKS = 2000
 """How often a part that waits looks before it lets other threads run: some microseconds."""
 
@@ -25,25 +36,41 @@ SPREAD = 3
 
 
 def emit_walker(module: Module, slots: int, width: int, *, stamped: bool = False) -> None:
-    """Write `walk(table, scratch, launches, part, parts, split, arrived)`: run part `part` of every launch.
+    """Write the functions of `WALKS`; `slots` are the most that a type has, `width` is the network's.
 
-    `slots` are the most that a type has, `width` is the network's. With `split` (batches, parts + 1), of 32
-    bits, a part is a range of lanes that depends on no other part; without it (null) the parts do each launch
-    together, and wait for each other after it: `arrived` counts who is done. Each takes its part of the rows
-    of all the launch's batches, one after the other; of batches by column a part of each row.
+    - `walk(table, scratch, first, last, part, parts, split, arrived)` runs part `part` of the launches
+      `first` to `last - 1`. With `split` (batches, parts + 1), of 32 bits, a part is a range of lanes that
+      depends on no other part; without it (null) the parts do each launch together, and wait for each other
+      after it: `arrived` counts who is done. Each takes its part of the rows of all the launch's batches, one
+      after the other; of batches by column a part of each row.
+    - `walk_parts(table, scratch, sections, count, parts, split, taken, done)` runs parts of a split schedule,
+      section by section (`count`: those of the plan), as long as there is one that no other thread has
+      taken. `taken` (count,) counts those taken of each section, `done` all that are finished; a section
+      begins when all of the one before are.
 
     A stamped walker has one more parameter, `clock`, and charges all time to it.
     """
-    params = "ptr %table, ptr %scratch, i64 %launches, i64 %part, i64 %parts, ptr %split, ptr %arrived"
-    if stamped:
-        params += ", ptr %clock"
-    f = Function(module, "walk", params, public=True)
     module.declare("i32 @sched_yield()")
+    clock = ", ptr %clock" if stamped else ""
+    params = (
+        "ptr %table, ptr %scratch, i64 %first, i64 %last, i64 %part, i64 %parts, ptr %split, ptr %arrived"
+        + clock
+    )
+    _emit_launches(module, params, slots, width, stamped)
+    f = Function(module, "walk", params, public=True)
+    if stamped:
+        restart(f, "%clock", FIRST)
+    f.do(f"call void @launches({params})")
+    module.add(f)
+    _emit_parts(module, clock, stamped)
+
+
+def _emit_launches(module: Module, params: str, slots: int, width: int, stamped: bool) -> None:
+    """Write `launches`: what `walk` does."""
+    f = Function(module, "launches", params)
     together = f.let("icmp eq ptr %split, null")
     f.do(f"%words = alloca i64, i64 {1 + SLOT_WORDS * slots + width}, align 8")
     f.do("%frame = getelementptr i8, ptr %words, i64 8")
-    if stamped:
-        restart(f, "%clock", FIRST)
     names = OF_SCHEDULE + OF_PLAN + OF_ARENAS + OF_EXECUTOR
     array = {name: f.pointer_item("%table", place) for place, name in enumerate(names)}
 
@@ -56,7 +83,8 @@ def emit_walker(module: Module, slots: int, width: int, *, stamped: bool = False
         several = f.let("icmp sgt i64 %parts, 1")
 
         def wait() -> None:
-            _wait(f, f.i64("mul", following, "%parts"))
+            f.let("atomicrmw add ptr %arrived, i64 1 acq_rel")
+            _wait(f, "%arrived", f.i64("mul", following, "%parts"))
             if stamped:
                 charge(f, "%clock", "%clock", WAITING)
 
@@ -129,18 +157,46 @@ def emit_walker(module: Module, slots: int, width: int, *, stamped: bool = False
 
         f.when(together, jointly, apart)
 
-    f.repeat("%launches", launch)
+    f.repeat("%last", launch, first="%first")
     if stamped:
         charge(f, "%clock", "%clock", WALKER)
     module.add(f)
 
 
-def _wait(f: Function, all_of_them: str) -> None:
-    """Count this part as done, and wait until all are: looking for a while, then letting others run."""
-    f.let("atomicrmw add ptr %arrived, i64 1 acq_rel")
+def _emit_parts(module: Module, clock: str, stamped: bool) -> None:
+    """Write `walk_parts`."""
+    params = (
+        "ptr %table, ptr %scratch, ptr %sections, i64 %count, i64 %parts, ptr %split, ptr %taken, ptr %done"
+    )
+    f = Function(module, "walk_parts", params + clock, public=True)
+    if stamped:
+        restart(f, "%clock", FIRST)
+
+    def section(k: str) -> None:
+        first, last = (f.int_item("%sections", f.i64("add", k, i)) for i in (0, 1))
+        turn = f.let(f"getelementptr i64, ptr %taken, i64 {k}")
+
+        def one(part: str) -> None:
+            f.do(
+                f"call void @launches(ptr %table, ptr %scratch, i64 {first}, i64 {last}, i64 {part}, "
+                f"i64 %parts, ptr %split, ptr null{clock})"
+            )
+            f.let("atomicrmw add ptr %done, i64 1 acq_rel")
+
+        f.until(f"atomicrmw add ptr {turn}, i64 1 acq_rel", "%parts", one)
+        _wait(f, "%done", f.i64("mul", f.i64("add", k, 1), "%parts"))
+        if stamped:
+            charge(f, "%clock", "%clock", WAITING)
+
+    f.repeat("%count", section)
+    module.add(f)
+
+
+def _wait(f: Function, counter: str, goal: str) -> None:
+    """Wait until a counter has reached its goal: looking for a while, then letting others run."""
     f.spin(
-        "load atomic i64, ptr %arrived acquire, align 8",
-        all_of_them,
+        f"load atomic i64, ptr {counter} acquire, align 8",
+        goal,
         LOOKS,
         "%ignored = call i32 @sched_yield()",
     )

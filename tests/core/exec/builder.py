@@ -206,7 +206,7 @@ def make_network(
             params.append(Param(f"{name}.{param.name}", param.shape, param.init))
         outputs = cell.output_ports if cell else tuple(Port(s.name, s.shape) for s in slots)
         found.append(NetType(name, cell, reduction, slots, outputs, tuple(numbers)))  # type: ignore[arg-type]
-    width = max(len(t.outputs) for t in found)
+    width = 1 << (max(len(t.outputs) for t in found) - 1).bit_length()
     return Network("test", "cell", tuple(found), tuple(params), tables, constants, (), width)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,7 @@ def measured(executor: CpuExecutor, planned: Plan) -> tuple[Profile, float]:
 def test_all_time_is_accounted_for(spec: str, way: str, root: Path) -> None:
     executor, planned = prepared(root, spec, 1 if way == "alone" else 2)
     if way == "together":
-        executor._parts = None
+        planned = replace(planned, schedule=replace(planned.schedule, split=None))
     profile, seconds = measured(executor, planned)
     assert profile.seconds <= seconds
     assert profile.accounted == pytest.approx(profile.seconds, rel=0.05)

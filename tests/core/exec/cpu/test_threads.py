@@ -21,7 +21,7 @@ from abw.core.exec.params import init_params
 from abw.core.graph.fuse import fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.plan.check import check_plan
-from abw.core.plan.plan import plan
+from abw.core.plan.plan import plan, results_of
 from abw.core.policy.check import check_schedule
 from abw.core.policy.sufficient import Sufficient
 from abw.core.spec.load import Overrides
@@ -124,6 +124,32 @@ def test_launches_together(seed: int, threads: int, target: TargetName) -> None:
         assert equal(several.run(planned), expected)
 
 
+@settings(max_examples=25)
+@given(seeds, st.integers(2, 4), st.booleans())
+def test_memory_given_again(seed: int, threads: int, apart: bool) -> None:
+    rng = np.random.default_rng(seed)
+    graph = instances_graph(rng)
+    params = init_params(graph.network, seed)
+    one, several = CpuExecutor(), CpuExecutor()
+    one.prepare(graph.network, params, 1)
+    several.prepare(graph.network, params, threads)
+    schedule = random_schedule(rng, graph)
+    if apart:
+        schedule = several.arrange(graph, schedule)
+    outputs = [len(t.outputs) for t in graph.network.types]
+    width = graph.network.width
+    values = [v * width + o for v in range(len(graph)) for o in range(outputs[graph.dag.type[v]])]
+    keep = np.array([value for value in values if rng.random() < 0.3], np.int32)
+    planned = plan(graph, schedule, keep)
+    check_plan(graph, planned, keep)
+    expected = one.run(plan(graph, schedule))
+    for _ in range(5):
+        result = several.run(planned)
+        for value in keep.tolist():
+            one_value = np.array([value])
+            assert np.array_equal(result.values(one_value), expected.values(one_value), equal_nan=True)
+
+
 @pytest.mark.parametrize("spec", ["treelstm", "treegru", "lattice", "mvrnn"])
 def test_real_data_in_both_forms(spec: str, root: Path, shared_data: Path) -> None:
     source = shared_data / ("lattice/train.txt" if spec == "lattice" else "trees/train.txt")
@@ -141,6 +167,11 @@ def test_real_data_in_both_forms(spec: str, root: Path, shared_data: Path) -> No
     expected = one.run(planned)
     for _ in range(20):
         assert equal(two.run(planned), expected)
+    keep = results_of(graph)
+    sparing, results = plan(graph, arranged, keep), expected.values(keep)
+    assert sparing.rows.sum() < planned.rows.sum() or spec == "treegru"
+    for _ in range(20):
+        assert np.array_equal(two.run(sparing).values(keep), results)
     # a plan of another schedule knows no parts
     other = plan(graph, schedule)
     expected = one.run(other)
@@ -155,15 +186,16 @@ def test_lanes_are_sorted_by_part(seed: int, parts: int) -> None:
     schedule = random_schedule(rng, graph)
     found = Sorter(get_target()).sort(graph, schedule, parts)
     assert found is not None
+    assert found.split is not None
     part_of: dict[int, int] = {}
     for b in range(len(schedule)):
         lanes = slice(schedule.ptr[b], schedule.ptr[b + 1])
-        assert sorted(found.schedule.nodes[lanes]) == sorted(schedule.nodes[lanes])
+        assert sorted(found.nodes[lanes]) == sorted(schedule.nodes[lanes])
         assert found.split[b, 0] == 0
         assert found.split[b, -1] == lanes.stop - lanes.start
         for p in range(parts):
             begin, end = found.split[b, p : p + 2]
-            for node in found.schedule.nodes[lanes][begin:end].tolist():
+            for node in found.nodes[lanes][begin:end].tolist():
                 # one part for all nodes of an instance
                 assert part_of.setdefault(int(graph.instance[node]), p) == p
 
