@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from abw.core.cell.program import cell_program
-from abw.core.data.tensors import read_tensors
-from abw.core.exec.weights import load_weights, match, needs, problems_of
+from abw.core.exec.weights import load_weights, match, needs, problems_of, read_file
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.network import Granularity
 from abw.core.spec.load import Overrides, load_cell
@@ -96,8 +95,8 @@ def inspect_weights(spec: Path, overrides: Overrides) -> dict[str, Any]:
     spec; AbwError where the file cannot be read. Cost: that of reading the file.
     """
     model = open_model(spec, overrides)
-    path = model.weights.file
-    matched = match(model, read_tensors(path)) if path else None
+    file = read_file(model.weights)
+    matched = match(model, file) if file else None
     fits = {fit.need.name: fit for fit in matched.fits} if matched else {}
     wanted = [
         {
@@ -122,14 +121,13 @@ def inspect_weights(spec: Path, overrides: Overrides) -> dict[str, Any]:
         "fits": None,
         "problems": [],
     }
-    if matched is None:
+    if matched is None or file is None:
         return report
     problems = problems_of(matched, model)
     takers: dict[str, list[str]] = {}
     for need in needs(model):
         for name in dict.fromkeys(names_in(need.expr)):
             takers.setdefault(name, []).append(need.name)
-    file = matched.file
     return {
         **report,
         "file": {

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.tensors import Stored, TensorFile, read_tensors
-from abw.core.errors import Problem, Span, SpecError, did_you_mean
+from abw.core.errors import AbwError, Problem, Span, SpecError, did_you_mean
 from abw.core.exec.params import Floats, Params, init_params
 from abw.core.graph.network import Network
 from abw.core.spec.cell import Shape
 from abw.core.spec.model import Model, ParamSource, TableSource
-from abw.core.spec.weights import Combined, Expr, Slice, Tensor, Value, Zeros, names_in
+from abw.core.spec.weights import Combined, Expr, Slice, Tensor, Value, Weights, Zeros, names_in
 
 State = Literal["ok", "missing", "misshapen"]
 
@@ -116,14 +116,30 @@ def match(model: Model, file: TensorFile) -> Matched:
     return Matched(file, fits, tuple(unused))
 
 
+def read_file(weights: Weights) -> TensorFile | None:
+    """The file that a model names, None where it names none.
+
+    Errors: as `read_tensors`, as a SpecError where the spec names the file.
+    """
+    if weights.file is None:
+        return None
+    try:
+        return read_tensors(weights.file)
+    except AbwError as error:
+        if weights.named is None:
+            raise
+        raise SpecError([Problem(error.message, weights.named, error.hint)]) from None
+
+
 def load_weights(model: Model) -> Trained | None:
     """The weights that a model names, as float32; None where it names no file.
 
-    Errors: SpecError with all that is missing, misshapen or left over at once; AbwError as `read_tensors`.
+    Errors: SpecError with all that is missing, misshapen or left over at once; those of `read_file`.
     """
-    if model.weights.file is None:
+    file = read_file(model.weights)
+    if file is None:
         return None
-    matched = match(model, read_tensors(model.weights.file))
+    matched = match(model, file)
     if problems := problems_of(matched, model):
         raise SpecError(problems)
     tensors = matched.file.tensors

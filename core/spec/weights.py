@@ -78,13 +78,15 @@ class Weights:
 
     `file` is None where the model runs with parameters drawn from the seed. `map` has a value for parameters
     (by their names in `Model.params`) and tables; any other is the file's tensor of its own name. Tensors
-    whose name fits a pattern of `ignore` need not be used. `where` is the section, if there is one.
+    whose name fits a pattern of `ignore` need not be used. `where` is the section, if there is one, `named`
+    what names the file there.
     """
 
     file: Path | None
     map: Mapping[str, Value]
     ignore: tuple[str, ...]
     where: Span | None
+    named: Span | None
 
     def ignores(self, tensor: str) -> bool:
         """Whether a tensor of the file need not be used."""
@@ -125,7 +127,7 @@ def read_weights(
     """
     key, node = top.key("weights"), top.get("weights")
     if node is None:
-        return Weights(given, {}, (), None)
+        return Weights(given, {}, (), None, None)
     keys = None
     if isinstance(node, Scalar):
         file = fields.text(node, "weights", report)
@@ -142,9 +144,10 @@ def read_weights(
             elif expr := _parse(text, dims, report):
                 values[name] = Value(expr, text.text, text.where)
     ignore = _patterns(keys.get("ignore"), report) if keys else ()
-    return Weights(
-        given or (folder / file.text if file else None), values, ignore, key.where if key else None
-    )
+    section = key.where if key else None
+    if given or not file:
+        return Weights(given, values, ignore, section, None)
+    return Weights(folder / file.text, values, ignore, section, file.where)
 
 
 def _patterns(node: Node | None, report: Report) -> tuple[str, ...]:

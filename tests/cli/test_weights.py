@@ -54,7 +54,9 @@ def test_a_spec_names_its_weights(abw: Abw, root: Path, tmp_path: Path) -> None:
     spec = tmp_path / "specs/torch-bilstm.yaml"
     spec.write_text(spec.read_text().replace("weights:\n", "weights:\n  file: w.npz\n"))
     missing = abw("run", str(spec), *SIZES)
-    assert missing.code == 1 and "w.npz: no such file" in missing.err
+    assert missing.code == 1 and f"{spec}:22:9: " in missing.err and "w.npz: no such file" in missing.err
+    given = abw("run", str(spec), *SIZES, "--weights", "v.npz")
+    assert given.err.startswith("error: v.npz: no such file")
     shutil.copy(root / FILE, tmp_path / "specs/w.npz")
     report = abw("check", str(spec), *SIZES, "--json").json()
     assert report["weights"] == str(tmp_path / "specs/w.npz")

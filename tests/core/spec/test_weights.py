@@ -23,7 +23,8 @@ def test_no_section_and_its_short_form(folder: Folder) -> None:
     weights = folder.model(LATTICE + "weights: w.npz\n").weights
     assert (weights.file, dict(weights.map), weights.ignore) == (folder.path / "w.npz", {}, ())
     given = folder.model(LATTICE + "weights: w.npz\n", Overrides(weights=folder.path / "other.npz"))
-    assert given.weights.file == folder.path / "other.npz"
+    assert (given.weights.file, given.weights.named) == (folder.path / "other.npz", None)
+    assert weights.named is not None and weights.named.text[weights.named.column - 1 :] == "w.npz"
     assert folder.model(overrides=Overrides(weights=folder.path)).weights.file == folder.path
 
 
