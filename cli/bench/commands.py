@@ -275,6 +275,57 @@ Workloads = Annotated[
 ]
 
 
+@app.command("cuda")
+def cuda(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    workloads: Workloads = None,
+    hidden: Annotated[
+        list[int] | None, typer.Option("--hidden", min=1, help="Sizes; can be repeated (128, 256, 512).")
+    ] = None,
+    batch: Annotated[
+        list[int] | None,
+        typer.Option("--batch", min=1, help="Instances in the mini-batch; can be repeated (1, 8, 64, 256)."),
+    ] = None,
+    runs: Runs = 15,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Where the table is written, too.")
+    ] = None,
+    compile_only: Annotated[
+        bool,
+        typer.Option(
+            "--compile-only",
+            help="Only compile all kernels, for compute capability 9.0; this needs no GPU. They are kept "
+            "under ABW_HOME/kernels, which another machine can be given.",
+        ),
+    ] = False,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """The executor cuda on a GPU: all workloads checked, then timed beside the floor and PyTorch."""
+    from abw.cli.bench.cuda import bench_cuda, compile_all, default_executor
+    from abw.cli.bench.cuda_table import markdown
+    from abw.cli.bench.systems import chosen_cases
+
+    cases, sizes = chosen_cases(workloads), hidden or [128, 256, 512]
+    with progress(quiet) as told:
+        if compile_only:
+            print(f"{compile_all(data, specs, cases, sizes, told)} kernels are compiled")
+            return
+        from abw.core.exec.cuda.available import open_device
+
+        report = bench_cuda(
+            data, specs, cases, sizes, batch or [1, 8, 64, 256], runs, open_device(), told, default_executor
+        )
+    page = markdown(report)
+    if output is not None:
+        output.write_text(page)
+    if as_json:
+        print_json(report)
+    else:
+        print(page)
+
+
 @app.command("ablation")
 def ablation(
     data: DataDir,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.errors import AbwError
-from abw.core.exec.cuda.backend import Kernels, Scheme
+from abw.core.exec.cuda.backend import Kernel, Kernels, Scheme
 from abw.core.exec.cuda.compiled import Image as Code
 from abw.core.exec.cuda.compiled import compile_image
 from abw.core.exec.cuda.device import Buffer, Device, Event, Staging
@@ -102,9 +103,14 @@ class Gpu:
 
 def images_of(kernels: Kernels, arch: tuple[int, int]) -> list[Code]:
     """The code of all kernels, the whole plan's last, made without a GPU, or from disk. Errors: AbwError."""
+    return [
+        compile_image(kernel, signature, kernels.threads, kernels.text, arch)
+        for kernel, signature in signed(kernels)
+    ]
+
+
+def signed(kernels: Kernels) -> list[tuple[Kernel, Any]]:
+    """All kernels with the types of their arguments, the whole plan's last."""
     words, floats, at = types.uint32[::1], types.float32[::1], types.uint32
     batch, whole = types.void(words, at, floats, floats), types.void(words, floats, floats, words)
-    signed = [*((kernel, batch) for kernel in kernels.batch), (kernels.plan, whole)]
-    return [
-        compile_image(kernel, signature, kernels.threads, kernels.text, arch) for kernel, signature in signed
-    ]
+    return [*((kernel, batch) for kernel in kernels.batch), (kernels.plan, whole)]

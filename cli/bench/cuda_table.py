@@ -1,0 +1,123 @@
+"""What `abw bench cuda` measured as a page of Markdown, beside latencies that others have published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A TreeLSTM's latency, end to end for a mini-batch, on a card with a float32 peak of `tflops`."""
+
+    system: str
+    card: str
+    tflops: float
+    hidden: int
+    batch: int
+    milliseconds: float
+
+
+AMPERE, VOLTA = ("RTX 3070", 20.3), ("V100", 15.7)
+"""The cards of the tables below, with the TFLOP/s of their data sheets."""
+
+PUBLISHED = (
+    Published("ACRoBat", *AMPERE, 256, 8, 1.48),
+    Published("ACRoBat", *AMPERE, 256, 64, 5.81),
+    Published("ACRoBat", *AMPERE, 512, 8, 2.40),
+    Published("ACRoBat", *AMPERE, 512, 64, 11.44),
+    Published("Cortex", *AMPERE, 256, 8, 0.79),
+    Published("Cortex", *AMPERE, 256, 64, 3.62),
+    Published("Cortex", *AMPERE, 512, 8, 1.84),
+    Published("Cortex", *AMPERE, 512, 64, 10.23),
+    Published("ED-Batch", *VOLTA, 256, 10, 2.78),
+    Published("ED-Batch", *VOLTA, 256, 20, 3.52),
+    Published("ED-Batch", *VOLTA, 512, 10, 4.70),
+    Published("ED-Batch", *VOLTA, 512, 20, 4.82),
+    Published("Cortex", *VOLTA, 256, 10, 2.24),
+    Published("Cortex", *VOLTA, 256, 20, 3.46),
+    Published("Cortex", *VOLTA, 512, 10, 8.50),
+    Published("Cortex", *VOLTA, 512, 20, 19.21),
+)
+"""ACRoBat, tables 4 and 6; ED-Batch, table 3. The treebank is the same, the sentences need not be."""
+
+
+def beside_published(rows: Iterable[dict[str, Any]], flops: float) -> list[dict[str, Any]]:
+    """Published latencies scaled to a GPU with a peak of `flops`, and how far ahead of them rows are."""
+    ours = {(r["hidden"], r["batch"]): r["total_seconds"] for r in rows if r["workload"] == "TreeLSTM"}
+    found = []
+    for p in PUBLISHED:
+        if (p.hidden, p.batch) in ours:
+            total = ours[p.hidden, p.batch]
+            scaled = p.milliseconds / 1e3 * p.tflops * 1e12 / flops
+            found.append(
+                {**asdict(p), "scaled_seconds": scaled, "total_seconds": total, "gain": scaled / total}
+            )
+    return found
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """The report of `bench_cuda` as a page: the machine, the tables, how everything was measured."""
+    gpu, limits = report["gpu"], report["limits"]
+    worst = max(error for errors in report["errors"].values() for error in errors.values())
+    head = (
+        f"# The executor cuda on {gpu['name']}",
+        "",
+        f"{gpu['processors']} SMs, driver for CUDA {gpu['driver'] / 1000:.1f}. Measured before: "
+        f"{limits['flops'] / 1e12:.1f} TFLOP/s in float32, {limits['bytes_per_second'] / 1e12:.2f} TB/s, "
+        f"{limits['barrier'] * 1e6:.2f} us a barrier of all SMs, {limits['launch'] * 1e6:.2f} us from one "
+        f"launch to the next. {report['torch']}. Medians of {report['runs']} runs.",
+        "",
+        f"Checked first: every output of {len(report['errors'])} workloads, by both schemes; the largest "
+        f"error is {worst:.1e} of the output's root mean square (against the reference executor).",
+        "",
+    )
+    tail = (
+        "",
+        "Times in ms. Device: by the GPU's clock, the plan in its memory. With copies: by the wall clock, "
+        "from the plan in the host's memory to the outputs there. Floor: the sum over the batches of the "
+        "longer of arithmetic at the peak and bytes at the bandwidth, and a barrier each.",
+    )
+    return "\n".join([*head, *_timings(report["rows"]), *tail, *_published(report["published"])]) + "\n"
+
+
+def _timings(rows: Iterable[dict[str, Any]]) -> list[str]:
+    columns = ("workload", "scheme", "hidden", "batch", "nodes", "batches", "device", "with copies", "floor")
+    lines = _head((*columns, "device / floor", "PyTorch by level", "PyTorch / device"), 2)
+    for r in rows:
+        gain = f"{r['gain']:.1f}" if r["gain"] else ""
+        times = (r["device_seconds"], r["total_seconds"], r["floor_seconds"])
+        counts = (str(r[key]) for key in ("hidden", "batch", "nodes", "batches"))
+        lines.append(
+            _line(
+                r["workload"], r["scheme"], *counts, *map(_ms, times), f"{r['of_floor']:.2f}",
+                _ms(r["torch_seconds"]), gain,
+            )
+        )  # fmt: skip
+    return lines
+
+
+def _published(rows: Iterable[dict[str, Any]]) -> list[str]:
+    columns = ("TreeLSTM of", "on", "hidden", "batch", "published", "scaled by peaks", "abw with copies")
+    lines = [
+        _line(
+            p["system"], p["card"], str(p["hidden"]), str(p["batch"]), f"{p['milliseconds']:.2f}",
+            _ms(p["scaled_seconds"]), _ms(p["total_seconds"]), f"{p['gain']:.1f} x",
+        )
+        for p in rows
+    ]  # fmt: skip
+    return ["", *_head((*columns, "ahead"), 2), *lines] if lines else []
+
+
+def _head(columns: tuple[str, ...], words: int) -> list[str]:
+    """The first two lines of a table whose first columns are words and whose others are numbers."""
+    return [_line(*columns), _line(*["---"] * words, *["---:"] * (len(columns) - words))]
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e3:.3f}"
