@@ -71,6 +71,14 @@ def run(
             "--executor", "--device", help="What computes; cuda: on a GPU (docs/cuda.md).", show_default="cpu"
         ),
     ] = None,
+    scheme: Annotated[
+        Literal["auto", "batch", "plan"] | None,
+        typer.Option(
+            "--scheme",
+            help="How executor cuda launches: each step of a batch by itself, or a whole plan at once.",
+            show_default="auto",
+        ),
+    ] = None,
     kernels: Annotated[
         Literal["ir", "njit"] | None,
         typer.Option(
@@ -154,6 +162,7 @@ def run(
         encoding=encoding or usual.encoding,
         executor=executor or usual.executor,
         kernels=kernels,
+        scheme=scheme,
         granularity=granularity,
         layout=layout or usual.layout,
         fuse=fuse,
@@ -184,7 +193,7 @@ def run(
         raise InterruptedWorkError(
             f"interrupted: what {where} has are whole lines; no run was kept"
         ) from None
-    if page and report["mini_batches"]:
+    if page:
         report["report"] = str(_write_page(Path(report["path"])))
     if as_json:
         print_json(report)

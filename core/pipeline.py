@@ -10,6 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import abw
 from abw.core.batchsize import LARGEST, SHARE, Tried, choose, try_sizes
 from abw.core.data.source import STDIN, open_feed
@@ -17,7 +19,7 @@ from abw.core.errors import AbwError
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params
-from abw.core.exec.registry import KernelsName, get_executor
+from abw.core.exec.registry import KernelsName, SchemeName, get_executor
 from abw.core.exec.weights import Trained, load_weights, make_params
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.network import Granularity, LayoutName, Network
@@ -30,8 +32,9 @@ from abw.core.policy.trace import ready_counts
 from abw.core.progress import Clock, Progress, Quiet
 from abw.core.spec.load import Overrides
 from abw.core.spec.model import Model
+from abw.core.store.digits import rendered
 from abw.core.store.files import new_folder
-from abw.core.store.outputs import open_outputs, outputs_of, require_suffix
+from abw.core.store.outputs import open_outputs, outputs_of, require_suffix, writes_lines
 from abw.core.store.runs import OUTPUTS, runs_folder, save_report
 from abw.core.streaming import COMPARED, Job, Sums, run_stream
 from abw.core.workload import Workload, open_model, open_networks, open_sample
@@ -56,6 +59,7 @@ class RunOptions:
     encoding: Choice = "best"
     executor: str = "cpu"
     kernels: KernelsName | None = None
+    scheme: SchemeName | None = None
     granularity: Granularity = "cell"
     layout: LayoutName = "planned"
     fuse: bool = False
@@ -94,7 +98,7 @@ def run(
 
     Errors: AbwError and its kinds. Nothing of a run that fails or is interrupted stays on disk.
     """
-    chosen = get_executor(options.executor, options.kernels)
+    chosen = get_executor(options.executor, options.kernels, options.scheme)
     if options.profile and not isinstance(chosen, CpuExecutor):
         raise AbwError(
             f"executor '{chosen.name}' cannot say where its time goes",
@@ -184,11 +188,14 @@ def _warm_up(sample: Workload, instances: int, params: Params, options: RunOptio
     lower_bound(dag)
     launched = sample.launched(graph, schedules[-1])
     executor = _prepared(options, graph.network, params)
-    executor.run(plan(graph, launched, outputs_kept(executor, graph)))
+    result = executor.run(plan(graph, launched, outputs_kept(executor, graph)))
+    if options.output and writes_lines(options.output):
+        for refs in graph.results:
+            rendered(np.asarray(result.values(refs.reference), np.float32))
 
 
 def _prepared(options: RunOptions, network: Network, params: Params) -> Executor:
-    executor = get_executor(options.executor, options.kernels)
+    executor = get_executor(options.executor, options.kernels, options.scheme)
     executor.prepare(network, params, options.threads)
     return executor
 
@@ -221,6 +228,7 @@ def _report(
         "encoding": learned.policy.encoding if learned else None,
         "executor": options.executor,
         "kernels": options.kernels,
+        "scheme": options.scheme,
         "granularity": options.granularity,
         "layout": options.layout,
         "passes": options.passes,

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.ahead import ahead
 from abw.core.data.instances import Instances
 from abw.core.data.source import Feed
 from abw.core.data.stream import Bad, Chunk, chunks
@@ -23,7 +24,7 @@ from abw.core.exec.params import Params
 from abw.core.exec.reference import ReferenceExecutor
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.graph import Graph, ResultRefs
-from abw.core.minibatches import MiniBatch, run_all
+from abw.core.minibatches import OVERLAPPED, MiniBatch, run_all
 from abw.core.plan.check import check_plan
 from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import Policy, get_policy
@@ -130,20 +131,23 @@ class _Run:
     def run(self) -> Sums:
         self.job.progress.phase("run", self.feed.size)
         before = self.feed.taken
-        for chunk in self._chunks():
+        # reading from a pipe may wait for ever; a thread that does so could not be ended
+        overlapped = self.job.executor.name in OVERLAPPED and self.feed.size is not None
+        for chunk, taken in ahead(self._chunks(), 1) if overlapped else self._chunks():
             self.told += chunk.bad
             if len(chunk.instances):
                 with self.job.clock("construct"):
                     workload = open_workload(self.job.model, chunk.instances, self.job.networks)
-                part = (self.feed.taken - before) / len(chunk.instances)
+                part = (taken - before) / len(chunk.instances)
                 for last in self._workload(workload):
                     self._tell(before + int(part * last))
             self._write(self._nothing())
-            before = self.feed.taken
+            before = taken
         self.sums.seconds = time.perf_counter() - self.begun
         return self.sums
 
-    def _chunks(self) -> Iterator[Chunk]:
+    def _chunks(self) -> Iterator[tuple[Chunk, int]]:
+        """Each chunk, and what of the feed is taken with it."""
         data, clock = self.job.model.data, self.job.clock
         found = chunks(
             self.feed,
@@ -162,7 +166,7 @@ class _Run:
             clock.seconds["wait"] += self.feed.waited - waited
             if chunk is None:
                 return
-            yield chunk
+            yield chunk, self.feed.taken
 
     def _leave_out(self, instances: Instances, error: InstanceError) -> None:
         """Note an instance that the model cannot be run on."""
@@ -248,12 +252,11 @@ def _rows(workload: Workload, first: int, graph: Graph, result: Result) -> Rows:
     last = first + graph.instances
     start = instances.start[first : last + 1] - instances.start[first]
     names = instances.names[first:last] if instances.names else ("",) * graph.instances
-    columns = tuple(column_of(refs, result, start) for refs in graph.results)
+    columns = tuple(_column(refs, result, start) for refs in graph.results)
     return Rows(names, instances.lines[first:last], columns, ("",) * graph.instances)
 
 
-def column_of(refs: ResultRefs, result: Result, start: NDArray[np.int64]) -> Column:
-    """An output of a mini-batch whose instances begin at the vertices `start` (n + 1,), its first at 0."""
+def _column(refs: ResultRefs, result: Result, start: NDArray[np.int64]) -> Column:
     values = np.asarray(result.values(refs.reference), np.float32)
     counts = np.bincount(refs.instance, minlength=len(start) - 1)
     return Column(values, counts, (refs.vertex - start[refs.instance] - 1).astype(np.int32))

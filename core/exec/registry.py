@@ -15,14 +15,17 @@ from abw.core.exec.reference import ReferenceExecutor
 KernelsName = Literal["ir", "njit"]
 """What the kernels of the executor cpu are written in."""
 
+SchemeName = Literal["auto", "batch", "plan"]
+"""How the executor cuda launches: each step of a batch, a whole plan, or whichever its costs say."""
 
-def _cuda() -> Executor:
+
+def _cuda(scheme: SchemeName = "auto") -> Executor:
     """On the first GPU. Errors: AbwError that says what is missing."""
     from abw.core.exec.cuda.available import open_device
     from abw.core.exec.cuda.executor import CudaExecutor
     from abw.core.exec.cuda.gpu import Gpu
 
-    return CudaExecutor(Gpu(open_device()))
+    return CudaExecutor(Gpu(open_device()), scheme)
 
 
 EXECUTORS: dict[str, Callable[[], Executor]] = {
@@ -33,10 +36,11 @@ EXECUTORS: dict[str, Callable[[], Executor]] = {
 }
 
 
-def get_executor(name: str, kernels: KernelsName | None = None) -> Executor:
-    """A fresh executor; `kernels` are for cpu alone, None: IR where that was ever tried.
+def get_executor(name: str, kernels: KernelsName | None = None, scheme: SchemeName | None = None) -> Executor:
+    """A fresh executor; `kernels` are for cpu alone, None: IR where that was ever tried; `scheme` for cuda.
 
-    Errors: AbwError for a name that none has, and for kernels where there is no choice.
+    Errors: AbwError for a name that none has, for kernels or a scheme where there is no choice, and where
+    cuda cannot run: it says what is missing and how to get it.
     """
     if name not in EXECUTORS:
         raise AbwError(
@@ -46,6 +50,12 @@ def get_executor(name: str, kernels: KernelsName | None = None) -> Executor:
         raise AbwError(
             f"executor '{name}' has no choice of kernels", hint="--kernels needs --executor cpu", exit_code=2
         )
+    if scheme and name != "cuda":
+        raise AbwError(
+            f"executor '{name}' has no choice of schemes", hint="--scheme needs --device cuda", exit_code=2
+        )
+    if name == "cuda":
+        return _cuda(scheme or "auto")
     if name == "cpu" and (kernels or ("ir" if KNOWN else "njit")) == "njit":
         from abw.core.exec.cpu.njit import NjitExecutor
 

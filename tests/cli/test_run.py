@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -326,3 +327,59 @@ def test_runs_with_passes_can_be_looked_at(abw: Abw, home: Path) -> None:
     assert abw(*SMALL, "--group").code == abw(*SMALL, "--fuse").code == abw(*SMALL).code == 0
     assert len(list((home / "policies").iterdir())) == len(policies) + 3
     assert "learned earlier" in abw(*SMALL, "--fuse", "--group").out
+
+
+def test_cuda_where_there_is_none_says_what_is_missing(abw: Abw, home: Path) -> None:
+    from abw.core.exec.cuda import available
+
+    with patch.multiple(available, load_driver=lambda: None, find_toolkit=lambda: None):
+        for flag in ("--device", "--executor"):
+            done = abw(*SMALL, flag, "cuda")
+            assert done.code == 1
+            assert "no NVIDIA driver" in done.err
+            assert "580" in done.err
+            assert 'pip install "abw[cuda]"' in done.err
+            assert not done.out
+    assert not (home / "runs").exists()
+
+
+def test_schemes_are_chosen_for_the_executor_cuda(abw: Abw) -> None:
+    done = abw(*SMALL, "--scheme", "plan")
+    assert done.code == 2
+    assert "executor 'cpu' has no choice of schemes" in done.err
+    assert "--device cuda" in done.err
+
+
+@pytest.mark.parametrize("scheme", ["batch", "plan"])
+def test_cuda_through_a_driver_whose_kernels_are_simulated(
+    abw: Abw, monkeypatch: pytest.MonkeyPatch, scheme: str, tmp_path: Path
+) -> None:
+    from abw.core.exec.cuda import available, executor, gpu
+    from abw.core.exec.cuda.driver import Driver
+    from tests.core.exec.cuda.fakedriver import FakeLibrary
+    from tests.core.exec.cuda.simulated import SMALL as TILES
+
+    library = FakeLibrary(seed=1)
+    monkeypatch.setattr(available, "load_driver", lambda: Driver(library))
+    monkeypatch.setattr(available, "_compiler", lambda: available.Need("cuda compiler", True, "simulated"))
+    monkeypatch.setattr(gpu, "compile_image", library.compile)
+    monkeypatch.setattr(executor.CudaExecutor.__init__, "__defaults__", ("auto", TILES))
+    data = tmp_path / "trees.txt"
+    data.write_text("(3 (2 It) (3 works))\n(3 (2 So) (3 (2 it) (2 does)))\n")
+    flags = (
+        "--data",
+        str(data),
+        "--set",
+        "hidden=8",
+        "--batch",
+        "1",
+        "--policy",
+        "depth",
+        "--verify",
+        "--json",
+    )
+    report = abw("run", "specs/treelstm.yaml", *flags, "--device", "cuda", "--scheme", scheme).json()
+    assert library.failed is None
+    assert (report["executor"], report["scheme"]) == ("cuda", scheme)
+    assert report["max_error"] < 1e-5
+    assert {entry[3] for entry in library.launches} == {scheme == "plan"}
