@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numba import cuda as _cuda
+from numba import uint32
 
 from abw.core.exec.cuda.intrinsics import ex2, rcp
 from abw.core.exec.rationals import LOG2_E, LOG2_E_REST, TANH_P, TANH_Q
@@ -72,4 +73,4 @@ def row(words: Any, slot: Any, lane: Any) -> Any:
     number = lane
     if where != NO_ROWS:
         number = words[where + lane]
-    return words[slot + FIRST] + number * words[slot + STEP]
+    return uint32(words[slot + FIRST] + number * words[slot + STEP])

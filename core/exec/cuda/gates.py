@@ -57,7 +57,7 @@ def finish_text(cell: CellSteps, step: Step) -> str:
 
     with t.block(f"def finish(words, frame, first, block, lanes, lane, unit, floats, weights, {names})"):
         if step.sums:
-            t.add(f"at_sums = words[frame + {u(FRAME - 1)}] + lane * {u(cell.sums)} + unit")
+            t.let(f"at_sums = words[frame + {u(FRAME - 1)}] + lane * {u(cell.sums)} + unit")
         if step.hoisted:
             for g, place in step.sums:
                 t.add(f"st4(floats, {plus('at_sums', place)}, {', '.join(sums[g])})")
@@ -88,14 +88,14 @@ class _Gates:
         t, tile = self.t, self.tile
         with t.block(f"def step{SIGNATURE}"):
             open_step(t)
-            t.add(f"across = thread % {u(tile.across)}")
-            t.add(f"down = thread // {u(tile.across)} % {u(tile.down)}")
-            t.add(f"group = thread // {u(tile.across * tile.down)}")
-            t.add(f"column = tile % {u(tile.columns(self.units))}")
-            t.add(f"lane0 = {times(f'tile // {u(tile.columns(self.units))}', tile.lanes)}")
-            t.add(f"unit0 = {times('column', tile.units)}")
+            t.let(f"across = thread % {u(tile.across)}")
+            t.let(f"down = thread // {u(tile.across)} % {u(tile.down)}")
+            t.let(f"group = thread // {u(tile.across * tile.down)}")
+            t.let(f"column = tile % {u(tile.columns(self.units))}")
+            t.let(f"lane0 = {times(f'tile // {u(tile.columns(self.units))}', tile.lanes)}")
+            t.let(f"unit0 = {times('column', tile.units)}")
             block = self.weights.block
-            t.add(
+            t.let(
                 f"block = first + unit0 // {u(block)} * {u(self.weights.block_floats)} + unit0 % {u(block)}"
             )
             # arrays, since numba's time grows with the square of a function's variables; the loops over them
@@ -140,21 +140,21 @@ class _Gates:
         whole = segment.length % slab.elements == 0
         chunks = -(-tile.lanes * pieces // threads)
         rows_at_once = threads // pieces
-        t.add(f"piece = thread % {u(pieces)} * {u(VECTOR)}", f"line = thread // {u(pieces)}")
+        t.let(f"piece = thread % {u(pieces)} * {u(VECTOR)}", f"line = thread // {u(pieces)}")
         lines = [plus("line", i * rows_at_once) for i in range(chunks)]
         fits = None if tile.lanes * pieces % threads == 0 else f"line < {u(tile.lanes)}"
         places = [t.name("p") for _ in range(chunks)]
         for name, line in zip(places, lines, strict=True):
             # lanes there are not read the last one's row; nobody looks at their sums
-            t.add(f"{name} = lane0 + {line}", f"{name} = {name} if {name} < lanes else lanes - {u(1)}")
+            t.let(f"{name} = lane0 + {line}", f"{name} = {name} if {name} < lanes else lanes - {u(1)}")
             row = row_of(self.cell, segment.part.value, name)
-            t.add(f"{name} = {plus(row, segment.column)} + piece")
+            t.let(f"{name} = {plus(row, segment.column)} + piece")
         fed = len(segment.fed)
         vectors = slab.elements * fed * tile.across
         weight_chunks = -(-vectors // threads)
         step = threads // tile.across
-        t.add(f"source = {plus('block', begin)} + {times('across', VECTOR)}")
-        t.add(f"line_w = thread // {u(tile.across)}")
+        t.let(f"source = {plus('block', begin)} + {times('across', VECTOR)}")
+        t.let(f"line_w = thread // {u(tile.across)}")
 
         def fetch(at: str) -> tuple[list[list[str]], list[list[str]]]:
             """Loads of the slab from element `at` on; the names of the floats."""
@@ -191,7 +191,7 @@ class _Gates:
                     t.add(f"st4(shared, {place}, {', '.join(names)})")
             t.add("cuda.syncthreads()  # this slab is there")
             if segment.length > slab.elements:
-                t.add(f"ahead = element + {u(slab.elements)}")
+                t.let(f"ahead = element + {u(slab.elements)}")
                 with t.block(f"if ahead < {u(segment.length)}"):
                     fetch("ahead")
             self._multiply(segment, slab, whole)
@@ -223,12 +223,12 @@ class _Gates:
         with t.count("four", "group", u(slab.elements // VECTOR), u(tile.split)):
             more = f"element + four * {u(VECTOR)} < {u(segment.length)}"
             with t.when(None if whole else more):
-                t.add(f"at_row = {u(slab.rows)} + down * {u(slab.pitch)} + four * {u(VECTOR)}")
+                t.let(f"at_row = {u(slab.rows)} + down * {u(slab.pitch)} + four * {u(VECTOR)}")
                 with t.block(f"for r in range({tile.each})"):
                     t.add(f"x0, x1, x2, x3 = ld4(shared, at_row + uint32(r) * {u(tile.down * slab.pitch)})")
                     t.add(*(f"near[{VECTOR} * r + {e}] = x{e}" for e in range(VECTOR)))
                 step = len(segment.fed) * tile.units
-                t.add(f"at_weight = four * {u(VECTOR * step)} + {times('across', VECTOR)}")
+                t.let(f"at_weight = four * {u(VECTOR * step)} + {times('across', VECTOR)}")
                 with t.block(f"for k in range({VECTOR})"):
                     begin = 0
                     for first, count in _runs(segment.fed):
@@ -246,10 +246,10 @@ class _Gates:
     def _finish(self) -> None:
         """What is done to a thread's own sums."""
         t, tile = self.t, self.tile
-        t.add(f"unit = unit0 + {times('across', VECTOR)}", f"at_bias = block + {times('across', VECTOR)}")
+        t.let(f"unit = unit0 + {times('across', VECTOR)}", f"at_bias = block + {times('across', VECTOR)}")
         with t.block(f"if unit < {u(self.units)}"):
             for r in range(tile.each):
-                t.add(f"lane = lane0 + down + {u(r * tile.down)}")
+                t.let(f"lane = lane0 + down + {u(r * tile.down)}")
                 with t.block("if lane < lanes"):
                     self._end("at_bias", [name for g in range(self.gates) for name in self._sums(g, r)])
 
@@ -276,8 +276,8 @@ class _Gates:
                 t.add("st4(shared, q * U4, s0, s1, s2, s3)")
             t.add("cuda.syncthreads()  # few groups' sums are left")
         with t.count("q", "thread", u(vectors), u(tile.threads)):
-            t.add(f"lane = lane0 + q // {u(tile.across)}", f"place = q % {u(tile.across)} * {u(VECTOR)}")
-            t.add("unit = unit0 + place", "at_bias = block + place")
+            t.let(f"lane = lane0 + q // {u(tile.across)}", f"place = q % {u(tile.across)} * {u(VECTOR)}")
+            t.let("unit = unit0 + place", "at_bias = block + place")
             with t.block(f"if lane < lanes and unit < {u(self.units)}"):
                 all_names: list[str] = []
                 for g in range(self.gates):

@@ -64,24 +64,25 @@ def _plan(t: Text, steps: int, shared: int) -> None:
     t.add("@cuda.jit")
     with t.block("def plan(words, floats, weights, counter)"):
         t.add(f"shared = cuda.shared.array({shared}, float32)")
-        t.add(f"phases = words[{u(0)}]", f"items = words[{u(2)}]", "blocks = uint32(cuda.gridDim.x)")
-        t.add(f"phase = {u(0)}")
+        t.let(f"phases = words[{u(0)}]", f"items = words[{u(2)}]", "blocks = cuda.gridDim.x")
+        t.let(f"phase = {u(0)}")
         with t.block("while phase < phases"):
-            t.add(f"at = items + words[{u(HEADER)} + phase] * {u(ITEM)}")
-            t.add(f"end = items + words[{u(HEADER + 1)} + phase] * {u(ITEM)}")
-            t.add("tile = uint32(cuda.blockIdx.x)")
+            t.let(f"at = items + words[{u(HEADER)} + phase] * {u(ITEM)}")
+            t.let(f"end = items + words[{u(HEADER + 1)} + phase] * {u(ITEM)}")
+            t.let("tile = cuda.blockIdx.x")
             with t.block("while at < end"):
-                t.add("kernel = words[at]")
-                t.add(f"before = words[at + {u(2)}]", f"after = before + words[at + {u(3)}]")
+                t.let("kernel = words[at]")
+                t.let(f"before = words[at + {u(2)}]", f"after = before + words[at + {u(3)}]")
                 with t.block("while tile < after"):
+                    t.let("own = tile - before")
                     for number in range(steps):
                         with t.block(f"{'el' if number else ''}if kernel == {u(number)}"):
-                            t.add(f"step{number}(words, at, tile - before, floats, weights, shared)")
-                    t.add("tile += blocks")
-                t.add(f"at += {u(ITEM)}")
-            t.add(f"phase += {u(1)}")
+                            t.add(f"step{number}(words, at, own, floats, weights, shared)")
+                    t.let("tile = tile + blocks")
+                t.let(f"at = at + {u(ITEM)}")
+            t.let(f"phase = phase + {u(1)}")
             with t.block("if phase < phases"):
-                t.add("grid_barrier(counter, phase * blocks)")
+                t.add("grid_barrier(counter, uint32(phase * blocks))")
 
 
 def load_kernels(text: str, threads: int) -> Kernels:

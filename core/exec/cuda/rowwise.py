@@ -32,8 +32,8 @@ SIGNATURE = "(words, at, tile, floats, weights, shared)"
 
 def open_step(t: Text) -> None:
     """What every step begins with: its frame, its weights, the lanes, the thread."""
-    t.add(f"frame = words[at + {u(1)}]", f"first = words[at + {u(4)}]", "lanes = words[frame]")
-    t.add("thread = uint32(cuda.threadIdx.x)")
+    t.let(f"frame = words[at + {u(1)}]", f"first = words[at + {u(4)}]", "lanes = words[frame]")
+    t.let("thread = uint32(cuda.threadIdx.x)")
 
 
 def row_of(cell: CellSteps, held: int, lane: str) -> str:
@@ -58,7 +58,7 @@ def load(t: Text, memory: str, place: str, aligned: bool, within: list[str | Non
                 t.add(f"{name} = {name} if {condition} else {ZERO}")
         return names
     begin = t.name("p")
-    t.add(f"{begin} = {place}")
+    t.let(f"{begin} = {place}")
     for e, (name, condition) in enumerate(zip(names, within, strict=True)):
         value = f"{memory}[{plus(begin, e)}]"
         t.add(f"{name} = {value}" if condition is None else f"{name} = {value} if {condition} else {ZERO}")
@@ -79,7 +79,7 @@ def operate(
     def begin(held: int) -> str:
         if held not in rows:
             rows[held] = t.name("p")
-            t.add(f"{rows[held]} = {row_of(cell, held, lane)}")
+            t.let(f"{rows[held]} = {row_of(cell, held, lane)}")
         return rows[held]
 
     def read(a: int) -> list[str]:

@@ -47,7 +47,7 @@ def plain_text(cell: CellSteps, step: Step, threads: int) -> tuple[str, Share]:
     share = Share(row_floats(step.stage.shape, VECTOR) // VECTOR, threads)
 
     def body(t: Text) -> None:
-        t.add(f"unit = piece * {u(VECTOR)}")
+        t.let(f"unit = piece * {u(VECTOR)}")
         operate(t, cell, step, {}, "lane", "unit")
 
     return _text(share, body), share
@@ -62,13 +62,13 @@ def reduction_text(
 
     def body(t: Text) -> None:
         # without lists each lane has one row
-        t.add(f"lists = words[frame + {u(FRAME + SLOT * slot + SLOT - 1)}]")
-        t.add("begin = lane", f"end = lane + {u(1)}")
+        t.let(f"lists = words[frame + {u(FRAME + SLOT * slot + SLOT - 1)}]")
+        t.let("begin = lane", f"end = lane + {u(1)}")
         with t.block(f"if lists != {u(0)}"):
-            t.add("begin = words[lists + lane]", f"end = words[lists + lane + {u(1)}]")
+            t.let("begin = words[lists + lane]", f"end = words[lists + lane + {u(1)}]")
         t.add(*(f"s{e} = {start}" for e in range(VECTOR)))
         with t.count("i", "begin", "end", u(1)):
-            t.add(f"place = row(words, frame + {u(FRAME + SLOT * slot)}, i) + piece * {u(VECTOR)}")
+            t.let(f"place = row(words, frame + {u(FRAME + SLOT * slot)}, i) + piece * {u(VECTOR)}")
             t.add("x0, x1, x2, x3 = ld4(floats, place)")
             for e in range(VECTOR):
                 t.add(f"s{e} = larger(s{e}, x{e})" if reduction == "max" else f"s{e} += x{e}")
@@ -76,7 +76,7 @@ def reduction_text(
             t.add("many = float32(end - begin)", *(f"s{e} /= many" for e in range(VECTOR)))
         word = FRAME + SLOT * slots + slot
         pitch = row_floats(shape, VECTOR)
-        t.add(f"place = words[frame + {u(word)}] + {times('lane', pitch)} + piece * {u(VECTOR)}")
+        t.let(f"place = words[frame + {u(word)}] + {times('lane', pitch)} + piece * {u(VECTOR)}")
         t.add("st4(floats, place, s0, s1, s2, s3)")
 
     return _text(share, body), share
@@ -115,12 +115,12 @@ def _text(share: Share, body: Callable[[Text], None]) -> str:
     with t.block(f"def step{SIGNATURE}"):
         open_step(t)
         if share.columns == 1:
-            t.add(f"lane = {times('tile', share.lanes)} + thread // {u(share.work)}")
-            t.add(f"piece = thread % {u(share.work)}")
+            t.let(f"lane = {times('tile', share.lanes)} + thread // {u(share.work)}")
+            t.let(f"piece = thread % {u(share.work)}")
             last = f"thread < {u(share.lanes * share.work)} and lane < lanes"
         else:
-            t.add(f"lane = tile // {u(share.columns)}")
-            t.add(f"piece = tile % {u(share.columns)} * {u(share.threads)} + thread")
+            t.let(f"lane = tile // {u(share.columns)}")
+            t.let(f"piece = tile % {u(share.columns)} * {u(share.threads)} + thread")
             last = f"piece < {u(share.work)}"
         with t.block(f"if {last}"):
             body(t)
@@ -138,7 +138,7 @@ class _Matter:
 
     def out(self, t: Text) -> str:
         """The result's row, as a name."""
-        t.add(f"out = {row_of(self.cell, self.single.value, 'lane')}")
+        t.let(f"out = {row_of(self.cell, self.single.value, 'lane')}")
         return "out"
 
     def operand(self, t: Text, number: int) -> tuple[str, str, bool]:
@@ -148,11 +148,11 @@ class _Matter:
         normal = self.cell.normal
         if normal.static[value]:
             fixed = next(f for f in self.step.fixed if f.value == value)
-            t.add(f"{name} = {plus('first', fixed.offset)}")
+            t.let(f"{name} = {plus('first', fixed.offset)}")
             return "weights", name, True
         held = normal.root[value]
         _, column = self.cell.place(value)
-        t.add(f"{name} = {plus(row_of(self.cell, held, 'lane'), column)}")
+        t.let(f"{name} = {plus(row_of(self.cell, held, 'lane'), column)}")
         return "floats", name, column % VECTOR == 0
 
     def rights(self, t: Text) -> list[tuple[str, str, int]]:
@@ -164,7 +164,7 @@ class _Matter:
         for part in self.single.right:
             name = t.name("p")
             column = self.cell.column(part.value, part.start)
-            t.add(f"{name} = {plus(row_of(self.cell, part.value, 'lane'), column)}")
+            t.let(f"{name} = {plus(row_of(self.cell, part.value, 'lane'), column)}")
             found.append(("floats", name, part.length))
         return found
 
@@ -174,7 +174,7 @@ def _softmax(t: Text, matter: _Matter, count: int) -> None:
     out = matter.out(t)
     memory, place, _ = matter.operand(t, 0)
     pitch = padded(count, VECTOR)
-    t.add(f"source = {place} + {times('piece', pitch)}", f"target = {out} + {times('piece', pitch)}")
+    t.let(f"source = {place} + {times('piece', pitch)}", f"target = {out} + {times('piece', pitch)}")
     t.add(f"best = {memory}[source]")
     with t.count("i", u(1), u(count), u(1)):
         t.add(f"best = larger(best, {memory}[source + i])")
@@ -191,7 +191,8 @@ def _concat(t: Text, matter: _Matter) -> None:
     matrix = len(matter.op.shape) == 2
     count = columns(matter.op.shape) if matrix else 1
     pitch = padded(count, VECTOR) if matrix else 1
-    t.add(f"line = piece // {u(count)}", f"near = piece % {u(count)}", f"found = {ZERO}")
+    t.let(f"line = piece // {u(count)}", f"near = piece % {u(count)}")
+    t.add(f"found = {ZERO}")
     begin = 0
     for place_of, shape in enumerate(matter.shapes):
         memory, place, _ = matter.operand(t, place_of)
@@ -206,7 +207,7 @@ def _transpose(t: Text, matter: _Matter) -> None:
     out = matter.out(t)
     memory, place, _ = matter.operand(t, 0)
     rows, count = matter.op.shape
-    t.add(f"line = piece // {u(count)}", f"near = piece % {u(count)}")
+    t.let(f"line = piece // {u(count)}", f"near = piece % {u(count)}")
     t.add(f"found = {memory}[{place} + near * {u(padded(rows, VECTOR))} + line]")
     t.add(f"floats[{out} + line * {u(padded(count, VECTOR))} + near] = found")
 
@@ -217,7 +218,8 @@ def _by_vector(t: Text, matter: _Matter) -> None:
     left, left_place, left_aligned = matter.operand(t, 0)
     right, right_place, right_aligned = matter.operand(t, 1)
     count = matter.shapes[0][1]
-    t.add(f"line = {left_place} + {times('piece', padded(count, VECTOR))}", f"total = {ZERO}")
+    t.let(f"line = {left_place} + {times('piece', padded(count, VECTOR))}")
+    t.add(f"total = {ZERO}")
     with t.count("i", u(0), u(padded(count, VECTOR)), u(VECTOR)):
         within = [f"i + {u(e)} < {u(count)}" if count % VECTOR and e else None for e in range(VECTOR)]
         a = load(t, left, "line + i", left_aligned, within)
@@ -234,11 +236,11 @@ def _by_matrix(t: Text, matter: _Matter) -> None:
     (rows, inner), (_, count) = matter.shapes
     wide = padded(count, VECTOR)
     pieces = wide // VECTOR
-    t.add(f"line0 = piece // {u(pieces)} * {u(ROWS_AT_ONCE)}", f"near = piece % {u(pieces)} * {u(VECTOR)}")
+    t.let(f"line0 = piece // {u(pieces)} * {u(ROWS_AT_ONCE)}", f"near = piece % {u(pieces)} * {u(VECTOR)}")
     for r in range(ROWS_AT_ONCE):
         # rows beyond the last one are the last one's, and not stored
-        t.add(f"line = line0 + {u(r)}", f"line = line if line < {u(rows)} else {u(rows - 1)}")
-        t.add(f"l{r} = {left_place} + {times('line', padded(inner, VECTOR))}")
+        t.let(f"line = line0 + {u(r)}", f"line = line if line < {u(rows)} else {u(rows - 1)}")
+        t.let(f"l{r} = {left_place} + {times('line', padded(inner, VECTOR))}")
         t.add(*(f"s{r}_{e} = {ZERO}" for e in range(VECTOR)))
     begin = 0
     for memory, place, length in matter.rights(t):

@@ -24,6 +24,12 @@ class Text:
         """Append lines at the present indentation."""
         self._lines += ["    " * self._depth + line for line in lines]
 
+    def let(self, *lines: str) -> None:
+        """Append `name = value` for unsigned values; numba would make every sum of them a 64-bit one."""
+        for line in lines:
+            name, _, value = line.partition(" = ")
+            self.add(f"{name} = uint32({value})")
+
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
         """`head:` with what is added meanwhile inside."""
@@ -44,10 +50,10 @@ class Text:
     @contextmanager
     def count(self, name: str, first: str, end: str, step: str) -> Iterator[None]:
         """A loop; `while`, since a `range` with a step costs a division of 64 bits on the device."""
-        self.add(f"{name} = {first}")
+        self.let(f"{name} = {first}")
         with self.block(f"while {name} < {end}"):
             yield
-            self.add(f"{name} += {step}")
+            self.let(f"{name} = {name} + {step}")
 
     def name(self, stem: str) -> str:
         """A fresh name."""
