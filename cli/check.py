@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from abw.cli import options
-from abw.cli.console import print_json
+from abw.cli.console import amount, print_json
 
 
 def check(
@@ -62,8 +62,11 @@ def _print(report: dict[str, Any]) -> None:
     )
     console.print(
         f"[green]ok[/]  {report['data']}: {report['instances']} instances, {report['nodes']} nodes in "
-        f"{report['mini_batches']} mini-batches of {report['batch']}, lower bound {report['lower_bound']}\n"
+        f"{report['mini_batches']} mini-batches of {report['batch']}, lower bound {report['lower_bound']}"
     )
+    if report["memory_bytes"] is not None:
+        console.print(f"    the largest mini-batch takes {amount(report['memory_bytes'], 'B')} of memory")
+    console.print()
     table = Table("type", "nodes", "depth in the first mini-batch", "reads", box=None, pad_edge=False)
     for row in report["types"]:
         table.add_row(row["type"], str(row["nodes"]), str(row["depth"]), ", ".join(row["reads"]))

@@ -290,6 +290,12 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
         f"{amount(report['bytes_moved'], 'B')} moved{read_in_place}; "
         f"peak memory {amount(report['peak_memory_bytes'], 'B')}"
     )
+    if memory := report["memory"]:
+        console.print(
+            f"memory of the largest mini-batch {amount(memory['mini_batch_bytes'], 'B')}; of the process "
+            f"{amount(memory['predicted_bytes'], 'B')} predicted, "
+            f"{amount(memory['measured_bytes'], 'B')} measured"
+        )
     if report["profile"]:
         console.print(profile_table(report["profile"]))
     if report["max_error"] is not None:

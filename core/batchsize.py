@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -13,6 +13,8 @@ import numpy as np
 from abw.core.calibrate import measure
 from abw.core.errors import AbwError
 from abw.core.exec.interface import Executor
+from abw.core.footprint import footprint
+from abw.core.minibatches import outputs_kept
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.cost import Cost, cost_of
 from abw.core.policy.registry import Policy
@@ -104,7 +106,7 @@ def _try(workload: Workload, size: int, used: int, policy: Policy, executor: Exe
             begun = time.thread_time()
             graph = workload.graph(first, first + size)
             schedule = workload.launched(graph, policy.schedule(workload.seen(graph)))
-            planned = plan(graph, executor.arrange(graph, schedule))
+            planned = plan(graph, executor.arrange(graph, schedule), outputs_kept(executor, graph))
             taken.append(time.thread_time() - begun)
         seconds += min(taken) + cost_of(schedule, cost)
         most = max(most, needed_bytes(planned))
@@ -112,12 +114,6 @@ def _try(workload: Workload, size: int, used: int, policy: Policy, executor: Exe
 
 
 def needed_bytes(planned: Plan) -> int:
-    """What a mini-batch takes: its arenas, and the arrays of its graph and plan. O(arenas)."""
-    arenas = 4 * int(planned.rows.astype(np.int64) @ planned.arenas.row_floats.astype(np.int64))
-    arrays = _array_bytes((planned, planned.graph, planned.graph.dag, planned.schedule))
-    return int(ROOM * arenas) + arrays
-
-
-def _array_bytes(parts: Iterable[Any]) -> int:
-    values = (getattr(part, f.name) for part in parts for f in fields(part))
-    return sum(value.nbytes for value in values if isinstance(value, np.ndarray))
+    """What a mini-batch takes, with the room that arenas have to grow. O(arenas)."""
+    found = footprint(planned)
+    return int(ROOM * found.arenas) + found.graph + found.outputs

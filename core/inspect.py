@@ -11,8 +11,12 @@ import numpy as np
 
 from abw.core.cell.program import cell_program
 from abw.core.exec.weights import load_weights, match, needs, problems_of, read_file
+from abw.core.footprint import footprint
 from abw.core.graph.bounds import lower_bound
+from abw.core.graph.graph import Graph
 from abw.core.graph.network import Granularity
+from abw.core.plan.plan import plan, results_of
+from abw.core.policy.critical import Critical
 from abw.core.spec.load import Overrides, load_cell
 from abw.core.spec.weights import names_in
 from abw.core.workload import load_workload, open_model
@@ -40,6 +44,7 @@ def inspect_cell(path: Path, dims: Mapping[str, int]) -> dict[str, Any]:
 def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[str, Any]:
     """Check a spec and build all graphs of its data; returns the document of `abw check --json`.
 
+    `memory_bytes`: what the mini-batch with most nodes takes in `abw run`, batched by the policy critical.
     Errors: SpecError, DataError. Cost: that of reading and construction.
     """
     model = open_model(spec, overrides)
@@ -48,10 +53,16 @@ def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[
     network = workload.network
     nodes = np.zeros(len(network.types), np.int64)
     depths: list[np.ndarray[Any, Any]] = []
+    largest: Graph | None = None
     for first, last in workload.windows():
         graph = workload.graph(first, last)
         nodes += np.diff(graph.type_ptr)
         depths.append(lower_bound(graph.dag))
+        if largest is None or len(graph) > len(largest):
+            largest = graph
+    memory = None
+    if largest is not None:
+        memory = footprint(plan(largest, Critical().schedule(largest.dag), results_of(largest))).total
     types = []
     for number, t in enumerate(network.types):
         reads = sorted({network.types[p].name for s in t.slots for p, _ in s.producers})
@@ -84,6 +95,7 @@ def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[
         "lower_bound": int(sum(int(d.sum()) for d in depths)),
         "parameters": sum(math.prod(p.shape) for p in model.params),
         "table_numbers": sum(t.rows * math.prod(t.shape) for t in model.tables),
+        "memory_bytes": memory,
         "types": types,
     }
 

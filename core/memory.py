@@ -30,6 +30,31 @@ def keep_freed_memory() -> bool:
     return all(mallopt(name, value) == 1 for name, value in settings.items())
 
 
+def settle() -> int | None:
+    """Give back what is free, begin a new peak, and say what the process holds (bytes); None where the system
+    does not let its peak begin anew (elsewhere than on Linux).
+    """
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError):
+        return None
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return None
+    return _status("VmRSS")
+
+
+def peak_since() -> int | None:
+    """The most bytes that the process has held since `settle`; None where that is not known."""
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int | None:
+    found = re.search(rf"^{name}:\s+(\d+) kB", _text(Path("/proc/self/status")), re.MULTILINE)
+    return int(found[1]) << 10 if found else None
+
+
 def available_memory() -> int:
     """The bytes that this process can still take: what the machine has free, and its control group allows."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

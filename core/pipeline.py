@@ -21,10 +21,11 @@ from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params
 from abw.core.exec.registry import KernelsName, SchemeName, get_executor
 from abw.core.exec.weights import Trained, load_weights, make_params
+from abw.core.footprint import Footprint
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.network import Granularity, LayoutName, Network
 from abw.core.learning import TRAIN_LIMIT, Choice, Learned, choose_policy, train
-from abw.core.memory import available_memory
+from abw.core.memory import available_memory, peak_since, settle
 from abw.core.minibatches import OVERLAPPED, outputs_kept
 from abw.core.plan.plan import plan
 from abw.core.policy.registry import LEARNED, Policy, get_policy
@@ -163,9 +164,14 @@ def run(
                 clock=clock,
                 progress=progress,
             )
+            earlier = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            before = settle()
             sums = run_stream(job, feed)
+            during = peak_since()
         sums.compared[LEARNED if options.learned else options.policy] = sums.kept_batches
         report = _report(model, options, overrides, trained, learned, sums, clock, command)
+        report["peak_memory_bytes"] = max(earlier, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+        report["memory"] = _memory(before, sums.needed, during)
         report["auto_batch"] = tried and {"memory": memory, "tried": [t.document() for t in tried]}
         report["profile"] = profiled and profiled.profile().document()
         if learned:
@@ -275,9 +281,23 @@ def _report(
             "states": len(learned.policy.states),
         },
         "output": options.output and str(options.output),
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "versions": versions(),
         "command": command,
+    }
+
+
+def _memory(before: int | None, needed: Footprint | None, during: int | None) -> dict[str, int] | None:
+    """Bytes: what the process held before the first mini-batch, what the largest one was said to take on top
+    of it, and the peak while they ran. None where it cannot be measured.
+    """
+    if before is None or during is None or needed is None:
+        return None
+    return {
+        "before_bytes": before,
+        "arenas_bytes": needed.arenas,
+        "mini_batch_bytes": needed.total,
+        "predicted_bytes": before + needed.total,
+        "measured_bytes": during,
     }
 
 

@@ -22,6 +22,7 @@ from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params
 from abw.core.exec.reference import ReferenceExecutor
+from abw.core.footprint import Footprint, footprint
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.graph import Graph, ResultRefs
 from abw.core.minibatches import OVERLAPPED, MiniBatch, run_all
@@ -78,7 +79,7 @@ class Sums:
     """What a run counts, over its mini-batches.
 
     `compared` are the batches of other policies on the mini-batches kept, `kept_batches` and `kept_bound`
-    the run's own batches and the lower bound there.
+    the run's own batches and the lower bound there. `needed`: the memory of the mini-batch that takes most.
     """
 
     seconds: float = 0.0
@@ -100,6 +101,7 @@ class Sums:
     compared: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COMPARED, 0))
     kept_batches: int = 0
     kept_bound: int = 0
+    needed: Footprint | None = None
 
     @property
     def kept(self) -> int:
@@ -181,6 +183,9 @@ class _Run:
         for batch, result in run_all(workload, job.policy, job.executor, clock, leave_out, keep_all=keep_all):
             graph, schedule, planned = batch.graph, batch.schedule, batch.plan
             first, last = batch.first, batch.last
+            needed = footprint(planned)
+            if sums.needed is None or needed.total > sums.needed.total:
+                sums.needed = needed
             # a device may still be at it: what needs no result comes before what does
             bound = int(lower_bound(batch.dag).sum())
             if sums.mini_batches < KEPT:

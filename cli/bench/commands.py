@@ -149,7 +149,7 @@ def memory(
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
-    """Peak memory of one mini-batch of each workload."""
+    """Memory of one mini-batch of each workload: predicted, and the peak."""
     from abw.cli.bench.memory import bench_memory
 
     with progress(quiet) as told:
@@ -157,9 +157,37 @@ def memory(
     if as_json:
         print_json(report)
         return
-    table = _table("workload", "batch", "nodes", "peak memory")
+    table = _table("workload", "batch", "nodes", "mini-batch", "predicted", "measured", "peak, ever")
     for r in report["rows"]:
-        table.add_row(r["workload"], str(r["batch"]), str(r["nodes"]), amount(r["peak_memory_bytes"], "B"))
+        sizes = ("mini_batch_bytes", "predicted_bytes", "measured_bytes")
+        said = [amount(r["memory"][k], "B") if r["memory"] else "" for k in sizes]
+        peak = amount(r["peak_memory_bytes"], "B")
+        table.add_row(r["workload"], str(r["batch"]), str(r["nodes"]), *said, peak)
+    _show(table)
+
+
+@app.command("e2e")
+def e2e(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    hidden: Annotated[int, typer.Option("--hidden", min=1, help="The size of the models.")] = 128,
+    batch: Annotated[
+        list[int] | None, typer.Option("--batch", min=1, help="Instances in the mini-batch; can be repeated.")
+    ] = None,
+    runs: Runs = 9,
+    as_json: options.Json = False,
+) -> None:
+    """From text to outputs on one thread: the share of time outside the kernels."""
+    from abw.cli.bench.e2e import STEPS, bench_e2e
+
+    report = bench_e2e(data, hidden, batch or [64, 256], runs, specs)
+    if as_json:
+        print_json(report)
+        return
+    table = _table("model", "batch", "nodes", *STEPS, "outside")
+    for r in report["rows"]:
+        times = (duration(r["seconds"][step]) for step in STEPS)
+        table.add_row(r["model"], str(r["batch"]), str(r["nodes"]), *times, f"{r['outside']:.1%}")
     _show(table)
 
 

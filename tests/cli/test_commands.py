@@ -93,7 +93,10 @@ def test_check_counts_what_a_run_counts(abw: Abw) -> None:
     for key in ("model", "instances", "mini_batches", "nodes", "lower_bound"):
         assert checked[key] == run[key]
     assert sum(t["nodes"] for t in checked["types"]) == checked["nodes"]
-    assert "ok" in abw("check", *flags).out
+    assert 0 < checked["memory_bytes"] < 2**30
+    done = abw("check", *flags)
+    assert "ok" in done.out
+    assert "the largest mini-batch takes" in done.out
 
 
 def test_check_of_a_broken_spec_reports_all_its_mistakes(abw: Abw, tmp_path: Path, root: Path) -> None:

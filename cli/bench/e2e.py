@@ -1,0 +1,78 @@
+"""From a file's text to outputs on one thread: what all but the kernels takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from abw.cli.bench.workloads import case
+
+MODELS = ("TreeLSTM", "TreeGRU", "MV-RNN", "LatticeLSTM", "BiLSTM-Tagger", "LSTM-NMT")
+STEPS = ("read", "construct", "schedule", "plan", "execute", "outputs")
+
+
+def bench_e2e(
+    data: Path, hidden: int, batches: list[int], runs: int, specs: Path = Path("specs")
+) -> dict[str, Any]:
+    """Medians over `runs` of each step's thread CPU time, one mini-batch on one thread, policy critical.
+
+    `execute` is the executor's run, `outputs` reading what the model gives back; `outside` is the share of
+    read, construct, schedule and plan in all. Errors: AbwError.
+    """
+    rows = [_row(name, specs, data, hidden, batch, runs) for name in MODELS for batch in batches]
+    return {"schema_version": 1, "hidden": hidden, "runs": runs, "rows": rows}
+
+
+def _row(name: str, specs: Path, data: Path, hidden: int, batch: int, runs: int) -> dict[str, Any]:
+    from abw.core.exec.params import init_params
+    from abw.core.exec.registry import get_executor
+    from abw.core.plan.plan import plan, results_of
+    from abw.core.policy.critical import Critical
+    from abw.core.spec.load import Overrides
+    from abw.core.workload import open_model, open_networks, open_workload, read_instances
+
+    chosen = case(name)
+    overrides = Overrides(data=data / chosen.data, batch=batch, limit=batch, dims={"hidden": hidden})
+    model = open_model(specs / chosen.spec, overrides)
+    networks = open_networks(model, "cell")
+    executor, policy = get_executor("cpu"), Critical()
+    executor.prepare(networks.network, init_params(networks.network, 0), 1)
+    taken: dict[str, list[float]] = {step: [] for step in STEPS}
+
+    @contextmanager
+    def step(name: str) -> Iterator[None]:
+        start = time.thread_time()
+        yield
+        taken[name].append(time.thread_time() - start)
+
+    nodes = 0
+    for _ in range(runs + 1):
+        with step("read"):
+            instances = read_instances(model.data, batch)
+        with step("construct"):
+            graph = open_workload(model, instances, networks).graph(0, len(instances))
+        with step("schedule"):
+            schedule = policy.schedule(graph.dag)
+        with step("plan"):
+            planned = plan(graph, executor.arrange(graph, schedule), results_of(graph))
+        with step("execute"):
+            result = executor.run(planned)
+        with step("outputs"):
+            for refs in graph.results:
+                result.values(refs.reference)
+        nodes = len(graph)
+    seconds = {step: median(times[1:]) for step, times in taken.items()}
+    total = sum(seconds.values())
+    outside = sum(seconds[step] for step in ("read", "construct", "schedule", "plan"))
+    return {
+        "model": name,
+        "batch": batch,
+        "nodes": nodes,
+        "seconds": seconds,
+        "outside": outside / total,
+        "instances_per_second": batch / total,
+    }
