@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 
+from abw.core.exec.cuda.driver import Driver
 from abw.core.graph.graph import Graph
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.schedule import Schedule
 from tests.cli.conftest import Abw
+from tests.core.exec.cuda.fakedriver import FakeLibrary
+from tests.core.exec.cuda.simulated import SMALL as TILES
 
 REQUIRED = {
     "schema_version", "model", "policy", "executor", "instances", "mini_batches", "nodes", "batches",
@@ -350,36 +355,41 @@ def test_schemes_are_chosen_for_the_executor_cuda(abw: Abw) -> None:
     assert "--device cuda" in done.err
 
 
+TREES = "(3 (2 It) (3 works))\n(3 (2 So) (3 (2 it) (2 does)))\n(2 (2 Well) (2 (2 no) (2 more)))\n"
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeLibrary], FakeLibrary]:
+    """Puts a driver in place whose kernels run in the simulator."""
+    from abw.core.exec.cuda import available, executor, gpu
+
+    def put(library: FakeLibrary) -> FakeLibrary:
+        monkeypatch.setattr(available, "load_driver", lambda: Driver(library))
+        found = available.Need("cuda compiler", True, "simulated")
+        monkeypatch.setattr(available, "_compiler", lambda: found)
+        monkeypatch.setattr(gpu, "compile_image", library.compile)
+        monkeypatch.setattr(executor.CudaExecutor.__init__, "__defaults__", ("auto", TILES))
+        return library
+
+    return put
+
+
+def run_trees(abw: Abw, folder: Path, *flags: str) -> dict[str, Any]:
+    data = folder / "trees.txt"
+    data.write_text(TREES)
+    shared = ("--data", str(data), "--set", "hidden=8", "--policy", "depth", "--verify", "--json")
+    report: dict[str, Any] = abw("run", "specs/treelstm.yaml", *shared, "--device", "cuda", *flags).json()
+    assert report["max_error"] < 1e-5
+    return report
+
+
 @pytest.mark.parametrize("scheme", ["batch", "plan"])
 def test_cuda_through_a_driver_whose_kernels_are_simulated(
-    abw: Abw, monkeypatch: pytest.MonkeyPatch, scheme: str, tmp_path: Path
+    abw: Abw, simulated: Callable[[FakeLibrary], FakeLibrary], scheme: str, tmp_path: Path
 ) -> None:
-    from abw.core.exec.cuda import available, executor, gpu
-    from abw.core.exec.cuda.driver import Driver
-    from tests.core.exec.cuda.fakedriver import FakeLibrary
-    from tests.core.exec.cuda.simulated import SMALL as TILES
-
-    library = FakeLibrary(seed=1)
-    monkeypatch.setattr(available, "load_driver", lambda: Driver(library))
-    monkeypatch.setattr(available, "_compiler", lambda: available.Need("cuda compiler", True, "simulated"))
-    monkeypatch.setattr(gpu, "compile_image", library.compile)
-    monkeypatch.setattr(executor.CudaExecutor.__init__, "__defaults__", ("auto", TILES))
-    data = tmp_path / "trees.txt"
-    data.write_text("(3 (2 It) (3 works))\n(3 (2 So) (3 (2 it) (2 does)))\n")
-    flags = (
-        "--data",
-        str(data),
-        "--set",
-        "hidden=8",
-        "--batch",
-        "1",
-        "--policy",
-        "depth",
-        "--verify",
-        "--json",
-    )
-    report = abw("run", "specs/treelstm.yaml", *flags, "--device", "cuda", "--scheme", scheme).json()
+    library = simulated(FakeLibrary(seed=1))
+    report = run_trees(abw, tmp_path, "--batch", "1", "--scheme", scheme)
     assert library.failed is None
     assert (report["executor"], report["scheme"]) == ("cuda", scheme)
-    assert report["max_error"] < 1e-5
+    assert (report["mini_batches"], report["in_pieces"]) == (3, 0)
     assert {entry[3] for entry in library.launches} == {scheme == "plan"}

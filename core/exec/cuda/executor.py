@@ -14,7 +14,7 @@ from abw.core.exec.cuda.image import Image, pack
 from abw.core.exec.cuda.module import load_kernels
 from abw.core.exec.cuda.program import device_program
 from abw.core.exec.cuda.tiles import HOPPER, VECTOR, Sizes
-from abw.core.exec.interface import Result
+from abw.core.exec.interface import Result, TooLargeError
 from abw.core.exec.params import Params
 from abw.core.exec.rows import matrix_view
 from abw.core.graph.graph import Graph
@@ -84,24 +84,35 @@ class CudaExecutor:
         return Result(plan.graph, Counts(len(plan.schedule), launches, 0, 0), read)
 
     def _reserve(self, plan: Plan) -> Image:
-        """The plan's image, and memory on the device for it."""
-        grown = bool((plan.rows > self._rows).any())
-        if grown:
-            # room to grow spares sending the tables again
-            self._rows = np.where(plan.rows > self._rows, plan.rows + plan.rows // 2, self._rows)
-            np.cumsum(self._rows * self._program.work.pitch, out=self._begin[1:])
-        image = pack(plan, self._program.work, self._begin)
-        if grown or image.floats > self._floats:
-            self._floats = image.floats + (image.floats - int(self._begin[-1])) // 2
-            self._backend.reserve(self._floats, [self._constants(a) for a in range(len(self._rows))])
+        """The plan's image, and memory on the device for it. Errors: TooLargeError."""
+        if (plan.rows <= self._rows).all():
+            image = pack(plan, self._program.work, self._begin)
+            if image.floats <= self._floats:
+                return image
+        # room to grow spares sending the tables again
+        ample = np.where(plan.rows > self._rows, plan.rows + plan.rows // 2, self._rows)
+        try:
+            return self._grow(plan, ample, 0.5)
+        except TooLargeError:
+            return self._grow(plan, plan.rows.astype(np.int64), 0.0)
+
+    def _grow(self, plan: Plan, rows: Longs, spare: float) -> Image:
+        """Memory for so many rows of each arena and the plan's scratch rows, of these a part more."""
+        self._floats = -1  # unless all goes well there is none
+        begin = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(rows * self._program.work.pitch, out=begin[1:])
+        image = pack(plan, self._program.work, begin)
+        floats = image.floats + int(spare * (image.floats - int(begin[-1])))
+        self._backend.reserve(floats, [self._constants(a, begin) for a in range(len(rows))])
+        self._rows, self._begin, self._floats = rows, begin, floats
         return image
 
-    def _constants(self, arena: int) -> tuple[int, Floats]:
+    def _constants(self, arena: int, begin: Longs) -> tuple[int, Floats]:
         """Where an arena begins, and its rows that no node computes."""
         shape = self._arenas.shape[arena]
         rows = np.zeros((int(self._arenas.head[arena]), int(self._program.work.pitch[arena])), np.float32)
         fill_constants(matrix_view(rows, shape, VECTOR), arena, self._arenas, self._network, self._params)
-        return int(self._begin[arena]), rows.ravel()
+        return int(begin[arena]), rows.ravel()
 
     def fetch(self, plan: Plan, arena: int) -> Floats:
         """An arena's rows (rows, *shape) of the last run; those before the nodes' are not filled in."""

@@ -40,6 +40,7 @@ def _int(value: Any) -> int:
 class FakeLibrary:
     """libcuda with one GPU of `processors` SMs, each with room for `occupancy` blocks of any kernel.
 
+    `most`: bytes of device memory that were taken at a time.
     `seconds`: what each launch takes on the GPU's clock. `simulate` False: launches are only counted.
     """
 
@@ -54,6 +55,7 @@ class FakeLibrary:
         self.memory, self.occupancy, self.seconds = memory, occupancy, seconds
         self.simulate, self.seed = simulate, seed
         self.clock = 0.0
+        self.most = 0
         self.kernels: dict[str, tuple[Callable[..., Any], Any]] = {}
         self.modules: dict[int, str] = {}
         self.functions: dict[int, str] = {}
@@ -176,6 +178,7 @@ class FakeLibrary:
         if self._used() + size > self.memory:
             return OUT_OF_MEMORY
         out._obj.value = self._take(self.device, size)
+        self.most = max(self.most, self._used())
         return 0
 
     def _take(self, where: dict[int, Any], size: int) -> int:
