@@ -5,10 +5,28 @@ import sys
 from typing import Any
 
 __version__ = "0.1.0"
+__all__ = ["AbwError", "DataError", "LoadedModel", "Outputs", "Ragged", "SpecError", "load"]
+
+_EXPORTED = {
+    "abw.core.api": ("LoadedModel", "Outputs", "Ragged", "load"),
+    "abw.core.errors": ("AbwError", "DataError", "SpecError"),
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    """What `import abw` offers, imported when it is first used: `abw --help` needs none of it."""
+    for module, names in _EXPORTED.items():
+        if name in names:
+            return getattr(importlib.import_module(module), name)
+    raise AttributeError(f"module 'abw' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
 
 
 def _show_in_notebooks() -> None:
-    """Inside IPython: runs, policies, cells, PQ-trees and layouts show themselves as pictures."""
+    """Inside IPython: runs, graphs, plans, policies, cells, PQ-trees, layouts show themselves as pictures."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     if shell is None:
@@ -16,6 +34,8 @@ def _show_in_notebooks() -> None:
     # by name: nothing is imported before there is something to show
     for module, name in (
         ("abw.core.store.runs", "StoredRun"),
+        ("abw.core.graph.graph", "Graph"),
+        ("abw.core.plan.plan", "Plan"),
         ("abw.core.policy.fsm", "FsmPolicy"),
         ("abw.core.spec.cell", "Cell"),
         ("abw.pqtree.tree", "PQTree"),

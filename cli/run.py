@@ -193,7 +193,7 @@ def run(
         raise InterruptedWorkError(
             f"interrupted: what {where} has are whole lines; no run was kept"
         ) from None
-    if page:
+    if page and report["mini_batches"]:
         report["report"] = str(_write_page(Path(report["path"])))
     if as_json:
         print_json(report)

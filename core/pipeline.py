@@ -10,8 +10,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import abw
 from abw.core.batchsize import LARGEST, SHARE, Tried, choose, try_sizes
 from abw.core.data.source import STDIN, open_feed
@@ -33,9 +31,8 @@ from abw.core.policy.trace import ready_counts
 from abw.core.progress import Clock, Progress, Quiet
 from abw.core.spec.load import Overrides
 from abw.core.spec.model import Model
-from abw.core.store.digits import rendered
 from abw.core.store.files import new_folder
-from abw.core.store.outputs import open_outputs, outputs_of, require_suffix, writes_lines
+from abw.core.store.outputs import open_outputs, outputs_of, require_suffix
 from abw.core.store.runs import OUTPUTS, runs_folder, save_report
 from abw.core.streaming import COMPARED, Job, Sums, run_stream
 from abw.core.workload import Workload, open_model, open_networks, open_sample
@@ -194,10 +191,7 @@ def _warm_up(sample: Workload, instances: int, params: Params, options: RunOptio
     lower_bound(dag)
     launched = sample.launched(graph, schedules[-1])
     executor = _prepared(options, graph.network, params)
-    result = executor.run(plan(graph, launched, outputs_kept(executor, graph)))
-    if options.output and writes_lines(options.output):
-        for refs in graph.results:
-            rendered(np.asarray(result.values(refs.reference), np.float32))
+    executor.run(plan(graph, launched, outputs_kept(executor, graph)))
 
 
 def _prepared(options: RunOptions, network: Network, params: Params) -> Executor:

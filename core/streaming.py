@@ -257,11 +257,12 @@ def _rows(workload: Workload, first: int, graph: Graph, result: Result) -> Rows:
     last = first + graph.instances
     start = instances.start[first : last + 1] - instances.start[first]
     names = instances.names[first:last] if instances.names else ("",) * graph.instances
-    columns = tuple(_column(refs, result, start) for refs in graph.results)
+    columns = tuple(column_of(refs, result, start) for refs in graph.results)
     return Rows(names, instances.lines[first:last], columns, ("",) * graph.instances)
 
 
-def _column(refs: ResultRefs, result: Result, start: NDArray[np.int64]) -> Column:
+def column_of(refs: ResultRefs, result: Result, start: NDArray[np.int64]) -> Column:
+    """An output of a mini-batch whose instances begin at the vertices `start` (n + 1,), its first at 0."""
     values = np.asarray(result.values(refs.reference), np.float32)
     counts = np.bincount(refs.instance, minlength=len(start) - 1)
     return Column(values, counts, (refs.vertex - start[refs.instance] - 1).astype(np.int32))

@@ -33,3 +33,13 @@ def shared_data() -> Path:
     if not path.is_dir():
         pytest.skip(f"needs real data: {path} is absent (set ABW_DATA)")
     return path
+
+
+@pytest.fixture(scope="session")
+def kernels_home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workbench folder that keeps machine code from one session of tests to the next, like numba's.
+
+    The code is named by what it was made of: a change of the code under test finds none of it.
+    """
+    cache = request.config.cache
+    return tmp_path_factory.mktemp("home") if cache is None else Path(cache.mkdir("abw-home"))

@@ -6,11 +6,15 @@ Small ones are drawn, large ones told in a line.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 
+from abw.core.graph.graph import Graph
+from abw.core.plan.plan import Plan
 from abw.core.policy.fsm import FsmPolicy
+from abw.core.policy.registry import get_policy
+from abw.core.policy.schedule import Schedule
 from abw.core.spec.cell import Cell
 from abw.core.store.runs import StoredRun
 from abw.pqtree.layout import Layout, name_of
@@ -19,13 +23,17 @@ from abw.viz.draw import as_svg
 from abw.viz.fsm import policy_alone
 from abw.viz.memory import memory_picture
 from abw.viz.pictures import CellBatchView, OperandView, Ordering, TreePicture, Variable
-from abw.viz.scene import scene_of_run
-from abw.viz.steps import batches_picture
+from abw.viz.scene import Scene, scene_of_run
+from abw.viz.steps import batches_picture, graph_picture
 from abw.viz.svg import Svg, document
 from abw.viz.svg_memory import ordering_svg
 
 STATES, BATCHES, VARIABLES = 60, 3_000, 80
 """The most states of a policy, batches of a run, variables of a cell, tree or layout that are drawn."""
+
+
+NODES = 150
+"""The most nodes of a graph that are drawn."""
 
 
 def _shown(said: str, drawn: Svg | None = None) -> str:
@@ -42,6 +50,35 @@ def show_run(run: StoredRun) -> str:
     )
     small = report["batches"] <= BATCHES * max(1, report["mini_batches"])
     return _shown(said, as_svg(batches_picture(scene_of_run(run))) if small else None)
+
+
+def show_graph(graph: Graph) -> str:
+    """A mini-batch's dataflow graph, its nodes in the colours of their types."""
+    scene = _scene(graph, {})
+    return _shown(repr(graph), as_svg(graph_picture(scene)) if len(graph) <= NODES else None)
+
+
+def show_plan(plan: Plan) -> str:
+    """A plan's batches in their order."""
+    scene = _scene(plan.graph, {"plan": plan.schedule})
+    return _shown(repr(plan), as_svg(batches_picture(scene)) if len(plan.schedule) <= BATCHES else None)
+
+
+def _scene(graph: Graph, schedules: Mapping[str, Schedule]) -> Scene:
+    shown = schedules or {"depth": get_policy("depth").schedule(graph.dag)}
+    return Scene(
+        "",
+        graph.network.name,
+        0,
+        1,
+        graph.dag,
+        graph.instance,
+        graph.vertex,
+        shown,
+        None,
+        graph.network,
+        graph,
+    )
 
 
 def show_policy(policy: FsmPolicy) -> str:
@@ -108,6 +145,8 @@ def _ordering(layout: Layout) -> Ordering:
 
 SHOWN: dict[type[Any], Callable[[Any], str]] = {
     StoredRun: show_run,
+    Graph: show_graph,
+    Plan: show_plan,
     FsmPolicy: show_policy,
     Cell: show_cell,
     PQTree: show_tree,

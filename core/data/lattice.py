@@ -101,7 +101,7 @@ def _read_head(feed: Feed) -> None:
     feed.left = int(value[0]) if count else 0
     if count:
         feed.head = source.problem(Fault(int(place[0]), "")).where
-    feed.take(source, end, 0)
+    feed.take(source, min(source.line_end(end) + 1, len(source.data)), 0)
 
 
 def _sentence(source: Source, begin: int, at: int, code: int) -> tuple[range, ...]:

@@ -133,14 +133,22 @@ class Feed:
         self._rest = b""
         self._ended = False
         self._owes = False
+        self._failed: DataError | None = None
+        self._failed_line = 0
 
     def windows(self, lines: int) -> Iterator[Source]:
         """The next lines, at least `lines`, then twice as many, …, at last all.
 
         No more is read than is needed, and arrays for it need be no longer: memory costs when it is first
         touched. Of a pipe that gives no more for now, the whole lines at hand come before it is waited for
-        (not where ALL are wanted). Errors: DataError where 2 GiB or more are wanted at once.
+        (not where ALL are wanted). Errors: DataError where 2 GiB or more are wanted at once; that of
+        `fail_at`.
         """
+        if self._failed:
+            data = self._rest[: self._offset(self._failed_line)]
+            if data:
+                yield Source(self.path, data, np.frombuffer(data, np.uint8), self.line, True, self._owes)
+            raise self._failed
         whole = self.size is not None and lines >= self.size
         if whole and self.size is not None and self.size >= ALL:
             raise DataError([Problem(f"{self.path}: 2 GiB or more", hint="split the file")])
@@ -171,6 +179,19 @@ class Feed:
         self._rest = self._rest[end:]
         self._owes = False
 
+    def fail_at(self, error: DataError) -> None:
+        """End the file before a mistake: what stands before it can be read, then the error is raised.
+
+        The error again where that was done already.
+        """
+        if self._failed:
+            raise self._failed
+        where = error.problems[0].where
+        lines = [span.start for span in error.spans] or [where.line if where else 0]
+        self._failed = error
+        # a mistake before all that is left, in a file's head, is found at its end
+        self._failed_line = min(lines) if min(lines) >= self.line else ALL
+
     def leave_out(self, spans: Sequence[range]) -> None:
         """Make lines blank that were read and not yet taken, so that the others can be."""
         data = bytearray(self._rest)
@@ -183,6 +204,14 @@ class Feed:
         self._owes = True
         if self.left is not None:
             self.left -= len(spans)
+
+    def _offset(self, line: int) -> int:
+        """Where a line begins in what is left, or where that ends."""
+        ends = np.flatnonzero(np.frombuffer(self._rest, np.uint8) == _NEWLINE)
+        before = line - self.line
+        if before > len(ends):
+            return len(self._rest)
+        return int(ends[before - 1]) + 1 if before > 0 else 0
 
     def _joined(self, blocks: list[bytes]) -> bytes:
         self._rest = b"".join(blocks)

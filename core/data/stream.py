@@ -42,8 +42,9 @@ def chunks(
 
     With a `frequency` (format tags) the whole file is one chunk, since its words must be counted first.
     `schema` (format json) is what the instances must be made of. With `skip_bad`, what is malformed is left
-    out and told, else raised as DataError; of a lattice whose length cannot be read it is raised in any case.
-    Memory: as much as one chunk takes, and what is read of the file beyond it (64 KiB at most).
+    out and told, else raised as DataError behind the instances before it; of a lattice whose length cannot be
+    read it is raised in any case. Memory: as much as one chunk takes, and what is read of the file beyond it
+    (64 KiB at most).
     """
     pending: list[Bad] = []
     left = ALL if limit is None else limit
@@ -53,7 +54,8 @@ def chunks(
             found = take(feed, format, 0, wanted, frequency=frequency, schema=schema)
         except DataError as error:
             if not skip_bad or not error.spans:
-                raise
+                feed.fail_at(error)
+                continue
             told = zip(error.spans, error.problems, strict=True)
             pending += [Bad(span.start, _said(problem)) for span, problem in told]
             feed.leave_out(error.spans)

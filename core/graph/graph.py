@@ -27,7 +27,7 @@ class ResultRefs:
     instance: Ints
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Graph:
     """n nodes with their operands.
 
@@ -55,6 +55,12 @@ class Graph:
 
     def __len__(self) -> int:
         return len(self.vertex)
+
+    def __repr__(self) -> str:
+        counts = zip(np.diff(self.type_ptr).tolist(), self.dag.types, strict=True)
+        types = ", ".join(f"{count} {name}" for count, name in counts if count)
+        whose = f"{self.instances} instance{'s' * (self.instances != 1)}"
+        return f"Graph of {self.network.name}: {len(self)} nodes of {whose} ({types})"
 
     def values_of(self, reference: int) -> list[int]:
         """The references that one stands for: those of a list, else itself."""

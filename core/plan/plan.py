@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import LISTED
 from abw.core.plan.arenas import Arenas, arenas_of
-from abw.core.plan.kernels import copy_rows, count_plan, fill_plan
+from abw.core.plan.kernels import GATHERED, copy_rows, count_plan, fill_plan
 from abw.core.plan.lifetimes import order_lanes, pack_rows
 from abw.core.policy.schedule import Schedule
 
@@ -34,7 +34,7 @@ class Counts:
     bytes_moved: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Plan:
     """B batches over n nodes in A arenas (`arenas`), with K operands; all int32.
 
@@ -83,6 +83,14 @@ class Plan:
     def reuses(self) -> bool:
         """Whether rows may be given again."""
         return len(self.sections) > 2
+
+    def __repr__(self) -> str:
+        floats = int(self.rows.astype(np.int64) @ self.arenas.row_floats)
+        return (
+            f"Plan: {self.counts.batches} batches of {len(self.graph)} nodes, "
+            f"{int((self.status == GATHERED).sum())} of {len(self.status)} operands gathered, "
+            f"{4 * floats / 1e6:.1f} MB of values, {self.product_flops / 1e6:.1f} MFLOP in products"
+        )
 
 
 SECTIONS = 16

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Schedule:
     """B batches over n nodes: batch b executes `nodes[ptr[b]:ptr[b + 1]]`, all of type `type[b]`.
 
@@ -28,6 +28,10 @@ class Schedule:
 
     def __len__(self) -> int:
         return len(self.type)
+
+    def __repr__(self) -> str:
+        launched = f", {len(self.launches) - 1} launches" if self.launch_ptr is not None else ""
+        return f"Schedule: {len(self.nodes)} nodes in {len(self)} batches{launched}"
 
     @property
     def launches(self) -> NDArray[np.int32]:

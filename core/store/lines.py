@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -45,12 +44,3 @@ def finished_before_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if held:
         raise KeyboardInterrupt
-
-
-def json_line(name: str | int, line: int, values: Mapping[str, bytes], error: str) -> bytes:
-    """One instance's line; `values` are JSON texts by the outputs' names."""
-    head = f'{{"id": {json.dumps(name, ensure_ascii=False)}, "line": {line}, "outputs": '.encode()
-    if error:
-        return head + f'null, "error": {json.dumps(error, ensure_ascii=False)}}}\n'.encode()
-    members = b", ".join(json.dumps(key).encode() + b": " + text for key, text in values.items())
-    return head + b"{" + members + b"}}\n"

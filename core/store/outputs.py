@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from abw.core.data.stream import Bad
@@ -20,12 +21,12 @@ from abw.core.errors import AbwError
 from abw.core.spec.cell import Shape
 from abw.core.spec.model import Model
 from abw.core.store.arrays import ArrayFile, write_npz, write_safetensors
-from abw.core.store.digits import rendered
-from abw.core.store.lines import LineFile, json_line
+from abw.core.store.lines import LineFile
 
 STDOUT = "-"
 """The path that means standard output."""
 LINES = (".jsonl", ".ndjson")
+_AS_LINE = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
 ARRAYS = {".npz": write_npz, ".safetensors": write_safetensors}
 
 
@@ -148,18 +149,20 @@ class _Lines:
 
     def write(self, rows: Rows) -> None:
         """Write a line for each row."""
-        texts = [rendered(column.values) for column in rows.columns]
-        ends = [np.cumsum(column.counts).tolist() for column in rows.columns]
+        ends = [[0, *np.cumsum(column.counts).tolist()] for column in rows.columns]
         lines = []
-        at = [0] * len(texts)
         for i, (name, line, error) in enumerate(zip(rows.ids, rows.lines.tolist(), rows.errors, strict=True)):
-            values: dict[str, bytes] = {}
-            for k, output in enumerate(self._outputs):
-                own = texts[k][at[k] : ends[k][i]]
-                at[k] = ends[k][i]
-                if not error:
-                    values[output.name] = own[0] if output.single else b"[" + b",".join(own) + b"]"
-            lines.append(json_line(name, line, values, error))
+            said: dict[str, Any] = {"id": name, "line": line, "outputs": None}
+            if error:
+                said["error"] = error
+            else:
+                said["outputs"] = {
+                    output.name: column.values[end[i]]
+                    if output.single
+                    else column.values[end[i] : end[i + 1]]
+                    for output, column, end in zip(self._outputs, rows.columns, ends, strict=True)
+                }
+            lines.append(orjson.dumps(said, option=_AS_LINE))
         self._file.write(b"".join(lines))
 
 

@@ -30,9 +30,12 @@ Abw = Callable[..., Outcome]
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The workbench's folder."""
+def home(tmp_path: Path, kernels_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The workbench's folder, with the machine code of other tests."""
     folder = tmp_path / "abw-home"
+    folder.mkdir()
+    (kernels_home / "kernels").mkdir(exist_ok=True)
+    (folder / "kernels").symlink_to(kernels_home / "kernels")
     monkeypatch.setenv("ABW_HOME", str(folder))
     monkeypatch.setenv("COLUMNS", "160")
     return folder

@@ -256,7 +256,7 @@ def test_the_first_mistake_ends_it_and_what_came_before_is_written(
     flags = ("--data", str(tmp_path / "data.txt"), *FAST, "--limit", "9999")
     done = abw("run", TREES, *flags, "-o", str(out))
     assert done.code == 1 and f"{tmp_path}/data.txt:{30 * 48 + 1}:6" in done.err
-    assert [line["id"] for line in lines_of(out.read_text())] == list(range(1024))
+    assert [line["id"] for line in lines_of(out.read_text())] == list(range(30 * 48))
     done = abw("run", TREES, *flags, "-o", str(tmp_path / "out.npz"))
     assert done.code == 1 and not (tmp_path / "out.npz").exists()
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".out")] == []

@@ -10,10 +10,21 @@ from xml.etree import ElementTree
 
 import pytest
 
+from abw.core.plan.plan import plan
 from abw.core.spec.load import load_cell
 from abw.core.store.runs import StoredRun
 from abw.pqtree import PQTree, plan_layout
-from abw.viz.notebook import SHOWN, VARIABLES, show_cell, show_layout, show_policy, show_run, show_tree
+from abw.viz.notebook import (
+    SHOWN,
+    VARIABLES,
+    show_cell,
+    show_graph,
+    show_layout,
+    show_plan,
+    show_policy,
+    show_run,
+    show_tree,
+)
 from abw.viz.scene import Scene
 
 
@@ -40,6 +51,15 @@ def test_small_things_are_pictures(fig1: Scene, fig1_run: StoredRun, root: Path)
     assert [said for said in shown if said.startswith("x")] == [f"x{v}" for v in layout.order]
     assert shown.count("contiguous") == 5
     assert "copied" not in shown
+
+
+def test_graphs_and_plans_are_pictures(fig1: Scene) -> None:
+    assert fig1.graph
+    shown = drawn(show_graph(fig1.graph))
+    assert set(fig1.dag.types) <= set(shown)
+    planned = plan(fig1.graph, fig1.schedules[fig1.own])
+    assert repr(planned).split(",")[0] in show_plan(planned)
+    assert any(said.startswith("plan") for said in drawn(show_plan(planned)))
 
 
 def test_large_things_are_a_line() -> None:
@@ -87,4 +107,6 @@ assert names <= known, names - known
 
 
 def test_everything_that_is_registered_can_be_shown() -> None:
-    assert {t.__name__ for t in SHOWN} == {"StoredRun", "FsmPolicy", "Cell", "PQTree", "Layout"}
+    assert {t.__name__ for t in SHOWN} == {
+        *("StoredRun", "Graph", "Plan", "FsmPolicy", "Cell", "PQTree", "Layout")
+    }

@@ -156,8 +156,16 @@ def test_bad_instances_are_left_out_where_that_is_asked_for(
         came += sorted([*chunk.instances.lines.tolist(), *bad])
     assert came == lines
     if not all(good):
-        with pytest.raises(DataError), open_feed(path) as feed:
-            list(chunks(feed, format, size, schema=schema))
+        before: list[int] = []
+        with (
+            pytest.raises(DataError) as caught,
+            piped(path.read_bytes(), path=str(path)) if pipe else open_feed(path) as feed,
+        ):
+            for chunk in chunks(feed, format, size, schema=schema):
+                before += chunk.instances.lines.tolist()
+        where = caught.value.problems[0].where
+        assert before == lines[: good.index(False)]
+        assert where and lines[len(before)] <= where.line < [*lines, line][len(before) + 1]
 
 
 @pytest.mark.parametrize(
@@ -181,8 +189,11 @@ def test_lattices_that_can_be_left_out(text: str, lines: list[int], tmp_path: Pa
 def test_lattices_that_cannot_be_left_out(text: str, line: int, tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_text(text)
+    seen = 0
     with open_feed(path) as feed, pytest.raises(DataError) as caught:
-        list(chunks(feed, "lattice", 10, skip_bad=True))
+        for chunk in chunks(feed, "lattice", 10, skip_bad=True):
+            seen += len(chunk.instances)
+    assert seen == (line == 1 and text.startswith("3"))
     assert caught.value.problems[0].where and caught.value.problems[0].where.line == line
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +12,10 @@ from abw.core.exec.cpu.team import Team
 
 
 @pytest.fixture(scope="session", autouse=True)
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def kernels(kernels_home: Path) -> Iterator[None]:
     """Machine code of these tests' random cells stays out of the user's folder."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ABW_HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setenv("ABW_HOME", str(kernels_home))
         yield
 
 

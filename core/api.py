@@ -1,0 +1,296 @@
+"""abw from Python: load a model, call it on instances, get arrays; or take it step by step.
+
+    >>> import abw
+    >>> model = abw.load("specs/treelstm.yaml", dims={"hidden": 8})
+    >>> outputs = model([(3, (2, "It"), (4, (3, "works"), (2, "well"))), (2, "Fine")])
+    >>> outputs["classes"]
+    Ragged: 6 values of 2 instances, each (m, 5)
+    >>> [array.shape for array in outputs["classes"]]
+    [(5, 5), (1, 5)]
+
+Every step of a run can be taken alone, and looked at:
+
+    >>> graph = model.graph([(3, (2, "It"), (4, (3, "works"), (2, "well")))])
+    >>> graph
+    Graph of treelstm: 10 nodes of 1 instance (3 leaf, 2 internal, 5 output)
+    >>> schedule = model.schedule(graph)
+    >>> schedule
+    Schedule: 10 nodes in 4 batches
+    >>> planned = model.plan(graph, schedule)
+    >>> result = model.run(planned)
+    >>> result.values(graph.results[0].reference).shape
+    (5, 5)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.data.instances import Instances
+from abw.core.data.objects import feed_of
+from abw.core.data.read import read, take
+from abw.core.data.source import ALL, open_feed
+from abw.core.data.stream import chunks
+from abw.core.errors import AbwError
+from abw.core.exec.interface import Executor, Result
+from abw.core.exec.params import Params
+from abw.core.exec.registry import get_executor
+from abw.core.exec.weights import load_weights, make_params
+from abw.core.graph.graph import Graph
+from abw.core.graph.network import Granularity, LayoutName, Network
+from abw.core.learning import TRAIN_LIMIT, Choice, choose_policy
+from abw.core.minibatches import run_all
+from abw.core.plan.plan import Plan, plan
+from abw.core.policy.launches import by_type
+from abw.core.policy.registry import LEARNED, Policy, get_policy
+from abw.core.policy.schedule import Schedule
+from abw.core.progress import Clock, Quiet
+from abw.core.spec.load import Overrides
+from abw.core.spec.model import Model
+from abw.core.store.outputs import Column
+from abw.core.streaming import column_of, read_ahead
+from abw.core.workload import Networks, Workload, open_model, open_networks, open_sample, open_workload
+
+Floats = NDArray[np.float32]
+Given = os.PathLike[str] | Iterable[object] | Instances
+"""A file in the model's data format (a `Path`), Python objects, or what `LoadedModel.read` gave."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Ragged(Sequence[Floats]):
+    """An output of n instances: `values` (m, *shape), instance i has `values[offsets[i]:offsets[i + 1]]`.
+
+    As a sequence it has an array for each instance. Within an instance the values are in the order of its
+    vertices in the data; `vertex` (m,) are their numbers there, -1 for the instance's own.
+    """
+
+    values: Floats
+    offsets: NDArray[np.int64]
+    vertex: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, key: Any) -> Any:  # noqa: ANN401 (an array, or for a slice a list of them)
+        if isinstance(key, slice):
+            return [self[i] for i in range(*key.indices(len(self)))]
+        at = range(len(self))[key]
+        return self.values[self.offsets[at] : self.offsets[at + 1]]
+
+    def __repr__(self) -> str:
+        shape = ", ".join(map(str, ("m", *self.values.shape[1:])))
+        return f"Ragged: {len(self.values)} values of {len(self)} instances, each ({shape})"
+
+
+class Outputs(Mapping[str, Ragged]):
+    """What a model gave for some instances, by the names of its spec's `outputs`."""
+
+    def __init__(self, columns: Mapping[str, Ragged]) -> None:
+        self._columns = dict(columns)
+
+    def __getitem__(self, name: str) -> Ragged:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name}: {column!r}" for name, column in self.items())
+
+
+def load(
+    spec: str | os.PathLike[str],
+    *,
+    weights: str | os.PathLike[str] | None = None,
+    data: str | os.PathLike[str] | None = None,
+    dims: Mapping[str, int] | None = None,
+    batch: int | None = None,
+    policy: str | Policy = LEARNED,
+    encoding: Choice = "best",
+    executor: str = "cpu",
+    granularity: Granularity = "cell",
+    layout: LayoutName = "planned",
+    hoist: bool = False,
+    fuse: bool = False,
+    group: bool = False,
+    threads: int | None = None,
+    seed: int = 0,
+) -> LoadedModel:
+    """A model ready to run: what `abw run`'s options of the same names say.
+
+    `weights` is a file of trained ones (else those that the spec names, else random ones from `seed`),
+    `data` what a policy is learned from that is not on disk yet (else what the spec names), `policy` a name,
+    a policy's `.json` file or an object with `schedule(dag)`. Errors: SpecError with all
+    that is wrong in the spec, AbwError. Cost: the kernels' compilation, 0.1 to 0.3 s; nothing where they
+    are on disk from before.
+    """
+    overrides = Overrides(
+        dims=dims or {},
+        data=Path(data) if data else None,
+        batch=batch,
+        seed=seed,
+        hoist=hoist,
+        weights=Path(weights) if weights else None,
+    )
+    model = open_model(Path(spec), overrides)
+    networks = open_networks(model, granularity, layout, fuse=fuse, group=group)
+    params = make_params(networks.cells, load_weights(model), seed)
+    ready = get_executor(executor)
+    ready.prepare(networks.network, params, threads)
+    return LoadedModel(model, networks, params, ready, policy, encoding, seed)
+
+
+class LoadedModel:
+    """A model with its parameters, its policy and its executor; made by `load`.
+
+    Instances are given as a file in the model's data format (a `Path`), or as a sequence of Python objects:
+    what these are in each format says `abw.core.data.objects.EXPECTED`. An instance's text, as it stands in a
+    file, is right in all formats. `spec` is the checked spec, `executor` what computes.
+    """
+
+    def __init__(
+        self,
+        spec: Model,
+        networks: Networks,
+        params: Params,
+        executor: Executor,
+        policy: str | Policy,
+        encoding: Choice,
+        seed: int,
+    ) -> None:
+        self.spec = spec
+        self.executor = executor
+        self._networks = networks
+        self._params = params
+        self._encoding: Choice = encoding
+        self._seed = seed
+        self._name = policy if isinstance(policy, str) else ""
+        self._policy = None if isinstance(policy, str) else policy
+
+    def __call__(self, instances: Given) -> Outputs:
+        """The outputs of some instances, in their order; run in mini-batches of the spec's size.
+
+        Errors: DataError with up to ten places of what cannot be read, InstanceError, AbwError.
+        """
+        return self._outputs(self._workload(instances))
+
+    def stream(self, file: str | os.PathLike[str]) -> Iterator[Outputs]:
+        """The outputs of a file's instances as they come, some mini-batches at a time, in bounded memory.
+
+        `-` is standard input. Errors: as a call.
+        """
+        data = self.spec.data
+        with open_feed(Path(file)) as feed:
+            size = read_ahead(data.batch)
+            found = chunks(
+                feed, data.format, size, limit=data.limit, frequency=data.frequency, schema=self.spec.schema
+            )
+            for chunk in found:
+                yield self._outputs(open_workload(self.spec, chunk.instances, self._networks))
+
+    def read(self, instances: Given) -> Instances:
+        """The instances as arrays: their vertices, links and fields. Errors: DataError, AbwError.
+
+        TypeError for a bare text: it is neither a file nor a sequence of instances.
+        """
+        if isinstance(instances, Instances):
+            return instances
+        data = self.spec.data
+        if isinstance(instances, os.PathLike):
+            return read(Path(instances), data.format, frequency=data.frequency)
+        if isinstance(instances, str):
+            raise TypeError("a text is neither a file nor instances: give Path(...) or a list")
+        with feed_of(instances, data.format) as feed:
+            found = take(feed, data.format, 0, ALL, frequency=data.frequency, schema=self.spec.schema)
+        if not len(found):
+            raise AbwError("there are no instances")
+        return found
+
+    def graph(self, instances: Given) -> Graph:
+        """The dataflow graph of all of them as one mini-batch."""
+        workload = self._workload(instances)
+        return workload.graph(0, len(workload.instances))
+
+    def schedule(self, graph: Graph, policy: str | Policy | None = None) -> Schedule:
+        """The batches of a graph, by the model's policy or another one (a name, or with `schedule(dag)`).
+
+        One that was not learned yet is learned from the spec's data. Errors: AbwError for a name that no
+        policy has.
+        """
+        named = get_policy(policy) if isinstance(policy, str) else policy
+        groups = self._networks.groups
+        dag = groups.apply(graph.dag) if groups else graph.dag
+        schedule = (named or self._ready()).schedule(dag)
+        return by_type(schedule, graph.dag) if groups else schedule
+
+    def plan(self, graph: Graph, schedule: Schedule | None = None) -> Plan:
+        """A schedule (the model's own if none is given) with its memory."""
+        return plan(graph, self.executor.arrange(graph, schedule or self.schedule(graph)))
+
+    def run(self, planned: Plan) -> Result:
+        """Execute a plan. Read the result before the next run: that takes the memory again."""
+        return self.executor.run(planned)
+
+    @property
+    def network(self) -> Network:
+        """What the nodes are: types with their cells, and what may flow between them."""
+        return self._networks.network
+
+    @property
+    def params(self) -> Mapping[str, Floats]:
+        """The parameters and tables by their names, as `abw weights` has them; they cannot be written."""
+        network = self._networks.cells
+        names = [*(p.name for p in network.params), *(t.name for t in network.tables)]
+        found = {}
+        for name, value in zip(names, (*self._params.values, *self._params.tables), strict=True):
+            found[name] = value.view()
+            found[name].flags.writeable = False
+        return found
+
+    def __repr__(self) -> str:
+        types = ", ".join(t.name for t in self.network.types)
+        outputs = ", ".join(name for name, _ in self.spec.outputs)
+        numbers = sum(value.size for value in self.params.values())
+        return f"LoadedModel {self.spec.name}: types {types}; outputs {outputs}; {numbers:,} parameters"
+
+    def _workload(self, instances: Given) -> Workload:
+        return open_workload(self.spec, self.read(instances), self._networks)
+
+    def _outputs(self, workload: Workload) -> Outputs:
+        parts: list[list[Column]] = [[] for _ in self.spec.outputs]
+        clock = Clock("construct", "schedule", "plan", "execute")
+        for batch, result in run_all(workload, self._ready(), self.executor, clock):
+            start = workload.instances.start[batch.first : batch.last + 1]
+            for part, refs in zip(parts, batch.graph.results, strict=True):
+                part.append(column_of(refs, result, start - start[0]))
+        names = [name for name, _ in self.spec.outputs]
+        return Outputs({name: _joined(part) for name, part in zip(names, parts, strict=True)})
+
+    def _ready(self) -> Policy:
+        """The policy as named: by its rule, from disk, or learned from the spec's data."""
+        if self._policy is None:
+            sample, used = open_sample(self.spec, self._networks, TRAIN_LIMIT)
+            self._policy, _ = choose_policy(
+                sample, self._name, self._encoding, self._seed, limit=used, progress=Quiet()
+            )
+        return self._policy
+
+
+def _joined(parts: Sequence[Column]) -> Ragged:
+    """Mini-batches' values one after the other."""
+    counts = np.concatenate([np.zeros(1, np.int64), *(part.counts for part in parts)])
+    return Ragged(
+        np.concatenate([part.values for part in parts]),
+        np.cumsum(counts),
+        np.concatenate([part.vertex for part in parts]),
+    )

@@ -1,0 +1,105 @@
+"""Instances given as Python objects are those of a file with the same text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abw.core.data.instances import Instances
+from abw.core.data.objects import EXPECTED, feed_of
+from abw.core.data.read import read, take
+from abw.core.data.source import ALL
+from abw.core.errors import AbwError, DataError
+from abw.core.spec.formats import FORMATS
+
+words = st.text(
+    st.characters(min_codepoint=33, exclude_characters="()|", exclude_categories=("Z", "C")), min_size=1
+)
+labels = st.integers(0, 9)
+trees = st.recursive(
+    st.tuples(labels, words),
+    lambda inner: st.tuples(labels, inner, inner) | st.tuples(labels, inner),
+    max_leaves=8,
+)
+
+
+def taken(instances: list[Any], format: str) -> Instances:
+    with feed_of(instances, format) as feed:
+        return take(feed, format, 0, ALL)
+
+
+def same(found: Instances, expected: Instances) -> None:
+    np.testing.assert_array_equal(found.kind, expected.kind)
+    np.testing.assert_array_equal(found.start, expected.start)
+    for name, values in expected.fields.items():
+        np.testing.assert_array_equal(found.fields[name], values)
+    for name in expected.links:
+        np.testing.assert_array_equal(found.links[name].target, expected.links[name].target)
+    for name, vocabulary in expected.vocabulary.items():
+        assert list(found.vocabulary[name]) == list(vocabulary)
+
+
+def bracketed(tree: Any) -> str:  # noqa: ANN401
+    if len(tree) == 2 and isinstance(tree[1], str):
+        return f"({tree[0]} {tree[1]})"
+    return f"({tree[0]} {' '.join(bracketed(child) for child in tree[1:])})"
+
+
+@given(st.lists(trees, min_size=1, max_size=4))
+def test_trees(given_trees: list[Any]) -> None:
+    same(taken(given_trees, "trees"), taken([bracketed(tree) for tree in given_trees], "trees"))
+
+
+@given(st.lists(st.lists(words, min_size=1, max_size=5), min_size=1, max_size=3))
+def test_sentences_with_and_without_tags(sentences: list[list[str]]) -> None:
+    tagged = [[(word, "O") for word in sentence] for sentence in sentences]
+    texts = [" ".join(f"{word}|O" for word in sentence) for sentence in sentences]
+    for form in (sentences, tagged):
+        same(taken(form, "tags"), taken(texts, "tags"))
+
+
+def test_every_format_from_its_own_file(root: Path, tmp_path: Path) -> None:
+    lattice = [[[], [(0, 5)], [(1, 6), (0, 9)]], [[], [(0, 1)]]]
+    file = tmp_path / "lattice.txt"
+    file.write_text("2\n3\n0 0 0\n0\n1 0 5\n2 1 6 0 9\n2\n0 0\n0\n1 0 1\n")
+    same(taken(lattice, "lattice"), read(file, "lattice"))
+    pairs = [(["<s>", "a", "</s>"], "<s> b c </s>")]
+    file.write_text("<s> a </s> ||| <s> b c </s>\n")
+    same(taken(pairs, "pairs"), read(file, "pairs"))
+    objects = [json.loads(line) for line in (root / "specs/data/fig10.jsonl").read_text().splitlines()]
+    same(taken(objects, "json"), read(root / "specs/data/fig10.jsonl", "json"))
+    assert EXPECTED.keys() == set(FORMATS)
+
+
+@pytest.mark.parametrize(
+    ("format", "instance"),
+    [
+        ("trees", (3, "two words")),
+        ("trees", (3,)),
+        ("trees", 7),
+        ("trees", (3, (2, "("), (2, "a"))),
+        ("lattice", [[], [(0,)]]),
+        ("lattice", {"positions": 2}),
+        ("tags", []),
+        ("tags", [("a", "b", "c")]),
+        ("tags", [""]),
+        ("pairs", ("one side",)),
+        ("json", [1, 2]),
+        ("tags", "a|O\nb|O"),
+    ],
+)
+def test_what_is_no_instance_is_named_with_what_it_should_be(format: str, instance: Any) -> None:  # noqa: ANN401
+    with pytest.raises(AbwError, match="instance 1 is") as raised, feed_of(["(1 a)", instance], format):
+        pass
+    assert raised.value.hint
+
+
+def test_what_only_the_reader_sees_has_its_place() -> None:
+    with pytest.raises(DataError, match="instances:2:"):
+        taken(["(1 a)", "(1 a"], "trees")

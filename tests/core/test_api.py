@@ -1,0 +1,157 @@
+"""abw from Python: the same results as from the command line, whatever the instances are given as."""
+
+from __future__ import annotations
+
+import doctest
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import abw
+from abw.core import api
+from abw.core.errors import DataError
+from abw.core.graph.dag import Dag
+from abw.core.pipeline import RunOptions, run
+from abw.core.policy.check import check_schedule
+from abw.core.policy.depth import Depth
+from abw.core.policy.schedule import Schedule
+from abw.core.spec.load import Overrides
+
+TREES = [(3, (2, "It"), (4, (3, "works"), (2, "well"))), (2, "Fine"), (1, (0, "Not"), (1, "so"))]
+LINES = ["(3 (2 It) (4 (3 works) (2 well)))", "(2 Fine)", "(1 (0 Not) (1 so))"]
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABW_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(root)
+
+
+def test_what_the_documentation_says() -> None:
+    assert doctest.testmod(api).attempted > 5
+    assert doctest.testmod(api).failed == 0
+    told = doctest.testfile("docs/python.md", module_relative=False)
+    assert told.attempted > 15
+    assert told.failed == 0
+
+
+@pytest.mark.parametrize("executor", ["cpu", "blas", "reference"])
+def test_a_call_gives_what_a_run_gives(tmp_path: Path, executor: str) -> None:
+    file = tmp_path / "out.npz"
+    run(
+        Path("specs/lattice.yaml"),
+        Overrides(dims={"hidden": 8}, batch=5),
+        RunOptions(executor=executor, output=file),
+    )
+    model = api.load("specs/lattice.yaml", dims={"hidden": 8}, batch=5, executor=executor)
+    column = model(Path("specs/data/lattice.txt"))["tags"]
+    with np.load(file) as kept:
+        np.testing.assert_allclose(column.values, kept["tags"], rtol=1e-5, atol=1e-7)
+        np.testing.assert_array_equal(column.offsets, kept["tags.offsets"])
+        np.testing.assert_array_equal(column.vertex, kept["tags.vertex"])
+
+
+def test_objects_lines_and_files_are_the_same(tmp_path: Path) -> None:
+    model = abw.load("specs/treelstm.yaml", dims={"hidden": 8})
+    file = tmp_path / "trees.txt"
+    file.write_text("\n".join(LINES))
+    expected = model(file)["classes"]
+    for given in (TREES, LINES, model.read(TREES)):
+        np.testing.assert_array_equal(model(given)["classes"].values, expected.values)
+    assert [len(array) for array in expected] == [5, 1, 3]
+    np.testing.assert_array_equal(expected[-1], expected[2])
+    assert [len(array) for array in expected[1:]] == [1, 3]
+    with pytest.raises(IndexError):
+        expected[3]
+
+
+def test_a_stream_gives_the_same_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = abw.load("specs/treelstm.yaml", dims={"hidden": 8}, batch=2)
+    monkeypatch.setattr(api, "read_ahead", lambda batch: batch)
+    file = tmp_path / "trees.txt"
+    file.write_text("\n".join(LINES * 2))
+    pieces = list(model.stream(file))
+    assert [len(piece["classes"]) for piece in pieces] == [2, 2, 2]
+    joined = np.concatenate([piece["classes"].values for piece in pieces])
+    np.testing.assert_allclose(joined, model(LINES * 2)["classes"].values, rtol=1e-5, atol=1e-7)
+
+
+def test_every_step_alone() -> None:
+    model = abw.load("specs/lattice.yaml", dims={"hidden": 8}, fuse=True, group=True)
+    graph = model.graph(Path("specs/data/lattice.txt"))
+    for policy in (None, "agenda"):
+        schedule = model.schedule(graph, policy)
+        check_schedule(graph.dag, schedule)
+        result = model.run(model.plan(graph, schedule))
+        found = result.values(graph.results[0].reference)
+        np.testing.assert_allclose(
+            found, model(Path("specs/data/lattice.txt"))["tags"].values, rtol=1e-5, atol=1e-7
+        )
+
+
+def test_a_policy_of_ones_own() -> None:
+    class Counting(Depth):
+        """The depth policy, which says that it was asked."""
+
+        asked = 0
+
+        def schedule(self, dag: Dag) -> Schedule:
+            Counting.asked += 1
+            return super().schedule(dag)
+
+    model = abw.load("specs/treelstm.yaml", dims={"hidden": 8}, policy=Counting())
+    usual = abw.load("specs/treelstm.yaml", dims={"hidden": 8})
+    np.testing.assert_allclose(
+        model(TREES)["classes"].values, usual(TREES)["classes"].values, rtol=1e-5, atol=1e-7
+    )
+    assert Counting.asked == 1
+
+
+def test_a_policy_is_learned_once_from_the_data_given(tmp_path: Path) -> None:
+    file = tmp_path / "trees.txt"
+    file.write_text("\n".join(LINES))
+    model = abw.load("specs/treelstm.yaml", data=file, dims={"hidden": 8})
+    model(TREES)
+    (policy,) = (tmp_path / "home" / "policies").iterdir()
+    assert json.loads(policy.read_text())["data"]["path"] == str(file)
+    abw.load("specs/treelstm.yaml", dims={"hidden": 8})(TREES)
+    assert list((tmp_path / "home" / "policies").iterdir()) == [policy]
+
+
+def test_parameters_can_be_read_and_not_written() -> None:
+    model = abw.load("specs/treelstm.yaml", dims={"hidden": 8}, seed=3)
+    assert model.params["internal.Ui" + "l"].shape == (8, 8)
+    assert model.params["words"].shape[1] == 8
+    with pytest.raises(ValueError, match="read-only"):
+        model.params["words"][0] = 0
+
+
+def test_what_cannot_be_run_says_so(tmp_path: Path) -> None:
+    model = abw.load("specs/treelstm.yaml", dims={"hidden": 8})
+    with pytest.raises(TypeError, match="neither a file nor instances"):
+        model("(2 Fine)")
+    with pytest.raises(abw.AbwError, match="no instances"):
+        model([])
+    with pytest.raises(DataError, match="instances:2:"):
+        model([*LINES[:1], "(3 (2 It)"])
+    with pytest.raises(abw.AbwError, match="instance 1 is no instance of format trees"):
+        model([TREES[0], (3, "two words")])
+    with pytest.raises(abw.SpecError):
+        abw.load(tmp_path / "absent.yaml")
+    with pytest.raises(abw.AbwError, match="no policy"):
+        abw.load("specs/treelstm.yaml", policy="dept")(TREES)
+
+
+def test_import_abw_is_cheap_and_says_what_it_offers() -> None:
+    assert set(abw.__all__) <= set(dir(abw))
+    with pytest.raises(AttributeError):
+        abw.nothing  # noqa: B018
+
+
+def test_outputs_show_themselves() -> None:
+    outputs = abw.load("specs/treelstm.yaml", dims={"hidden": 8})(TREES)
+    assert repr(outputs) == "classes: Ragged: 9 values of 3 instances, each (m, 5)"
+    assert list(outputs) == ["classes"]
+    assert json.dumps(outputs["classes"][1].tolist())
