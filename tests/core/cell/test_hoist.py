@@ -33,6 +33,11 @@ HOISTED = {
     "lattice": ("char", "word"),
     "lattice-gru": ("char", "word"),
     "lstm-nmt": ("encoder", "decoder"),
+    "torch-lstm": ("lstm",),
+    "uneven": ("a",),
+    "torch-bilstm": CHAINS,
+    "torch-gru": ("gru",),
+    "torch-childsum": ("node", "forget"),
 }
 
 
