@@ -9,6 +9,8 @@ import subprocess
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
+from abw.core.cores import usable_cores
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -53,10 +55,8 @@ def _processor() -> Finding:
 
     features = binding.get_host_cpu_features()
     wide = [name for name in ("avx512f", "avx2", "fma", "neon") if features.get(name)]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return Finding(
-        "processor", True, f"{cores} cores, {binding.get_host_cpu_name()} ({', '.join(wide) or 'plain'})"
-    )
+    name = binding.get_host_cpu_name()
+    return Finding("processor", True, f"{usable_cores()} cores, {name} ({', '.join(wide) or 'plain'})")
 
 
 def _blas() -> Finding:

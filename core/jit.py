@@ -14,10 +14,42 @@ F = TypeVar("F", bound=Callable[..., Any])
 def njit(function: F) -> F:
     """Compile on first call, keep the machine code on disk, release the interpreter's lock.
 
-    Division follows NumPy (no ZeroDivisionError). The machine code is compiled anew when the function's
-    file changes or that of a compiled function which it calls by a global name, also in another module.
+    Division follows NumPy (no ZeroDivisionError). Arrays are made by the caller: what is compiled without
+    numba's memory management compiles in less time, and cannot make any (numba refuses it).
+    The machine code is compiled anew when the function's file changes or that of a compiled function which
+    it calls by a global name, also in another module.
     """
-    compiled = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    return _compiled(function, {})
+
+
+def allocating(function: F) -> F:
+    """As `njit`, for the rare function that has to make arrays itself."""
+    return _compiled(function, {"_nrt": True})
+
+
+def inner(function: F) -> F:
+    """As `njit`, for what compiled functions alone call: without an entry for Python, it compiles faster.
+
+    Python's calls raise TypeError.
+    """
+    compiled: Any = _compiled(function, {"no_cpython_wrapper": True})
+
+    def refuse(*_: object, **__: object) -> None:
+        raise TypeError(f"{function.__name__} can be called by compiled functions alone")
+
+    if isinstance(compiled, Dispatcher):
+        vars(compiled).update(_insert=lambda *_, **__: None, _compile_for_args=refuse)  # else a crash
+    return cast(F, compiled)
+
+
+def is_compiled(function: Callable[..., Any]) -> bool:
+    """Whether a function of `njit` has machine code on disk, or needs none. Cost: some 50 us."""
+    return not isinstance(function, Dispatcher) or bool(function._cache._cache_file._load_index())  # type: ignore[attr-defined]
+
+
+def _compiled(function: F, options: dict[str, Any]) -> F:
+    options = {"_nrt": False, "no_cfunc_wrapper": True, **options}
+    compiled = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
     if isinstance(compiled, Dispatcher):  # not so under NUMBA_DISABLE_JIT
         _guard_cache(compiled, function)
     return cast(F, compiled)

@@ -63,6 +63,13 @@ def read_policy(path: Path, types: tuple[str, ...]) -> Learned:
     return Learned(policy, path, document.get("data", {}), fresh=False)
 
 
+def kept_policy(networks: Networks, name: str, encoding: Choice, seed: int) -> Learned | None:
+    """The policy of a name or a `.json` file, if it is a learned one that lies on disk. Errors: AbwError."""
+    if name.endswith(".json"):
+        return read_policy(Path(name), networks.types)
+    return find_policy(networks, encoding, seed) if name == LEARNED else None
+
+
 def choose_policy(
     workload: Workload,
     name: str,
@@ -76,13 +83,10 @@ def choose_policy(
 
     Errors: AbwError.
     """
-    if name.endswith(".json"):
-        learned = read_policy(Path(name), workload.networks.types)
-        return learned.policy, learned
-    if name != LEARNED:
-        return get_policy(name), None
-    found = find_policy(workload.networks, encoding, seed)
+    found = kept_policy(workload.networks, name, encoding, seed)
     if not found:
+        if name != LEARNED:
+            return get_policy(name), None
         progress.phase("learn a policy", trials_at_most(encoding, TRIALS))
         found = learn_policy(workload, encoding, seed, limit=limit, progress=progress.reached)
     return found.policy, found

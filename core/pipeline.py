@@ -22,12 +22,12 @@ from abw.core.exec.weights import Trained, load_weights, make_params
 from abw.core.footprint import Footprint
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.network import Granularity, LayoutName, Network
-from abw.core.learning import TRAIN_LIMIT, Choice, Learned, choose_policy, train
+from abw.core.learning import TRAIN_LIMIT, Choice, Learned, choose_policy, kept_policy, train
 from abw.core.memory import available_memory, peak_since, settle
 from abw.core.minibatches import OVERLAPPED, outputs_kept
 from abw.core.plan.plan import plan
 from abw.core.policy.registry import LEARNED, Policy, get_policy
-from abw.core.policy.trace import ready_counts
+from abw.core.precompile import Beside, learner_beside
 from abw.core.progress import Clock, Progress, Quiet
 from abw.core.spec.load import Overrides
 from abw.core.spec.model import Model
@@ -114,12 +114,12 @@ def run(
         networks = open_networks(
             model, options.granularity, options.layout, fuse=options.fuse, group=options.group
         )
-        wanted = LARGEST if options.auto_batch else 2
-        sample, used = open_sample(
-            model, networks, max(wanted, options.train_limit), skip_bad=options.skip_bad
-        )
-        params = make_params(networks.cells, trained, options.seed)
-        _warm_up(sample, min(2, used), params, options)
+        kept = kept_policy(networks, options.policy, options.encoding, options.seed)
+        with learner_beside(options.encoding if options.learned and not kept else None) as beside:
+            most = max(LARGEST if options.auto_batch else 2, options.train_limit)
+            sample, used = open_sample(model, networks, most, skip_bad=options.skip_bad)
+            params = make_params(networks.cells, trained, options.seed)
+            _warm_up(sample, min(2, used), params, options, kept, beside)
     with clock("learn"):
         policy, learned = choose_policy(
             sample,
@@ -177,21 +177,30 @@ def run(
     return {**report, "path": str(draft.final)}
 
 
-def _warm_up(sample: Workload, instances: int, params: Params, options: RunOptions) -> None:
+def _warm_up(
+    sample: Workload,
+    instances: int,
+    params: Params,
+    options: RunOptions,
+    kept: Learned | None,
+    beside: Beside,
+) -> None:
     """Compile all that a run needs, on so many instances, so that no measurement contains it."""
     graph = sample.graph(0, instances)
     dag = sample.seen(graph)
-    policies: list[Policy] = [get_policy(name) for name in COMPARED]
-    if options.learned:
-        policies.append(train(lambda *_: dag, 1, options.encoding, 0, trials=1))
-    else:
-        policies.append(get_policy(options.policy))
-    schedules = [policy.schedule(dag) for policy in policies]
-    ready_counts(dag, schedules[-1])
-    lower_bound(dag)
-    launched = sample.launched(graph, schedules[-1])
+    schedules = [get_policy(name).schedule(dag) for name in COMPARED]
+    launched = sample.launched(graph, schedules[0])
     executor = _prepared(options, graph.network, params)
     executor.run(plan(graph, launched, outputs_kept(executor, graph)))
+    beside.wait()
+    if kept:
+        policy: Policy = kept.policy
+    elif options.learned:
+        policy = train(lambda *_: dag, 1, options.encoding, 0, trials=1)
+    else:
+        policy = get_policy(options.policy)
+    policy.schedule(dag)
+    lower_bound(dag)
 
 
 def _prepared(options: RunOptions, network: Network, params: Params) -> Executor:

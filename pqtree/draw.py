@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from xml.sax.saxutils import escape
+from html import escape
 
 from abw.pqtree.shape import Code, children_of, is_q
 from abw.pqtree.tree import PQTree

@@ -140,6 +140,36 @@ def fig7(
         _show(size_table(row["workload"], row["batch_sizes"]))
 
 
+@app.command("cold")
+def cold(
+    spec: Annotated[Path, typer.Argument(metavar="[SPEC]", help="What to run.")] = Path("specs/lattice.yaml"),
+    runs: Annotated[int, typer.Option("--runs", min=1, metavar="N", help="Pairs of runs.")] = 3,
+    slowest: Annotated[
+        int, typer.Option("--slowest", min=0, metavar="N", help="How many compiles to list.")
+    ] = 10,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """The first `abw run`, with nothing compiled, and the second; what numba compiles longest."""
+    from abw.cli.bench.cold import bench_cold
+
+    with progress(quiet) as told:
+        report = bench_cold(spec, runs, slowest, told)
+    if as_json:
+        print_json(report)
+        return
+    table = _table("abw run", "seconds, quickest", "CPU seconds, least")
+    for caches, name in (("cold", "nothing compiled"), ("warm", "the second time")):
+        rows = [r for r in report["rows"] if r["caches"] == caches]
+        table.add_row(name, *(f"{min(r[k] for r in rows):.2f} s" for k in ("seconds", "cpu_seconds")))
+    _show(table)
+    table = _table("compiled on one core", "time")
+    for r in report["compiles"]:
+        table.add_row(r["function"], duration(r["seconds"]))
+    table.add_row(f"all {report['compiled']}", duration(report["compile_seconds"]))
+    _show(table)
+
+
 @app.command("memory")
 def memory(
     data: DataDir,

@@ -61,13 +61,11 @@ def hash_piece(text: NDArray[np.uint8], begin: int, end: int) -> np.uint64:
 
 @njit
 def hash_pieces(
-    text: NDArray[np.uint8], begin: NDArray[np.integer], end: NDArray[np.integer]
-) -> NDArray[np.uint64]:
+    text: NDArray[np.uint8], begin: NDArray[np.integer], end: NDArray[np.integer], hashes: NDArray[np.uint64]
+) -> None:
     """The hashes of n pieces `text[begin[i]:end[i]]` (n,)."""
-    hashes = np.empty(len(begin), np.uint64)
     for i in range(len(begin)):
         hashes[i] = hash_piece(text, begin[i], end[i])
-    return hashes
 
 
 @njit

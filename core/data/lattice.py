@@ -145,7 +145,7 @@ def parse_lattices(
     """
     value, place, tags, vertex = scratch[0], scratch[1], scratch[2], scratch[3]
     n = seen = length = i = whole = 0
-    line = 1
+    line: int = np.int64(1)  # type: ignore[assignment]  # for a literal `_numbers` is compiled once more
     done = at
     expected = _LENGTH
     while seen < stop:

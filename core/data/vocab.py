@@ -61,5 +61,6 @@ def trained_ids(instances: Instances, field: str, ids: Ints, table: Table) -> In
 def _hashed(words: Sequence[str], rows: int) -> Ints:
     pieces = [word.encode() for word in words]
     ends = np.cumsum([0] + [len(piece) for piece in pieces])
-    hashes = hash_pieces(np.frombuffer(b"".join(pieces), np.uint8), ends[:-1], ends[1:])
+    hashes = np.empty(len(pieces), np.uint64)
+    hash_pieces(np.frombuffer(b"".join(pieces), np.uint8), ends[:-1], ends[1:], hashes)
     return (hashes % np.uint64(rows)).astype(np.int32)

@@ -137,7 +137,8 @@ def _vertices(model: Model, instances: Instances) -> tuple[Ints, ...]:
     for t in model.types:
         if t.kinds not in of_kinds:
             wanted = np.array([kind in t.kinds for kind in instances.schema.kinds])
-            of_kinds[t.kinds] = kernels.select(instances.kind, wanted)
+            out = np.empty(len(instances.kind) + 1, np.int32)
+            of_kinds[t.kinds] = out[: kernels.select(instances.kind, wanted, out)]
         vertices = of_kinds[t.kinds]
         for condition in t.where:
             values = field(instances, condition.field, model.data.seed)[vertices]

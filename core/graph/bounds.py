@@ -25,22 +25,19 @@ def depths(dag: Dag) -> Ints:
 
 
 def _sorted(dag: Dag) -> tuple[Ints, Ints]:
-    order, depth, found = _sort(dag.succ_ptr, dag.succ, dag.indegree)
+    n = len(dag)
+    order, depth, stack = np.empty(n, np.int32), np.zeros(n, np.int32), np.empty(n, np.int32)
+    found = _sort(dag.succ_ptr, dag.succ, dag.indegree, dag.indegree.copy(), order, depth, stack)
     if found < len(dag):
         raise ValueError(f"the graph has a cycle: {len(dag) - found} nodes are on it or behind it")
     return order, depth
 
 
 @njit
-def _sort(ptr: Ints, succ: Ints, indegree: Ints) -> tuple[Ints, Ints, int]:
-    n = len(indegree)
-    missing = indegree.copy()
-    order = np.empty(n, np.int32)
-    depth = np.zeros(n, np.int32)
+def _sort(ptr: Ints, succ: Ints, indegree: Ints, missing: Ints, order: Ints, depth: Ints, stack: Ints) -> int:
     # last in, first out: follows an instance to its end, so that this pass and later ones stay in the cache
-    stack = np.empty(n, np.int32)
     found, top = 0, 0
-    for source in range(n):
+    for source in range(len(indegree)):
         if indegree[source] == 0:
             stack[0], top = source, 1
         while top > 0:
@@ -55,7 +52,7 @@ def _sort(ptr: Ints, succ: Ints, indegree: Ints) -> tuple[Ints, Ints, int]:
                 if missing[w] == 0:
                     stack[top] = w
                     top += 1
-    return order, depth, found
+    return found
 
 
 def path_lengths(dag: Dag) -> Ints:
@@ -63,21 +60,22 @@ def path_lengths(dag: Dag) -> Ints:
 
     O(n + m), about 6 ns a node. Raises ValueError where the graph has a cycle.
     """
-    length, found = _path_lengths(dag.succ_ptr, dag.succ, dag.indegree)
+    n = len(dag)
+    length, way, resume = np.zeros(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+    found = _path_lengths(dag.succ_ptr, dag.succ, dag.indegree, length, way, resume)
     if found < len(dag):
         _sorted(dag)  # says how many nodes are on the cycle or behind it
     return length
 
 
 @njit
-def _path_lengths(ptr: Ints, succ: Ints, indegree: Ints) -> tuple[Ints, int]:
-    """Depth first: what lies behind a node has just been in the cache, and no order need be kept."""
-    n = len(indegree)
-    # of a node on the way to v, -1 - the longest path behind it so far; 0 of one not met yet
-    length = np.zeros(n, np.int32)
-    way, resume = np.empty(n, np.int32), np.empty(n, np.int32)
+def _path_lengths(ptr: Ints, succ: Ints, indegree: Ints, length: Ints, way: Ints, resume: Ints) -> int:
+    """Depth first: what lies behind a node has just been in the cache, and no order need be kept.
+
+    `length` is, of a node on the way to v, -1 - the longest path behind it so far; 0 of one not met yet.
+    """
     found = 0
-    for source in range(n):
+    for source in range(len(indegree)):
         if indegree[source] > 0:
             continue
         v, e, longest, steps = np.int32(source), ptr[source], np.int32(0), 0
@@ -95,7 +93,7 @@ def _path_lengths(ptr: Ints, succ: Ints, indegree: Ints) -> tuple[Ints, int]:
                     steps += 1
                     v, e, longest, end = w, ptr[w], np.int32(0), ptr[w + 1]
                 else:
-                    return length, found
+                    return found
             length[v] = longest + 1
             found += 1
             if steps == 0:
@@ -103,22 +101,23 @@ def _path_lengths(ptr: Ints, succ: Ints, indegree: Ints) -> tuple[Ints, int]:
             steps -= 1
             v, e = way[steps], resume[steps]
             longest = -1 - length[v]
-    return length, found
+    return found
 
 
 def type_links(dag: Dag) -> NDArray[np.bool_]:
     """(T, T): whether some node of type s has a consumer of type t. O(m)."""
-    return _type_links(len(dag.types), dag.type, dag.succ_ptr, dag.succ)
+    types = len(dag.types)
+    links = np.zeros((types, types), np.bool_)
+    _type_links(dag.type, dag.succ_ptr, dag.succ, links)
+    return links
 
 
 @njit
-def _type_links(types: int, type: Ints, ptr: Ints, succ: Ints) -> NDArray[np.bool_]:
-    links = np.zeros((types, types), np.bool_)
+def _type_links(type: Ints, ptr: Ints, succ: Ints, links: NDArray[np.bool_]) -> None:
     for v in range(len(type)):
         row = links[type[v]]
         for e in range(ptr[v], ptr[v + 1]):
             row[type[succ[e]]] = True
-    return links
 
 
 def recurrent_types(dag: Dag) -> Ints:
@@ -144,31 +143,34 @@ def heights(dag: Dag) -> Ints:
     Paths may run through nodes of other types. One reverse pass over the graph for every four recurrent
     types: about 15 ns a node in all where there are up to four of them.
     """
-    return _heights(topological_order(dag), dag.type, dag.succ_ptr, dag.succ, recurrent_types(dag))
+    n, column = len(dag), recurrent_types(dag)
+    height = np.ones(n, np.int32)
+    # above[v, k]: the nodes of the k-th recurrent type of a block on the best path that starts at v
+    above = np.zeros((n, 4), np.int32)
+    order = topological_order(dag)
+    for block in range(0, int(column.max(initial=-1)) + 1, 4):
+        _heights(order, dag.type, dag.succ_ptr, dag.succ, column, block, above, height)
+    return height
 
 
 @njit
-def _heights(order: Ints, type: Ints, ptr: Ints, succ: Ints, column: Ints) -> Ints:
-    n = len(order)
-    height = np.ones(n, np.int32)
-    # above[v, k]: the nodes of the k-th recurrent type of this block on the best path that starts at v
-    above = np.zeros((n, 4), np.int32)
-    for block in range(0, column.max() + 1, 4):
-        for i in range(n - 1, -1, -1):
-            v = order[i]
-            own = column[type[v]] - block
-            if column[type[v]] < 0:
-                continue
-            a, b, c, d = np.int32(0), np.int32(0), np.int32(0), np.int32(0)
-            for e in range(ptr[v], ptr[v + 1]):
-                w = succ[e]
-                a, b = max(a, above[w, 0]), max(b, above[w, 1])
-                c, d = max(c, above[w, 2]), max(d, above[w, 3])
-            above[v, 0], above[v, 1], above[v, 2], above[v, 3] = a, b, c, d
-            if 0 <= own < 4:
-                above[v, own] += 1
-                height[v] = above[v, own]
-    return height
+def _heights(
+    order: Ints, type: Ints, ptr: Ints, succ: Ints, column: Ints, block: int, above: Ints, height: Ints
+) -> None:
+    for i in range(len(order) - 1, -1, -1):
+        v = order[i]
+        own = column[type[v]] - block
+        if column[type[v]] < 0:
+            continue
+        a, b, c, d = np.int32(0), np.int32(0), np.int32(0), np.int32(0)
+        for e in range(ptr[v], ptr[v + 1]):
+            w = succ[e]
+            a, b = max(a, above[w, 0]), max(b, above[w, 1])
+            c, d = max(c, above[w, 2]), max(d, above[w, 3])
+        above[v, 0], above[v, 1], above[v, 2], above[v, 3] = a, b, c, d
+        if 0 <= own < 4:
+            above[v, own] += 1
+            height[v] = above[v, own]
 
 
 def lower_bound(dag: Dag) -> Ints:
@@ -181,12 +183,12 @@ def lower_bound(dag: Dag) -> Ints:
 
 def tallest(dag: Dag, height: Ints) -> Ints:
     """The largest height of each type's nodes (T,), 0 for a type without nodes."""
-    return _tallest(len(dag.types), dag.type, height)
+    top = np.zeros(len(dag.types), np.int32)
+    _tallest(dag.type, height, top)
+    return top
 
 
 @njit
-def _tallest(types: int, type: Ints, height: Ints) -> Ints:
-    top = np.zeros(types, np.int32)
+def _tallest(type: Ints, height: Ints, top: Ints) -> None:
     for v in range(len(type)):
         top[type[v]] = max(top[type[v]], height[v])
-    return top

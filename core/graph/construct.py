@@ -100,7 +100,7 @@ class _Construction:
             Dag(tuple(t.name for t in types), type_of, succ_ptr, succ, indegree),
             type_ptr,
             vertex,
-            kernels.take(owner, vertex),
+            _taken(owner, vertex),
             operand_ptr,
             operand,
             self._results(owner),
@@ -117,10 +117,12 @@ class _Construction:
         self.stand = np.empty(candidates << self.shift, np.int32)
         for t, here in self.lists.items():
             homes = self._homes_of(t)
-            placed[t] = kernels.stand_ins(
+            out = np.empty(here.nodes + 1, np.int32)
+            kernels.stand_ins(
                 here.ptr, here.members, homes, self.vertices[t],
-                self.type_ptr[t], self.shift, self.stand, here.first,
+                self.type_ptr[t], self.shift, self.stand, here.first, out,
             )  # fmt: skip
+            placed[t] = out[:-1]
             none = np.flatnonzero(np.diff(here.ptr) == 0)
             for s, wanted in enumerate(self.model.types[t].inputs if len(none) else ()):
                 default = np.empty(len(here.ptr) - 1, np.int32)
@@ -171,15 +173,22 @@ class _Construction:
             return self.walked[t, hops]
         at = self.vertices[t]
         for hop in hops:
-            way = self.binding.links[hop.link]
-            if way.indptr is None:
-                at = kernels.follow(way.target, at, self.first_vertex)
-                continue
-            if hop.index is None:
-                self._refuse_many(at, way.indptr, hop, wanted)
-            at = kernels.pick(way.indptr, way.target, at, self.first_vertex, hop.index or 0)
+            indptr = self.binding.links[hop.link].indptr
+            if indptr is not None and hop.index is None:
+                self._refuse_many(at, indptr, hop, wanted)
+            at = self._step(at, hop)
         self.walked[t, hops] = at
         return at
+
+    def _step(self, vertices: Ints, hop: Hop) -> Ints:
+        """Where one hop leads from each of the vertices, the first place where it leads to several."""
+        way = self.binding.links[hop.link]
+        out = np.empty_like(vertices)
+        if way.indptr is None:
+            kernels.follow(way.target, vertices, self.first_vertex, out)
+        else:
+            kernels.pick(way.indptr, way.target, vertices, self.first_vertex, hop.index or 0, out)
+        return out
 
     def _home(self, source: NodeSource) -> Ints:
         """On each vertex a reference to what the source's producers give there, or MISSING."""
@@ -260,25 +269,29 @@ class _Construction:
         last = Link(every, every)  # from each vertex to itself
         for hop in hops:
             way = self.binding.links[hop.link]
-            if way.indptr is None:
-                vertices = kernels.follow(way.target, vertices, self.first_vertex)
-            elif hop.index is not None:
-                vertices = kernels.pick(way.indptr, way.target, vertices, self.first_vertex, hop.index)
+            if way.indptr is None or hop.index is not None:
+                vertices = self._step(vertices, hop)
             elif hop is hops[-1]:
                 last = way
             else:
-                ptr, vertices = kernels.expand(way.indptr, way.target, ptr, vertices, self.first_vertex)
+                total = kernels.degrees(way.indptr, vertices, self.first_vertex)
+                further, out = np.empty_like(ptr), np.empty(total, np.int32)
+                kernels.expand(way.indptr, way.target, ptr, vertices, self.first_vertex, further, out)
+                ptr, vertices = further, out
         present = np.zeros(int(self.start[-1]), bool)
         for producer, _ in sources[0].producers:
             kernels.mark(present, self.vertices[producer])
         assert last.indptr is not None
-        ptr, members, nodes, operands = kernels.gather(
-            last.indptr, last.target, ptr, vertices, self.first_vertex, present
+        ends = np.empty_like(ptr)
+        out = np.empty(kernels.degrees(last.indptr, vertices, self.first_vertex) + 1, np.int32)
+        nodes, operands = kernels.gather(
+            last.indptr, last.target, ptr, vertices, self.first_vertex, present, ends, out
         )
+        members = out[: ends[-1]]
         for source in sources:
-            self._note_way(t, source, members, ptr)
+            self._note_way(t, source, members, ends)
         first = sum(len(self.vertices[other]) for other in self.lists)
-        return _Lists(ptr, members, nodes, operands, first)
+        return _Lists(ends, members, nodes, operands, first)
 
     def _results(self, owner: Ints) -> tuple[ResultRefs, ...]:
         results = []
@@ -288,7 +301,7 @@ class _Construction:
             if len(producers) > 1:
                 order = np.argsort(vertex, kind="stable")
                 reference, vertex = reference[order], vertex[order]
-            results.append(ResultRefs(name, reference, vertex, kernels.take(owner, vertex)))
+            results.append(ResultRefs(name, reference, vertex, _taken(owner, vertex)))
         return tuple(results)
 
     def _outputs_of(self, t: int, output: int) -> Ints:
@@ -372,6 +385,12 @@ class _Construction:
         hint = "an instance's nodes must form no cycle: mend the links or the data"
         span = self.model.types[dag.type[path[0]]].span
         raise InstanceError(Problem(message, span, hint), self._instance(vertex))
+
+
+def _taken(values: Ints, at: Ints) -> Ints:
+    out = np.empty_like(at)
+    kernels.take(values, at, out)
+    return out
 
 
 def _reduced(node_type: NodeType) -> list[NodeSource]:

@@ -42,8 +42,10 @@ def build_dag(types: tuple[str, ...], type: Ints, source: Ints, target: Ints) ->
     _check_range("type", type, len(types))
     _check_range("source", source, len(type))
     _check_range("target", target, len(type))
-    succ_ptr, succ, indegree = _adjacency(len(type), source, target)
-    return Dag(types, type, succ_ptr, succ, indegree)
+    n = len(type)
+    ptr, succ, indegree = np.zeros(n + 2, np.int32), np.empty(len(target), np.int32), np.zeros(n, np.int32)
+    kept = _adjacency(source, target, ptr, succ, np.full(n, -1, np.int32), indegree)
+    return Dag(types, type, ptr[: n + 1], succ[:kept].copy(), indegree)
 
 
 def _check_range(what: str, values: Ints, end: int) -> None:
@@ -52,22 +54,18 @@ def _check_range(what: str, values: Ints, end: int) -> None:
 
 
 @njit
-def _adjacency(n: int, source: Ints, target: Ints) -> tuple[Ints, Ints, Ints]:
-    m = len(source)
-    ptr = np.zeros(n + 1, np.int32)
+def _adjacency(source: Ints, target: Ints, ptr: Ints, succ: Ints, seen: Ints, indegree: Ints) -> int:
+    """Fill `ptr` (n + 2,), of zeros, `succ` (m,) and `indegree` (n,), of zeros; how many edges were kept."""
+    m, n = len(source), len(indegree)
     for e in range(m):
-        ptr[source[e] + 1] += 1
+        ptr[source[e] + 2] += 1
     for v in range(n):
-        ptr[v + 1] += ptr[v]
-    place = ptr[:n].copy()
-    succ = np.empty(m, np.int32)
+        ptr[v + 2] += ptr[v + 1]
     for e in range(m):
         u = source[e]
-        succ[place[u]] = target[e]
-        place[u] += 1
+        succ[ptr[u + 1]] = target[e]
+        ptr[u + 1] += 1
     # drop repeated edges in place; seen[w] is the last node that had w as a consumer
-    seen = np.full(n, -1, np.int32)
-    indegree = np.zeros(n, np.int32)
     first, kept = 0, 0
     for v in range(n):
         last = ptr[v + 1]
@@ -80,7 +78,7 @@ def _adjacency(n: int, source: Ints, target: Ints) -> tuple[Ints, Ints, Ints]:
                 kept += 1
         first = last
         ptr[v + 1] = kept
-    return ptr, succ[:kept].copy(), indegree
+    return kept
 
 
 def components(dag: Dag) -> Ints:
@@ -88,13 +86,15 @@ def components(dag: Dag) -> Ints:
 
     Edges count in both directions: mostly a component is an instance. Nearly O(n + m).
     """
-    return _components(dag.succ_ptr, dag.succ)
+    number = np.empty(len(dag), np.int32)
+    _components(dag.succ_ptr, dag.succ, np.arange(len(dag), dtype=np.int32), number)
+    return number
 
 
 @njit
-def _components(ptr: Ints, succ: Ints) -> Ints:
-    n = len(ptr) - 1
-    parent = np.arange(n).astype(np.int32)  # union-find by path halving; a root is its tree's first node
+def _components(ptr: Ints, succ: Ints, parent: Ints, number: Ints) -> None:
+    """Union-find by path halving: `parent` (n,) begins as each node itself; a root is its tree's first."""
+    n = len(parent)
     for v in range(n):
         for e in range(ptr[v], ptr[v + 1]):
             a, b = v, succ[e]
@@ -105,7 +105,6 @@ def _components(ptr: Ints, succ: Ints) -> Ints:
                 parent[b] = parent[parent[b]]
                 b = parent[b]
             parent[max(a, b)] = min(a, b)
-    number = np.empty(n, np.int32)
     found = 0
     for v in range(n):
         if parent[v] == v:
@@ -113,7 +112,6 @@ def _components(ptr: Ints, succ: Ints) -> Ints:
             found += 1
         else:
             number[v] = number[parent[v]]
-    return number
 
 
 def part(dag: Dag, keep: NDArray[np.bool_]) -> Dag:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import LISTED, NetType, Network, Slot
-from abw.core.jit import njit
+from abw.core.jit import allocating, inner, njit
 
 Ints = NDArray[np.int32]
 
@@ -80,7 +80,8 @@ def fuse(graph: Graph, fusion: Fusion) -> Graph:
     type_ptr = np.concatenate([np.zeros(1), np.cumsum(counts[left])]).astype(np.int32)
     operand_ptr, operand = np.zeros(type_ptr[-1] + 1, np.int32), np.empty(sizes[left].sum(), np.int32)
     list_ptr, list_operand = np.zeros(lists + 1, np.int32), np.empty(sizes[fusion.gone].sum(), np.int32)
-    place = _places(graph.type_ptr, fusion.gone, slots, width)
+    place = np.empty(len(graph), np.int32)
+    _places(graph.type_ptr, fusion.gone, slots, width, place)
     _operands(
         (graph.type_ptr, fusion.gone, slots, graph.operand_ptr, graph.operand),
         place,
@@ -106,9 +107,8 @@ def fuse(graph: Graph, fusion: Fusion) -> Graph:
 
 
 @njit
-def _places(type_ptr: Ints, gone: NDArray[np.bool_], slots: Ints, width: int) -> Ints:
+def _places(type_ptr: Ints, gone: NDArray[np.bool_], slots: Ints, width: int, place: Ints) -> None:
     """What stands for output 0 of each node: a reference; if that is a list's, output o's is o below it."""
-    place = np.empty(type_ptr[-1], np.int32)
     kept, lists = 0, 0
     for t in range(len(slots)):
         for v in range(type_ptr[t], type_ptr[t + 1]):
@@ -118,18 +118,21 @@ def _places(type_ptr: Ints, gone: NDArray[np.bool_], slots: Ints, width: int) ->
             else:
                 place[v] = kept * width
                 kept += 1
-    return place
 
 
-@njit
 def _renamed(references: Ints, place: Ints, width: int) -> Ints:
     out = np.empty_like(references)
-    for i in range(len(references)):
-        out[i] = _rename(references[i], place, width)
+    _rename_all(references, place, width, out)
     return out
 
 
 @njit
+def _rename_all(references: Ints, place: Ints, width: int, out: Ints) -> None:
+    for i in range(len(references)):
+        out[i] = _rename(references[i], place, width)
+
+
+@inner
 def _rename(reference: int, place: Ints, width: int) -> int:
     if reference < 0:
         return reference
@@ -169,7 +172,7 @@ def _operands(
                 new_ptr[kept] = filled
 
 
-@njit
+@allocating
 def _edges(
     operand_ptr: Ints, operand: Ints, list_ptr: Ints, list_operand: Ints, width: int
 ) -> tuple[Ints, Ints]:

@@ -1,4 +1,7 @@
-"""The loops of graph construction. Vertices are counted from the mini-batch's first, links are absolute."""
+"""The loops of graph construction. Vertices are counted from the mini-batch's first, links are absolute.
+
+What they find they write into the arrays called `out`, which their caller makes.
+"""
 
 from __future__ import annotations
 
@@ -17,40 +20,34 @@ VIRTUAL = -(2**30)
 
 
 @njit
-def select(kind: NDArray[np.uint8], wanted: NDArray[np.bool_]) -> Ints:
-    """The vertices whose kind is wanted, in order; `wanted` (kinds,)."""
-    out = np.empty(len(kind) + 1, np.int32)
+def select(kind: NDArray[np.uint8], wanted: NDArray[np.bool_], out: Ints) -> int:
+    """The vertices (V,) whose kind is wanted, in order, and how many; `wanted` (kinds,), `out` (V + 1,)."""
     n = 0
     for v in range(len(kind)):
         out[n] = v  # written over unless it is wanted: kinds follow no pattern that a branch could learn
         n += wanted[kind[v]]
-    return out[:n]
+    return n
 
 
 @njit
-def take(values: Ints, at: Ints) -> Ints:
+def take(values: Ints, at: Ints, out: Ints) -> None:
     """`values[at]`; NumPy's own would first widen the indices."""
-    out = np.empty(len(at), np.int32)
     for i in range(len(at)):
         out[i] = values[at[i]]
-    return out
 
 
 @njit
-def follow(target: Ints, vertices: Ints, first: int) -> Ints:
+def follow(target: Ints, vertices: Ints, first: int, out: Ints) -> None:
     """Where a single link leads from each of `vertices`; -1 for nowhere, and from -1."""
-    out = np.empty_like(vertices)
     for i in range(len(vertices)):
         v = vertices[i]
         u = target[v + first] if v >= 0 else -1
         out[i] = u - first if u >= 0 else -1
-    return out
 
 
 @njit
-def pick(indptr: Ints, target: Ints, vertices: Ints, first: int, index: int) -> Ints:
+def pick(indptr: Ints, target: Ints, vertices: Ints, first: int, index: int, out: Ints) -> None:
     """Where the link's `index`-th edge leads (negative: from the end); -1 where there are too few."""
-    out = np.empty_like(vertices)
     for i in range(len(vertices)):
         out[i] = -1
         v = vertices[i]
@@ -60,29 +57,36 @@ def pick(indptr: Ints, target: Ints, vertices: Ints, first: int, index: int) -> 
         e = low + index if index >= 0 else high + index
         if low <= e < high:
             out[i] = target[e] - first
-    return out
 
 
 @njit
-def expand(indptr: Ints, target: Ints, ptr: Ints, vertices: Ints, first: int) -> tuple[Ints, Ints]:
-    """Replace each vertex of the lists `vertices[ptr[i]:ptr[i + 1]]` by all that a link leads to."""
-    out_ptr = np.zeros_like(ptr)
+def degrees(indptr: Ints, vertices: Ints, first: int) -> int:
+    """To how many vertices a link leads in all."""
     total = 0
+    for v in vertices:
+        if v >= 0:
+            total += indptr[v + first + 1] - indptr[v + first]
+    return total
+
+
+@njit
+def expand(
+    indptr: Ints, target: Ints, ptr: Ints, vertices: Ints, first: int, out_ptr: Ints, out: Ints
+) -> None:
+    """Replace each vertex of the lists `vertices[ptr[i]:ptr[i + 1]]` by all that a link leads to.
+
+    `out` (`degrees`,).
+    """
+    n = 0
+    out_ptr[0] = 0
     for i in range(len(ptr) - 1):
         for j in range(ptr[i], ptr[i + 1]):
-            v = vertices[j] + first
             if vertices[j] >= 0:
-                total += indptr[v + 1] - indptr[v]
-        out_ptr[i + 1] = total
-    out = np.empty(total, np.int32)
-    k = 0
-    for j in range(len(vertices)):
-        if vertices[j] >= 0:
-            v = vertices[j] + first
-            for e in range(indptr[v], indptr[v + 1]):
-                out[k] = target[e] - first
-                k += 1
-    return out_ptr, out
+                v = vertices[j] + first
+                for e in range(indptr[v], indptr[v + 1]):
+                    out[n] = target[e] - first
+                    n += 1
+        out_ptr[i + 1] = n
 
 
 @njit
@@ -193,45 +197,54 @@ def list_direction(own: Ints, ptr: Ints, vertices: Ints) -> int:
 
 @njit
 def gather(
-    indptr: Ints, target: Ints, ptr: Ints, vertices: Ints, first: int, present: NDArray[np.bool_]
-) -> tuple[Ints, Ints, int, int]:
-    """As `expand`, without the vertices where nothing is `present`.
+    indptr: Ints,
+    target: Ints,
+    ptr: Ints,
+    vertices: Ints,
+    first: int,
+    present: NDArray[np.bool_],
+    out_ptr: Ints,
+    out: Ints,
+) -> tuple[int, int]:
+    """As `expand`, without the vertices where nothing is `present`; `out` (`degrees` + 1,).
 
-    Third and fourth: how many lists hold two or more, and how much those hold.
+    How many lists hold two or more, and how much those hold.
     """
-    out_ptr = np.zeros_like(ptr)
-    n = 0
-    for v in vertices:
-        if v >= 0:
-            n += indptr[v + first + 1] - indptr[v + first]
-    kept = np.empty(n + 1, np.int32)
     n, nodes, operands = 0, 0, 0
+    out_ptr[0] = 0
     for i in range(len(ptr) - 1):
         for j in range(ptr[i], ptr[i + 1]):
             if vertices[j] >= 0:
                 v = vertices[j] + first
                 for e in range(indptr[v], indptr[v + 1]):
                     u = target[e] - first
-                    kept[n] = u
+                    out[n] = u
                     n += present[u]
         count = n - out_ptr[i]
         nodes += count >= 2
         operands += count if count >= 2 else 0
         out_ptr[i + 1] = n
-    return out_ptr, kept[:n], nodes, operands
+    return nodes, operands
 
 
 @njit
 def stand_ins(
-    ptr: Ints, members: Ints, homes: Ints, vertices: Ints, node: int, shift: int, stand: Ints, first: int
-) -> Ints:
-    """Write what stands for each output of a reduction's candidates; returns the vertices of its nodes.
+    ptr: Ints,
+    members: Ints,
+    homes: Ints,
+    vertices: Ints,
+    node: int,
+    shift: int,
+    stand: Ints,
+    first: int,
+    out: Ints,
+) -> None:
+    """Write what stands for each output of a reduction's candidates, and the vertices of its nodes.
 
     Candidate i with two and more members is a node, numbered from `node` on, and stands for itself; with one
     its member does, of which slot s reads `homes[s, member]`; with none nothing does yet (MISSING). Output s
-    of candidate i has the place `(first + i) << shift | s` in `stand`.
+    of candidate i has the place `(first + i) << shift | s` in `stand`. `out` (nodes + 1,).
     """
-    kept = np.empty(len(vertices) + 1, np.int32)
     n = 0
     for i in range(len(vertices)):
         count = ptr[i + 1] - ptr[i]
@@ -241,9 +254,8 @@ def stand_ins(
             else:
                 found = homes[s, members[ptr[i]]] if count == 1 else MISSING
             stand[((first + i) << shift) + s] = found
-        kept[n] = vertices[i]
+        out[n] = vertices[i]
         n += count >= 2
-    return kept[:n]
 
 
 @njit
@@ -278,7 +290,6 @@ def write_lists(
         operand_ptr[n] = at
 
 
-@njit
 def consumers(
     type_ptr: Ints,
     slots: Ints,
@@ -294,10 +305,32 @@ def consumers(
     `distinct[t, s] >= 0` are looked at: the others always read nodes that one of these reads.
     """
     n = len(operand_ptr) - 1
-    indegree = np.zeros(n, np.int32)
-    edges = np.empty(len(operand) + 1, np.int32)
+    ptr, indegree = np.zeros(n + 2, np.int32), np.empty(n, np.int32)
+    edges, succ = np.empty(len(operand) + 1, np.int32), np.empty(len(operand), np.int32)
     seen = np.full(n if lists.any() else 0, -1, np.int32)
     columns = np.empty(distinct.shape[1], np.int32)
+    m = _consumers(
+        (type_ptr, slots, operand_ptr, operand), lists, distinct, shift, (seen, columns, edges),
+        ptr, succ, indegree,
+    )  # fmt: skip
+    return ptr[: n + 1], succ[:m].copy(), indegree
+
+
+@njit
+def _consumers(
+    operands: tuple[Ints, Ints, Ints, Ints],
+    lists: NDArray[np.bool_],
+    distinct: Ints,
+    shift: int,
+    space: tuple[Ints, Ints, Ints],
+    ptr: Ints,
+    succ: Ints,
+    indegree: Ints,
+) -> int:
+    """Fill `ptr` (n + 2,), of zeros, `succ` and `indegree` (n,); the number of edges."""
+    type_ptr, slots, operand_ptr, operand = operands
+    seen, columns, edges = space
+    n = len(indegree)
     m = 0
     for t in range(len(slots)):
         count = 0
@@ -329,12 +362,10 @@ def consumers(
                     edges[m] = u
                     m += new
                 indegree[v] = m - before
-    ptr = np.zeros(n + 2, np.int32)
     for e in range(m):
         ptr[edges[e] + 2] += 1
     for v in range(n):
         ptr[v + 2] += ptr[v + 1]
-    succ = np.empty(m, np.int32)
     m = 0
     for v in range(n):
         for _ in range(indegree[v]):
@@ -342,15 +373,18 @@ def consumers(
             succ[ptr[u + 1]] = v
             ptr[u + 1] += 1
             m += 1
-    return ptr[: n + 1], succ, indegree
+    return m
 
 
-@njit
 def stuck(succ_ptr: Ints, succ: Ints, indegree: Ints) -> int:
     """A node on a cycle, or -1 where there is none."""
     n = len(indegree)
-    waits = indegree.copy()
-    queue = np.empty(n, np.int32)
+    return _stuck(succ_ptr, succ, indegree.copy(), np.empty(n, np.int32), np.full(n, -1, np.int32))
+
+
+@njit
+def _stuck(succ_ptr: Ints, succ: Ints, waits: Ints, queue: Ints, back: Ints) -> int:
+    n = len(waits)
     tail = 0
     for v in range(n):
         if waits[v] == 0:
@@ -368,7 +402,6 @@ def stuck(succ_ptr: Ints, succ: Ints, indegree: Ints) -> int:
     if tail == n:
         return -1
     # every node that waits has a producer that waits: walking back along those must come round
-    back = np.full(n, -1, np.int32)
     last = -1
     for v in range(n):
         if waits[v] > 0:

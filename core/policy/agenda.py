@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.bounds import depths
 from abw.core.graph.dag import Dag
-from abw.core.jit import njit
+from abw.core.jit import inner, njit
 from abw.core.policy.frontier import (
     Batches,
     Edges,
@@ -39,20 +40,29 @@ class Agenda:
 
     def schedule(self, dag: Dag) -> Schedule:
         """O(n + m + batches * types)."""
-        batches = room(dag)
-        _agenda(edges(dag), start(dag), depths(dag), self.static, batches)
+        batches, types = room(dag), len(dag.types)
+        sums = Sums(np.zeros(types, np.int64), np.zeros(types, np.int64), np.zeros(types))
+        _agenda(edges(dag), start(dag), depths(dag), self.static, sums, batches)
         return to_schedule(batches)
 
 
+class Sums(NamedTuple):
+    """By type, (T,) each: the sum of its nodes' depths, their number, the average; all 0 to begin with."""
+
+    total: NDArray[np.int64]
+    number: NDArray[np.int64]
+    average: NDArray[np.float64]
+
+
 @njit
-def _agenda(edges: Edges, frontier: Frontier, depth: Ints, static: bool, batches: Batches) -> None:
+def _agenda(
+    edges: Edges, frontier: Frontier, depth: Ints, static: bool, sums: Sums, batches: Batches
+) -> None:
     n, types = len(depth), len(frontier.head)
-    total = np.zeros(types, np.int64)
-    number = np.zeros(types, np.int64)
+    total, number, average = sums
     for v in range(n):
         total[edges.type[v]] += depth[v]
         number[edges.type[v]] += 1
-    average = np.empty(types, np.float64)
     for t in range(types):
         average[t] = np.float32(total[t] / (number[t] + 0.001))  # DyNet's guard against a division by zero
     done = 0
@@ -69,7 +79,7 @@ def _agenda(edges: Edges, frontier: Frontier, depth: Ints, static: bool, batches
         execute(edges, frontier, a)
 
 
-@njit
+@inner
 def _smallest(frontier: Frontier, average: NDArray[np.float64]) -> int:
     best, lowest = -1, np.inf
     for t in range(len(average)):

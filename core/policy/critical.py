@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from abw.core.graph.bounds import path_lengths
 from abw.core.graph.dag import Dag
-from abw.core.jit import njit
+from abw.core.jit import inner, njit
 from abw.core.policy.frontier import (
     Batches,
     Edges,
@@ -90,7 +90,7 @@ def step_paths(frontier: Frontier, paths: Paths, a: int) -> None:
     _note_ready(frontier, paths)
 
 
-@njit
+@inner
 def critical_type(paths: Paths) -> int:
     """The type of the ready node with the longest path before it."""
     longest, number = paths.longest, paths.number

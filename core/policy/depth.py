@@ -31,14 +31,13 @@ def batched_by_depth(dag: Dag, depth: Ints) -> Schedule:
     size = np.bincount(group)
     occupied = np.flatnonzero(size)
     ptr = np.concatenate([[0], np.cumsum(size[occupied])]).astype(np.int32)
-    nodes = _grouped(group, np.cumsum(size) - size)
+    nodes = np.empty(len(group), np.int32)
+    _group(group, np.cumsum(size) - size, nodes)
     return Schedule((occupied % types).astype(np.int32), ptr, nodes)
 
 
 @njit
-def _grouped(group: Ints, place: NDArray[np.int64]) -> Ints:
-    nodes = np.empty(len(group), np.int32)
+def _group(group: Ints, place: NDArray[np.int64], nodes: Ints) -> None:
     for v in range(len(group)):
         nodes[place[group[v]]] = v
         place[group[v]] += 1
-    return nodes

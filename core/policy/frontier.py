@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.dag import Dag
-from abw.core.jit import njit
+from abw.core.jit import inner, njit
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]
@@ -101,7 +101,7 @@ def room(dag: Dag) -> Batches:
     return Batches(type, ptr, nodes, np.zeros(1, np.int32))
 
 
-@njit
+@inner
 def record(batches: Batches, frontier: Frontier, a: int) -> int:
     """Write down that the ready nodes of type a are the next batch; the number of nodes recorded so far."""
     size = batches.size[0]

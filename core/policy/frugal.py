@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abw.core.graph.dag import Dag
-from abw.core.jit import njit
+from abw.core.jit import inner, njit
 from abw.core.policy.cost import Cost, counting, regret
 from abw.core.policy.critical import Paths, start_paths, step_paths
 from abw.core.policy.frontier import (
@@ -44,7 +44,7 @@ class Frugal:
         return to_schedule(batches)
 
 
-@njit
+@inner
 def _cheapest(frontier: Frontier, paths: Paths, remaining: Remaining, cost: Cost) -> int:
     longest, number = paths.longest, paths.number
     best, least = -1, 0.0

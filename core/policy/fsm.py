@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from abw.core.errors import AbwError
 from abw.core.graph.dag import Dag
-from abw.core.jit import njit
+from abw.core.jit import inner, njit
 from abw.core.policy.critical import Paths, no_paths, start_paths, step_paths
 from abw.core.policy.frontier import (
     Batches,
@@ -33,6 +33,7 @@ from abw.core.policy.states import (
     Table,
     add,
     find,
+    new_state,
     new_table,
     observe,
     symbol_names,
@@ -78,14 +79,15 @@ class FsmPolicy:
         batches, frontier = room(dag), start(dag)
         paths = paths_for(self.encoding, dag, frontier)
         kind = ENCODINGS.index(self.encoding)
-        unseen = run(edges(dag), frontier, paths, self.table, self.action, kind, self.phases, batches)
+        state = new_state(dag)
+        unseen = run(edges(dag), frontier, paths, self.table, self.action, kind, self.phases, state, batches)
         return to_schedule(batches, unseen)
 
     def visited(self, dag: Dag, schedule: Schedule) -> list[tuple[str, ...]]:
         """The state before each batch of a schedule, whoever made it. For pictures: slow."""
         names, flow, frontier = symbol_names(self.types, self.phases), edges(dag), start(dag)
         paths, kind = start_paths(dag, frontier), ENCODINGS.index(self.encoding)
-        state = np.empty(len(self.types) + 2, np.int32)
+        state = new_state(dag)
         found = []
         for a in schedule.type.tolist():
             length = observe(kind, self.phases, frontier, paths, state)
@@ -211,10 +213,10 @@ def run(
     action: Ints,
     encoding: int,
     phases: int,
+    state: Ints,
     batches: Batches,
 ) -> int:
     """Record the schedule of a policy; the number of its steps in states that are not in the table."""
-    state = np.empty(len(frontier.head) + 2, np.int32)
     done, unseen = 0, 0
     while done < len(edges.type):
         length = observe(encoding, phases, frontier, paths, state)
@@ -229,7 +231,7 @@ def run(
     return unseen
 
 
-@njit
+@inner
 def _readiest(frontier: Frontier) -> int:
     """The type of which the largest part of the remaining nodes is ready."""
     best, largest = -1, 0.0

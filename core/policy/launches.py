@@ -21,7 +21,16 @@ def by_type(schedule: Schedule, dag: Dag) -> Schedule:
     of_batch = np.empty(len(nodes), np.int32)
     ptr = np.zeros(len(nodes) + 1, np.int32)
     launch_ptr = np.zeros(len(schedule) + 1, np.int32)
-    count = _cut(schedule.ptr, schedule.nodes, dag.type, len(dag.types), nodes, of_batch, ptr, launch_ptr)
+    count = _cut(
+        schedule.ptr,
+        schedule.nodes,
+        dag.type,
+        np.empty(len(dag.types), np.int64),
+        nodes,
+        of_batch,
+        ptr,
+        launch_ptr,
+    )
     return Schedule(of_batch[:count].copy(), ptr[: count + 1].copy(), nodes, schedule.unseen, launch_ptr)
 
 
@@ -30,21 +39,20 @@ def _cut(
     batch_ptr: Ints,
     batch_nodes: Ints,
     type: Ints,
-    types: int,
+    place: NDArray[np.int64],
     nodes: Ints,
     of_batch: Ints,
     ptr: Ints,
     launch_ptr: Ints,
 ) -> int:
     count = 0
-    place = np.empty(types, np.int64)
     for b in range(len(batch_ptr) - 1):
         first, last = batch_ptr[b], batch_ptr[b + 1]
         place[:] = 0
         for i in range(first, last):
             place[type[batch_nodes[i]]] += 1
         begin = np.int64(first)
-        for t in range(types):
+        for t in range(len(place)):
             rows = place[t]
             place[t] = begin
             begin += rows

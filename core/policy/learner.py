@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from abw.core.errors import AbwError
 from abw.core.graph.bounds import lower_bound, recurrent_types
 from abw.core.graph.dag import Dag
-from abw.core.jit import njit
+from abw.core.jit import inner, njit
 from abw.core.policy.cost import Cost, cost_of, counting, least_cost, overhead, relative, sum_cost
 from abw.core.policy.critical import Paths, critical_type, step_paths
 from abw.core.policy.frontier import Batches, Edges, Frontier, edges, execute, room, start
@@ -27,6 +27,7 @@ from abw.core.policy.states import (
     add,
     best_actions,
     find,
+    new_state,
     new_table,
     observe,
     resized,
@@ -209,6 +210,7 @@ class _Lesson:
     least: float
     first: Watched
     now: Watched
+    state: Ints
     path: Path
     room: Batches
 
@@ -220,7 +222,10 @@ class _Lesson:
         first = Watched(frontier, paths_for(asks, dag, frontier), held)
         path = Path(np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.float64))
         least = least_cost(dag, cost)
-        return _Lesson(dag, edges(dag), encoding, reward, cost, least, first, _copied(first), path, room(dag))
+        return _Lesson(
+            dag, edges(dag), encoding, reward, cost, least,
+            first, _copied(first), new_state(dag), path, room(dag),
+        )  # fmt: skip
 
     def explore(
         self, table: Table, phases: int, hyper: Hyper, epsilon: float, random: NDArray[np.uint64]
@@ -228,16 +233,17 @@ class _Lesson:
         """Run a trial; False, with nothing learned, if the table got full."""
         _restore(self.now, self.first)
         kinds = ENCODINGS.index(self.encoding), REWARDS.index(self.reward)
-        return _trial(
-            self.edges, self.now, table, *kinds, phases, hyper, epsilon, random, self.cost, self.path
-        )
+        return trial(
+            self.edges, self.now, table, *kinds, phases, hyper, epsilon, random, self.cost,
+            self.state, self.path,
+        )  # fmt: skip
 
     def ratio(self, table: Table, action: Ints, phases: int) -> float:
         """The cost of a policy on this graph, whose batches are left in `room`, to the least cost."""
         _restore(self.now, self.first)
         self.room.size[0] = 0
         kind = ENCODINGS.index(self.encoding)
-        run(self.edges, self.now.frontier, self.now.paths, table, action, kind, phases, self.room)
+        run(self.edges, self.now.frontier, self.now.paths, table, action, kind, phases, self.state, self.room)
         size = int(self.room.size[0])
         cost = sum_cost(self.cost, self.room.type[:size], self.room.ptr[: size + 1])
         return cost / self.least if self.least > 0 else 1.0 + cost
@@ -258,7 +264,7 @@ def _restore(arrays: tuple[Any, ...], to: tuple[Any, ...]) -> None:
             np.copyto(mine, theirs)
 
 
-@njit
+@inner
 def _uniform(random: NDArray[np.uint64]) -> float:
     """The next number in [0, 1) (splitmix64): its state is ours, so a seed means the same everywhere."""
     random[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -270,7 +276,7 @@ def _uniform(random: NDArray[np.uint64]) -> float:
 
 
 @njit
-def _trial(
+def trial(
     edges: Edges,
     watched: Watched,
     table: Table,
@@ -281,11 +287,11 @@ def _trial(
     epsilon: float,
     random: NDArray[np.uint64],
     cost: Cost,
+    state: Ints,
     path: Path,
 ) -> bool:
     """Execute the graph, exploring, and learn from it; False, with nothing learned, if the table got full."""
     frontier, paths, held = watched
-    state = np.empty(len(frontier.head) + 2, np.int32)
     done, steps = 0, 0
     while done < len(edges.type):
         if table.size[0] == len(table.value) or table.ptr[table.size[0]] + len(state) > len(table.symbols):
@@ -313,7 +319,7 @@ def _trial(
     return True
 
 
-@njit
+@inner
 def _choose(table: Table, s: int, frontier: Frontier, epsilon: float, random: NDArray[np.uint64]) -> int:
     """A ready type: with probability epsilon any, else the one with the highest Q-value.
 
@@ -336,7 +342,7 @@ def _choose(table: Table, s: int, frontier: Frontier, epsilon: float, random: ND
     return best
 
 
-@njit
+@inner
 def _update(table: Table, path: Path, steps: int, hyper: Hyper) -> None:
     """Move each step's Q-value towards its n-step return.
 

@@ -33,7 +33,8 @@ class Phases:
         reach = type_reach(dag) | np.eye(len(dag.types), dtype=np.bool_)
         before = reach.sum(axis=0, dtype=np.int32)
         own = before[dag.type]
-        depth = _depths_inside(topological_order(dag), edges(dag), own)
+        depth = np.zeros(len(dag), np.int32)
+        _depths_inside(topological_order(dag), edges(dag), own, depth)
         deepest = np.zeros(len(dag.types) + 1, np.int32)
         for t in range(len(dag.types)):
             deepest[before[t]] = max(deepest[before[t]], depth.max(where=dag.type == t, initial=-1) + 1)
@@ -42,12 +43,10 @@ class Phases:
 
 
 @njit
-def _depths_inside(order: Ints, edges: Edges, phase: Ints) -> Ints:
+def _depths_inside(order: Ints, edges: Edges, phase: Ints, depth: Ints) -> None:
     _, ptr, succ = edges
-    depth = np.zeros(len(order), np.int32)
     for v in order:
         for e in range(ptr[v], ptr[v + 1]):
             w = succ[e]
             if phase[v] == phase[w]:
                 depth[w] = max(depth[w], depth[v] + 1)
-    return depth

@@ -130,6 +130,7 @@ def _beam(dag: Dag, cost: Cost, width: int, limit: float) -> tuple[list[int] | N
     remaining = start_remaining(dag, frontier)
     marks = _marks(dag)
     beam = _first(dag, frontier, remaining, marks)
+    before = np.empty_like(frontier.tail)
     storage = [Beam(*(np.empty((width, *a.shape[1:]), a.dtype) for a in beam)) for _ in range(2)]
     sequence, at_least = None, np.inf
     history: list[tuple[NDArray[np.intp], NDArray[np.intp]]] = []
@@ -141,7 +142,9 @@ def _beam(dag: Dag, cost: Cost, width: int, limit: float) -> tuple[list[int] | N
             return sequence, float(at_least)
         history.append((parents[kept], actions[kept]))
         beam = _taken(beam, parents[kept], storage[len(history) % 2])
-        _advance(flow, frontier.end, remaining.height, remaining.first, cost, marks, beam, actions[kept])
+        _advance(
+            flow, frontier.end, remaining.height, remaining.first, cost, marks, beam, actions[kept], before
+        )
         finished = np.flatnonzero(~beam.top.any(axis=1))
         if len(finished) > 0:
             last = finished[np.argmin(beam.spent[finished])]
@@ -179,7 +182,8 @@ def _candidates(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
     """All next states, best first: the state each comes from, the type executed, its score."""
     states, actions = np.nonzero(beam.tail > beam.head)
-    score = _scores(beam, end, remaining.height, remaining.first, cost, states, actions)
+    score = np.empty(len(states))
+    _scores(beam, end, remaining.height, remaining.first, cost, states, actions, score)
     key = beam.key[states] ^ beam.ready_key[states, actions]
     by_key = np.lexsort((score, key))
     once = np.ones(len(key), bool)  # of several ways to one set, the cheapest
@@ -201,9 +205,9 @@ def _scores(
     cost: Cost,
     states: NDArray[np.intp],
     actions: NDArray[np.intp],
-) -> NDArray[np.float64]:
+    score: NDArray[np.float64],
+) -> None:
     """For each next state the cost so far and the least cost of what remains; `states` ascend."""
-    score = np.empty(len(states))
     before, last = 0.0, -1
     for i in range(len(states)):
         w, a = states[i], actions[i]
@@ -216,7 +220,6 @@ def _scores(
                 before += rest(cost, t, end[t] - beam.head[w, t], beam.top[w, t])
         ready, rows = beam.tail[w, a] - beam.head[w, a], end[a] - beam.head[w, a]
         score[i] = before + regret(cost, a, ready, rows, beam.top[w, a], is_free(remaining, a))
-    return score
 
 
 @njit
@@ -229,15 +232,17 @@ def _advance(
     marks: Marks,
     beam: Beam,
     actions: NDArray[np.intp],
+    before: Ints,
 ) -> None:
-    """Execute `actions[w]` in the w-th state."""
+    """Execute `actions[w]` in the w-th state; `before` (T,) is working space."""
     for w in range(len(actions)):
         a = actions[w]
         frontier = Frontier(beam.missing[w], beam.queue[w], beam.head[w], beam.tail[w], end)
         remaining = Remaining(
             height, first, beam.number[w], beam.top[w], beam.ready[w], beam.seen[w], beam.done[w]
         )
-        before = beam.tail[w].copy()
+        for t in range(len(before)):
+            before[t] = frontier.tail[t]
         beam.spent[w] += batch_cost(cost, a, frontier.tail[a] - frontier.head[a])
         execute(edges, frontier, a)
         step_remaining(frontier, remaining, a)

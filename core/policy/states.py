@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.graph.dag import Dag
 from abw.core.jit import njit
 from abw.core.policy.critical import Paths, critical_type
 from abw.core.policy.frontier import Frontier
@@ -20,6 +21,11 @@ BASE, MAX, SORT, CRITICAL = range(4)
 def symbol_names(types: tuple[str, ...], phases: int) -> tuple[str, ...]:
     """What a state's symbols mean: the types, then the phases (`1/4`)."""
     return (*types, *(f"{k + 1}/{phases}" for k in range(phases)))
+
+
+def new_state(dag: Dag) -> Ints:
+    """Room for the state of an execution of the dag (T + 2,)."""
+    return np.empty(len(dag.types) + 2, np.int32)
 
 
 @njit

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from abw.core.graph.bounds import recurrent_types, topological_order
 from abw.core.graph.dag import Dag
-from abw.core.jit import njit
+from abw.core.jit import inner, njit
 from abw.core.policy.frontier import (
     Batches,
     Edges,
@@ -64,7 +64,9 @@ class HeldBack(NamedTuple):
 def held_back(dag: Dag, *, direct: bool) -> HeldBack:
     """The frontiers of all G^a before the first batch. O((n + m) * recurrent types)."""
     column = recurrent_types(dag)
-    sources, size = _count_sources(edges(dag), topological_order(dag), column, direct)
+    sources = np.zeros((int(column.max(initial=-1)) + 1, len(dag)), np.int32)
+    size = np.zeros(len(column), np.int32)
+    _count_sources(edges(dag), topological_order(dag), column, direct, sources, size)
     return HeldBack(column, sources, size, np.empty(len(dag), np.int32), np.array([direct]))
 
 
@@ -75,10 +77,8 @@ def nothing_held() -> HeldBack:
 
 
 @njit
-def _count_sources(edges: Edges, order: Ints, column: Ints, direct: bool) -> tuple[Ints, Ints]:
+def _count_sources(edges: Edges, order: Ints, column: Ints, direct: bool, sources: Ints, size: Ints) -> None:
     type, ptr, succ = edges
-    sources = np.zeros((column.max() + 1, len(order)), np.int32)
-    size = np.zeros(len(column), np.int32)
     for v in order:
         own = column[type[v]]
         if own < 0 or sources[own, v] == 0:
@@ -92,10 +92,9 @@ def _count_sources(edges: Edges, order: Ints, column: Ints, direct: bool) -> tup
             elif column[type[w]] >= 0:
                 for c in range(len(sources)):
                     sources[c, w] += c == own or sources[c, v] > 0
-    return sources, size
 
 
-@njit
+@inner
 def release(edges: Edges, held: HeldBack, frontier: Frontier, a: int) -> None:
     """Update for the execution of type a; called before `execute`."""
     type, ptr, succ = edges
@@ -132,7 +131,7 @@ def _sufficient(edges: Edges, frontier: Frontier, held: HeldBack, batches: Batch
         execute(edges, frontier, a)
 
 
-@njit
+@inner
 def _least_held(frontier: Frontier, held: HeldBack) -> int:
     best, highest = -1, 0.0
     for t in range(len(held.size)):

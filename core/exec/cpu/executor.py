@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Hashable
 from operator import attrgetter
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.cores import usable_cores
 from abw.core.exec.arenas import fill_constants, read_values
 from abw.core.exec.cpu.clock import emit_clock
 from abw.core.exec.cpu.compiled import Code, compile_ir
@@ -69,7 +69,7 @@ class CpuExecutor:
 
         `threads`: how many share a run; None: one for each processor that this process may use.
         """
-        self._threads = threads or _processors()
+        self._threads = threads or usable_cores()
         self._team = Team(self._threads) if self._threads > 1 else None
         self._sorter = get_sorter(self._target) if self._threads > 1 else None
         self._network, self._params = network, params
@@ -257,10 +257,3 @@ class CpuExecutor:
                 self._views[a] = matrix_view(rowwise, shape, lanes)
                 fill_constants(self._views[a], a, self._arenas, self._network, self._params)
                 self._own["arena"][a] = address(self._memory[a])
-
-
-def _processors() -> int:
-    """How many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.exec.interface import TooLargeError
-from abw.core.jit import njit
+from abw.core.jit import allocating, njit
 from abw.core.plan.kernels import GATHERED
 from abw.core.plan.plan import Plan
 
@@ -154,7 +154,7 @@ def _collected(plan: Plan, work: Work) -> Longs:
     return found
 
 
-@njit
+@allocating
 def _pack(
     words: Words,
     schedule: tuple[Ints, Ints, Longs],
@@ -311,7 +311,7 @@ def _pack(
     return int(end)
 
 
-@njit
+@allocating
 def _levels(
     level: tuple[Longs, Longs],
     schedule: tuple[Ints, Ints, Longs],
