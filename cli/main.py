@@ -6,7 +6,21 @@ import sys
 
 import typer
 
-from abw.cli import calibrate, check, compare, doctor, explain, layout, learn, run, runs, schema, viz, weights
+from abw.cli import (
+    calibrate,
+    check,
+    compare,
+    doctor,
+    explain,
+    layout,
+    learn,
+    new,
+    run,
+    runs,
+    schema,
+    viz,
+    weights,
+)
 from abw.cli.bench import commands as bench
 from abw.core.errors import INTERRUPTED, AbwError, InterruptedWorkError
 from abw.core.memory import keep_freed_memory
@@ -19,6 +33,7 @@ app = typer.Typer(
     help="The auto-batching workbench: runs mini-batches of dynamic neural networks fast, and shows how.",
 )
 app.command("run")(run.run)
+app.command("new")(new.new)
 app.command("check")(check.check)
 app.command("learn")(learn.learn)
 app.command("compare")(compare.compare)

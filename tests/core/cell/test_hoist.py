@@ -33,11 +33,12 @@ HOISTED = {
     "lattice": ("char", "word"),
     "lattice-gru": ("char", "word"),
     "lstm-nmt": ("encoder", "decoder"),
+    "dag": ("operation",),
+    "torch-bilstm": CHAINS,
+    "torch-childsum": ("node", "forget"),
+    "torch-gru": ("gru",),
     "torch-lstm": ("lstm",),
     "uneven": ("a",),
-    "torch-bilstm": CHAINS,
-    "torch-gru": ("gru",),
-    "torch-childsum": ("node", "forget"),
 }
 
 

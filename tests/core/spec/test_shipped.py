@@ -31,8 +31,8 @@ def name_of(path: Path) -> str:
 def test_all_the_workloads_are_there() -> None:
     assert {path.stem for path in MODELS} == {
         *("bilstm", "bilstm-chars", "lstm-nmt", "treelstm", "treegru", "treelstm-nary", "treegru-nary"),
-        *("mvrnn", "treelstm-2type", "lattice", "lattice-gru", "fig1", "fig10"),
-        *("torch-lstm", "torch-bilstm", "torch-gru", "torch-treelstm", "torch-childsum", "uneven"),
+        *("mvrnn", "treelstm-2type", "lattice", "lattice-gru", "dag", "fig1", "fig10", "uneven"),
+        *("torch-lstm", "torch-bilstm", "torch-gru", "torch-treelstm", "torch-childsum"),
     }
 
 
@@ -49,8 +49,7 @@ def test_form(path: Path) -> None:
 def test_models_load_at_any_size(path: Path) -> None:
     model = open_model(path, Overrides())
     assert model.dims["hidden"] == 64
-    batches = {"fig1": 1, "fig10": 1, "uneven": 2}
-    assert model.data.batch == batches.get(path.stem, 64)
+    assert model.data.batch == {"fig1": 1, "fig10": 1, "uneven": 2}.get(path.stem, 64)
     small = open_model(path, Overrides(dims={"hidden": 6}))
     assert set(small.dims.values()) <= {*model.dims.values(), 6, 3} - {64, 32}
     assert {file for file in model.files if file.parent.name == "cells"} <= set(CELLS)
