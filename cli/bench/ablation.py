@@ -1,4 +1,4 @@
-"""What each part of the system is worth: policy, layout, hoisting and executor, each with each."""
+"""What each part of the system is worth: policy, layout, fusion, hoisting and executor, each with each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def bench_ablation(
     """A row for each workload, size and setting: one thread, medians by phase; `speedup` is over cavs-dynet.
 
     Layouts are compared where a cell's variables are in memory at all: in the executor blas. The executor
-    cpu has them in registers. A model with nothing to hoist has no rows with hoisting. Errors: AbwError.
+    cpu has them in registers. Where there is nothing to
+    hoist or to fuse, there are no rows with it. Errors: AbwError.
     """
     settings = _settings()
     cases = chosen_cases(workloads)
@@ -35,7 +36,7 @@ def bench_ablation(
         systems = {
             name: system
             for name, setting in settings.items()
-            if (system := System(chosen, setting, specs, data, size, batch)).hoisted or not setting.hoist
+            if (system := System(chosen, setting, specs, data, size, batch)).differs
         }
         found = side_by_side(systems, runs)
         for name, taken in found.items():
@@ -49,6 +50,7 @@ def bench_ablation(
                     "policy": name.split("/")[1],
                     "layout": setting.layout,
                     "hoist": setting.hoist,
+                    "fuse": setting.fuse,
                     "batches": taken.batches,
                     "launches": taken.launches,
                     "memory_kernels": taken.memory_kernels,
@@ -64,13 +66,14 @@ def bench_ablation(
 
 def _settings() -> dict[str, Setting]:
     found = [preset(BASELINE)]
-    for policy, hoist in product(POLICIES, (False, True)):
+    for policy, hoist, fuse in product(POLICIES, (False, True), (False, True)):
         name, _, encoding = policy.partition(" ")
         for executor, layout in (("blas", "declared"), ("blas", "planned"), ("cpu", "planned")):
-            found.append(Setting(name, encoding or "best", "cell", layout, executor, hoist))  # type: ignore[arg-type]
+            encoded = encoding or "best"
+            found.append(Setting(name, encoded, "cell", layout, executor, hoist, fuse))  # type: ignore[arg-type]
     return {_name(setting): setting for setting in found}
 
 
 def _name(setting: Setting) -> str:
     policy = f"fsm {setting.encoding}" if setting.policy == "fsm" else setting.policy
-    return f"{setting.executor}/{policy}/{setting.layout}/{setting.hoist}"
+    return f"{setting.executor}/{policy}/{setting.layout}/{setting.hoist}/{setting.fuse}"

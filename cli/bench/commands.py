@@ -400,7 +400,7 @@ def ablation(
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
-    """Policy, layout, hoisting and executor, each with each: batches, copies, time by phase."""
+    """Policy, layout, fusion, hoisting and executor, each with each: batches, copies, time by phase."""
     from abw.cli.bench.ablation import bench_ablation
 
     with progress(quiet) as told:
@@ -411,13 +411,14 @@ def ablation(
     blocks = dict.fromkeys((r["workload"], r["hidden"], r["batch"]) for r in report["rows"])
     for workload, size, instances in blocks:
         table = _table(
-            f"{workload} {size} x {instances}", "layout", "hoist", "batches", "copies", "moved", "schedule",
-            "execute", "instances/s", "gain",
+            f"{workload} {size} x {instances}", "layout", "hoist", "fuse", "batches", "copies", "moved",
+            "schedule", "execute", "instances/s", "gain",
         )  # fmt: skip
         for r in report["rows"]:
             if (r["workload"], r["hidden"], r["batch"]) == (workload, size, instances):
                 table.add_row(
                     f"{r['executor']}, {r['policy']}", r["layout"], "yes" if r["hoist"] else "",
+                    "yes" if r["fuse"] else "",
                     str(r["batches"]), str(r["memory_kernels"]), amount(r["bytes_moved"], "B"),
                     duration(r["seconds"]["schedule"]), duration(r["seconds"]["execute"]),
                     amount(r["instances_per_second"]), f"{r['speedup']:.2f} x",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from abw.core.graph.network import Granularity, LayoutName
     from abw.core.learning import Choice
     from abw.core.policy.registry import Policy
-    from abw.core.workload import Workload
+    from abw.core.spec.model import Model
+    from abw.core.workload import Networks
 
 PHASES = ("construct", "schedule", "plan", "execute")
 TRAINED_ON = 32
@@ -33,9 +34,9 @@ class Setting:
     layout: LayoutName
     executor: str
     hoist: bool = False
-    threads: int = 1
     fuse: bool = False
     group: bool = False
+    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,63 +91,56 @@ class System:
         from abw.core.exec.params import init_params
         from abw.core.exec.registry import get_executor
         from abw.core.spec.load import Overrides
-        from abw.core.workload import load_workload, open_model
+        from abw.core.workload import open_model, open_networks, open_workload, read_instances
 
         overrides = Overrides(
             data=data / chosen.data,
             batch=batch,
-            limit=max(TRAINED_ON, batch * mini_batches),
+            limit=batch * mini_batches,
             dims={"hidden": hidden},
             hoist=setting.hoist,
         )
         model = open_model(specs / chosen.spec, overrides)
         self.setting = setting
-        self._workload = load_workload(
+        networks = open_networks(
             model, setting.granularity, setting.layout, fuse=setting.fuse, group=setting.group
         )
-        self.hoisted = setting.hoist and any(t.name.endswith("-hoisted") for t in model.types)
-        self._policy = _policy(self._workload, setting)
+        hoists = any(t.name.endswith("-hoisted") for t in model.types)
+        fuses = networks.fusion is not None and networks.network.types != networks.unfused.types
+        self.differs = hoists == setting.hoist and fuses == setting.fuse  # hoisting and fusion find something
+        self._workload = open_workload(model, read_instances(model.data, model.data.limit), networks)
+        self._policy = _policy(model, networks, setting)
         self._executor = get_executor(setting.executor)
-        network = self._workload.network
-        self._executor.prepare(network, init_params(network, 0), setting.threads)
-        self._windows = list(self._workload.windows())[:mini_batches]
+        self._executor.prepare(networks.network, init_params(networks.cells, 0), setting.threads)
 
     def run(self) -> Taken:
         """Every mini-batch once. Times are this thread's CPU time, with several threads the wall clock's."""
-        from abw.core.plan.plan import plan
+        from abw.core.minibatches import run_all
+        from abw.core.progress import Clock
 
-        clock: Callable[[], float] = time.thread_time if self.setting.threads == 1 else time.perf_counter
-        seconds = dict.fromkeys(PHASES, 0.0)
+        clock = Clock(*PHASES, timer=time.thread_time if self.setting.threads == 1 else time.perf_counter)
         counts = [0] * 7
-        for first, last in self._windows:
-            times = [clock()]
-            graph = self._workload.graph(first, last)
-            times.append(clock())
-            schedule = self._policy.schedule(self._workload.seen(graph))
-            launched = self._workload.launched(graph, schedule)
-            times.append(clock())
-            planned = plan(graph, self._executor.arrange(graph, launched))
-            times.append(clock())
-            result = self._executor.run(planned)
-            times.append(clock())
-            for phase, begin, end in zip(PHASES, times, times[1:], strict=False):
-                seconds[phase] += end - begin
+        for batch, result in run_all(self._workload, self._policy, self._executor, clock):
             found = (
-                last - first, len(schedule), result.counts.launches, result.counts.memory_kernels,
-                result.counts.bytes_moved, planned.product_flops, len(launched),
+                batch.graph.instances, len(batch.schedule), result.counts.launches,
+                result.counts.memory_kernels, result.counts.bytes_moved, batch.plan.product_flops,
+                len(batch.plan.schedule),
             )  # fmt: skip
             counts = [a + b for a, b in zip(counts, found, strict=True)]
-        return Taken(seconds, *counts)
+        return Taken(clock.seconds, *counts)
 
 
-def _policy(workload: Workload, setting: Setting) -> Policy:
+def _policy(model: Model, networks: Networks, setting: Setting) -> Policy:
+    """The setting's policy; a learned one from the first instances of the data."""
     from abw.core.learning import train
     from abw.core.policy.registry import LEARNED, get_policy
+    from abw.core.workload import open_workload, read_instances
 
     if setting.policy != LEARNED:
         return get_policy(setting.policy)
-    used = min(TRAINED_ON, len(workload.instances))
-    return train(lambda first, last: workload.seen(workload.graph(first, last)), used, setting.encoding, 0)
+    workload = open_workload(model, read_instances(model.data, TRAINED_ON), networks)
+    used = len(workload.instances)
+    return train(lambda a, b: workload.seen(workload.graph(a, b)), used, setting.encoding, 0)
 
 
 def side_by_side(systems: Mapping[str, System], runs: int) -> dict[str, Taken]:

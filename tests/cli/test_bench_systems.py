@@ -44,17 +44,25 @@ def test_a_system_runs_the_mini_batches_it_is_told(root: Path, data: Path) -> No
 def test_the_ablation_shows_each_part(root: Path, data: Path) -> None:
     rows = bench_ablation(root / "specs", data, "latticelstm,TreeLSTM", [8], [4], 1, Quiet())["rows"]
     lattice = [r for r in rows if r["workload"] == "LatticeLSTM"]
-    assert len(lattice) == 18
+    assert len(lattice) == 36
+    assert not any(r["fuse"] for r in rows if r["workload"] == "TreeLSTM")
     assert not any(r["hoist"] for r in rows if r["workload"] == "TreeLSTM")
 
     def one(**wanted: object) -> dict[str, Any]:
-        usual = {"executor": "blas", "policy": "fsm sort", "layout": "planned", "hoist": False} | wanted
+        usual = {
+            "executor": "blas",
+            "policy": "fsm sort",
+            "layout": "planned",
+            "hoist": False,
+            "fuse": False,
+        } | wanted
         (found,) = (r for r in lattice if all(r[k] == v for k, v in usual.items()))
         assert isinstance(found, dict)
         return found
 
     assert one(layout="declared")["memory_kernels"] > one()["memory_kernels"]
     assert one(policy="agenda-static")["batches"] > one()["batches"]
+    assert one(fuse=True)["batches"] < one()["batches"]
     assert one(executor="cpu")["memory_kernels"] == 0
     assert one(policy="agenda-static", layout="declared")["speedup"] == 1
 
