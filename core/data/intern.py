@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import overload
 
 import numpy as np
@@ -23,18 +23,23 @@ def intern(data: bytes, text: NDArray[np.uint8], begin: Ints, end: Ints) -> tupl
     while True:
         # starting anew where there are more words than room is cheap: most words appear early
         slots, words = np.full(4 * room, -1, np.int32), np.empty((room, 2), np.int32)
-        count = number_pieces(text, begin, end, number, slots, np.empty(room, np.uint64), words)
+        hashes = np.empty(room, np.uint64)
+        count = number_pieces(text, begin, end, number, slots, hashes, words)
         if count >= 0:
-            return number, Words(data, words[:count])
+            return number, Words(data, words[:count], hashes[:count])
         room *= 8
 
 
 class Words(Sequence[str]):
-    """Distinct words by their offsets (words, 2), decoded only where they are asked for."""
+    """Distinct words by their offsets (words, 2), decoded only where they are asked for.
 
-    def __init__(self, data: bytes, pieces: Ints) -> None:
+    `hashes` (words,): see `hash_piece`.
+    """
+
+    def __init__(self, data: bytes, pieces: Ints, hashes: NDArray[np.uint64]) -> None:
         self._data = data
         self._pieces = pieces
+        self.hashes = hashes
 
     def __len__(self) -> int:
         return len(self._pieces)
@@ -48,6 +53,10 @@ class Words(Sequence[str]):
             return [self[i] for i in range(*index.indices(len(self)))]
         begin, end = self._pieces[index]
         return self._data[begin:end].decode()
+
+    def __iter__(self) -> Iterator[str]:
+        data = self._data
+        return (data[begin:end].decode() for begin, end in self._pieces.tolist())
 
 
 @njit
@@ -81,8 +90,8 @@ def number_pieces(
     """Fill `number`, and `words` with the offsets of each distinct piece; returns how many those are.
 
     Returns -1 where there are more than `words` has room for. `slots` (a power of two, all -1) is a table
-    with open addressing by the 64-bit FNV-1a hash, `hashes` (as long as `words`) is scratch. Words of equal
-    hash are compared byte by byte.
+    with open addressing by the 64-bit FNV-1a hash, which `hashes` (as long as `words`) keeps of each. Words
+    of equal hash are compared byte by byte.
     """
     mask = slots.size - 1
     count = 0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from abw.core.data.instances import Instances, Ints
-from abw.core.data.intern import hash_pieces
+from abw.core.data.intern import Words, hash_pieces
 from abw.core.errors import DataError, Problem
 from abw.core.spec.model import Table
 
@@ -59,8 +59,11 @@ def trained_ids(instances: Instances, field: str, ids: Ints, table: Table) -> In
 
 
 def _hashed(words: Sequence[str], rows: int) -> Ints:
-    pieces = [word.encode() for word in words]
-    ends = np.cumsum([0] + [len(piece) for piece in pieces])
-    hashes = np.empty(len(pieces), np.uint64)
-    hash_pieces(np.frombuffer(b"".join(pieces), np.uint8), ends[:-1], ends[1:], hashes)
+    if isinstance(words, Words):
+        hashes = words.hashes
+    else:
+        pieces = [word.encode() for word in words]
+        ends = np.cumsum([0] + [len(piece) for piece in pieces])
+        hashes = np.empty(len(pieces), np.uint64)
+        hash_pieces(np.frombuffer(b"".join(pieces), np.uint8), ends[:-1], ends[1:], hashes)
     return (hashes % np.uint64(rows)).astype(np.int32)
