@@ -26,6 +26,15 @@ TRAIN_LIMIT = 32
 Choice = Encoding | Literal["best"]
 """An encoding, or the one that does best in training."""
 
+SUMMARIES: dict[Choice, str] = {
+    "best": "what has the fewest batches in training of base, sort and critical; the default",
+    "base": "the types on the frontier",
+    "max": "the same, and the one with the most ready nodes",
+    "sort": "the types in order of how many nodes are ready (the paper's best)",
+    "critical": "the types on the frontier, and the type at the head of the longest remaining path",
+}
+"""What a state of a learned policy is, in one line."""
+
 TRIALS = 1000
 """How many trials learning takes at most (section 5.3)."""
 

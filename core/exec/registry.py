@@ -34,6 +34,13 @@ EXECUTORS: dict[str, Callable[[], Executor]] = {
     "cpu": CpuExecutor,
     "cuda": _cuda,
 }
+SUMMARIES: dict[str, str] = {
+    "reference": "the meaning: float64, a node at a time",
+    "blas": "NumPy calls, one for each batch of operations, with gathers between, as frameworks do it",
+    "cpu": "the default: one fused kernel a cell, on as many cores as there are",
+    "cuda": "an NVIDIA GPU",
+}
+"""What each executor is, in one line."""
 
 
 def get_executor(name: str, kernels: KernelsName | None = None, scheme: SchemeName | None = None) -> Executor:

@@ -40,6 +40,19 @@ PLAIN: tuple[str, ...] = tuple(_MAKE)
 
 LEARNED = "fsm"
 POLICIES: tuple[str, ...] = (*PLAIN, LEARNED)
+SUMMARIES: dict[str, str] = {
+    "depth": "nothing: batches are the (depth, type) groups, as in TensorFlow Fold",
+    "agenda": "the type whose remaining nodes have the smallest average depth, as DyNet's; then the first",
+    "agenda-static": "the same with the average over all nodes, computed once, as DyNet's code does",
+    "phases": "ACRoBat's: the loops of types one after the other, by depth inside each",
+    "sufficient": "the type with the largest share of its own frontier ready (ED-Batch, Lemma 2.1)",
+    "critical": "the type of the ready node at the head of the longest remaining path",
+    "critical-free": "the same, but batches that lower the remaining lower bound, or cost, go first",
+    "search": "beam search over sequences of types; slow: shows what is attainable",
+    "fsm": "what a state machine says that was learned by Q-learning (ED-Batch 2.3); the default",
+}
+"""What each policy picks as the type of the next batch, in one line."""
+
 COSTED: tuple[str, ...] = ("critical-free", "search")
 """The policies that minimise a cost where they are given one (option `cost`), else the number of batches."""
 

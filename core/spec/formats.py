@@ -92,7 +92,8 @@ _LATTICE = _schema(
         "from": _link("char-arc word-arc", "position", "the position after which the arc begins"),
         "to": _link("char-arc word-arc", "position", "the position at which it ends"),
         "arcs": _link("position", "char-arc word-arc", "the arcs that end here, in file order", many=True),
-        **{name: _link("position", "position", f"the {name} position") for name in ("prev", "next")},
+        "prev": _link("position", "position", "the position before"),
+        "next": _link("position", "position", "the position behind"),
     },
     {
         "id": _field("char-arc word-arc", "the character's or word's number"),
