@@ -26,6 +26,7 @@ from abw.core.learning import TRAIN_LIMIT, Choice, Learned, choose_policy, kept_
 from abw.core.memory import available_memory, peak_since, settle
 from abw.core.minibatches import OVERLAPPED, outputs_kept
 from abw.core.plan.plan import plan
+from abw.core.policy.depth import Depth
 from abw.core.policy.registry import LEARNED, Policy, get_policy
 from abw.core.precompile import Beside, learner_beside
 from abw.core.progress import Clock, Progress, Quiet
@@ -188,8 +189,7 @@ def _warm_up(
     """Compile all that a run needs, on so many instances, so that no measurement contains it."""
     graph = sample.graph(0, instances)
     dag = sample.seen(graph)
-    schedules = [get_policy(name).schedule(dag) for name in COMPARED]
-    launched = sample.launched(graph, schedules[0])
+    launched = sample.launched(graph, Depth().schedule(dag))
     executor = _prepared(options, graph.network, params)
     executor.run(plan(graph, launched, outputs_kept(executor, graph)))
     beside.wait()
@@ -199,7 +199,8 @@ def _warm_up(
         policy = train(lambda *_: dag, 1, options.encoding, 0, trials=1)
     else:
         policy = get_policy(options.policy)
-    policy.schedule(dag)
+    for each in (policy, *map(get_policy, COMPARED)):
+        each.schedule(dag)
     lower_bound(dag)
 
 

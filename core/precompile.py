@@ -17,6 +17,7 @@ import numpy as np
 from abw.core.cores import usable_cores
 from abw.core.graph.dag import Dag
 from abw.core.jit import is_compiled
+from abw.core.policy.agenda import Agenda
 from abw.core.policy.learner import BEST_OF, learn, trial
 from abw.core.policy.states import ENCODINGS
 
@@ -76,7 +77,10 @@ class Beside:
 
 
 def compile_learner(encoding: str) -> None:
-    """Compile all that learning with an encoding (`best`: with each that is tried) uses, on a tiny graph."""
+    """Compile all that learning with an encoding (`best`: with each that is tried) uses, on a tiny graph.
+
+    And the policy `agenda`, which every run is compared with: so both processes have about as much to do.
+    """
     # a chain of four nodes, whose types recur
     type, succ_ptr, succ, indegree = (
         np.array(values, np.int32) for values in ([0, 1, 0, 1], [0, 1, 2, 3, 3], [1, 2, 3], [0, 1, 1, 1])
@@ -85,6 +89,7 @@ def compile_learner(encoding: str) -> None:
     for each in ENCODINGS:
         if each == encoding or (encoding == "best" and each in BEST_OF):
             learn(dag, encoding=each, trials=1).schedule(dag)
+    Agenda().schedule(dag)
 
 
 if __name__ == "__main__":
