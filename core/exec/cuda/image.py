@@ -100,8 +100,8 @@ def pack(plan: Plan, work: Work, arena: Longs, out: Words | None = None) -> Imag
     `arena` (A + 1,): the float where each arena begins, all multiples of 4, and where the last one ends.
     Batches that read nothing of each other share phases: there are as many as the longest chain of batches
     has steps. Errors: TooLargeError for a plan that needs more floats than 32 bits count, ValueError for one
-    that gives rows again (a phase does not wait for those who read them before). Cost: 5 ns an operand, and
-    30 ns a batch.
+    that gives rows again (a phase does not wait for those who read them before). Cost: 25 us, and 3 to 7 ns
+    an operand.
     """
     if plan.reuses:
         raise ValueError("a plan for the device keeps all values")

@@ -27,7 +27,7 @@ class Sizes:
     blocks: int
 
 
-HOPPER = Sizes(threads=128, packed=32, sums=96, shared=12288, slab=16, blocks=264)
+HOPPER = Sizes(threads=128, packed=32, sums=80, shared=12288, slab=16, blocks=264)
 """For Hopper: two blocks or three of 128 threads on each of 132 multiprocessors."""
 
 ENDLESS = 2**62
