@@ -23,6 +23,9 @@ from abw.core.exec.kept import keep, kept_path, read_kept
 SM_90 = (9, 0)
 """The compute capability of H100 and H200, for which kernels are checked where there is no GPU."""
 
+ALWAYS_FIT = 256
+"""Threads of a block that an SM has registers for, whatever their kernel takes."""
+
 _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
 _ALIGNED = re.compile(r"(\.shared \.align) [1248] ")
 """Shared arrays: numba aligns them to an element, but they are read 16 bytes at a time."""
@@ -94,9 +97,11 @@ def compile_ptx(
     cuda: Any = import_module("numba.cuda")
     with _no_device(arch):
         ptx, _ = cuda.compile_ptx(getattr(function, "py_func", function), signature, fastmath=True, cc=arch)
-    # without this ptxas takes up to 255 registers, with which a large block cannot be launched
     head, brace, body = _ALIGNED.sub(r"\1 16 ", str(ptx)).partition("\n{")
-    return f"{head}\n.maxntid {threads}, 1, 1{brace}{body}"
+    # with 255 registers a thread, the most there are, a larger block cannot be launched; where there is no
+    # need to say so it is left out, as ptxas then spills registers to make room for more blocks
+    limit = f"\n.maxntid {threads}, 1, 1" if threads > ALWAYS_FIT else ""
+    return head + limit + brace + body
 
 
 def assemble(ptx: str, arch: tuple[int, int] = SM_90) -> Image:
