@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
+from inspect import signature as parameters_of
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -153,14 +154,25 @@ def _resources(said: str) -> Resources:
 
 @contextmanager
 def _no_device(arch: tuple[int, int]) -> Iterator[None]:
-    """Let numba compile device functions, for which it would ask the driver what the device can do."""
+    """Let numba compile device functions, for which it would ask the driver what the device can do.
+
+    And let everything be inlined: NVVM leaves large functions apart, and their results on a stack.
+    """
+    compiler: Any = import_module("numba.cuda.compiler")
     dispatcher: Any = import_module("numba.cuda.dispatcher")
-    asked = dispatcher.get_current_device
+    asked, compiled = dispatcher.get_current_device, compiler.compile_cuda
+    option = "forceinline" if "forceinline" in parameters_of(compiled).parameters else "inline"
+
+    def inlined(*args: Any, **options: Any) -> Any:
+        return compiled(*args, **{**options, option: True})
+
     dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=arch, id=0)
+    compiler.compile_cuda = dispatcher.compile_cuda = inlined
     try:
         yield
     finally:
         dispatcher.get_current_device = asked
+        compiler.compile_cuda = dispatcher.compile_cuda = compiled
 
 
 @cache
