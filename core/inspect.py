@@ -15,7 +15,7 @@ from abw.core.footprint import footprint
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Granularity
-from abw.core.plan.plan import plan, results_of
+from abw.core.plan.plan import plan, wanted_of
 from abw.core.policy.critical import Critical
 from abw.core.spec.load import Overrides, load_cell
 from abw.core.spec.weights import names_in
@@ -62,7 +62,7 @@ def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[
             largest = graph
     memory = None
     if largest is not None:
-        memory = footprint(plan(largest, Critical().schedule(largest.dag), results_of(largest))).total
+        memory = footprint(plan(largest, Critical().schedule(largest.dag), wanted_of(largest))).total
     types = []
     for number, t in enumerate(network.types):
         reads = sorted({network.types[p].name for s in t.slots for p, _ in s.producers})

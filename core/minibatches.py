@@ -13,7 +13,7 @@ from abw.core.errors import InstanceError
 from abw.core.exec.interface import Executor, Result, TooLargeError
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
-from abw.core.plan.plan import Plan, plan, results_of
+from abw.core.plan.plan import Plan, plan, wanted_of
 from abw.core.policy.registry import Policy
 from abw.core.policy.schedule import Schedule
 from abw.core.progress import Clock
@@ -55,8 +55,9 @@ def run_all(
 
     One that does not fit the executor's memory comes as its halves, or theirs. Instances that the model
     cannot be run on are told to `leave_out`, earlier than the mini-batch is there; without it, that is an
-    error. Of values that are no outputs of the model the memory is given again, unless `keep_all` says
-    otherwise. Errors: InstanceError; TooLargeError where one instance alone does not fit.
+    error. Of values that are no outputs of the model the memory is given again where it is much (see
+    `wanted_of`), unless `keep_all` says otherwise. Errors: InstanceError; TooLargeError where one instance
+    alone does not fit.
     """
 
     def planned(window: int, first: int, last: int) -> MiniBatch:
@@ -80,12 +81,12 @@ def run_all(
         yield from _pieces(planned, executor, clock, batch)
 
 
-def outputs_kept(executor: Executor, graph: Graph) -> NDArray[np.int32] | None:
-    """What a plan keeps of which the outputs alone are wanted; None for all.
+def outputs_kept(executor: Executor, graph: Graph, times: int = 1) -> NDArray[np.int32] | None:
+    """What a plan keeps of which the outputs alone are wanted; None for all. `times`: see `wanted_of`.
 
     On a device all: there, batches wait for those alone that they read from, not for earlier readers.
     """
-    return None if executor.name in OVERLAPPED else results_of(graph)
+    return None if executor.name in OVERLAPPED else wanted_of(graph, times)
 
 
 def _planned(

@@ -191,7 +191,9 @@ def _warm_up(
     dag = sample.seen(graph)
     launched = sample.launched(graph, Depth().schedule(dag))
     executor = _prepared(options, graph.network, params)
-    executor.run(plan(graph, launched, outputs_kept(executor, graph)))
+    # the mini-batches to come may be larger in more than their number
+    times = 2 * -(-sample.model.data.batch // instances)
+    executor.run(plan(graph, launched, outputs_kept(executor, graph, times)))
     beside.wait()
     if kept:
         policy: Policy = kept.policy

@@ -30,7 +30,8 @@ def bench_e2e(
 def _row(name: str, specs: Path, data: Path, hidden: int, batch: int, runs: int) -> dict[str, Any]:
     from abw.core.exec.params import init_params
     from abw.core.exec.registry import get_executor
-    from abw.core.plan.plan import plan, results_of
+    from abw.core.minibatches import outputs_kept
+    from abw.core.plan.plan import plan
     from abw.core.policy.critical import Critical
     from abw.core.spec.load import Overrides
     from abw.core.workload import open_model, open_networks, open_workload, read_instances
@@ -58,7 +59,7 @@ def _row(name: str, specs: Path, data: Path, hidden: int, batch: int, runs: int)
         with step("schedule"):
             schedule = policy.schedule(graph.dag)
         with step("plan"):
-            planned = plan(graph, executor.arrange(graph, schedule), results_of(graph))
+            planned = plan(graph, executor.arrange(graph, schedule), outputs_kept(executor, graph))
         with step("execute"):
             result = executor.run(planned)
         with step("outputs"):

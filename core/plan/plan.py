@@ -149,6 +149,22 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None) -> Plan:
     )  # fmt: skip
 
 
+GIVEN_AGAIN = 32 << 20
+"""So many bytes of values a mini-batch may have before it pays to give memory again: that orders all lanes,
+which takes as long as the rest of planning, and no kernel gains by it."""
+
+
+def wanted_of(graph: Graph, times: int = 1) -> Ints | None:
+    """What a plan shall keep of a graph of which the outputs alone are wanted; None, for all, of a small one.
+
+    Where the graph stands for `times` as many instances, it is small if those are.
+    """
+    arenas = arenas_of(graph.network)
+    floats = np.where(arenas.output_arena >= 0, arenas.row_floats[arenas.output_arena], 0).sum(axis=1)
+    values = int(np.diff(graph.type_ptr) @ floats)
+    return results_of(graph) if 4 * values * times > GIVEN_AGAIN else None
+
+
 def results_of(graph: Graph) -> Ints:
     """References of all that the model gives back."""
     return np.concatenate([np.zeros(0, np.int32), *(refs.reference for refs in graph.results)])

@@ -23,7 +23,7 @@ from abw.core.exec.reference import ReferenceExecutor
 from abw.core.graph.graph import Graph
 from abw.core.plan.check import check_plan
 from abw.core.plan.lifetimes import _pack
-from abw.core.plan.plan import Plan, plan, results_of
+from abw.core.plan.plan import GIVEN_AGAIN, Plan, plan, results_of, wanted_of
 from abw.core.policy.check import check_schedule
 from abw.core.policy.critical import Critical
 from abw.core.spec.load import Overrides
@@ -87,6 +87,17 @@ def test_random_plans_keep_what_they_shall(seed: int, nodes: int) -> None:
     assert (made.rows <= whole.rows).all()
     assert (made.rows >= live_rows(made, keep)).all()
     assert made.product_flops == whole.product_flops
+
+
+@given(seeds, st.integers(1, 40))
+def test_all_is_kept_of_what_is_small(seed: int, nodes: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, random_network(rng), nodes)
+    made = plan(graph, random_schedule(rng, graph))
+    values = 4 * int((made.rows - made.arenas.head).astype(np.int64) @ made.arenas.row_floats)
+    assert wanted_of(graph, GIVEN_AGAIN // values) is None
+    found = wanted_of(graph, GIVEN_AGAIN // values + 1)
+    assert found is not None and found.tolist() == results_of(graph).tolist()
 
 
 @given(seeds, st.integers(2, 4))
