@@ -56,7 +56,8 @@ def read_values(
         rows = plan.row[references]
         if rows.min() < 0:
             refuse_lost(plan, references)
-        return memory[alone][rows]
+        found: Floats = memory[alone][rows]
+        return found
     refuse_lost(plan, references)
     nodes, outputs = np.divmod(np.maximum(references, 0), network.width)
     types = np.searchsorted(plan.graph.type_ptr, nodes, side="right") - 1
