@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
+
+from abw.core.errors import AbwError
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -19,6 +22,59 @@ if TYPE_CHECKING:
 
 SECONDS = 10.0
 """Where nobody watches, progress is told so often."""
+
+
+CLOSED_PIPE = 141
+"""The exit code where nobody reads standard output any more, as shells have it for other programs."""
+
+
+class Outlet(io.TextIOWrapper):
+    """Standard output. Where nobody reads it any more the program ends quietly, with exit code 141.
+
+    Errors: AbwError where it cannot be written, as on a full disk.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        super().__init__(out.buffer, out.encoding, out.errors, line_buffering=out.isatty())
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        with self._told():
+            return super().write(text)
+
+    def flush(self) -> None:
+        """Write what is still held back."""
+        with self._told():
+            super().flush()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            # what is left of the text goes nowhere, else it would fail again when the program ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            if isinstance(error, BrokenPipeError):
+                raise SystemExit(CLOSED_PIPE) from None
+            raise AbwError(f"cannot write standard output: {error.strerror}") from None
+
+
+@contextmanager
+def standard_output() -> Iterator[None]:
+    """Let standard output, unless it is closed, be an `Outlet`, with all of it written at the end."""
+    before = sys.stdout
+    if before is None:
+        yield
+        return
+    sys.stdout = outlet = Outlet(before)
+    try:
+        try:
+            yield
+        finally:
+            outlet.flush()
+    finally:
+        sys.stdout = before
+        outlet.detach()
 
 
 def print_json(document: Any) -> None:  # noqa: ANN401

@@ -22,6 +22,7 @@ from abw.cli import (
     weights,
 )
 from abw.cli.bench import commands as bench
+from abw.cli.console import standard_output
 from abw.core.errors import INTERRUPTED, AbwError, InterruptedWorkError
 from abw.core.memory import keep_freed_memory
 
@@ -59,11 +60,12 @@ def _main(version: bool = typer.Option(False, "--version", help="Print the versi
 
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted,
-    141 of `abw run` where nobody reads its outputs any more.
+    141 where nobody reads standard output any more.
     """
     keep_freed_memory()
     try:
-        app(prog_name="abw")
+        with standard_output():
+            app(prog_name="abw")
     except AbwError as error:
         print(error if isinstance(error, InterruptedWorkError) else f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -10,12 +10,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from abw.cli import options
-from abw.cli.console import amount, counted, duration, print_json, progress
+from abw.cli.console import CLOSED_PIPE, amount, counted, duration, print_json, progress
 from abw.cli.profile import profile_table
 from abw.core.errors import InterruptedWorkError
-
-CLOSED_PIPE = 141
-"""The exit code where nobody reads the outputs any more, as shells have it for other programs."""
 
 
 def run(
@@ -148,7 +145,7 @@ def run(
     from abw.core.batchsize import parse_bytes
     from abw.core.pipeline import RunOptions
     from abw.core.pipeline import run as run_pipeline
-    from abw.core.policy.registry import POLICIES
+    from abw.core.policy.registry import LEARNED, POLICIES
     from abw.core.presets import PRESETS
 
     usual = PRESETS[options.one_of(preset, tuple(PRESETS), "--preset")]
@@ -157,6 +154,8 @@ def run(
         policy = usual.policy if granularity == usual.granularity else options.default_policy(granularity)
     elif not policy.endswith(".json"):
         options.one_of(policy, POLICIES, "--policy")
+    if encoding and policy != LEARNED:
+        raise typer.BadParameter(f"it goes with --policy fsm, not with {policy}", param_hint="--encoding")
     chosen = RunOptions(
         policy=policy,
         encoding=encoding or usual.encoding,

@@ -109,6 +109,8 @@ def run(
         require_suffix(options.output)
     clock = Clock(*WORKING, "wait", "write", "learn", "compile")
     model = open_model(spec, overrides, skip_bad=options.skip_bad)
+    if options.output:
+        _spare(options.output, options.input or model.data.path, model.weights.file, *model.files)
     trained = load_weights(model)
     progress.phase("compile")
     with clock("compile"):
@@ -176,6 +178,13 @@ def run(
             shutil.copyfile(learned.path, draft.path / "policy.json")
         save_report(draft.path, report, model.files)
     return {**report, "path": str(draft.final)}
+
+
+def _spare(output: Path, *read: Path | None) -> None:
+    """Refuse to write over what the run reads. Errors: AbwError."""
+    if output.exists() and any(path and path.exists() and output.samefile(path) for path in read):
+        hint = "name another file for the outputs"
+        raise AbwError(f"{output} would be overwritten, and this run reads it", hint=hint, exit_code=2)
 
 
 def _warm_up(

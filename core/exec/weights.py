@@ -256,6 +256,6 @@ def _combine(how: str, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
         if len({part.shape for part in parts}) > 1:
             raise _UnfitError(f"{shapes} cannot be added", "")
         return np.asarray(sum(part.astype(np.float64) for part in parts))
-    if len({part.shape[1:] for part in parts}) > 1 or parts[0].ndim == 0:
+    if len({part.shape[1:] for part in parts}) > 1 or any(part.ndim == 0 for part in parts):
         raise _UnfitError(f"{shapes} cannot stand one after the other", "")
     return np.concatenate(parts)

@@ -110,13 +110,17 @@ def open_outputs(target: Path, outputs: Sequence[Output], named: bool) -> Iterat
     whole, or not at all where the block ends with an error. Errors: AbwError for a suffix that none of the
     formats has, where the file cannot be written; BrokenPipeError where nobody reads any more.
     """
-    if str(target) == STDOUT:
-        sys.stdout.flush()
-        yield _Lines(LineFile(1), outputs)
-        return
     require_suffix(target)
+    if target.is_dir():  # said now, not when all is done
+        raise AbwError(f"cannot write {target}: Is a directory")
+    to_stdout = str(target) == STDOUT
+    if to_stdout and sys.stdout is None:
+        raise AbwError("cannot write standard output: it is closed")
     try:
-        if target.suffix in LINES:
+        if to_stdout:
+            sys.stdout.flush()
+            yield _Lines(LineFile(1), outputs)
+        elif target.suffix in LINES:
             with target.open("wb", buffering=0) as file:
                 yield _Lines(LineFile(file.fileno()), outputs)
         else:
@@ -125,7 +129,8 @@ def open_outputs(target: Path, outputs: Sequence[Output], named: bool) -> Iterat
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise AbwError(f"cannot write {target}: {error.strerror or error}") from error
+        where = "standard output" if to_stdout else target
+        raise AbwError(f"cannot write {where}: {error.strerror or error}") from error
 
 
 def writes_lines(target: Path) -> bool:

@@ -186,6 +186,7 @@ def test_an_interrupted_run_leaves_the_earlier_ones_and_nothing_else(
         (("--policy", "agend"), "did you mean 'agenda'?"),
         (("--executor", "gpu"), "blas"),
         (("--encoding", "sorted"), "sort"),
+        (("--encoding", "sort", "--policy", "agenda"), "--policy fsm, not with agenda"),
         (("--set", "hidden"), "DIM=SIZE"),
         (("--set", "hiden=8"), "did you mean 'hidden'?"),
         (("--set", "hidden=-3"), "DIM=SIZE"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -245,6 +246,46 @@ def test_outputs_that_cannot_be(abw: Abw, args: tuple[str, ...], said: str, tmp_
     done = abw("run", TREES, *FAST, *args)
     assert done.code == (1 if "nowhere/out.jsonl" in args else 2)
     assert said in done.err and not done.out
+
+
+def test_what_a_run_reads_is_never_written_over(abw: Abw, root: Path, tmp_path: Path) -> None:
+    data, weights = tmp_path / "data.jsonl", tmp_path / "w.npz"
+    shutil.copy(root / "specs/data/trees.txt", data)
+    shutil.copy(root / "tests/golden/torch/torch-bilstm.npz", weights)
+    for spec, flag, file in ((TREES, "--data", data), ("specs/torch-bilstm.yaml", "--weights", weights)):
+        before = file.read_bytes()
+        link = tmp_path / f"link{file.suffix}"
+        link.symlink_to(file)
+        for output in (file, link):
+            done = abw("run", spec, flag, str(file), "-q", "--output", str(output))
+            assert done.code == 2 and f"{output} would be overwritten" in done.err
+        assert file.read_bytes() == before
+
+
+def test_a_folder_is_no_file_of_outputs_and_is_told_before_anything_runs(abw: Abw, tmp_path: Path) -> None:
+    (tmp_path / "out.npz").mkdir()
+    done = abw("run", TREES, "--policy", "critical", "--output", str(tmp_path / "out.npz"))
+    assert done.code == 1 and "out.npz: Is a directory" in done.err and "run ..." not in done.err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("args", [("run", TREES, *FAST, "-o", "-"), ("run", TREES, *FAST), ("schema",)])
+def test_standard_output_that_takes_no_more(root: Path, home: Path, args: tuple[str, ...]) -> None:
+    command = [sys.executable, "-c", "from abw.cli.main import main; main()", *args]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, cwd=root, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: cannot write standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize("args", [("run", TREES, *FAST), ("run", TREES, *FAST, "--json"), ("schema",)])
+def test_standard_output_that_nobody_reads(root: Path, home: Path, args: tuple[str, ...]) -> None:
+    command = [sys.executable, "-c", "from abw.cli.main import main; main()", *args]
+    nobody, out = os.pipe()
+    os.close(nobody)
+    done = subprocess.run(command, cwd=root, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(out)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_the_first_mistake_ends_it_and_what_came_before_is_written(
