@@ -11,6 +11,7 @@ from typing import Any
 from abw.core.spec.drafts import REDUCTIONS
 from abw.core.spec.fields import MOST, NAME, WORD
 from abw.core.spec.formats import FORMATS
+from abw.core.spec.program import FUNCTIONS, SIGNS
 
 Schema = dict[str, Any]
 
@@ -246,8 +247,7 @@ def _cell() -> Schema:
             "inputs": _named("What flows in, with shapes.", "shape", hyphens=False),
             "params": _named("Its parameters, with shapes.", "param", hyphens=False),
             "equations": _text(
-                "name = expression, one a line: @ + - * /, sigmoid, tanh, relu, exp, softmax, "
-                "concat(a, b), transpose(A), slices x[0:hidden]."
+                f"name = expression, one a line: {' '.join(SIGNS)} {' '.join(FUNCTIONS)}, slices x[0:hidden]"
             ),
             "outputs": {
                 "description": "What flows out: by output, the name of what an equation defines.",

@@ -21,6 +21,10 @@ from abw.core.policy.launches import by_type
 from abw.core.policy.schedule import Schedule
 from abw.core.spec.cell import Cell, Op, OpName, Param, Port, Shape
 from abw.core.spec.model import Table
+from abw.core.spec.operations import OPERATIONS
+
+UNARY: tuple[OpName, ...] = tuple(w.op for w in OPERATIONS if w.args == ("any",))
+"""The functions of one value of any shape; a new one is drawn as soon as it can be written."""
 
 SHAPES: tuple[Shape, ...] = ((2,), (3,), (3,), (3,), (3, 2), (3, 3))
 
@@ -178,7 +182,8 @@ def _random_op(rng: np.random.Generator, b: CellBuilder, values: list[Value]) ->
         e = b.op("exp", b.op("tanh", other, shape=shape), shape=shape)
         return b.op("div", a, e, shape=shape)
     if kind == 10:
-        return b.op(("softmax", "sigmoid", "relu", "neg", "tanh")[rng.integers(5)], a, shape=shape)
+        safe = [op for op in UNARY if op != "exp"]
+        return b.op(safe[rng.integers(len(safe))], a, shape=shape)
     if kind == 11:
         parts = [a, *(v for v in (other, a) if rng.integers(2))]
         return b.op("concat", *parts, shape=(len(parts) * shape[0], *shape[1:]))

@@ -14,9 +14,9 @@ from abw.core.graph.graph import Graph
 from abw.core.graph.network import Constant, Network, Slot
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.schedule import Schedule
-from abw.core.spec.cell import Cell, OpName
+from abw.core.spec.cell import Cell
 from abw.core.spec.model import Table
-from tests.core.exec.builder import CellBuilder, make_graph, make_network, reference
+from tests.core.exec.builder import UNARY, CellBuilder, make_graph, make_network, reference
 
 
 def one_type(cell: Cell, lanes: int) -> tuple[Graph, Network]:
@@ -78,7 +78,6 @@ def products_cell() -> Cell:
 
 EDGES = [0.0, -0.0, 1e-30, -1e-6, 0.3, -5.0, 8.5, -20.0, 60.0, 87.0, -87.0, 88.6, -95.0, 104.0, 2e4, -2e4,
          3e38, np.inf, -np.inf, np.nan]  # fmt: skip
-UNARY: tuple[OpName, ...] = ("sigmoid", "tanh", "relu", "exp", "neg", "softmax")
 
 
 def check_functions(run: Callable[[Plan, Params], Result]) -> None:

@@ -36,6 +36,7 @@ from abw.core.spec.load import Overrides
 from abw.core.workload import open_model, open_networks, open_workload, read_instances
 from tests.core.exec import builder
 from tests.core.exec.builder import (
+    UNARY,
     CellBuilder,
     error,
     launched,
@@ -43,7 +44,7 @@ from tests.core.exec.builder import (
     make_graph,
     reference,
 )
-from tests.core.exec.corners import EDGES, UNARY, gates_cell, once, one_type, products_cell
+from tests.core.exec.corners import EDGES, gates_cell, once, one_type, products_cell
 from tests.core.exec.cpu.test_cpu import LARGE, RANDOM_TOLERANCE, SPECS
 from tests.core.exec.test_executors import one_by_one, words_network
 
