@@ -211,3 +211,14 @@ def test_every_spec_on_its_own_data(spec: str, granularity: Granularity, fuse: b
     planned = plan(graph, Sufficient().schedule(graph.dag))
     params = init_params(workload.network, 0)
     assert error(cuda(planned, params, "plan", 5, races=False), reference(graph, params)) < 1e-5
+
+
+def test_the_scheme_is_chosen_by_launches_barriers_and_arithmetic() -> None:
+    network = words_network()
+    graph = make_graph(network, [0] * 3, [[-1, -7, -7], [-2, 0, 1], [-3, 2, 3]])
+    executor = CudaExecutor(SimulatedDevice(races=False), "auto", SMALL)
+    executor.prepare(network, init_params(network, 0))
+    small = plan(graph, one_by_one(graph))
+    assert executor.run(small).counts.launches == 1
+    # so much arithmetic that a tenth of it outweighs four launches
+    assert executor.run(replace(small, product_flops=10**12)).counts.launches == 4
