@@ -21,7 +21,7 @@ Param = Any
 _HEAD = """\
 # Commands
 
-What `abw COMMAND --help` says. `abw --version` prints the version, `abw --install-completion` makes your shell complete commands and options. Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted, 141 when nobody reads a run's outputs any more. Made by `python -m abw.cli.reference > docs/cli.md`; keys of specs are in [reference.md](reference.md).
+What `abw COMMAND --help` says. `abw --version` prints the version, `abw --install-completion` makes your shell complete commands and options. Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted, 141 standard output closed by who read it. Made by `python -m abw.cli.reference > docs/cli.md`; keys of specs are in [reference.md](reference.md).
 """  # noqa: E501
 
 
