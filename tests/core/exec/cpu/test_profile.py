@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from abw.core.exec.cpu.clock import LAST, WALKER, WHOLE
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.profile import Profile
 from abw.core.exec.params import init_params
@@ -72,15 +73,25 @@ def test_all_time_is_accounted_for(spec: str, way: str, root: Path) -> None:
             assert 0 < found.share_of_peak <= found.product_share_of_peak < 1.5
 
 
-def test_lost_time_is_missed(root: Path) -> None:
+@pytest.mark.parametrize("lost", [0, 200])
+def test_lost_time_is_missed(lost: int, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made-up ticks, a microsecond each: 1000 in the walk, 20 around it and 50 before it."""
     executor, planned = prepared(root, "treelstm", 1)
     executor.measure()
-    executor.run(planned)
-    assert executor._profiler is not None
-    executor._profiler._clocks[0][1:] //= 2
-    executor.sample(planned)
+    profiler = executor._profiler
+    assert profiler is not None
+    profiler._start = 0.0, 0
+    monkeypatch.setattr(profiler, "_both_clocks", lambda: (1.0, 1_000_000))
+    clock = profiler._clocks[0]
+    clock[0, LAST], clock[0, WALKER] = 1000, 100
+    clock[1:, WHOLE] = 400, 300 - lost, 200
+    profiler._inside[0], profiler._computing[0] = 1000, 1e-3
+    profiler.took = 1, 50e-6, 1020e-6
+    profiler.settle(planned)
     profile = executor.profile()
-    assert profile.accounted < 0.95 * profile.seconds
+    assert profile.seconds == pytest.approx(1070e-6)
+    assert profile.walker == pytest.approx(170e-6)
+    assert profile.accounted == pytest.approx(1070e-6 - lost * 1e-6)
 
 
 def test_results_are_the_same_and_outlive_the_samples(root: Path) -> None:
