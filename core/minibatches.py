@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.ahead import ahead
-from abw.core.errors import InstanceError
+from abw.core.errors import AbwError, InstanceError
 from abw.core.exec.interface import Executor, Result, TooLargeError
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
@@ -21,6 +21,11 @@ from abw.core.workload import Workload
 
 OVERLAPPED = ("cuda",)
 """The executors that leave the processor free: while they run, the next mini-batch is planned."""
+
+
+TOGETHER = 1 << 14
+"""Small mini-batches of so many nodes are planned together, before the first of them runs: kernels fill the
+caches with weights and values, and what plans finds its code and tables there only if it does several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +82,29 @@ def run_all(
                 first = error.instance + 1
 
     batches = (batch for number, window in enumerate(workload.windows()) for batch in around(number, *window))
-    for batch in ahead(batches) if executor.name in OVERLAPPED else batches:
+    for batch in ahead(batches) if executor.name in OVERLAPPED else _together(batches):
         yield from _pieces(planned, executor, clock, batch)
+
+
+def _together(batches: Iterator[MiniBatch]) -> Iterator[MiniBatch]:
+    """The same, made until they have TOGETHER nodes before the first of them is given.
+
+    What making one raises is raised here in its place.
+    """
+    while True:
+        made: list[MiniBatch] = []
+        nodes, error = 0, None
+        try:
+            while nodes < TOGETHER and (batch := next(batches, None)):
+                made.append(batch)
+                nodes += len(batch.graph)
+        except AbwError as raised:
+            error = raised
+        yield from made
+        if error:
+            raise error
+        if nodes < TOGETHER:
+            return
 
 
 def outputs_kept(executor: Executor, graph: Graph, times: int = 1) -> NDArray[np.int32] | None:

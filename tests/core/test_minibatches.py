@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from abw.core import minibatches
+from abw.core.errors import AbwError
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.interface import Executor, Result, TooLargeError
 from abw.core.exec.params import init_params
@@ -70,6 +71,60 @@ def test_what_does_not_fit_runs_in_pieces(workload: Workload) -> None:
 def test_one_instance_that_does_not_fit_is_an_error(workload: Workload) -> None:
     with pytest.raises(TooLargeError, match="on a small device"):
         outputs(workload, Device(3))
+
+
+class Told(CpuExecutor):
+    """The executor cpu, which notes its runs."""
+
+    def __init__(self, done: list[str]) -> None:
+        super().__init__()
+        self.done = done
+
+    def run(self, plan: Plan) -> Result:
+        self.done.append("run")
+        return super().run(plan)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"), [(1, "plan run plan run plan run"), (10**9, "plan plan plan run run run")]
+)
+def test_small_mini_batches_are_planned_together(
+    nodes: int, expected: str, workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    made = minibatches._planned
+
+    def tell(*args: object) -> object:
+        done.append("plan")
+        return made(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(minibatches, "_planned", tell)
+    monkeypatch.setattr(minibatches, "TOGETHER", nodes)
+    windows, found = outputs(workload, Told(done))
+    assert " ".join(done) == expected
+    assert windows == [(0, 0, 4), (1, 4, 8), (2, 8, 12)]
+    assert np.array_equal(found, outputs(workload, CpuExecutor())[1])
+
+
+def test_an_error_comes_behind_what_was_planned_before_it(
+    workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = minibatches._planned
+
+    def fail(*args: object) -> object:
+        if args[5] == 2:
+            raise AbwError("the third")
+        return made(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(minibatches, "_planned", fail)
+    executor = CpuExecutor()
+    executor.prepare(workload.network, init_params(workload.network, 0))
+    batches = run_all(
+        workload, get_policy("depth"), executor, Clock("construct", "schedule", "plan", "execute")
+    )
+    assert [next(batches)[0].window, next(batches)[0].window] == [0, 1]
+    with pytest.raises(AbwError, match="the third"):
+        next(batches)
 
 
 def test_the_next_is_planned_while_one_runs(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
