@@ -45,11 +45,11 @@ from abw.core.exec.registry import get_executor
 from abw.core.exec.weights import load_weights, make_params
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Granularity, LayoutName, Network
-from abw.core.learning import TRAIN_LIMIT, Choice, choose_policy
+from abw.core.learning import TRAIN_LIMIT, Choice, choose_policy, kept_policy
 from abw.core.minibatches import run_all
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.launches import by_type
-from abw.core.policy.registry import LEARNED, Policy, get_policy
+from abw.core.policy.registry import LEARNED, PLAIN, Policy, get_policy
 from abw.core.policy.schedule import Schedule
 from abw.core.progress import Clock, Quiet
 from abw.core.spec.load import Overrides
@@ -227,7 +227,7 @@ class LoadedModel:
         One that was not learned yet is learned from the spec's data. Errors: AbwError for a name that no
         policy has.
         """
-        named = get_policy(policy) if isinstance(policy, str) else policy
+        named = self._named(policy) if isinstance(policy, str) else policy
         groups = self._networks.groups
         dag = groups.apply(graph.dag) if groups else graph.dag
         schedule = (named or self._ready()).schedule(dag)
@@ -277,13 +277,20 @@ class LoadedModel:
         return Outputs({name: _joined(part) for name, part in zip(names, parts, strict=True)})
 
     def _ready(self) -> Policy:
-        """The policy as named: by its rule, from disk, or learned from the spec's data."""
+        """The model's policy."""
         if self._policy is None:
-            sample, used = open_sample(self.spec, self._networks, TRAIN_LIMIT)
-            self._policy, _ = choose_policy(
-                sample, self._name, self._encoding, self._seed, limit=used, progress=Quiet()
-            )
+            self._policy = self._named(self._name)
         return self._policy
+
+    def _named(self, name: str) -> Policy:
+        """A policy by its rule, from disk, or learned from the spec's data."""
+        if name in PLAIN:
+            return get_policy(name)
+        if kept := kept_policy(self._networks, name, self._encoding, self._seed):
+            return kept.policy
+        sample, used = open_sample(self.spec, self._networks, TRAIN_LIMIT)
+        learned, _ = choose_policy(sample, name, self._encoding, self._seed, limit=used, progress=Quiet())
+        return learned
 
 
 def _joined(parts: Sequence[Column]) -> Ragged:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.caching import NullCache
 from numba.core.dispatcher import Dispatcher
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,16 +45,26 @@ def inner(function: F) -> F:
 
 
 def is_compiled(function: Callable[..., Any]) -> bool:
-    """Whether a function of `njit` has machine code on disk, or needs none. Cost: some 50 us."""
-    return not isinstance(function, Dispatcher) or bool(function._cache._cache_file._load_index())  # type: ignore[attr-defined]
+    """Whether a function of `njit` has machine code on disk, or can have none. Cost: some 50 us."""
+    return not _cached(function) or bool(function._cache._cache_file._load_index())  # type: ignore[attr-defined]
 
 
 def _compiled(function: F, options: dict[str, Any]) -> F:
     options = {"_nrt": False, "no_cfunc_wrapper": True, **options}
-    compiled = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+    compiler = numba.njit(nogil=True, error_model="numpy", **options)
+    compiled = compiler(function)
     if isinstance(compiled, Dispatcher):  # not so under NUMBA_DISABLE_JIT
-        _guard_cache(compiled, function)
+        # numba finds no place where neither the program's folder nor the user's caches can be written:
+        # then nothing is kept
+        with suppress(RuntimeError):
+            compiled.enable_caching()
+            _guard_cache(compiled, function)
     return cast(F, compiled)
+
+
+def _cached(function: object) -> bool:
+    """Whether machine code of a function is kept on disk."""
+    return isinstance(function, Dispatcher) and not isinstance(function._cache, NullCache)  # type: ignore[attr-defined]
 
 
 def _guard_cache(compiled: Any, function: Callable[..., Any]) -> None:  # noqa: ANN401 (private parts)
@@ -61,7 +73,7 @@ def _guard_cache(compiled: Any, function: Callable[..., Any]) -> None:  # noqa: 
     And take an index for stale, not for an error, that names a class which is no longer there.
     """
     named = [function.__globals__.get(name) for name in function.__code__.co_names]
-    callees: list[Any] = [value for value in named if isinstance(value, Dispatcher)]
+    callees: list[Any] = [value for value in named if _cached(value)]
     own = compiled._cache._cache_file
     own._source_stamp = (own._source_stamp, tuple(c._cache._cache_file._source_stamp for c in callees))
     load = own._load_index

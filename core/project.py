@@ -72,7 +72,7 @@ outputs = model(["an instance as it stands in the data file", ...])
 
 
 def create_project(template: str, folder: Path) -> list[Path]:
-    """Write a project into a new or empty folder, whole or not at all; the files written.
+    """Write a project into a new folder, whole or not at all, or into an empty one; the files written.
 
     Errors: AbwError where the folder holds anything, or cannot be written.
     """
@@ -81,12 +81,16 @@ def create_project(template: str, folder: Path) -> list[Path]:
         raise AbwError(f"{folder} is there already", hint="name a new folder, or an empty one")
     name = folder.resolve().name
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".abw-new-") as draft:
-            _fill(Path(draft) / "new", template, chosen, name)
-            if folder.exists():
-                folder.rmdir()
-            (Path(draft) / "new").rename(folder)
+        beside = folder.resolve().parent
+        beside.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=beside, prefix=".abw-new-") as draft:
+            made = Path(draft) / "new"
+            _fill(made, template, chosen, name)
+            if folder.exists():  # it stays the same folder: somebody may be in it
+                for item in sorted(made.iterdir()):
+                    item.rename(folder / item.name)
+            else:
+                made.rename(folder)
     except OSError as error:
         raise AbwError(f"cannot write {folder}: {error.strerror}") from error
     return sorted(path for path in folder.rglob("*") if path.is_file())

@@ -26,11 +26,15 @@ _NAME = re.compile(r"((abw_njit_)?[0-9a-f]{32})\.|\.draft-")
 def kernels_folder() -> Path:
     """Where machine code is kept: under ABW_HOME if that is set, else with the user's caches.
 
-    Not in the `.abw` of a project: the code is the machine's, and every project's.
+    Not in the `.abw` of a project: the code is the machine's, and every project's. But there for a user who
+    has no home.
     """
     if home := os.environ.get("ABW_HOME"):
         return Path(home) / "kernels"
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    try:
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # a user without a home, as in some containers
+        return Path(".abw") / "kernels"
     return Path(cache) / "abw" / "kernels"
 
 

@@ -17,7 +17,7 @@ from abw.core.errors import AbwError
 
 def home() -> Path:
     """The workbench's folder: `.abw` here, or what the environment variable ABW_HOME names."""
-    return Path(os.environ.get("ABW_HOME", ".abw"))
+    return Path(os.environ.get("ABW_HOME") or ".abw")
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:

@@ -50,3 +50,11 @@ def test_nothing_is_written_over(abw: Abw, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert abw("new", "tree", str(tmp_path / "empty")).code == 0
     assert abw("new", "grid", str(tmp_path / "other")).code == 2
+
+
+def test_the_folder_one_is_in(abw: Abw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    assert abw("new", "tree", ".").code == 0
+    assert Path("model.yaml").is_file() and "model: mine\n" in Path("model.yaml").read_text()
+    assert list(tmp_path.glob(".abw-new-*")) == []

@@ -81,7 +81,7 @@ def test_a_stream_gives_the_same_piece_by_piece(tmp_path: Path, monkeypatch: pyt
 def test_every_step_alone() -> None:
     model = abw.load("specs/lattice.yaml", dims={"hidden": 8}, fuse=True, group=True)
     graph = model.graph(Path("specs/data/lattice.txt"))
-    for policy in (None, "agenda"):
+    for policy in (None, "agenda", "fsm"):
         schedule = model.schedule(graph, policy)
         check_schedule(graph.dag, schedule)
         result = model.run(model.plan(graph, schedule))
@@ -115,6 +115,10 @@ def test_a_policy_is_learned_once_from_the_data_given(tmp_path: Path) -> None:
     model = abw.load("specs/treelstm.yaml", data=file, dims={"hidden": 8})
     model(TREES)
     (policy,) = (tmp_path / "home" / "policies").iterdir()
+    plain = abw.load("specs/treelstm.yaml", dims={"hidden": 8}, policy="depth")
+    graph = plain.graph(TREES)
+    found = [plain.schedule(graph, name).nodes.tolist() for name in ("fsm", str(policy))]
+    assert found == 2 * [model.schedule(graph).nodes.tolist()]
     assert json.loads(policy.read_text())["data"]["path"] == str(file)
     abw.load("specs/treelstm.yaml", dims={"hidden": 8})(TREES)
     assert list((tmp_path / "home" / "policies").iterdir()) == [policy]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba.core.caching import CacheImpl
 from numba.core.errors import TypingError
 
 from abw.core.jit import allocating, inner, is_compiled, njit
@@ -61,3 +62,16 @@ def test_what_was_never_called_is_not_compiled() -> None:
     function: Callable[[], int] = anew
     assert is_compiled(function)  # needs none
     assert not is_compiled(njit(function))
+
+
+def test_where_no_machine_code_can_be_kept_it_is_compiled_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(CacheImpl, "_locator_classes", [])
+
+    @njit
+    def third(x: int) -> int:
+        return x // 3
+
+    assert third(7) == 2
+    assert is_compiled(third)  # no other process could compile it for this one

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abw.core.exec import kept
-from abw.core.exec.kept import contents, evict, keep, kept_path, read_kept
+from abw.core.exec.kept import contents, evict, keep, kept_path, kernels_folder, read_kept
+from abw.core.store.files import home
 
 
 def put(folder: Path, key: str, size: int, last: float) -> Path:
@@ -127,3 +128,14 @@ def test_several_processes_at_once(root: Path, tmp_path: Path) -> None:
     evict(tmp_path, 20_000)
     assert 10_000 < sum(k.size for k in contents(tmp_path)) <= 20_000
     assert not list(tmp_path.glob(".draft-*"))
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("ABW_HOME", "")
+    assert kernels_folder() == Path(".abw/kernels")
+    assert home() == Path(".abw")
