@@ -58,9 +58,9 @@ abw run model.yaml --output out.jsonl   # a line of results for each instance
 | `data/` | a few instances to try it on: {instance} |
 | `abw.schema.json` | completion and checks for editors with a YAML language server |
 
-Next: your own data (`data:` in `model.yaml`, or `--data FILE`), your sizes (`dims:`, or `--set
-hidden=256`), and your trained
-weights (`--weights FILE`; `abw weights model.yaml` says which tensors they must be). From Python:
+Next: your own data (`data:` in `model.yaml`, or `--data FILE`), your sizes (`dims:`, or `--set \
+hidden=256`), and your trained weights (`--weights FILE`; `abw weights model.yaml` says which tensors \
+they must be). From Python:
 
 ```python
 import abw
