@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 
 from abw.core.data.instances import Instances, Ints, Link
-from abw.core.data.links import LazyLinks, following, inverse
+from abw.core.data.links import Lazy, following, inverse
 from abw.core.data.source import Bytes, Fault, Feed, Source
 from abw.core.errors import DataError, Problem
 from abw.core.jit import njit
@@ -74,7 +74,7 @@ def read_lattices(feed: Feed, skip: int, limit: int) -> Instances:
         positions = np.flatnonzero(kind == kinds[1]).astype(np.int32)
         return following(positions, np.searchsorted(start, positions, "right").astype(np.int32), count)
 
-    links = LazyLinks(
+    links = Lazy(
         {
             "from": lambda: Link(origin),
             "to": lambda: Link(to),

@@ -1,8 +1,9 @@
-"""Links made from other links, when they are first asked for."""
+"""Links made from other links; links and fields made when they are first asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +11,20 @@ from numpy.typing import NDArray
 from abw.core.data.instances import Ints, Link
 from abw.core.jit import njit
 
+T = TypeVar("T")
 
-class LazyLinks(Mapping[str, Link]):
-    """Links by name, each made at its first use and kept."""
 
-    def __init__(self, makers: Mapping[str, Callable[[], Link]]) -> None:
+class Lazy(Mapping[str, T]):
+    """Links, fields or vocabularies by name, each made at its first use and kept."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], T]]) -> None:
         self._makers = makers
-        self._made: dict[str, Link] = {}
+        self._made: dict[str, T] = {}
 
-    def __getitem__(self, name: str) -> Link:
+    def __contains__(self, name: object) -> bool:
+        return name in self._makers
+
+    def __getitem__(self, name: str) -> T:
         if name not in self._made:
             self._made[name] = self._makers[name]()
         return self._made[name]

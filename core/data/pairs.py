@@ -9,7 +9,7 @@ import numpy as np
 
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.intern import intern
-from abw.core.data.links import LazyLinks, following
+from abw.core.data.links import Lazy, following
 from abw.core.data.source import Bytes, Fault, Feed
 from abw.core.jit import njit
 from abw.core.spec.formats import SCHEMAS
@@ -59,7 +59,7 @@ def read_pairs(feed: Feed, skip: int, limit: int) -> Instances:
         # side by side, two vertices of one kind are words of one sentence
         return following(np.arange(count, dtype=np.int32), kind, count)
 
-    links = LazyLinks({"prev": lambda: Link(neighbours()[0]), "next": lambda: Link(neighbours()[1])})
+    links = Lazy({"prev": lambda: Link(neighbours()[0]), "next": lambda: Link(neighbours()[1])})
     lines = rows[1, :found] + np.int32(source.line - 1)
     return Instances(
         schema, kind, start, links, {"word": words}, {"word": names}, source.path, lines, first=first

@@ -9,7 +9,7 @@ import numpy as np
 
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.intern import intern
-from abw.core.data.links import LazyLinks, following, inverse, single
+from abw.core.data.links import Lazy, following, inverse, single
 from abw.core.data.source import ALL, Bytes, Fault, Feed, Source
 from abw.core.jit import njit
 from abw.core.spec.formats import SCHEMAS
@@ -80,7 +80,7 @@ def read_tags(feed: Feed, skip: int, limit: int, frequency: int) -> Instances:
         group[char] = len(ptr) + owner
         return following(np.arange(count, dtype=np.int32), group, count)
 
-    links = LazyLinks(
+    links = Lazy(
         {
             "prev": lambda: Link(neighbours()[0]),
             "next": lambda: Link(neighbours()[1]),

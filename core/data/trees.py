@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 
 from abw.core.data.instances import Instances, Ints, Link
-from abw.core.data.intern import intern
-from abw.core.data.links import LazyLinks, inverse, single
+from abw.core.data.intern import Words, intern
+from abw.core.data.links import Lazy, inverse, single
 from abw.core.data.source import Bytes, Fault, Feed, Source
 from abw.core.jit import njit
 from abw.core.spec.formats import SCHEMAS
@@ -74,13 +75,16 @@ def _instances(
         here = np.arange(1, count + 1, dtype=np.int32)
         return Link(np.where(right >= 0, here, np.int32(-1)))
 
-    labels, label_words = intern(source.data, source.text, *label[:, :count])
+    @cache
+    def labels() -> tuple[Ints, Words]:
+        return intern(source.data, source.text, *label[:, :count])
+
     words, word_words = intern(source.data, source.text, *word[:, :count])
     return Instances(
         schema,
         kind,
         start,
-        LazyLinks(
+        Lazy(
             {
                 "left": first_child,
                 "right": lambda: Link(right),
@@ -89,8 +93,8 @@ def _instances(
                 "root": lambda: single(roots, roots + 1, count),
             }
         ),
-        {"label": labels, "word": words},
-        {"label": label_words, "word": word_words},
+        Lazy({"label": lambda: labels()[0], "word": lambda: words}),
+        Lazy({"label": lambda: labels()[1], "word": lambda: word_words}),
         source.path,
         rows[1, :trees] + np.int32(source.line - 1),
         first=first,

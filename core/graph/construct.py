@@ -162,8 +162,7 @@ class _Construction:
             else:
                 for s, wanted in enumerate(node_type.inputs):
                     self._feed(operand, at + s, slots[t], t, wanted, wanted.sources)
-                ends = at + slots[t] * np.arange(1, last - first + 1, dtype=np.int32)
-                operand_ptr[first + 1 : last + 1] = ends
+                kernels.count_up(operand_ptr, first, last, at, slots[t])
             at += sizes[t]
         return operand_ptr, operand
 

@@ -290,6 +290,14 @@ def write_lists(
         operand_ptr[n] = at
 
 
+@njit
+def count_up(operand_ptr: Ints, first: int, last: int, at: int, slots: int) -> None:
+    """Where the operands of a cell's nodes, `first` to `last` - 1, end: each has `slots` from `at` on."""
+    for v in range(first, last):
+        at += slots
+        operand_ptr[v + 1] = at
+
+
 def consumers(
     type_ptr: Ints,
     slots: Ints,

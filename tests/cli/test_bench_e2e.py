@@ -16,6 +16,6 @@ def test_rows(shared_data: Path, root: Path) -> None:
         seconds = row["seconds"]
         assert tuple(seconds) == STEPS
         assert min(seconds.values()) > 0
-        inside = (seconds["execute"] + seconds["outputs"]) / sum(seconds.values())
+        inside = seconds["execute"] / sum(seconds.values())
         assert row["outside"] == pytest.approx(1 - inside)
         assert row["instances_per_second"] == pytest.approx(2 / sum(seconds.values()))
