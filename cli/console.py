@@ -61,9 +61,9 @@ class Outlet(io.TextIOWrapper):
 
 @contextmanager
 def standard_output() -> Iterator[None]:
-    """Let standard output, unless it is closed, be an `Outlet`, with all of it written at the end."""
+    """Let standard output be an `Outlet`, with all of it written at the end; not one closed or redirected."""
     before = sys.stdout
-    if before is None:
+    if not isinstance(before, io.TextIOWrapper):
         yield
         return
     sys.stdout = outlet = Outlet(before)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 
 import typer
 
@@ -63,6 +65,8 @@ def main() -> None:
     141 where nobody reads standard output any more.
     """
     keep_freed_memory()
+    if sys.stderr is None:  # closed: what is printed there must not go to standard output
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     try:
         with standard_output():
             app(prog_name="abw")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import stat
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -107,6 +108,8 @@ def open_source(path: Path) -> Source:
 def open_feed(path: Path) -> Iterator[Feed]:
     """A file to read bit by bit; `-` is standard input. Errors: DataError as `open_source`."""
     if str(path) == STDIN:
+        if sys.stdin is None:
+            raise DataError([Problem("standard input is closed", hint="`< FILE`, or --data FILE")])
         yield Feed(Path("stdin"), 0)
         return
     with _open(path) as file:

@@ -321,3 +321,29 @@ def test_the_mini_batch_is_chosen(abw: Abw) -> None:
     for wrong in ("0", "many", "-1"):
         done = abw("run", TREES, *FAST, f"--batch={wrong}")
         assert done.code == 2 and "--batch" in done.err
+
+
+@pytest.mark.parametrize(
+    ("closed", "args", "code", "said"),
+    [
+        (
+            "<&-",
+            "--data - --output -",
+            1,
+            "error: standard input is closed\n  hint: `< FILE`, or --data FILE\n",
+        ),
+        (">&-", "--output -", 1, "error: cannot write standard output: it is closed\n"),
+        (">&-", "", 0, ""),
+        ("2>&-", "", 0, ""),
+    ],
+)
+def test_streams_that_are_closed(
+    root: Path, home: Path, closed: str, args: str, code: int, said: str
+) -> None:
+    command = f"{sys.executable} -c 'from abw.cli.main import main; main()' run {TREES} {args}"
+    flags = " ".join(FAST if "2" not in closed else FAST[:-1])
+    done = subprocess.run(
+        ["sh", "-c", f"{command} {flags} {closed}"], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (code, said)
+    assert "run ..." not in done.stdout

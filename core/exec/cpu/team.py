@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from abw.core.interrupts import finished_before_interrupt
+
 LONGEST_REST = 64
 """The most pieces of work that are done alone after one for which another thread had no core."""
 LOOK_EVERY = 256
@@ -48,8 +50,13 @@ class Team:
         return True
 
     def share(self, work: Callable[[int], None]) -> None:
-        """Call `work(thread)` on every thread, and wait for all. Cost: some 0.03 ms to wake one."""
-        waiting = [self._others.submit(work, thread) for thread in range(1, self._threads)]
-        work(0)
-        for other in waiting:
-            other.result()
+        """Call `work(thread)` on every thread, and wait for all. Cost: some 0.03 ms to wake one.
+
+        A first Ctrl-C is raised when all are done.
+        """
+        # threads that wait for this one in the middle of the work would wait for ever
+        with finished_before_interrupt():
+            waiting = [self._others.submit(work, thread) for thread in range(1, self._threads)]
+            work(0)
+            for other in waiting:
+                other.result()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from dataclasses import replace
 from itertools import product
@@ -276,3 +278,18 @@ def test_an_error_of_another_thread_is_raised() -> None:
 
     with pytest.raises(ValueError, match="of the other thread"):
         Team(2).share(work)
+
+
+def test_an_interrupted_thread_leaves_no_other_one_waiting() -> None:
+    met, left = threading.Event(), []
+
+    def work(thread: int) -> None:
+        if thread:
+            left.append(met.wait(timeout=30))
+        else:
+            signal.raise_signal(signal.SIGINT)
+            met.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        Team(2).share(work)
+    assert left == [True]
