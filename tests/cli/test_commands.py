@@ -45,6 +45,20 @@ def test_help_needs_no_heavy_import() -> None:
     assert all(command in done.stdout for command in COMMANDS)
 
 
+def test_interrupted_before_the_command_line_is_there() -> None:
+    code = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from abw.__main__ import main\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(abw: Abw, command: str) -> None:
     done = abw(command, "--help")
