@@ -295,7 +295,7 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
             f"{amount(memory['predicted_bytes'], 'B')} predicted, "
             f"{amount(memory['measured_bytes'], 'B')} measured"
         )
-    if report["profile"]:
+    if report["profile"] and report["mini_batches"]:
         console.print(profile_table(report["profile"]))
     if report["max_error"] is not None:
         console.print(f"verified: largest error {report['max_error']:.1e} of the output's root mean square")

@@ -87,12 +87,11 @@ def read_tensors(path: Path) -> TensorFile:
         hint = f"the name ends in one of: {', '.join(FORMATS)}"
         raise AbwError(f"{path}: weights of no format known here", hint=hint)
     if not path.is_file():
+        if path.exists():
+            raise AbwError(f"{path}: {'a folder' if path.is_dir() else 'a pipe or device'}, not a file")
         near = sorted(p.name for p in path.parent.iterdir()) if path.parent.is_dir() else []
         hint = did_you_mean(path.name, near) if near else f"there is no folder {path.parent}"
-        raise AbwError(
-            f"{path}: {'a folder, not a file' if path.exists() else 'no such file'}",
-            hint=hint if hint.startswith(("did", "there")) else "",
-        )
+        raise AbwError(f"{path}: no such file", hint=hint if hint.startswith(("did", "there")) else "")
     try:
         tensors = _READERS[kind](path)
     except AbwError:

@@ -119,6 +119,8 @@ def load_batch(run: StoredRun, number: int) -> tuple[Dag, Schedule, NDArray[np.i
 
 def in_range(number: int, mini_batches: int) -> int:
     """The number of a mini-batch that is there. Errors: AbwError."""
+    if not mini_batches:
+        raise AbwError("the run has no mini-batches: there were no instances")
     if not 0 <= number < mini_batches:
         raise AbwError(f"there is no mini-batch {number}", hint=f"numbers here: 0 to {mini_batches - 1}")
     return number

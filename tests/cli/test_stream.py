@@ -347,3 +347,11 @@ def test_streams_that_are_closed(
     )
     assert (done.returncode, done.stderr) == (code, said)
     assert "run ..." not in done.stdout
+
+
+def test_a_pipe_without_instances(abw: Abw) -> None:
+    done = abw("run", TREES, *FAST, "--data", "/dev/null", "--verify", "--profile")
+    assert done.code == 0 and "0 instances in 0 mini-batches" in done.out
+    for command in ("viz", "explain"):
+        done = abw(command)
+        assert done.code == 1 and "the run has no mini-batches" in done.err
