@@ -28,7 +28,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ from abw.core.data.objects import feed_of
 from abw.core.data.read import read, take
 from abw.core.data.source import ALL, open_feed
 from abw.core.data.stream import chunks
-from abw.core.errors import AbwError
+from abw.core.errors import AbwError, did_you_mean
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params
 from abw.core.exec.registry import get_executor
@@ -51,6 +51,7 @@ from abw.core.plan.plan import Plan, plan
 from abw.core.policy.launches import by_type
 from abw.core.policy.registry import LEARNED, PLAIN, Policy, get_policy
 from abw.core.policy.schedule import Schedule
+from abw.core.policy.states import Encoding
 from abw.core.progress import Clock, Quiet
 from abw.core.spec.load import Overrides
 from abw.core.spec.model import Model
@@ -134,6 +135,11 @@ def load(
     that is wrong in the spec, AbwError. Cost: the kernels' compilation, 0.1 to 0.3 s; nothing where they
     are on disk from before.
     """
+    _require("granularity", granularity, get_args(Granularity))
+    _require("layout", layout, get_args(LayoutName))
+    _require("encoding", encoding, ("best", *get_args(Encoding)))
+    if threads is not None and threads < 1:
+        raise AbwError(f"threads cannot be {threads}", hint="1 or more; None: one a core")
     overrides = Overrides(
         dims=dims or {},
         data=Path(data) if data else None,
@@ -150,12 +156,19 @@ def load(
     return LoadedModel(model, networks, params, ready, policy, encoding, seed)
 
 
+def _require(what: str, given: str, known: Sequence[str]) -> None:
+    """Raise AbwError for a name that is none of those known."""
+    if given not in known:
+        raise AbwError(f"no {what} is called '{given}'", hint=did_you_mean(given, known))
+
+
 class LoadedModel:
     """A model with its parameters, its policy and its executor; made by `load`.
 
     Instances are given as a file in the model's data format (a `Path`), or as a sequence of Python objects:
     what these are in each format says `abw.core.data.objects.EXPECTED`. An instance's text, as it stands in a
-    file, is right in all formats. `spec` is the checked spec, `executor` what computes.
+    file, is right in all formats. `spec` is the checked spec, `executor` what computes. Its memory is one
+    run's: of several threads only one may use a model at a time.
     """
 
     def __init__(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -146,6 +147,22 @@ def test_what_cannot_be_run_says_so(tmp_path: Path) -> None:
         abw.load(tmp_path / "absent.yaml")
     with pytest.raises(abw.AbwError, match="no policy"):
         abw.load("specs/treelstm.yaml", policy="dept")(TREES)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"granularity": "cel"}, "did you mean 'cell'"),
+        ({"layout": "plan"}, "no layout is called 'plan'"),
+        ({"encoding": "sorted"}, "did you mean 'sort'"),
+        ({"threads": 0}, "threads cannot be 0"),
+        ({"executor": "gpu"}, "no executor is called 'gpu'"),
+    ],
+)
+def test_options_that_do_not_exist(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(abw.AbwError) as caught:
+        abw.load("specs/treelstm.yaml", **options)
+    assert said in str(caught.value)
 
 
 def test_import_abw_is_cheap_and_says_what_it_offers() -> None:
