@@ -364,6 +364,7 @@ def cuda(
     from abw.cli.bench.cuda import bench_cuda, compile_all, default_executor
     from abw.cli.bench.cuda_table import markdown
     from abw.cli.bench.systems import chosen_cases
+    from abw.core.store.files import write_text
 
     cases, sizes = chosen_cases(workloads), hidden or [128, 256, 512]
     with progress(quiet) as told:
@@ -377,7 +378,7 @@ def cuda(
         )
     page = markdown(report)
     if output is not None:
-        output.write_text(page)
+        write_text(output, page)
     if as_json:
         print_json(report)
     else:
