@@ -1,0 +1,39 @@
+"""docs/cli.md is made from the commands, and up to date."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from abw.cli.reference import commands, reference
+from abw.core.exec.registry import EXECUTORS
+
+
+def test_the_page_is_what_the_commands_say(root: Path) -> None:
+    page = (root / "docs" / "cli.md").read_text()
+    assert page == reference().rstrip() + "\n", "mend it: python -m abw.cli.reference > docs/cli.md"
+
+
+def test_every_command_has_a_section_with_all_its_options() -> None:
+    sections = {text.partition("\n")[0]: text for text in reference().split("\n## ")[1:]}
+    assert set(sections) == {*commands()} - {"abw"}
+    for name, section in sections.items():
+        params = commands()[name].params
+        shown = [f"`{opt}`" for param in params if param.param_type_name == "option" for opt in param.opts]
+        assert [opt for opt in shown if opt not in section] == []
+        assert all(param.help in section.replace("\\|", "|") for param in params if param.help)
+
+
+def test_executors_that_can_be_asked_for_are_those_there_are() -> None:
+    section = reference().split("\n## abw run\n")[1].split("\n## ")[0]
+    choices = re.search(r"`--executor` `([^`]+)`", section)
+    assert choices and set(choices[1].split("\\|")) == set(EXECUTORS)
+
+
+def test_the_page_does_not_depend_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = reference()
+    for width in ("30", "300"):
+        monkeypatch.setenv("COLUMNS", width)
+        assert reference() == page
