@@ -1,0 +1,185 @@
+"""`abw bench`: whole workloads beside other systems and the machine's limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from abw.cli import options
+from abw.cli.bench.app import DataDir, Runs, SpecsDir, Workloads, app, new_table, show
+from abw.cli.console import amount, duration, print_json, progress
+
+
+@app.command("ablation")
+def ablation(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    workloads: Workloads = "BiLSTM-Tagger,TreeLSTM,LatticeLSTM",
+    hidden: Annotated[
+        list[int] | None, typer.Option("--hidden", min=1, help="Sizes; can be repeated (128).")
+    ] = None,
+    batch: Annotated[
+        list[int] | None,
+        typer.Option("--batch", min=1, help="Instances in the mini-batch; can be repeated (8, 64)."),
+    ] = None,
+    runs: Runs = 5,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """Policy, layout, fusion, hoisting and executor, each with each: batches, copies, time by phase."""
+    from abw.cli.bench.ablation import bench_ablation
+
+    with progress(quiet) as told:
+        report = bench_ablation(specs, data, workloads, hidden or [128], batch or [8, 64], runs, told)
+    if as_json:
+        print_json(report)
+        return
+    blocks = dict.fromkeys((r["workload"], r["hidden"], r["batch"]) for r in report["rows"])
+    for workload, size, instances in blocks:
+        table = new_table(
+            f"{workload} {size} x {instances}", "layout", "hoist", "fuse", "batches", "copies", "moved",
+            "schedule", "execute", "instances/s", "gain",
+        )  # fmt: skip
+        for r in report["rows"]:
+            if (r["workload"], r["hidden"], r["batch"]) == (workload, size, instances):
+                table.add_row(
+                    f"{r['executor']}, {r['policy']}", r["layout"], "yes" if r["hoist"] else "",
+                    "yes" if r["fuse"] else "",
+                    str(r["batches"]), str(r["memory_kernels"]), amount(r["bytes_moved"], "B"),
+                    duration(r["seconds"]["schedule"]), duration(r["seconds"]["execute"]),
+                    amount(r["instances_per_second"]), f"{r['speedup']:.2f} x",
+                )  # fmt: skip
+        show(table)
+    print("gain: instances a second, over those of the preset cavs-dynet")
+
+
+@app.command("peers")
+def peers(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    workloads: Workloads = None,
+    hidden: Annotated[int, typer.Option("--hidden", min=1, help="The size of the model.")] = 128,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Instances in a mini-batch.")] = 64,
+    mini_batches: Annotated[int, typer.Option("--mini-batches", min=1, help="So many of them.")] = 4,
+    threads: Annotated[
+        list[int] | None, typer.Option("--threads", min=1, help="Threads; can be repeated.")
+    ] = None,
+    runs: Runs = 5,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """All workloads end to end, beside the machine's limit and the papers' own programs."""
+    from abw.cli.bench.peers import bench_peers
+
+    with progress(quiet) as told:
+        report = bench_peers(specs, data, workloads, hidden, batch, mini_batches, threads or [1], runs, told)
+    if as_json:
+        print_json(report)
+        return
+    table = new_table(
+        "workload", "threads", "instances/s", "of the limit", "construct", "schedule", "plan", "execute",
+        "vanilla DyNet", "Cavs DyNet", "ED-Batch", "ahead",
+    )  # fmt: skip
+    for r in report["rows"]:
+        found = list(r["peers"].values()) if r["peers"] and r["threads"] == 1 else []
+        table.add_row(
+            r["workload"], str(r["threads"]), amount(r["instances_per_second"]), f"{r['share_of_limit']:.0%}",
+            *(duration(r["seconds"][p]) for p in ("construct", "schedule", "plan", "execute")),
+            *(amount(value) for value in found),
+            *([f"{r['instances_per_second'] / max(found):.2f} x"] if found else []),
+        )  # fmt: skip
+    show(table)
+    print(f"measured peak of one thread: {report['peak_gflops']:.1f} GFLOP/s")
+
+
+@app.command("paper")
+def paper(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only", metavar="PART,...", help="fig6, fig7, fig9, table2, table3, table4, table6 (all)."
+        ),
+    ] = None,
+    workloads: Workloads = None,
+    hidden: Annotated[
+        list[int] | None, typer.Option("--hidden", min=1, help="Sizes of fig6; can be repeated (32 to 512).")
+    ] = None,
+    batches: Annotated[
+        str, typer.Option("--batches", metavar="B,...", help="Mini-batches of fig6 and fig7.")
+    ] = "1,8,32,64,128,256",
+    runs: Runs = 3,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """The evaluation of the ED-Batch paper, measured here, with its numbers beside (all: half an hour)."""
+    from abw.cli.bench.paper import PARTS, bench_paper
+    from abw.cli.bench.paper_tables import tables
+    from abw.cli.compare import numbers
+
+    parts = tuple(options.one_of(p.strip(), PARTS, "--only") for p in only.split(",")) if only else PARTS
+    sizes = hidden or [32, 64, 128, 256, 512]
+    with progress(quiet) as told:
+        report = bench_paper(
+            specs, data, parts, workloads, sizes, list(numbers(batches, "--batches")), runs, told
+        )
+    if as_json:
+        print_json(report)
+        return
+    for table in tables(report):
+        show(table)
+
+
+@app.command("cuda")
+def cuda(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    workloads: Workloads = None,
+    hidden: Annotated[
+        list[int] | None, typer.Option("--hidden", min=1, help="Sizes; can be repeated (128, 256, 512).")
+    ] = None,
+    batch: Annotated[
+        list[int] | None,
+        typer.Option("--batch", min=1, help="Instances in the mini-batch; can be repeated (1, 8, 64, 256)."),
+    ] = None,
+    runs: Runs = 15,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Where the table is written, too.")
+    ] = None,
+    compile_only: Annotated[
+        bool,
+        typer.Option(
+            "--compile-only",
+            help="Only compile all kernels, for compute capability 9.0; this needs no GPU. They are kept "
+            "under ABW_HOME/kernels, which another machine can be given.",
+        ),
+    ] = False,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """The executor cuda on a GPU: all workloads checked, then timed beside the floor and PyTorch."""
+    from abw.cli.bench.cuda import bench_cuda, compile_all, default_executor
+    from abw.cli.bench.cuda_table import markdown
+    from abw.cli.bench.systems import chosen_cases
+    from abw.core.store.files import write_text
+
+    cases, sizes = chosen_cases(workloads), hidden or [128, 256, 512]
+    with progress(quiet) as told:
+        if compile_only:
+            print(f"{compile_all(data, specs, cases, sizes, told)} kernels are compiled")
+            return
+        from abw.core.exec.cuda.available import open_device
+
+        report = bench_cuda(
+            data, specs, cases, sizes, batch or [1, 8, 64, 256], runs, open_device(), told, default_executor
+        )
+    page = markdown(report)
+    if output is not None:
+        write_text(output, page)
+    if as_json:
+        print_json(report)
+    else:
+        print(page)
