@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from abw.cli import options
-from abw.cli.console import amount, print_json
+from abw.cli.console import amount, counted, print_json
 
 
 def check(
@@ -61,8 +61,9 @@ def _print(report: dict[str, Any]) -> None:
         f"{report['parameters']:,} numbers in parameters, {report['table_numbers']:,} in tables"
     )
     console.print(
-        f"[green]ok[/]  {report['data']}: {report['instances']} instances, {report['nodes']} nodes in "
-        f"{report['mini_batches']} mini-batches of {report['batch']}, lower bound {report['lower_bound']}"
+        f"[green]ok[/]  {report['data']}: {counted(report['instances'], 'instance')}, "
+        f"{counted(report['nodes'], 'node')} in {counted(report['mini_batches'], 'mini-batch', 'es')} of "
+        f"{report['batch']}, lower bound {report['lower_bound']}"
     )
     if report["memory_bytes"] is not None:
         console.print(f"    the largest mini-batch takes {amount(report['memory_bytes'], 'B')} of memory")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from abw.cli import options
-from abw.cli.console import duration, print_json, progress
+from abw.cli.console import counted, duration, print_json, progress
 
 if TYPE_CHECKING:
     from abw.viz.chart import Chart
@@ -176,7 +176,8 @@ def _print(report: dict[str, Any], plot: Path | None) -> None:
     behind = f" behind the first {report['skip']}" if report["skip"] else ""
     console.print(f"[bold]{report['model']}[/] on {report['data']}")
     console.print(
-        f"{report['instances']} instances{behind} in {report['mini_batches']} mini-batches of "
+        f"{counted(report['instances'], 'instance')}{behind} in "
+        f"{counted(report['mini_batches'], 'mini-batch', 'es')} of "
         f"{report['batch']}: {_short(report['nodes'])} nodes, lower bound "
         f"{_short(report['lower_bound'])}{seeds}",
         soft_wrap=True,

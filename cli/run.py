@@ -234,7 +234,7 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
     console = Console(highlight=False, stderr=on_stderr)
     dims = ", ".join(f"{name} {size}" for name, size in report["dims"].items())
     console.print(f"[bold]{report['model']}[/] ({dims}) on {report['data']}")
-    threads = f", {report['threads']} threads" if report["threads"] else ""
+    threads = f", {counted(report['threads'], 'thread')}" if report["threads"] else ""
     mini_batches = counted(report["mini_batches"], "mini-batch", "es")
     done = {"fuse": "reductions read in place", "group": "types grouped"}
     passes = "".join(f"; {done[name]}" for name in report["passes"])

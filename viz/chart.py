@@ -109,8 +109,12 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def chart_text(chart: Chart, columns: int = 56, rows: int = 10) -> Text:
-    """The chart in Braille dots, 2 by 4 a character, each line in its colour and named at its end."""
+    """The chart in Braille dots, 2 by 4 a character, each line in its colour and named at its end.
+
+    Where all is on one level, it is one row high.
+    """
     low, high = chart.range
+    rows = rows if high > low else 1
     dots = [[0] * columns for _ in range(rows)]
     owner = [[0] * columns for _ in range(rows)]
 
