@@ -111,8 +111,14 @@ def run(
         ),
     ] = "abw",
     train_limit: Annotated[
-        int, typer.Option("--train-limit", min=1, metavar="N", help="Learn from the first N instances.")
-    ] = 32,
+        int | None,
+        typer.Option(
+            "--train-limit",
+            min=1,
+            metavar="N",
+            help="Learn from the first N instances, also where a policy learned from others is kept (32).",
+        ),
+    ] = None,
     verify: Annotated[
         bool,
         typer.Option("--verify", help="Check schedules and plans, and every node against the reference."),

@@ -302,7 +302,7 @@ class LoadedModel:
         if kept := kept_policy(self._networks, name, self._encoding, self._seed):
             return kept.policy
         sample, used = open_sample(self.spec, self._networks, TRAIN_LIMIT)
-        learned, _ = choose_policy(sample, name, self._encoding, self._seed, limit=used, progress=Quiet())
+        learned, _ = choose_policy(sample, name, self._encoding, self._seed, used=used, progress=Quiet())
         return learned
 
 

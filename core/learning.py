@@ -72,11 +72,17 @@ def read_policy(path: Path, types: tuple[str, ...]) -> Learned:
     return Learned(policy, path, document.get("data", {}), fresh=False)
 
 
-def kept_policy(networks: Networks, name: str, encoding: Choice, seed: int) -> Learned | None:
-    """The policy of a name or a `.json` file, if it is a learned one that lies on disk. Errors: AbwError."""
+def kept_policy(
+    networks: Networks, name: str, encoding: Choice, seed: int, limit: int | None = None
+) -> Learned | None:
+    """The policy of a name or a `.json` file, if it is a learned one that lies on disk. Errors: AbwError.
+
+    With a `limit`, one by its name only if it was learned from so many instances.
+    """
     if name.endswith(".json"):
         return read_policy(Path(name), networks.types)
-    return find_policy(networks, encoding, seed) if name == LEARNED else None
+    found = find_policy(networks, encoding, seed) if name == LEARNED else None
+    return found if found and limit in (None, found.data.get("instances")) else None
 
 
 def choose_policy(
@@ -85,19 +91,23 @@ def choose_policy(
     encoding: Choice,
     seed: int,
     *,
-    limit: int = TRAIN_LIMIT,
+    limit: int | None = None,
+    used: int = TRAIN_LIMIT,
     progress: Progress,
 ) -> tuple[Policy, Learned | None]:
     """The policy of a name or a `.json` file; a learned one is found on disk, or learned now.
 
-    Errors: AbwError.
+    It is learned from the first `limit` instances, TRAIN_LIMIT if none is asked for, of `used` that can be
+    used at most. Errors: AbwError.
     """
-    found = kept_policy(workload.networks, name, encoding, seed)
+    found = kept_policy(workload.networks, name, encoding, seed, limit)
     if not found:
         if name != LEARNED:
             return get_policy(name), None
         progress.phase("learn a policy", trials_at_most(encoding, TRIALS))
-        found = learn_policy(workload, encoding, seed, limit=limit, progress=progress.reached)
+        found = learn_policy(
+            workload, encoding, seed, limit=min(limit or TRAIN_LIMIT, used), progress=progress.reached
+        )
     return found.policy, found
 
 

@@ -66,7 +66,7 @@ class RunOptions:
     seed: int = 0
     threads: int | None = None
     verify: bool = False
-    train_limit: int = TRAIN_LIMIT
+    train_limit: int | None = None
     profile: bool = False
     input: Path | None = None
     output: Path | None = None
@@ -117,9 +117,9 @@ def run(
         networks = open_networks(
             model, options.granularity, options.layout, fuse=options.fuse, group=options.group
         )
-        kept = kept_policy(networks, options.policy, options.encoding, options.seed)
+        kept = kept_policy(networks, options.policy, options.encoding, options.seed, options.train_limit)
         with learner_beside(options.encoding if options.learned and not kept else None) as beside:
-            most = max(LARGEST if options.auto_batch else 2, options.train_limit)
+            most = max(LARGEST if options.auto_batch else 2, options.train_limit or TRAIN_LIMIT)
             sample, used = open_sample(model, networks, most, skip_bad=options.skip_bad)
             params = make_params(networks.cells, trained, options.seed)
             _warm_up(sample, min(2, used), params, options, kept, beside)
@@ -129,7 +129,8 @@ def run(
             options.policy,
             options.encoding,
             options.seed,
-            limit=min(options.train_limit, used),
+            limit=options.train_limit,
+            used=used,
             progress=progress,
         )
     with clock("compile"):

@@ -67,6 +67,18 @@ def test_the_summary_says_what_of_the_data_was_trained_on(abw: Abw) -> None:
     assert "3 of these 7 instances are its training data" in abw(*SMALL).out
 
 
+def test_a_policy_is_learned_anew_from_other_instances_only_where_that_is_asked_for(abw: Abw) -> None:
+    def fresh(*flags: str) -> tuple[bool, int]:
+        training = abw(*SMALL, *flags, "--json").json()["training"]
+        return training["fresh"], training["instances"]
+
+    assert fresh("--train-limit", "3") == (True, 3)
+    assert fresh() == (False, 3)
+    assert fresh("--train-limit", "3") == (False, 3)
+    assert fresh("--train-limit", "5") == (True, 5)
+    assert fresh() == (False, 5)
+
+
 def test_a_run_keeps_its_spec_schedule_policy_and_outputs(abw: Abw, home: Path) -> None:
     assert abw(*SMALL).code == 0
     folder = home / "runs" / "0001-lattice-lstm"
