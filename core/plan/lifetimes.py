@@ -202,6 +202,9 @@ def pack_rows(
     """
     rows = arenas.head.copy()
     base = np.full((len(schedule), width), -1, np.int32)
+    if not len(free[1]):
+        _stack(schedule.type, schedule.ptr, arenas.output_arena, arenas.outputs, rows, base)
+        return rows, base
     holes = np.empty((3, len(free[1])), np.int32)
     _pack(
         (schedule.type, schedule.ptr),
@@ -214,6 +217,16 @@ def pack_rows(
         base,
     )
     return rows, base
+
+
+@njit
+def _stack(type: Ints, ptr: Ints, output_arena: Ints, outputs: Ints, rows: Ints, base: Ints) -> None:
+    """The same where nothing becomes free: one block behind the other. It is compiled several times faster."""
+    for b in range(len(type)):
+        for o in range(outputs[type[b]]):
+            arena = output_arena[type[b], o]
+            base[b, o] = rows[arena]
+            rows[arena] += ptr[b + 1] - ptr[b]
 
 
 @njit
