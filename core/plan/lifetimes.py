@@ -221,7 +221,7 @@ def pack_rows(
 
 @njit
 def _stack(type: Ints, ptr: Ints, output_arena: Ints, outputs: Ints, rows: Ints, base: Ints) -> None:
-    """The same where nothing becomes free: one block behind the other. It is compiled several times faster."""
+    """The same where nothing becomes free: one block behind the other. Several times faster to compile."""
     for b in range(len(type)):
         for o in range(outputs[type[b]]):
             arena = output_arena[type[b], o]
