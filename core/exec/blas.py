@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from abw.core.cell.layout import CONTIGUOUS
 from abw.core.cell.normal import size_of
-from abw.core.exec.arenas import fill_constants, read_values
+from abw.core.exec.arenas import fill_constants
 from abw.core.exec.interface import Result
 from abw.core.exec.kernels import CellKernel
 from abw.core.exec.params import Params
+from abw.core.exec.turns import Turns
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
@@ -48,7 +47,7 @@ class BlasExecutor:
             for net_type, program in zip(network.types, self._arenas.programs, strict=True)
         ]
         self._gathered = np.empty(0, np.float32)
-        self._runs = 0
+        self._turns = Turns(network, params)
 
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
         """The schedule as it is."""
@@ -56,20 +55,11 @@ class BlasExecutor:
 
     def run(self, plan: Plan) -> Result:
         """Execute the batches in order. Raises ValueError for a plan of another network."""
-        if plan.graph.network is not self._network:
-            raise ValueError("the plan is of another network than the executor was prepared for")
-        self._runs += 1
+        self._turns.begin(plan)
         self._reserve(plan)
         with self._pools.limit(limits=self._threads, user_api="blas"), np.errstate(all="ignore"):
             counts = self._execute(plan)
-        run = self._runs
-
-        def read(references: NDArray[np.integer[Any]]) -> Floats:
-            if run != self._runs:
-                raise RuntimeError("the executor has run again: read a result before that")
-            return read_values(self._memory, plan, self._params, references)
-
-        return Result(plan.graph, counts, read)
+        return Result(plan.graph, counts, self._turns.reader(self._memory, plan))
 
     def _execute(self, plan: Plan) -> Counts:
         """Run the batches, counting what happens."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.cores import usable_cores
-from abw.core.exec.arenas import fill_constants, read_values
+from abw.core.exec.arenas import fill_constants
 from abw.core.exec.cpu.clock import emit_clock
 from abw.core.exec.cpu.compiled import Code, compile_ir
 from abw.core.exec.cpu.emit import Module
@@ -27,6 +26,7 @@ from abw.core.exec.cpu.walker import OF_ARENAS, OF_EXECUTOR, OF_PLAN, OF_SCHEDUL
 from abw.core.exec.interface import Result
 from abw.core.exec.params import Params
 from abw.core.exec.rows import matrix_view, row_floats
+from abw.core.exec.turns import Turns
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import structure
 from abw.core.graph.network import Network
@@ -101,7 +101,7 @@ class CpuExecutor:
             self._own[name] for name in OF_EXECUTOR
         ]
         self._fixed = [address(array) for array in fixed]
-        self._runs = 0
+        self._turns = Turns(network, params)
 
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
         """The lanes sorted by the thread that will compute them, where several share this graph's run."""
@@ -114,10 +114,8 @@ class CpuExecutor:
 
     def run(self, plan: Plan) -> Result:
         """Execute the batches in order. Raises ValueError for a plan of another network."""
-        if plan.graph.network is not self._network:
-            raise ValueError("the plan is of another network than the executor was prepared for")
         start = time.perf_counter()
-        self._runs += 1
+        self._turns.begin(plan)
         self._reserve(plan)
         table = self._table(plan)
         prepared = time.perf_counter()
@@ -125,14 +123,8 @@ class CpuExecutor:
         threads = self._walk_all(plan, address(table)) if batches else 1
         if self._profiler is not None:
             self._profiler.took = threads, prepared - start, time.perf_counter() - prepared
-        run = self._runs
-
-        def read(references: NDArray[np.integer[Any]]) -> Floats:
-            if run != self._runs:
-                raise RuntimeError("the executor has run again: read a result before that")
-            return read_values(self._views, plan, self._params, references)
-
-        return Result(plan.graph, Counts(batches, len(plan.launch_ptr) - 1, 0, 0), read)
+        counts = Counts(batches, len(plan.launch_ptr) - 1, 0, 0)
+        return Result(plan.graph, counts, self._turns.reader(self._views, plan))
 
     def measure(self) -> None:
         """From now on measure where the time of runs goes; each is to be followed by `sample`.

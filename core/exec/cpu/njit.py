@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.arenas import fill_constants, read_values
+from abw.core.exec.arenas import fill_constants
 from abw.core.exec.cpu.layout import layout_of, packed_constants
 from abw.core.exec.cpu.source import module_source, scratch_floats
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.interface import Result
 from abw.core.exec.kept import evict, kernels_folder, used, write_whole
 from abw.core.exec.params import Params
+from abw.core.exec.turns import Turns
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
@@ -62,7 +63,7 @@ class NjitExecutor:
         )
         self._scratch = np.empty(max((scratch_floats(x) for x in layouts if x), default=0), np.float32)
         self._walk = self._compiled(module_source(network, self._arenas, layouts))
-        self._runs = 0
+        self._turns = Turns(network, params)
 
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
         """The schedule as it is."""
@@ -70,9 +71,7 @@ class NjitExecutor:
 
     def run(self, plan: Plan) -> Result:
         """Execute the batches in order. Raises ValueError for a plan of another network."""
-        if plan.graph.network is not self._network:
-            raise ValueError("the plan is of another network than the executor was prepared for")
-        self._runs += 1
+        self._turns.begin(plan)
         for a, rows in enumerate(plan.rows.tolist()):
             if len(self._memory[a]) < rows * self._floats[a]:
                 self._memory[a] = np.empty(rows * self._floats[a], np.float32)
@@ -80,14 +79,8 @@ class NjitExecutor:
         arrays = [getattr(plan.schedule, name) for name in OF_SCHEDULE]
         arrays += [getattr(plan, name) for name in OF_PLAN]
         self._walk(*self._arguments(arrays))
-        run = self._runs
-
-        def read(references: NDArray[np.integer[Any]]) -> Floats:
-            if run != self._runs:
-                raise RuntimeError("the executor has run again: read a result before that")
-            return read_values(self._views(), plan, self._params, references)
-
-        return Result(plan.graph, Counts(len(plan.schedule), len(plan.launch_ptr) - 1, 0, 0), read)
+        counts = Counts(len(plan.schedule), len(plan.launch_ptr) - 1, 0, 0)
+        return Result(plan.graph, counts, self._turns.reader(self._views(), plan))
 
     def _views(self) -> list[Floats]:
         """The arenas as values."""

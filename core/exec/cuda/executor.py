@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.arenas import fill_constants, read_values
+from abw.core.exec.arenas import fill_constants
 from abw.core.exec.cuda.backend import Backend, Scheme
 from abw.core.exec.cuda.image import Image, pack
 from abw.core.exec.cuda.module import load_kernels
@@ -17,6 +17,7 @@ from abw.core.exec.cuda.tiles import HOPPER, VECTOR, Sizes
 from abw.core.exec.interface import Result, TooLargeError
 from abw.core.exec.params import Params
 from abw.core.exec.rows import matrix_view
+from abw.core.exec.turns import Turns
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
@@ -58,7 +59,7 @@ class CudaExecutor:
         self._rows = np.zeros(len(self._arenas.shape), np.int64)
         self._begin: Longs = np.zeros(len(self._rows) + 1, np.int64)
         self._floats = -1
-        self._runs = 0
+        self._turns = Turns(network, params)
 
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
         """The schedule as it is."""
@@ -67,21 +68,13 @@ class CudaExecutor:
     def run(self, plan: Plan) -> Result:
         """Start the batches. Raises ValueError for a plan of another network, TooLargeError where the device
         has too little memory for it."""
-        if plan.graph.network is not self._network:
-            raise ValueError("the plan is of another network than the executor was prepared for")
-        self._runs += 1
+        self._turns.begin(plan)
         image = self._reserve(plan)
         scheme = self._choose(plan, image)
         self._backend.run(image, scheme)
-        run, memory = self._runs, _Fetched(self, plan)
-
-        def read(references: NDArray[np.integer[Any]]) -> Floats:
-            if run != self._runs:
-                raise RuntimeError("the executor has run again: read a result before that")
-            return read_values(memory, plan, self._params, references)
-
         launches = 1 if scheme == "plan" else len(image.items)
-        return Result(plan.graph, Counts(len(plan.schedule), launches, 0, 0), read)
+        counts = Counts(len(plan.schedule), launches, 0, 0)
+        return Result(plan.graph, counts, self._turns.reader(_Fetched(self, plan), plan))
 
     def _reserve(self, plan: Plan) -> Image:
         """The plan's image, and memory on the device for it. Errors: TooLargeError."""
