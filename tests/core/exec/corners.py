@@ -6,17 +6,19 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from abw.core.errors import Span
-from abw.core.exec.interface import Result
-from abw.core.exec.params import Params
+from abw.core.exec.interface import Executor, Result
+from abw.core.exec.params import Params, init_params
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Constant, Network, Slot
+from abw.core.plan.kernels import GATHERED
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.schedule import Schedule
 from abw.core.spec.cell import Cell
 from abw.core.spec.model import Table
-from tests.core.exec.builder import UNARY, CellBuilder, make_graph, make_network, reference
+from tests.core.exec.builder import UNARY, CellBuilder, error, lstm, make_graph, make_network, reference
 
 
 def one_type(cell: Cell, lanes: int) -> tuple[Graph, Network]:
@@ -74,6 +76,79 @@ def products_cell() -> Cell:
     fixed = b.op("matmul", a, b.param((33,)), shape=(18,))
     chances = b.op("softmax", mixed, shape=(4, 33))
     return b.cell("products", [w, square, chances, small, fixed, cut])
+
+
+def words_network(reduction: str | None = None) -> Network:
+    """LSTM over words and states; with a reduction, its h is reduced over nodes and words."""
+    constants = (Constant("table", 0, (3,), 0, 6), Constant("zeros", 0, (3,), 6, 1))
+    slots = (
+        Slot("x", (3,), (), (0,)),
+        Slot("h", (3,), ((0, 0),), (1,)),
+        Slot("c", (3,), ((0, 1),), (1,)),
+    )
+    table = Table("words", 6, (3,), None, None, Span("test", 1))
+    types = [("lstm", lstm(3), None, slots)]
+    if reduction:
+        types.append(("all", None, reduction, (Slot("h", (3,), ((0, 0),), (0,)),)))  # type: ignore[arg-type]
+    return make_network(types, (table,), constants, [])  # type: ignore[arg-type]
+
+
+def batches(types: list[int], ptr: list[int]) -> Schedule:
+    """The nodes in the order of their numbers, cut at `ptr`."""
+    return Schedule(np.array(types, np.int32), np.array(ptr, np.int32), np.arange(ptr[-1], dtype=np.int32))
+
+
+def one_by_one(graph: Graph) -> Schedule:
+    """A batch for each node, in the order of their numbers."""
+    n = len(graph)
+    return Schedule(graph.dag.type, np.arange(n + 1, dtype=np.int32), np.arange(n, dtype=np.int32))
+
+
+def check_nan_and_infinity(run: Callable[[Plan, Params], Result], reduction: str) -> None:
+    """They pass through a cell and a reduction as NumPy passes them."""
+    network = words_network(reduction)
+    operands = [[-1, -7, -7], [-2, -7, -7], [-3, -7, -7], [-4, 0, 1], [0, 4], [2, 4, -3]]
+    graph = make_graph(network, [0] * 4 + [1] * 2, operands)
+    params = init_params(network, 0)
+    table = params.tables[0].copy()
+    table[0, 1], table[1, 0] = np.nan, np.inf
+    params = Params(params.values, (table,))
+    with np.errstate(all="ignore"):
+        found, expected = run(plan(graph, one_by_one(graph)), params), reference(graph, params)
+        assert np.isnan(expected.value(0, 0)[0]).all()
+        assert np.isfinite(expected.value(0, 0)[2]).all()
+        assert error(found, expected) < 1e-5
+
+
+def check_swapped_rows(run: Callable[[Plan, Params], Result]) -> None:
+    """Operands are read through their index arrays, and the comparison sees it if one is wrong."""
+    network = words_network()
+    graph = make_graph(network, [0] * 4, [[-1, -7, -7], [-2, -7, -7], [-3, 0, 1], [-4, 2, 3]])
+    params = init_params(network, 0)
+    planned = plan(graph, batches([0, 0], [0, 2, 4]))
+    expected = reference(graph, params)
+    assert error(run(planned, params), expected) < 1e-5
+    for operand in (0, 3):
+        begin = planned.index_ptr[operand]
+        index = planned.index.copy()
+        index[[begin, begin + 1]] = index[[begin + 1, begin]]
+        status = planned.status.copy()
+        status[operand] = GATHERED
+        assert error(run(replace(planned, index=index, status=status), params), expected) > 1e-2
+
+
+def check_lifetime(executor: Executor) -> None:
+    """A result cannot be read after the next run, nor a plan of another network be run."""
+    network = words_network()
+    graph = make_graph(network, [0], [[-1, -7, -7]])
+    executor.prepare(network, init_params(network, 0))
+    planned = plan(graph, one_by_one(graph))
+    first = executor.run(planned)
+    executor.run(planned)
+    with pytest.raises(RuntimeError, match="run again"):
+        first.value(0, 0)
+    with pytest.raises(ValueError, match="another network"):
+        executor.run(plan(make_graph(words_network(), [0], [[-1, -7, -7]]), planned.schedule))
 
 
 EDGES = [0.0, -0.0, 1e-30, -1e-6, 0.3, -5.0, 8.5, -20.0, 60.0, 87.0, -87.0, 88.6, -95.0, 104.0, 2e4, -2e4,

@@ -12,31 +12,34 @@ from hypothesis import strategies as st
 
 from abw.core.cell.layout import COPIED, Arrangement
 from abw.core.cell.program import CellProgram, assemble, cell_program
-from abw.core.errors import AbwError, Span
+from abw.core.errors import AbwError
 from abw.core.exec.blas import BlasExecutor
 from abw.core.exec.interface import Result
 from abw.core.exec.kernels import CellKernel
 from abw.core.exec.params import Params, init_params
 from abw.core.exec.reference import run_cell, sigmoid, softmax
 from abw.core.exec.registry import get_executor
-from abw.core.graph.graph import Graph
-from abw.core.graph.network import Constant, Granularity, Network, Slot
+from abw.core.graph.network import Granularity
 from abw.core.plan.plan import Plan, plan
-from abw.core.policy.schedule import Schedule
 from abw.core.spec.cell import OpName, Param
-from abw.core.spec.model import Table
 from tests.core.exec.builder import (
     CellBuilder,
     error,
     fused_graph,
-    lstm,
     make_graph,
-    make_network,
     random_cell,
     random_graph,
     random_network,
     random_schedule,
     reference,
+)
+from tests.core.exec.corners import (
+    batches,
+    check_lifetime,
+    check_nan_and_infinity,
+    check_swapped_rows,
+    one_by_one,
+    words_network,
 )
 
 seeds = st.integers(0, 2**32 - 1)
@@ -128,32 +131,6 @@ def test_layouts_with_copies_are_among_those_tested() -> None:
     assert copied > 0
 
 
-def words_network(reduction: str | None = None) -> Network:
-    """LSTM over words and states; with a reduction, its h is reduced over nodes and words."""
-    constants = (Constant("table", 0, (3,), 0, 6), Constant("zeros", 0, (3,), 6, 1))
-    slots = (
-        Slot("x", (3,), (), (0,)),
-        Slot("h", (3,), ((0, 0),), (1,)),
-        Slot("c", (3,), ((0, 1),), (1,)),
-    )
-    table = Table("words", 6, (3,), None, None, Span("test", 1))
-    types = [("lstm", lstm(3), None, slots)]
-    if reduction:
-        types.append(("all", None, reduction, (Slot("h", (3,), ((0, 0),), (0,)),)))  # type: ignore[arg-type]
-    return make_network(types, (table,), constants, [])  # type: ignore[arg-type]
-
-
-def batches(types: list[int], ptr: list[int]) -> Schedule:
-    """The nodes in the order of their numbers, cut at `ptr`."""
-    return Schedule(np.array(types, np.int32), np.array(ptr, np.int32), np.arange(ptr[-1], dtype=np.int32))
-
-
-def one_by_one(graph: Graph) -> Schedule:
-    """A batch for each node, in the order of their numbers."""
-    n = len(graph)
-    return Schedule(graph.dag.type, np.arange(n + 1, dtype=np.int32), np.arange(n, dtype=np.int32))
-
-
 def test_the_reference_is_an_lstm() -> None:
     network = words_network()
     graph = make_graph(network, [0, 0], [[-2, -7, -7], [-5, 0, 1]])
@@ -194,36 +171,12 @@ def test_reductions_of_repeated_and_mixed_operands(reduction: str) -> None:
 
 
 def test_a_swapped_operand_row_fails_the_comparison() -> None:
-    network = words_network()
-    graph = make_graph(network, [0] * 4, [[-1, -7, -7], [-2, -7, -7], [-3, 0, 1], [-4, 2, 3]])
-    schedule = batches([0, 0], [0, 2, 4])
-    params = init_params(network, 0)
-    planned = plan(graph, schedule)
-    expected = reference(graph, params)
-    assert error(blas(planned, params), expected) < 1e-5
-    for operand in (0, 3):
-        begin = planned.index_ptr[operand]
-        index = planned.index.copy()
-        index[[begin, begin + 1]] = index[[begin + 1, begin]]
-        status = planned.status.copy()
-        status[operand] = COPIED
-        swapped = replace(planned, index=index, status=status)
-        assert error(blas(swapped, params), expected) > 1e-2
+    check_swapped_rows(blas)
 
 
-def test_nan_and_infinity_pass_through() -> None:
-    network = words_network("max")
-    operands = [[-1, -7, -7], [-2, -7, -7], [-3, -7, -7], [-4, 0, 1], [0, 4], [2, 4]]
-    graph = make_graph(network, [0] * 4 + [1] * 2, operands)
-    params = init_params(network, 0)
-    table = params.tables[0].copy()
-    table[0, 1], table[1, 0] = np.nan, np.inf
-    params = Params(params.values, (table,))
-    with np.errstate(all="ignore"):
-        result, expected = blas(plan(graph, one_by_one(graph)), params), reference(graph, params)
-        assert np.isnan(expected.value(0, 0)[0]).all()
-        assert np.isfinite(expected.value(0, 0)[2]).all()
-        assert error(result, expected) < 1e-5
+@pytest.mark.parametrize("reduction", ["sum", "mean", "max"])
+def test_nan_and_infinity_pass_through(reduction: str) -> None:
+    check_nan_and_infinity(blas, reduction)
 
 
 def test_a_missing_nan_is_an_error() -> None:
@@ -238,17 +191,7 @@ def test_a_missing_nan_is_an_error() -> None:
 
 
 def test_a_result_does_not_outlive_the_next_run() -> None:
-    network = words_network()
-    graph = make_graph(network, [0], [[-1, -7, -7]])
-    executor = BlasExecutor()
-    executor.prepare(network, init_params(network, 0))
-    planned = plan(graph, one_by_one(graph))
-    first = executor.run(planned)
-    executor.run(planned)
-    with pytest.raises(RuntimeError, match="run again"):
-        first.value(0, 0)
-    with pytest.raises(ValueError, match="another network"):
-        executor.run(plan(make_graph(words_network(), [0], [[-1, -7, -7]]), planned.schedule))
+    check_lifetime(BlasExecutor())
 
 
 NAMES: tuple[OpName, ...] = ("sigmoid", "softmax", "tanh", "relu")

@@ -29,14 +29,21 @@ from tests.core.exec.builder import (
     error,
     fused_graph,
     lstm,
-    make_graph,
     random_graph,
     random_network,
     random_schedule,
     reference,
 )
-from tests.core.exec.corners import check_functions, gates_cell, once, one_type, products_cell
-from tests.core.exec.test_executors import batches, one_by_one, words_network
+from tests.core.exec.corners import (
+    check_functions,
+    check_lifetime,
+    check_nan_and_infinity,
+    check_swapped_rows,
+    gates_cell,
+    once,
+    one_type,
+    products_cell,
+)
 
 seeds = st.integers(0, 2**32 - 1)
 HERE = [name for name in TARGETS if TARGETS.index(name) >= TARGETS.index(get_target().name)]
@@ -98,18 +105,7 @@ def test_functions_at_their_ends(target: TargetName) -> None:
 @pytest.mark.parametrize("target", HERE)
 @pytest.mark.parametrize("reduction", ["sum", "mean", "max"])
 def test_nan_and_infinity_pass_through(reduction: str, target: TargetName) -> None:
-    network = words_network(reduction)
-    operands = [[-1, -7, -7], [-2, -7, -7], [-3, -7, -7], [-4, 0, 1], [0, 4], [2, 4, -3]]
-    graph = make_graph(network, [0] * 4 + [1] * 2, operands)
-    params = init_params(network, 0)
-    table = params.tables[0].copy()
-    table[0, 1], table[1, 0] = np.nan, np.inf
-    params = Params(params.values, (table,))
-    with np.errstate(all="ignore"):
-        result, expected = cpu(plan(graph, one_by_one(graph)), params, target), reference(graph, params)
-        assert np.isnan(expected.value(0, 0)[0]).all()
-        assert np.isfinite(expected.value(0, 0)[2]).all()
-        assert error(result, expected) < 1e-5
+    check_nan_and_infinity(lambda planned, params: cpu(planned, params, target), reduction)
 
 
 @settings(max_examples=15)
@@ -148,33 +144,11 @@ def test_evenly_spaced_operands_use_no_index_array() -> None:
 
 
 def test_a_swapped_operand_row_fails_the_comparison() -> None:
-    network = words_network()
-    graph = make_graph(network, [0] * 4, [[-1, -7, -7], [-2, -7, -7], [-3, 0, 1], [-4, 2, 3]])
-    params = init_params(network, 0)
-    planned = plan(graph, batches([0, 0], [0, 2, 4]))
-    expected = reference(graph, params)
-    assert error(cpu(planned, params), expected) < 1e-5
-    for operand in (0, 3):
-        begin = planned.index_ptr[operand]
-        index = planned.index.copy()
-        index[[begin, begin + 1]] = index[[begin + 1, begin]]
-        status = planned.status.copy()
-        status[operand] = GATHERED
-        assert error(cpu(replace(planned, index=index, status=status), params), expected) > 1e-2
+    check_swapped_rows(cpu)
 
 
 def test_a_result_does_not_outlive_the_next_run() -> None:
-    network = words_network()
-    graph = make_graph(network, [0], [[-1, -7, -7]])
-    executor = CpuExecutor()
-    executor.prepare(network, init_params(network, 0))
-    planned = plan(graph, one_by_one(graph))
-    first = executor.run(planned)
-    executor.run(planned)
-    with pytest.raises(RuntimeError, match="run again"):
-        first.value(0, 0)
-    with pytest.raises(ValueError, match="another network"):
-        executor.run(plan(make_graph(words_network(), [0], [[-1, -7, -7]]), planned.schedule))
+    check_lifetime(CpuExecutor())
 
 
 def test_a_target_that_the_machine_has_not() -> None:

@@ -44,9 +44,17 @@ from tests.core.exec.builder import (
     make_graph,
     reference,
 )
-from tests.core.exec.corners import EDGES, gates_cell, once, one_type, products_cell
+from tests.core.exec.corners import (
+    EDGES,
+    check_nan_and_infinity,
+    gates_cell,
+    once,
+    one_by_one,
+    one_type,
+    products_cell,
+    words_network,
+)
 from tests.core.exec.cpu.test_cpu import LARGE, RANDOM_TOLERANCE, SPECS
-from tests.core.exec.test_executors import one_by_one, words_network
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -123,16 +131,7 @@ def test_the_layout_is_the_irs_with_all_gates_of_a_row_together() -> None:
 @pytest.mark.parametrize("reduction", ["sum", "mean", "max"])
 @pytest.mark.usefixtures("interpreted")
 def test_nan_and_infinity_pass_through(reduction: str) -> None:
-    network = words_network(reduction)
-    operands = [[-1, -7, -7], [-2, -7, -7], [-3, -7, -7], [-4, 0, 1], [0, 4], [2, 4, -3]]
-    graph = make_graph(network, [0] * 4 + [1] * 2, operands)
-    params = init_params(network, 0)
-    table = params.tables[0].copy()
-    table[0, 1], table[1, 0] = np.nan, np.inf
-    params = Params(params.values, (table,))
-    found = run(NjitExecutor(), plan(graph, one_by_one(graph)), params)
-    with np.errstate(all="ignore"):
-        assert error(found, reference(graph, params)) < 1e-5
+    check_nan_and_infinity(lambda planned, params: run(NjitExecutor(), planned, params), reduction)
 
 
 # what follows is compiled

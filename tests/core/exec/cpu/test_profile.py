@@ -17,7 +17,7 @@ from abw.core.plan.plan import Plan, plan
 from abw.core.policy.sufficient import Sufficient
 from abw.core.spec.load import Overrides
 from abw.core.workload import open_model, open_networks, open_workload, read_instances
-from tests.core.exec.test_executors import words_network
+from tests.core.exec.corners import words_network
 
 RUNS = 5
 

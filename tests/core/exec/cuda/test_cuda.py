@@ -16,7 +16,6 @@ from abw.core.exec.cuda.program import device_program
 from abw.core.exec.interface import Result
 from abw.core.exec.params import Params, init_params
 from abw.core.graph.network import Granularity
-from abw.core.plan.kernels import GATHERED
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.sufficient import Sufficient
 from abw.core.spec.load import Overrides
@@ -33,9 +32,19 @@ from tests.core.exec.builder import (
     random_schedule,
     reference,
 )
-from tests.core.exec.corners import check_functions, gates_cell, once, one_type, products_cell
+from tests.core.exec.corners import (
+    check_functions,
+    check_lifetime,
+    check_nan_and_infinity,
+    check_swapped_rows,
+    gates_cell,
+    once,
+    one_by_one,
+    one_type,
+    products_cell,
+    words_network,
+)
 from tests.core.exec.cuda.simulated import SMALL, SimulatedDevice
-from tests.core.exec.test_executors import batches, one_by_one, words_network
 
 seeds = st.integers(0, 2**32 - 1)
 schemes = st.sampled_from(["batch", "plan"])
@@ -97,16 +106,7 @@ def test_functions_at_their_ends() -> None:
 
 @pytest.mark.parametrize("reduction", ["sum", "mean", "max"])
 def test_nan_and_infinity_pass_through(reduction: str) -> None:
-    network = words_network(reduction)
-    operands = [[-1, -7, -7], [-2, -7, -7], [-3, -7, -7], [-4, 0, 1], [0, 4], [2, 4, -3]]
-    graph = make_graph(network, [0] * 4 + [1] * 2, operands)
-    params = init_params(network, 0)
-    table = params.tables[0].copy()
-    table[0, 1], table[1, 0] = np.nan, np.inf
-    params = Params(params.values, (table,))
-    result, expected = cuda(plan(graph, one_by_one(graph)), params), reference(graph, params)
-    assert np.isnan(expected.value(0, 0)[0]).all()
-    assert error(result, expected) < 1e-5
+    check_nan_and_infinity(cuda, reduction)
 
 
 @given(seeds)
@@ -128,33 +128,11 @@ def test_runs_are_equal_bit_for_bit(seed: int) -> None:
 
 
 def test_a_swapped_operand_row_fails_the_comparison() -> None:
-    network = words_network()
-    graph = make_graph(network, [0] * 4, [[-1, -7, -7], [-2, -7, -7], [-3, 0, 1], [-4, 2, 3]])
-    params = init_params(network, 0)
-    planned = plan(graph, batches([0, 0], [0, 2, 4]))
-    expected = reference(graph, params)
-    assert error(cuda(planned, params), expected) < 1e-5
-    for operand in (0, 3):
-        begin = planned.index_ptr[operand]
-        index = planned.index.copy()
-        index[[begin, begin + 1]] = index[[begin + 1, begin]]
-        status = planned.status.copy()
-        status[operand] = GATHERED
-        assert error(cuda(replace(planned, index=index, status=status), params), expected) > 1e-2
+    check_swapped_rows(cuda)
 
 
 def test_a_result_does_not_outlive_the_next_run() -> None:
-    network = words_network()
-    graph = make_graph(network, [0], [[-1, -7, -7]])
-    executor = CudaExecutor(SimulatedDevice(), "plan", SMALL)
-    executor.prepare(network, init_params(network, 0))
-    planned = plan(graph, one_by_one(graph))
-    first = executor.run(planned)
-    executor.run(planned)
-    with pytest.raises(RuntimeError, match="run again"):
-        first.value(0, 0)
-    with pytest.raises(ValueError, match="another network"):
-        executor.run(plan(make_graph(words_network(), [0], [[-1, -7, -7]]), planned.schedule))
+    check_lifetime(CudaExecutor(SimulatedDevice(), "plan", SMALL))
 
 
 def test_few_lanes_and_many_lanes_have_tiles_of_their_own() -> None:
