@@ -45,7 +45,7 @@ from abw.core.exec.registry import get_executor
 from abw.core.exec.weights import load_weights, make_params
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Granularity, LayoutName, Network
-from abw.core.learning import TRAIN_LIMIT, Choice, choose_policy, kept_policy
+from abw.core.learning import TRAIN_LIMIT, Choice, chosen_policy, kept_policy
 from abw.core.minibatches import run_all
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.launches import by_type
@@ -302,8 +302,8 @@ class LoadedModel:
         if kept := kept_policy(self._networks, name, self._encoding, self._seed):
             return kept.policy
         sample, used = open_sample(self.spec, self._networks, TRAIN_LIMIT)
-        learned, _ = choose_policy(sample, name, self._encoding, self._seed, used=used, progress=Quiet())
-        return learned
+        policy, _ = chosen_policy(None, sample, name, self._encoding, self._seed, used=used, progress=Quiet())
+        return policy
 
 
 def _joined(parts: Sequence[Column]) -> Ragged:

@@ -24,7 +24,7 @@ from abw.core.graph.fuse import fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import group_types
 from abw.core.graph.network import Granularity
-from abw.core.learning import Choice, choose_policy
+from abw.core.learning import Choice, chosen_policy, kept_policy
 from abw.core.policy.registry import LEARNED, get_policy
 from abw.core.policy.schedule import Schedule
 from abw.core.progress import Progress
@@ -143,7 +143,9 @@ def explain_spec(
     model = open_model(spec, overrides)
     workload = load_workload(model, granularity)
     windows = list(workload.windows())
-    chosen, _ = choose_policy(workload, policy, encoding, overrides.seed or 0, progress=progress)
+    seed = overrides.seed or 0
+    kept = kept_policy(workload.networks, policy, encoding, seed)
+    chosen, _ = chosen_policy(kept, workload, policy, encoding, seed, progress=progress)
     first, last = windows[in_range(number, len(windows))]
     graph = workload.graph(first, last)
     found = Scheduled(graph.dag, chosen.schedule(graph.dag), graph.instance, graph.vertex, first)

@@ -85,7 +85,8 @@ def kept_policy(
     return found if found and limit in (None, found.data.get("instances")) else None
 
 
-def choose_policy(
+def chosen_policy(
+    kept: Learned | None,
     workload: Workload,
     name: str,
     encoding: Choice,
@@ -95,12 +96,12 @@ def choose_policy(
     used: int = TRAIN_LIMIT,
     progress: Progress,
 ) -> tuple[Policy, Learned | None]:
-    """The policy of a name or a `.json` file; a learned one is found on disk, or learned now.
+    """The policy of a name: the one that `kept_policy` found, one that is a rule, or one learned now.
 
     It is learned from the first `limit` instances, TRAIN_LIMIT if none is asked for, of `used` that can be
     used at most. Errors: AbwError.
     """
-    found = kept_policy(workload.networks, name, encoding, seed, limit)
+    found = kept
     if not found:
         if name != LEARNED:
             return get_policy(name), None

@@ -16,13 +16,12 @@ from abw.core.data.source import STDIN, open_feed
 from abw.core.errors import AbwError
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.interface import Executor
-from abw.core.exec.params import Params
 from abw.core.exec.registry import KernelsName, SchemeName, get_executor
 from abw.core.exec.weights import Trained, load_weights, make_params
 from abw.core.footprint import Footprint
 from abw.core.graph.bounds import lower_bound
-from abw.core.graph.network import Granularity, LayoutName, Network
-from abw.core.learning import TRAIN_LIMIT, Choice, Learned, choose_policy, kept_policy, train
+from abw.core.graph.network import Granularity, LayoutName
+from abw.core.learning import TRAIN_LIMIT, Choice, Learned, chosen_policy, kept_policy, train
 from abw.core.memory import available_memory, peak_since, settle
 from abw.core.minibatches import OVERLAPPED, outputs_kept
 from abw.core.plan.plan import plan
@@ -97,10 +96,11 @@ def run(
 
     Errors: AbwError and its kinds. Nothing of a run that fails or is interrupted stays on disk.
     """
-    chosen = get_executor(options.executor, options.kernels, options.scheme)
-    if options.profile and not isinstance(chosen, CpuExecutor):
+    executor = get_executor(options.executor, options.kernels, options.scheme)
+    profiled = executor if options.profile and isinstance(executor, CpuExecutor) else None
+    if options.profile and not profiled:
         raise AbwError(
-            f"executor '{chosen.name}' cannot say where its time goes",
+            f"executor '{executor.name}' cannot say where its time goes",
             hint="--profile needs --executor cpu, with kernels ir",
             exit_code=2,
         )
@@ -122,9 +122,13 @@ def run(
             most = max(LARGEST if options.auto_batch else 2, options.train_limit or TRAIN_LIMIT)
             sample, used = open_sample(model, networks, most, skip_bad=options.skip_bad)
             params = make_params(networks.cells, trained, options.seed)
-            _warm_up(sample, min(2, used), params, options, kept, beside)
+            executor.prepare(networks.network, params, options.threads)
+            _warm_up(sample, min(2, used), executor, options, kept, beside)
+            if profiled:
+                profiled.measure()
     with clock("learn"):
-        policy, learned = choose_policy(
+        policy, learned = chosen_policy(
+            kept,
             sample,
             options.policy,
             options.encoding,
@@ -133,11 +137,6 @@ def run(
             used=used,
             progress=progress,
         )
-    with clock("compile"):
-        executor = _prepared(options, networks.network, params)
-        profiled = executor if options.profile and isinstance(executor, CpuExecutor) else None
-        if profiled:
-            profiled.measure()
 
     tried: list[Tried] = []
     memory = options.memory or int(SHARE * available_memory())
@@ -191,7 +190,7 @@ def _spare(output: Path, *read: Path | None) -> None:
 def _warm_up(
     sample: Workload,
     instances: int,
-    params: Params,
+    executor: Executor,
     options: RunOptions,
     kept: Learned | None,
     beside: Beside,
@@ -200,7 +199,6 @@ def _warm_up(
     graph = sample.graph(0, instances)
     dag = sample.seen(graph)
     launched = sample.launched(graph, Depth().schedule(dag))
-    executor = _prepared(options, graph.network, params)
     # the mini-batches to come may be larger in more than their number
     times = 2 * -(-sample.model.data.batch // instances)
     executor.run(plan(graph, launched, outputs_kept(executor, graph, times)))
@@ -214,12 +212,6 @@ def _warm_up(
     for each in (policy, *map(get_policy, COMPARED)):
         each.schedule(dag)
     lower_bound(dag)
-
-
-def _prepared(options: RunOptions, network: Network, params: Params) -> Executor:
-    executor = get_executor(options.executor, options.kernels, options.scheme)
-    executor.prepare(network, params, options.threads)
-    return executor
 
 
 def _report(
