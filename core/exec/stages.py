@@ -6,11 +6,26 @@ reads at another element than its own, was stored by an earlier stage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from abw.core.cell.normal import NormalCell
-from abw.core.spec.cell import ELEMENTWISE, Shape
+from abw.core.spec.cell import ELEMENTWISE, OpName, Shape
+
+EXPRESSIONS: Mapping[OpName, str] = {
+    "add": "{} + {}",
+    "sub": "{} - {}",
+    "mul": "{} * {}",
+    "div": "{} / {}",
+    "neg": "-{}",
+    "sigmoid": "sigmoid({})",
+    "tanh": "tanh({})",
+    "relu": "relu({})",
+    "exp": "exp({})",
+    "identity": "{}",
+}
+"""What a stage does to an element, as the text of kernels that are written in Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +85,12 @@ def group_gates(gates: tuple[Gate, ...]) -> Group:
         for _, _, part in gate.products:
             parts.setdefault(part, {})[number] = None
     return Group(gates, tuple((part, tuple(fed)) for part, fed in parts.items()))
+
+
+def consecutive(numbers: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Where runs of consecutive numbers begin, and how long they are."""
+    starts = [i for i, n in enumerate(numbers) if i == 0 or numbers[i - 1] != n - 1]
+    return [(start, end - start) for start, end in pairwise([*starts, len(numbers)])]
 
 
 def stages_of(normal: NormalCell) -> tuple[Stage | Single, ...]:

@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 from abw.core.cell.normal import size_of
 from abw.core.exec.cpu import loops
 from abw.core.exec.cpu.layout import CellLayout, Place, StageLayout
 from abw.core.exec.rows import columns
-from abw.core.exec.stages import Single
+from abw.core.exec.stages import EXPRESSIONS, Single, consecutive
 from abw.core.graph.group import structure
 from abw.core.graph.network import NetType, Network
 from abw.core.plan.arenas import Arenas
-from abw.core.spec.cell import OpName
 from abw.core.spec.model import Reduction
 
 HEADER = '''"""Written by abw for {loops}; may be deleted at any time."""
 
 import numba
 import numpy as np
+from numpy import exp, tanh
 
 from abw.core.exec.cpu.loops import (
     accumulate, by_matrix, by_vector, copy, max_rows, mean_rows, relu, sigmoid, softmax, sum_rows, transpose
@@ -40,19 +39,6 @@ def walk(types, ptr, base, operand_ptr, index_ptr, index, list_ptr, lists, arena
     for b in range(len(types)):
         t, n, k = types[b], ptr[b + 1] - ptr[b], operand_ptr[b]
 """
-
-ELEMENTWISE: dict[OpName, str] = {
-    "add": "{} + {}",
-    "sub": "{} - {}",
-    "mul": "{} * {}",
-    "div": "{} / {}",
-    "neg": "-{}",
-    "sigmoid": "sigmoid({})",
-    "tanh": "np.tanh({})",
-    "relu": "relu({})",
-    "exp": "np.exp({})",
-    "identity": "{}",
-}
 
 
 def module_source(network: Network, arenas: Arenas, layouts: Sequence[CellLayout | None]) -> str:
@@ -167,7 +153,7 @@ class _Cell:
             for part, fed in weights.group.segments:
                 place = Place(layout.entries[part.value], layout.start(part.value, part.start))
                 x = f"{self._at(place)}, {part.length}"
-                for number, count in _runs(fed):
+                for number, count in consecutive(fed):
                     out = f"scratch, {sums + fed[number] * size}, {count * size}"
                     w = f"constants, {at + number * size}, {len(fed) * size}"
                     body.do(f"accumulate({out}, {x}, {w})")
@@ -185,7 +171,7 @@ class _Cell:
 
         body.loop("j", size)
         for value in stage.operations:
-            expression = ELEMENTWISE[normal.op(value).name]
+            expression = EXPRESSIONS[normal.op(value).name]
             body.do(f"v{value} = {expression.format(*map(read, normal.arguments(value)))}")
             known[value] = f"v{value}"
         for value in stage.stores:
@@ -232,9 +218,3 @@ class _Cell:
         """Element j of a row."""
         array, begin = self.begin[place.entry]
         return f"{array}[{begin} + {place.column} + j]"
-
-
-def _runs(numbers: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Where runs of consecutive numbers begin, and how long they are."""
-    starts = [i for i, n in enumerate(numbers) if i == 0 or numbers[i - 1] != n - 1]
-    return [(start, end - start) for start, end in pairwise([*starts, len(numbers)])]

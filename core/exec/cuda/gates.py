@@ -16,6 +16,7 @@ from abw.core.exec.cuda.steps import CellSteps, Packed, Segment, Step
 from abw.core.exec.cuda.text import Text, plus, times, u
 from abw.core.exec.cuda.tiles import VECTOR, Sizes, Tile
 from abw.core.exec.rows import padded
+from abw.core.exec.stages import consecutive
 
 GROUPS = 4
 """Sums of so many groups of threads are added where they are needed; those of more are added up before."""
@@ -230,16 +231,14 @@ class _Gates:
                 step = len(segment.fed) * tile.units
                 t.let(f"at_weight = four * {u(VECTOR * step)} + {times('across', VECTOR)}")
                 with t.block(f"for k in range({VECTOR})"):
-                    begin = 0
-                    for first, count in _runs(segment.fed):
+                    for begin, count in consecutive(segment.fed):
                         with t.block(f"for g in range({count})"):
                             at = f"at_weight + uint32(k) * {u(step)} + uint32(g) * {u(tile.units)}"
                             t.add(f"m0, m1, m2, m3 = ld4(shared, {plus(at, begin * tile.units)})")
                             with t.block(f"for r in range({tile.each})"):
                                 t.add(f"x = near[{VECTOR} * r + k]")
-                                t.add(f"i = {VECTOR} * ({tile.each} * (g + {first}) + r)")
+                                t.add(f"i = {VECTOR} * ({tile.each} * (g + {segment.fed[begin]}) + r)")
                                 t.add(*(f"sums[i + {e}] += x * m{e}" for e in range(VECTOR)))
-                        begin += count
 
     # sums
 
@@ -300,14 +299,3 @@ class _Gates:
         self.t.add(
             f"finish(words, frame, first, {block}, lanes, lane, unit, floats, weights, {', '.join(names)})"
         )
-
-
-def _runs(numbers: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Rising numbers as (first, count) of those that follow each other."""
-    runs: list[tuple[int, int]] = []
-    for n in numbers:
-        if runs and sum(runs[-1]) == n:
-            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
-        else:
-            runs.append((n, 1))
-    return runs

@@ -9,22 +9,9 @@ from abw.core.exec.cuda.steps import CellSteps, Step, is_number
 from abw.core.exec.cuda.text import Text, number, plus, times, u
 from abw.core.exec.cuda.tiles import VECTOR
 from abw.core.exec.rows import columns
-from abw.core.exec.stages import Stage
+from abw.core.exec.stages import EXPRESSIONS, Stage
 
 ZERO = number(0.0)
-
-OPERATIONS: Mapping[str, str] = {
-    "add": "{} + {}",
-    "sub": "{} - {}",
-    "mul": "{} * {}",
-    "div": "{} / {}",
-    "neg": "-{}",
-    "sigmoid": "sigmoid({})",
-    "tanh": "tanh({})",
-    "relu": "relu({})",
-    "exp": "exp({})",
-    "identity": "{}",
-}
 
 SIGNATURE = "(words, at, tile, floats, weights, shared)"
 """What a step's function takes: the image, where the item's words begin, a tile's number, the memories."""
@@ -105,7 +92,7 @@ def operate(
         results = []
         for e in range(VECTOR):
             results.append(t.name("v"))
-            done = OPERATIONS[normal.op(value).name].format(*(a[e] for a in arguments))
+            done = EXPRESSIONS[normal.op(value).name].format(*(a[e] for a in arguments))
             t.add(f"{results[-1]} = {done}")
         found[value] = results
     for value in stage.stores:
