@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as typer and shells have it."""
@@ -119,3 +120,22 @@ def did_you_mean(name: str, allowed: Sequence[str]) -> str:
     if near:
         return f"did you mean '{near[0]}'?"
     return f"one of: {', '.join(sorted(allowed))}" if allowed else ""
+
+
+def missing_file(path: Path) -> str:
+    """A hint where a file is not there: a similar name beside it, else the files of its kind, or no folder.
+
+    Of a folder with very many files only the first thousand names are compared.
+    """
+    folder = path.parent
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except (OSError, ValueError):  # no text with a NUL names a folder
+        return f"there is no folder {folder}"
+    if near := difflib.get_close_matches(path.name, names[:1000], n=1, cutoff=0.6):
+        return f"did you mean '{near[0]}'?"
+    alike = [name for name in names if Path(name).suffix == path.suffix and (folder / name).is_file()]
+    if not alike:
+        return f"the folder {folder.absolute()} holds no file *{path.suffix}"
+    more = ", …" if len(alike) > 5 else ""
+    return f"the folder {folder.absolute()} holds {', '.join(alike[:5])}{more}"

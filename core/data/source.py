@@ -17,7 +17,7 @@ from typing import BinaryIO, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.errors import DataError, Problem, Span, did_you_mean
+from abw.core.errors import DataError, Problem, Span, did_you_mean, missing_file
 
 Bytes = NDArray[np.uint8]
 
@@ -98,15 +98,9 @@ class Source:
         return newline if newline >= 0 else len(self.data)
 
 
-def open_source(path: Path) -> Source:
-    """All of a file. Errors: DataError where it is missing, no file, unreadable, or 2 GiB and more."""
-    with open_feed(path) as feed:
-        return next(feed.windows(ALL))
-
-
 @contextmanager
 def open_feed(path: Path) -> Iterator[Feed]:
-    """A file to read bit by bit; `-` is standard input. Errors: DataError as `open_source`."""
+    """A file to read bit by bit; `-` is standard input. Errors: DataError: missing, no file, unreadable."""
     if str(path) == STDIN:
         if sys.stdin is None:
             raise DataError([Problem("standard input is closed", hint="`< FILE`, or --data FILE")])
@@ -248,17 +242,9 @@ def _open(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
     except FileNotFoundError:
-        raise DataError([Problem(f"{path}: no such file", hint=_neighbour(path))]) from None
+        raise DataError([Problem(f"{path}: no such file", hint=missing_file(path))]) from None
     except IsADirectoryError:
         hint = did_you_mean("", sorted(p.name for p in path.iterdir() if p.is_file())[:10])
         raise DataError([Problem(f"{path}: a folder, not a file", hint=hint)]) from None
     except OSError as error:
         raise DataError([Problem(f"{path}: {error.strerror}")]) from None
-
-
-def _neighbour(path: Path) -> str:
-    """A hint for a missing file: a file of a similar name beside it, or the folder that is missing."""
-    folder = path.parent
-    if not folder.is_dir():
-        return f"there is no folder {folder}"
-    return did_you_mean(path.name, sorted(p.name for p in folder.iterdir())[:1000])

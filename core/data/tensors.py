@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.errors import AbwError, did_you_mean
+from abw.core.errors import AbwError, missing_file
 
 Array = NDArray[Any]
 
@@ -89,9 +89,7 @@ def read_tensors(path: Path) -> TensorFile:
     if not path.is_file():
         if path.exists():
             raise AbwError(f"{path}: {'a folder' if path.is_dir() else 'a pipe or device'}, not a file")
-        near = sorted(p.name for p in path.parent.iterdir()) if path.parent.is_dir() else []
-        hint = did_you_mean(path.name, near) if near else f"there is no folder {path.parent}"
-        raise AbwError(f"{path}: no such file", hint=hint if hint.startswith(("did", "there")) else "")
+        raise AbwError(f"{path}: no such file", hint=missing_file(path))
     try:
         tensors = _READERS[kind](path)
     except AbwError:

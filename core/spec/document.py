@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from abw.core.errors import Span, did_you_mean
+from abw.core.errors import Span, missing_file
 from abw.core.spec.report import Report
 
 MAX_BYTES = 1_000_000
@@ -112,16 +112,6 @@ def read(path: Path, report: Report, asked: Span | None = None) -> Node | None:
     return None
 
 
-def missing(path: Path) -> str:
-    """What helps where a file is not there: the nearest name in its folder."""
-    try:
-        names = [entry.name for entry in path.parent.iterdir()]
-    except OSError:
-        return f"there is no folder {path.parent}"
-    hint = did_you_mean(path.name, names)
-    return hint if hint.startswith("did you mean") else ""
-
-
 def _text(path: Path, report: Report, asked: Span | None) -> str | None:
     try:
         if path.is_dir():
@@ -130,7 +120,7 @@ def _text(path: Path, report: Report, asked: Span | None) -> str | None:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        report.add(f"there is no file {path}", asked, missing(path))
+        report.add(f"there is no file {path}", asked, missing_file(path))
         return None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from abw.core.errors import AbwError, Problem, SpecError, did_you_mean
+from abw.core.errors import AbwError, Problem, SpecError, did_you_mean, missing_file
 from abw.core.spec import fields
 from abw.core.spec.cell import Cell, Param
 from abw.core.spec.cells import make, param, read_cell
 from abw.core.spec.document import Mapping as Keys
-from abw.core.spec.document import Node, Scalar, Sequence, missing, read
+from abw.core.spec.document import Node, Scalar, Sequence, read
 from abw.core.spec.drafts import Cells, Draft, draft_types
 from abw.core.spec.formats import FORMATS, SCHEMAS
 from abw.core.spec.model import DataSpec, Model
@@ -223,7 +223,7 @@ class _Loader:
             if path.is_dir():
                 self.report.add(f"the data {path} is a folder, not a file", where)
             elif not path.exists():
-                self.report.add(f"missing data file {path}", where, missing(path))
+                self.report.add(f"missing data file {path}", where, missing_file(path))
         except (OSError, ValueError) as error:
             self.report.add(f"cannot read {str(path)!r}: {error}", where)
 

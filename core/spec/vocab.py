@@ -6,8 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from abw.core.errors import Span
-from abw.core.spec.document import missing
+from abw.core.errors import Span, missing_file
 from abw.core.spec.fields import MOST
 from abw.core.spec.report import Report
 
@@ -25,7 +24,7 @@ def read_vocabulary(path: Path, asked: Span, report: Report) -> dict[str, int] |
     try:
         text = path.read_text("utf-8-sig")
     except FileNotFoundError:
-        report.add(f"missing vocabulary {path}", asked, missing(path))
+        report.add(f"missing vocabulary {path}", asked, missing_file(path))
     except UnicodeDecodeError:
         report.add(f"the vocabulary {path} is not UTF-8", asked, "save the file as UTF-8 text")
     except (OSError, ValueError) as error:
