@@ -27,7 +27,6 @@ class _Attribute(IntEnum):
     """Of `cuDeviceGetAttribute`."""
 
     PROCESSORS = 16
-    L2_BYTES = 38
     MAJOR = 75
     MINOR = 76
 
@@ -39,7 +38,6 @@ class Traits:
     name: str
     arch: tuple[int, int]
     processors: int
-    l2_bytes: int
     memory_bytes: int
     driver: int
 
@@ -71,7 +69,6 @@ class Device:
             name.value.decode(),
             (attribute(_Attribute.MAJOR), attribute(_Attribute.MINOR)),
             attribute(_Attribute.PROCESSORS),
-            attribute(_Attribute.L2_BYTES),
             self._memory()[1],
             version.value,
         )
