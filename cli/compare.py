@@ -38,10 +38,8 @@ def compare(
         typer.Option("--skip", min=0, metavar="N", help="Apply them behind the first N instances."),
     ] = 0,
     limit: options.Limit = None,
-    train_limit: Annotated[
-        int, typer.Option("--train-limit", min=1, metavar="N", help="Learn from the first N instances.")
-    ] = 32,
-    trials: Annotated[int, typer.Option("--trials", min=1, metavar="N", help="Trials at most.")] = 1000,
+    train_limit: options.TrainLimit = 32,
+    trials: options.Trials = 1000,
     batch: options.Batch = None,
     batches: Annotated[
         str | None,

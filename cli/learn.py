@@ -21,10 +21,8 @@ def learn(
     sizes: options.Set = None,
     encoding: options.Encoding = "best",
     granularity: options.Granularity = "cell",
-    train_limit: Annotated[
-        int, typer.Option("--train-limit", min=1, metavar="N", help="Learn from the first N instances.")
-    ] = 32,
-    trials: Annotated[int, typer.Option("--trials", min=1, metavar="N", help="Trials at most.")] = 1000,
+    train_limit: options.TrainLimit = 32,
+    trials: options.Trials = 1000,
     phases: Annotated[
         int,
         typer.Option(

@@ -27,6 +27,10 @@ DataOrPipe = Annotated[
 Limit = Annotated[
     int | None, typer.Option("--limit", min=1, metavar="N", help="Take only the first N instances.")
 ]
+TrainLimit = Annotated[
+    int, typer.Option("--train-limit", min=1, metavar="N", help="Learn from the first N instances.")
+]
+Trials = Annotated[int, typer.Option("--trials", min=1, metavar="N", help="Trials at most.")]
 Batch = Annotated[int | None, typer.Option("--batch", min=1, metavar="B", help="Instances in a mini-batch.")]
 Set = Annotated[
     list[str] | None,

@@ -17,6 +17,13 @@ SpecsDir = Annotated[Path, typer.Option("--specs", metavar="DIR", help="The fold
 Workloads = Annotated[
     str | None, typer.Option("--workloads", metavar="NAME,...", help="As TreeLSTM,LatticeLSTM (all).")
 ]
+Hidden = Annotated[int, typer.Option("--hidden", min=1, help="The size of the model.")]
+HiddenSizes = Annotated[list[int], typer.Option("--hidden", min=1, help="Sizes; can be repeated.")]
+Batch = Annotated[int, typer.Option("--batch", min=1, help="Instances in a mini-batch.")]
+BatchSizes = Annotated[
+    list[int], typer.Option("--batch", min=1, help="Instances in a mini-batch; can be repeated.")
+]
+ThreadCounts = Annotated[list[int], typer.Option("--threads", min=1, help="Threads; can be repeated.")]
 Runs = Annotated[int, typer.Option("--runs", min=1, metavar="N", help="Runs that a median is taken of.")]
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.cli.bench.timing import interleaved
 from abw.cli.bench.workloads import case
 from abw.core.errors import AbwError
 
@@ -53,7 +52,7 @@ def bench_blas(
             "torch_dense": ByLevel(torch, planned, params, dense=True),
         }
         refuse_different(contenders, "blas", size)
-        seconds = interleaved(contenders, runs)
+        seconds = interleaved({name: c.run for name, c in contenders.items()}, runs)
         rows.append(
             {
                 "hidden": size,
@@ -104,17 +103,6 @@ def refuse_different(contenders: Mapping[str, Contender], ours: str, size: int) 
         worst = float(np.abs(contender.outputs() - expected).max())
         if not worst < TOLERANCE:
             raise AbwError(f"the outputs of {name} and {ours} differ by {worst:.1e} at hidden={size}")
-
-
-def interleaved(contenders: Mapping[str, Contender], runs: int) -> dict[str, float]:
-    """The median thread CPU time of each, taking turns."""
-    taken: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(runs):
-        for name, contender in contenders.items():
-            start = time.thread_time()
-            contender.run()
-            taken[name].append(time.thread_time() - start)
-    return {name: median(times) for name, times in taken.items()}
 
 
 class Ours:

@@ -6,8 +6,6 @@ import io
 import json
 import os
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,10 +13,9 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
-from abw.core.errors import AbwError
+from abw.cli.bench.process import RUN, printed
 from abw.core.progress import Progress
 
-_RUN = "from abw.cli.main import main; main()"
 _LISTED = "from abw.cli.bench.cold import print_compiles; print_compiles()"
 
 
@@ -33,7 +30,7 @@ def bench_cold(spec: Path, runs: int, slowest: int, progress: Progress) -> dict[
     for number in range(runs):
         with tempfile.TemporaryDirectory() as folder:
             for state in ("cold", "warm"):
-                seconds, cpu_seconds, _ = _timed(_RUN, spec, folder)
+                seconds, cpu_seconds, _ = _timed(RUN, spec, folder)
                 rows.append({"run": number, "caches": state, "seconds": seconds, "cpu_seconds": cpu_seconds})
                 progress.reached(len(rows))
     with tempfile.TemporaryDirectory() as folder:
@@ -51,20 +48,11 @@ def bench_cold(spec: Path, runs: int, slowest: int, progress: Progress) -> dict[
 
 def _timed(code: str, spec: Path, folder: str) -> tuple[float, float, str]:
     """Seconds, CPU seconds and output of a process; all caches lie in `folder`. Errors: AbwError."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": f"{folder}/numba", "ABW_HOME": f"{folder}/home"}
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-c", code, "run", str(spec), "-q"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
+    said = printed(code, spec, (), {"NUMBA_CACHE_DIR": f"{folder}/numba", "ABW_HOME": f"{folder}/home"})
     seconds = time.perf_counter() - start
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        raise AbwError(f"`abw run {spec}` failed: {done.stderr.strip()}")
-    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, said
 
 
 def print_compiles() -> None:

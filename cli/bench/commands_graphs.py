@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from abw.cli import options
-from abw.cli.bench.app import DataDir, Runs, SpecsDir, app, new_table, show
+from abw.cli.bench.app import Batch, DataDir, Hidden, Runs, SpecsDir, app, new_table, show
 from abw.cli.console import amount, duration, print_json, progress
 
 
@@ -37,10 +37,8 @@ def graph(
 def policies(
     data: DataDir,
     specs: SpecsDir = Path("specs"),
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Instances in a mini-batch.")] = 64,
-    train: Annotated[
-        int, typer.Option("--train-limit", min=1, help="Learn from the first N instances.")
-    ] = 32,
+    batch: Batch = 64,
+    train: options.TrainLimit = 32,
     granularity: options.Granularity = "cell",
     runs: Runs = 3,
     quiet: options.QuietFlag = False,
@@ -94,9 +92,7 @@ def fig7(
         str, typer.Option("--batches", metavar="B,...", help="Instances in a mini-batch.")
     ] = "1,8,32,64,128,256",
     skip: Annotated[int, typer.Option("--skip", min=0, help="Apply behind the first N instances.")] = 64,
-    train: Annotated[
-        int, typer.Option("--train-limit", min=1, help="Learn from the first N instances.")
-    ] = 32,
+    train: options.TrainLimit = 32,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw it here.")] = None,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
@@ -167,8 +163,8 @@ def layout(
 def memory(
     data: DataDir,
     specs: SpecsDir = Path("specs"),
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Instances in the mini-batch.")] = 256,
-    hidden: Annotated[int, typer.Option("--hidden", min=1, help="The size of the model.")] = 64,
+    batch: Batch = 256,
+    hidden: Hidden = 64,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:

@@ -8,7 +8,20 @@ from typing import Annotated
 import typer
 
 from abw.cli import options
-from abw.cli.bench.app import DataDir, Runs, SpecsDir, Workloads, app, new_table, show
+from abw.cli.bench.app import (
+    Batch,
+    BatchSizes,
+    DataDir,
+    Hidden,
+    HiddenSizes,
+    Runs,
+    SpecsDir,
+    ThreadCounts,
+    Workloads,
+    app,
+    new_table,
+    show,
+)
 from abw.cli.console import amount, duration, print_json, progress
 
 
@@ -16,24 +29,16 @@ from abw.cli.console import amount, duration, print_json, progress
 def cpu(
     data: DataDir,
     specs: SpecsDir = Path("specs"),
-    hidden: Annotated[
-        list[int] | None, typer.Option("--hidden", min=1, help="Sizes; can be repeated.")
-    ] = None,
-    batch: Annotated[
-        list[int] | None, typer.Option("--batch", min=1, help="Instances in the mini-batch; can be repeated.")
-    ] = None,
-    threads: Annotated[
-        list[int] | None, typer.Option("--threads", min=1, help="Threads; can be repeated.")
-    ] = None,
+    hidden: HiddenSizes = [64, 128, 256, 512],
+    batch: BatchSizes = [64, 8],
+    threads: ThreadCounts = [1],
     runs: Runs = 9,
     as_json: options.Json = False,
 ) -> None:
     """The executor cpu: share of the machine's measured peak, beside PyTorch by level and blas."""
     from abw.cli.bench.cpu import bench_cpu
 
-    report = bench_cpu(
-        data, hidden or [64, 128, 256, 512], batch or [64, 8], runs, specs, threads=tuple(threads or (1,))
-    )
+    report = bench_cpu(data, hidden, batch, runs, specs, threads=tuple(threads))
     if as_json:
         print_json(report)
         return
@@ -54,17 +59,15 @@ def cpu(
 def blas(
     data: DataDir,
     specs: SpecsDir = Path("specs"),
-    hidden: Annotated[
-        list[int] | None, typer.Option("--hidden", min=1, help="Sizes; can be repeated.")
-    ] = None,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Trees in the mini-batch.")] = 64,
+    hidden: HiddenSizes = [64, 128, 256],
+    batch: Batch = 64,
     runs: Runs = 9,
     as_json: options.Json = False,
 ) -> None:
     """The executor blas beside PyTorch batched by hand per level: TreeLSTM, one thread (needs torch)."""
     from abw.cli.bench.blas import bench_blas
 
-    report = bench_blas(data, hidden or [64, 128, 256], batch, runs, specs)
+    report = bench_blas(data, hidden, batch, runs, specs)
     if as_json:
         print_json(report)
         return
@@ -79,10 +82,8 @@ def blas(
 def torch(
     data: DataDir,
     specs: SpecsDir = Path("specs"),
-    hidden: Annotated[
-        list[int] | None, typer.Option("--hidden", min=1, help="Sizes; can be repeated.")
-    ] = None,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Instances in a mini-batch.")] = 64,
+    hidden: HiddenSizes = [64, 128, 256],
+    batch: Batch = 64,
     instances: Annotated[int, typer.Option("--instances", min=1, help="How many of each.")] = 256,
     runs: Runs = 5,
     as_json: options.Json = False,
@@ -90,7 +91,7 @@ def torch(
     """Models with PyTorch's weights, from data file to outputs: abw, PyTorch, PyTorch batched by hand."""
     from abw.cli.bench.trained import bench_torch
 
-    report = bench_torch(data, hidden or [64, 128, 256], batch, instances, runs, specs)
+    report = bench_torch(data, hidden, batch, instances, runs, specs)
     if as_json:
         print_json(report)
         return
@@ -117,17 +118,15 @@ def torch(
 def e2e(
     data: DataDir,
     specs: SpecsDir = Path("specs"),
-    hidden: Annotated[int, typer.Option("--hidden", min=1, help="The size of the models.")] = 128,
-    batch: Annotated[
-        list[int] | None, typer.Option("--batch", min=1, help="Instances in the mini-batch; can be repeated.")
-    ] = None,
+    hidden: Hidden = 128,
+    batch: BatchSizes = [64, 256],
     runs: Runs = 9,
     as_json: options.Json = False,
 ) -> None:
     """From text to outputs on one thread: the share of time outside the kernels."""
     from abw.cli.bench.e2e import STEPS, bench_e2e
 
-    report = bench_e2e(data, hidden, batch or [64, 256], runs, specs)
+    report = bench_e2e(data, hidden, batch, runs, specs)
     if as_json:
         print_json(report)
         return
@@ -143,16 +142,9 @@ def passes(
     data: DataDir,
     specs: SpecsDir = Path("specs"),
     workloads: Workloads = "LatticeLSTM,LatticeGRU,TreeLSTM-2Type",
-    hidden: Annotated[
-        list[int] | None, typer.Option("--hidden", min=1, help="Sizes; can be repeated (64, 256).")
-    ] = None,
-    batch: Annotated[
-        list[int] | None,
-        typer.Option("--batch", min=1, help="Instances in a mini-batch; can be repeated (1, 8, 64)."),
-    ] = None,
-    threads: Annotated[
-        list[int] | None, typer.Option("--threads", min=1, help="Threads; can be repeated (1).")
-    ] = None,
+    hidden: HiddenSizes = [64, 256],
+    batch: BatchSizes = [1, 8, 64],
+    threads: ThreadCounts = [1],
     runs: Runs = 9,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
@@ -161,9 +153,7 @@ def passes(
     from abw.cli.bench.passes import bench_passes
 
     with progress(quiet) as told:
-        report = bench_passes(
-            specs, data, workloads, hidden or [64, 256], batch or [1, 8, 64], threads or [1], runs, told
-        )
+        report = bench_passes(specs, data, workloads, hidden, batch, threads, runs, told)
     if as_json:
         print_json(report)
         return
@@ -187,7 +177,7 @@ def cost(
         "specs/uneven.yaml"
     ),
     executor: Annotated[str, typer.Option("--executor", help="What computes.")] = "cpu",
-    hidden: Annotated[int, typer.Option("--hidden", min=1, help="The size of the model.")] = 512,
+    hidden: Hidden = 512,
     batch: options.Batch = None,
     runs: Runs = 25,
     as_json: options.Json = False,

@@ -8,7 +8,20 @@ from typing import Annotated
 import typer
 
 from abw.cli import options
-from abw.cli.bench.app import DataDir, Runs, SpecsDir, Workloads, app, new_table, show
+from abw.cli.bench.app import (
+    Batch,
+    BatchSizes,
+    DataDir,
+    Hidden,
+    HiddenSizes,
+    Runs,
+    SpecsDir,
+    ThreadCounts,
+    Workloads,
+    app,
+    new_table,
+    show,
+)
 from abw.cli.console import amount, duration, print_json, progress
 
 
@@ -17,13 +30,8 @@ def ablation(
     data: DataDir,
     specs: SpecsDir = Path("specs"),
     workloads: Workloads = "BiLSTM-Tagger,TreeLSTM,LatticeLSTM",
-    hidden: Annotated[
-        list[int] | None, typer.Option("--hidden", min=1, help="Sizes; can be repeated (128).")
-    ] = None,
-    batch: Annotated[
-        list[int] | None,
-        typer.Option("--batch", min=1, help="Instances in the mini-batch; can be repeated (8, 64)."),
-    ] = None,
+    hidden: HiddenSizes = [128],
+    batch: BatchSizes = [8, 64],
     runs: Runs = 5,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
@@ -32,7 +40,7 @@ def ablation(
     from abw.cli.bench.ablation import bench_ablation
 
     with progress(quiet) as told:
-        report = bench_ablation(specs, data, workloads, hidden or [128], batch or [8, 64], runs, told)
+        report = bench_ablation(specs, data, workloads, hidden, batch, runs, told)
     if as_json:
         print_json(report)
         return
@@ -60,12 +68,10 @@ def peers(
     data: DataDir,
     specs: SpecsDir = Path("specs"),
     workloads: Workloads = None,
-    hidden: Annotated[int, typer.Option("--hidden", min=1, help="The size of the model.")] = 128,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Instances in a mini-batch.")] = 64,
+    hidden: Hidden = 128,
+    batch: Batch = 64,
     mini_batches: Annotated[int, typer.Option("--mini-batches", min=1, help="So many of them.")] = 4,
-    threads: Annotated[
-        list[int] | None, typer.Option("--threads", min=1, help="Threads; can be repeated.")
-    ] = None,
+    threads: ThreadCounts = [1],
     runs: Runs = 5,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
@@ -74,7 +80,7 @@ def peers(
     from abw.cli.bench.peers import bench_peers
 
     with progress(quiet) as told:
-        report = bench_peers(specs, data, workloads, hidden, batch, mini_batches, threads or [1], runs, told)
+        report = bench_peers(specs, data, workloads, hidden, batch, mini_batches, threads, runs, told)
     if as_json:
         print_json(report)
         return
@@ -105,9 +111,13 @@ def paper(
         ),
     ] = None,
     workloads: Workloads = None,
-    hidden: Annotated[
-        list[int] | None, typer.Option("--hidden", min=1, help="Sizes of fig6; can be repeated (32 to 512).")
-    ] = None,
+    hidden: Annotated[list[int], typer.Option("--hidden", min=1, help="Sizes of fig6; can be repeated.")] = [
+        32,
+        64,
+        128,
+        256,
+        512,
+    ],
     batches: Annotated[
         str, typer.Option("--batches", metavar="B,...", help="Mini-batches of fig6 and fig7.")
     ] = "1,8,32,64,128,256",
@@ -115,16 +125,15 @@ def paper(
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
-    """The evaluation of the ED-Batch paper, measured here, with its numbers beside (all: half an hour)."""
+    """The evaluation of the ED-Batch paper, measured here, with its numbers beside (all: ten minutes)."""
     from abw.cli.bench.paper import PARTS, bench_paper
     from abw.cli.bench.paper_tables import tables
     from abw.cli.compare import numbers
 
     parts = tuple(options.one_of(p.strip(), PARTS, "--only") for p in only.split(",")) if only else PARTS
-    sizes = hidden or [32, 64, 128, 256, 512]
     with progress(quiet) as told:
         report = bench_paper(
-            specs, data, parts, workloads, sizes, list(numbers(batches, "--batches")), runs, told
+            specs, data, parts, workloads, hidden, list(numbers(batches, "--batches")), runs, told
         )
     if as_json:
         print_json(report)
@@ -138,13 +147,8 @@ def cuda(
     data: DataDir,
     specs: SpecsDir = Path("specs"),
     workloads: Workloads = None,
-    hidden: Annotated[
-        list[int] | None, typer.Option("--hidden", min=1, help="Sizes; can be repeated (128, 256, 512).")
-    ] = None,
-    batch: Annotated[
-        list[int] | None,
-        typer.Option("--batch", min=1, help="Instances in the mini-batch; can be repeated (1, 8, 64, 256)."),
-    ] = None,
+    hidden: HiddenSizes = [128, 256, 512],
+    batch: BatchSizes = [1, 8, 64, 256],
     runs: Runs = 15,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="Where the table is written, too.")
@@ -166,16 +170,14 @@ def cuda(
     from abw.cli.bench.systems import chosen_cases
     from abw.core.store.files import write_text
 
-    cases, sizes = chosen_cases(workloads), hidden or [128, 256, 512]
+    cases = chosen_cases(workloads)
     with progress(quiet) as told:
         if compile_only:
-            print(f"{compile_all(data, specs, cases, sizes, told)} kernels are compiled")
+            print(f"{compile_all(data, specs, cases, hidden, told)} kernels are compiled")
             return
         from abw.core.exec.cuda.available import open_device
 
-        report = bench_cuda(
-            data, specs, cases, sizes, batch or [1, 8, 64, 256], runs, open_device(), told, default_executor
-        )
+        report = bench_cuda(data, specs, cases, hidden, batch, runs, open_device(), told, default_executor)
     page = markdown(report)
     if output is not None:
         write_text(output, page)

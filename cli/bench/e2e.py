@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from abw.cli.bench.systems import TRAINED_ON
-from abw.cli.bench.workloads import case
+from abw.cli.bench.workloads import case, learned_policy
+from abw.core.progress import Clock
 
 MODELS = ("TreeLSTM", "TreeGRU", "MV-RNN", "LatticeLSTM", "BiLSTM-Tagger", "LSTM-NMT")
 STEPS = ("read", "construct", "schedule", "plan", "execute", "outputs")
@@ -31,7 +29,6 @@ def bench_e2e(
 def _row(name: str, specs: Path, data: Path, hidden: int, batch: int, runs: int) -> dict[str, Any]:
     from abw.core.exec.params import init_params
     from abw.core.exec.registry import get_executor
-    from abw.core.learning import train
     from abw.core.minibatches import outputs_kept
     from abw.core.plan.plan import plan
     from abw.core.spec.load import Overrides
@@ -41,21 +38,13 @@ def _row(name: str, specs: Path, data: Path, hidden: int, batch: int, runs: int)
     overrides = Overrides(data=data / chosen.data, batch=batch, limit=batch, dims={"hidden": hidden})
     model = open_model(specs / chosen.spec, overrides)
     networks = open_networks(model, "cell")
-    first = open_workload(model, read_instances(model.data, TRAINED_ON), networks)
-    used = len(first.instances)
-    policy = train(lambda a, b: first.graph(a, b).dag, used, "best", 0)
+    policy = learned_policy(model, networks)
     executor = get_executor("cpu")
     executor.prepare(networks.network, init_params(networks.network, 0), 1)
-    taken: dict[str, list[float]] = {step: [] for step in STEPS}
-
-    @contextmanager
-    def step(name: str) -> Iterator[None]:
-        start = time.thread_time()
-        yield
-        taken[name].append(time.thread_time() - start)
-
+    clocks = []
     nodes = 0
     for _ in range(runs + 1):
+        step = Clock(*STEPS, timer=time.thread_time)
         with step("read"):
             instances = read_instances(model.data, batch)
         with step("construct"):
@@ -69,8 +58,9 @@ def _row(name: str, specs: Path, data: Path, hidden: int, batch: int, runs: int)
         with step("outputs"):
             for refs in graph.results:
                 result.values(refs.reference)
+        clocks.append(step)
         nodes = len(graph)
-    seconds = {step: median(times[1:]) for step, times in taken.items()}
+    seconds = {name: median(clock.seconds[name] for clock in clocks[1:]) for name in STEPS}
     total = sum(seconds.values())
     return {
         "model": name,

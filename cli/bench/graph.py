@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from abw.cli.bench.workloads import case, cpu_seconds, open_case
+from abw.cli.bench.timing import cpu_seconds
+from abw.cli.bench.workloads import case, open_case
 
 if TYPE_CHECKING:
     from abw.core.workload import Workload

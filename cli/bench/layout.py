@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from abw.cli.bench.workloads import CASES, case, cpu_seconds, open_case
+from abw.cli.bench.timing import cpu_seconds
+from abw.cli.bench.workloads import CASES, case, open_case
 from abw.core.progress import Progress
 
 WHOLE = ("TreeLSTM", "TreeGRU", "LatticeLSTM")

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
+from abw.cli.bench.app import new_table
 from abw.cli.bench.systems import PHASES
 from abw.cli.console import amount, duration
 
@@ -18,16 +19,9 @@ def tables(report: dict[str, Any]) -> Iterator[Table]:
             yield from show(report[part])
 
 
-def _table(*columns: str) -> Table:
-    table = Table(*columns, box=None, pad_edge=False)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    return table
-
-
 def _fig6(rows: list[dict[str, Any]]) -> Iterator[Table]:
     names = list(rows[0]["instances_per_second"])
-    table = _table(
+    table = new_table(
         "Fig. 6: instances/s (mini-batch)", "size", *names, "ed-batch", "abw over cavs-dynet", "the paper"
     )
     for r in rows:
@@ -47,7 +41,7 @@ def _fig7(rows: list[dict[str, Any]]) -> Iterator[Table]:
 
 
 def _fig9(rows: list[dict[str, Any]]) -> Iterator[Table]:
-    table = _table("Fig. 9: size 128, mini-batch 64", "", *PHASES, "in all")
+    table = new_table("Fig. 9: size 128, mini-batch 64", "", *PHASES, "in all")
     for r in rows:
         for name, seconds in r["seconds"].items():
             times = [duration(seconds[phase]) for phase in PHASES]
@@ -56,7 +50,7 @@ def _fig9(rows: list[dict[str, Any]]) -> Iterator[Table]:
 
 
 def _table2(rows: list[dict[str, Any]]) -> Iterator[Table]:
-    table = _table(
+    table = new_table(
         "Tables 2 and 5", "latency", "the paper", "copies", "the paper", "KiB", "the paper", "planning",
         "the paper",
     )  # fmt: skip
@@ -77,7 +71,7 @@ def _table2(rows: list[dict[str, Any]]) -> Iterator[Table]:
 
 
 def _table3(rows: list[dict[str, Any]]) -> Iterator[Table]:
-    table = _table(
+    table = new_table(
         "Table 3: one core here, a V100 there", "mini-batch", "size", "ed-batch", "abw", "Cortex", "the paper"
     )
     for r in rows:
@@ -89,7 +83,7 @@ def _table3(rows: list[dict[str, Any]]) -> Iterator[Table]:
 
 def _table4(rows: list[dict[str, Any]]) -> Iterator[Table]:
     encodings = list(rows[0]["learning"])
-    table = _table("Table 4: learning (trials)", "nodes", *encodings, "the paper")
+    table = new_table("Table 4: learning (trials)", "nodes", *encodings, "the paper")
     for r in rows:
         found = [f"{duration(f['seconds'])} ({f['trials']})" for f in r["learning"].values()]
         paper = "{} s ({})".format(*r["paper"]) if r["paper"] else ""
@@ -98,7 +92,7 @@ def _table4(rows: list[dict[str, Any]]) -> Iterator[Table]:
 
 
 def _table6(rows: list[dict[str, Any]]) -> Iterator[Table]:
-    table = _table("Table 6: TreeLSTM 512 x 256", "inputs/s")
+    table = new_table("Table 6: TreeLSTM 512 x 256", "inputs/s")
     for r in rows:
         for name, rate in r["inputs_per_second"].items():
             table.add_row(f"{name}, one core here", amount(rate))

@@ -6,7 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from abw.cli.bench.workloads import CASES, cpu_seconds, open_case
+from abw.cli.bench.timing import cpu_seconds
+from abw.cli.bench.workloads import CASES, open_case
 from abw.core.progress import Progress
 
 HEURISTICS = ("depth", "agenda", "agenda-static", "sufficient", "critical", "critical-free")

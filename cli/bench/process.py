@@ -6,24 +6,34 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from abw.core.errors import AbwError
 
+RUN = "from abw.cli.main import main; main()"
+"""The program `abw`."""
+
 
 def abw_run(spec: Path, options: Sequence[str], home: Path) -> dict[str, Any]:
     """The report of `abw run SPEC OPTIONS`, which keeps its run and policies in `home`. Errors: AbwError."""
-    code = "from abw.cli.main import main; main()"
+    report: dict[str, Any] = json.loads(printed(RUN, spec, [*options, "--json"], {"ABW_HOME": str(home)}))
+    return report
+
+
+def printed(code: str, spec: Path, options: Sequence[str], environment: Mapping[str, str]) -> str:
+    """What Python code prints that finds the arguments of `abw run SPEC OPTIONS --quiet`.
+
+    `environment` is set beside the one that is there. Errors: AbwError where it fails.
+    """
     done = subprocess.run(
-        [sys.executable, "-c", code, "run", str(spec), *options, "--json", "-q"],
+        [sys.executable, "-c", code, "run", str(spec), *options, "-q"],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "ABW_HOME": str(home)},
+        env={**os.environ, **environment},
     )
     if done.returncode:
         raise AbwError(f"`abw run {spec}` failed: {done.stderr.strip()}")
-    report: dict[str, Any] = json.loads(done.stdout)
-    return report
+    return done.stdout

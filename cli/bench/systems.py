@@ -9,19 +9,14 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from abw.cli.bench.workloads import Case
+from abw.cli.bench.workloads import Case, learned_policy
 from abw.core.errors import AbwError
 
 if TYPE_CHECKING:
     from abw.core.graph.network import Granularity, LayoutName
     from abw.core.learning import Choice
-    from abw.core.policy.registry import Policy
-    from abw.core.spec.model import Model
-    from abw.core.workload import Networks
 
 PHASES = ("construct", "schedule", "plan", "execute")
-TRAINED_ON = 32
-"""Instances, the file's first, that policies are learned from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +85,7 @@ class System:
         """Read the data, learn the policy, compile and prepare the executor. Errors: AbwError."""
         from abw.core.exec.params import init_params
         from abw.core.exec.registry import get_executor
+        from abw.core.policy.registry import LEARNED, get_policy
         from abw.core.spec.load import Overrides
         from abw.core.workload import open_model, open_networks, open_workload, read_instances
 
@@ -109,7 +105,11 @@ class System:
         fuses = networks.fusion is not None and networks.network.types != networks.unfused.types
         self.differs = hoists == setting.hoist and fuses == setting.fuse  # hoisting and fusion find something
         self._workload = open_workload(model, read_instances(model.data, model.data.limit), networks)
-        self._policy = _policy(model, networks, setting)
+        self._policy = (
+            learned_policy(model, networks, setting.encoding)
+            if setting.policy == LEARNED
+            else get_policy(setting.policy)
+        )
         self._executor = get_executor(setting.executor)
         self._executor.prepare(networks.network, init_params(networks.cells, 0), setting.threads)
 
@@ -128,19 +128,6 @@ class System:
             )  # fmt: skip
             counts = [a + b for a, b in zip(counts, found, strict=True)]
         return Taken(clock.seconds, *counts)
-
-
-def _policy(model: Model, networks: Networks, setting: Setting) -> Policy:
-    """The setting's policy; a learned one from the first instances of the data."""
-    from abw.core.learning import train
-    from abw.core.policy.registry import LEARNED, get_policy
-    from abw.core.workload import open_workload, read_instances
-
-    if setting.policy != LEARNED:
-        return get_policy(setting.policy)
-    workload = open_workload(model, read_instances(model.data, TRAINED_ON), networks)
-    used = len(workload.instances)
-    return train(lambda a, b: workload.seen(workload.graph(a, b)), used, setting.encoding, 0)
 
 
 def side_by_side(systems: Mapping[str, System], runs: int) -> dict[str, Taken]:

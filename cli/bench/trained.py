@@ -6,11 +6,10 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,12 @@ import numpy as np
 from abw.cli.bench.blas import import_torch
 from abw.cli.bench.byhand import BiLSTM, Floats, Rows, TreeLSTM, Written
 from abw.cli.bench.process import abw_run
-from abw.cli.bench.workloads import Case
+from abw.cli.bench.timing import interleaved
+from abw.cli.bench.workloads import Case, learned_policy
 from abw.core.errors import AbwError
 
 TOLERANCE = 1e-5
 """How far outputs, of order 1 and in float32, may be apart."""
-
-TRAINED_ON = 32
-"""Instances that abw's policy is learned from, before the clock runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +102,11 @@ def _row(
         contenders["abw_hoist"] = hoisted.run
     expected = contenders["per_instance"]()
     errors = {name: _error(run(), expected, name, task, hidden) for name, run in contenders.items()}
-    seconds = _interleaved({**contenders, "reading": lambda: written.read(file)}, runs)
+    seconds = interleaved(
+        {**contenders, "reading": lambda: written.read(file)},
+        runs,
+        time.process_time,  # of all threads: PyTorch has its own
+    )
     reading = seconds.pop("reading")
     options = ["--data", str(file), "--weights", str(weights), "--set", f"hidden={hidden}"]
     options += ["--batch", str(batch), "--threads", "1"]
@@ -152,17 +153,6 @@ def _error(found: Floats, expected: Floats, name: str, task: Task, hidden: int) 
     return worst
 
 
-def _interleaved(contenders: Mapping[str, Callable[[], object]], runs: int) -> dict[str, float]:
-    """The median CPU time of each, of all its threads, taking turns."""
-    taken: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(runs):
-        for name, run in contenders.items():
-            start = time.process_time()
-            run()
-            taken[name].append(time.process_time() - start)
-    return {name: median(times) for name, times in taken.items()}
-
-
 class Ours:
     """What `abw run SPEC --data FILE --weights FILE --threads 1` does between reading and writing a file."""
 
@@ -171,9 +161,8 @@ class Ours:
     ) -> None:
         from abw.core.exec.registry import get_executor
         from abw.core.exec.weights import load_weights, make_params
-        from abw.core.learning import train
         from abw.core.spec.load import Overrides
-        from abw.core.workload import open_model, open_networks, open_workload, read_instances
+        from abw.core.workload import open_model, open_networks
 
         overrides = Overrides({"hidden": hidden}, file, batch=batch, weights=weights, hoist=hoist)
         self._model = open_model(spec, overrides)
@@ -182,9 +171,7 @@ class Ours:
         self._executor = get_executor("cpu")
         params = make_params(self._networks.network, load_weights(self._model), 0)
         self._executor.prepare(self._networks.network, params, 1)
-        first = read_instances(self._model.data, TRAINED_ON)
-        workload = open_workload(self._model, first, self._networks)
-        self._policy = train(lambda a, b: workload.graph(a, b).dag, len(first), "best", 0)
+        self._policy = learned_policy(self._model, self._networks)
 
     def run(self) -> Floats:
         """Outputs in the order of instances and vertices."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING
 
 from abw.core.errors import AbwError
 
 if TYPE_CHECKING:
-    from abw.core.workload import Workload
+    from abw.core.learning import Choice
+    from abw.core.policy.fsm import FsmPolicy
+    from abw.core.spec.model import Model
+    from abw.core.workload import Networks, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,10 @@ def open_case(
     return load_workload(model, "op" if granularity == "op" else "cell")
 
 
-def cpu_seconds(work: Callable[[], object], runs: int) -> float:
-    """The median CPU time of one call, by this thread, over `runs` calls after one that is not counted."""
-    work()
-    taken = []
-    for _ in range(runs):
-        start = time.thread_time()
-        work()
-        taken.append(time.thread_time() - start)
-    return median(taken)
+def learned_policy(model: Model, networks: Networks, encoding: Choice = "best") -> FsmPolicy:
+    """A policy learned from the first instances of a model's data, as `abw run` does it; kept nowhere."""
+    from abw.core.learning import TRAIN_LIMIT, train
+    from abw.core.workload import open_workload, read_instances
+
+    workload = open_workload(model, read_instances(model.data, TRAIN_LIMIT), networks)
+    return train(lambda a, b: workload.seen(workload.graph(a, b)), len(workload.instances), encoding, 0)

@@ -24,7 +24,7 @@ LISTS = 'print(\'[{"function": "a", "seconds": 1}, {"function": "b", "seconds": 
 
 
 def test_cold_and_warm_runs_share_caches_and_pairs_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cold, "_RUN", WRITES)
+    monkeypatch.setattr(cold, "RUN", WRITES)
     monkeypatch.setattr(cold, "_LISTED", LISTS)
     report = cold.bench_cold(Path("x.yaml"), 2, 1, Quiet())
     assert [row["caches"] for row in report["rows"]] == ["cold", "warm"] * 2
@@ -36,7 +36,7 @@ def test_cold_and_warm_runs_share_caches_and_pairs_do_not(monkeypatch: pytest.Mo
 
 
 def test_a_run_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cold, "_RUN", "raise SystemExit('no such thing')")
+    monkeypatch.setattr(cold, "RUN", "raise SystemExit('no such thing')")
     with pytest.raises(AbwError, match="no such thing"):
         cold.bench_cold(Path("x.yaml"), 1, 1, Quiet())
 
