@@ -66,7 +66,8 @@ class Executor(Protocol):
     def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:
         """Take a network's parameters, and do what has to be done once for them.
 
-        `threads`: how many a run may use; None leaves it to the library.
+        `threads`: how many a run may use; None leaves it to the library. Errors: AbwError for several where
+        a run cannot be shared.
         """
 
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
@@ -74,3 +75,13 @@ class Executor(Protocol):
 
     def run(self, plan: Plan) -> Result:
         """Execute a plan of the network prepared."""
+
+
+def refuse_threads(executor: str, threads: int | None) -> None:
+    """For executors that cannot share a run. Errors: AbwError where several threads are asked for."""
+    if threads is not None and threads > 1:
+        raise AbwError(
+            f"executor '{executor}' shares no run among threads",
+            hint="several threads need --executor cpu, with kernels ir, or --executor blas",
+            exit_code=2,
+        )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.exec.arenas import refuse_lost
-from abw.core.exec.interface import Result
+from abw.core.exec.interface import Result, refuse_threads
 from abw.core.exec.params import Params, constant_value
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Network, Slot
@@ -84,7 +84,8 @@ class ReferenceExecutor:
     name = "reference"
 
     def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:
-        """Widen the parameters. `threads` is not used: there is nothing to divide."""
+        """Widen the parameters. Errors: AbwError for several threads."""
+        refuse_threads(self.name, threads)
         self._network = network
         self._params = params
         self._values = [np.asarray(value, np.float64) for value in params.values]

@@ -313,12 +313,32 @@ def test_kernels_are_chosen_for_the_executor_cpu(abw: Abw) -> None:
     assert abw(*SMALL, "--kernels", "ir", "--json").json()["kernels"] == "ir"
 
 
+@pytest.mark.parametrize("chosen", [("--executor", "reference"), ("--kernels", "njit")])
+def test_threads_are_refused_where_a_run_is_not_shared(abw: Abw, home: Path, chosen: tuple[str, ...]) -> None:
+    done = abw(*SMALL, *chosen, "--threads", "2")
+    assert done.code == 2
+    assert "shares no run among threads" in done.err and "--executor blas" in done.err
+    assert not list(home.glob("runs/[0-9]*"))
+    assert abw(*SMALL, *chosen, "--threads", "1").code == 0
+
+
 @pytest.mark.parametrize("passes", [("--fuse",), ("--group",), ("--fuse", "--group")])
 @pytest.mark.parametrize("executor", ["cpu", "blas", "reference"])
 def test_passes_leave_the_results_as_they_are(
     abw: Abw, home: Path, passes: tuple[str, ...], executor: str
 ) -> None:
-    options = (*SMALL, "--policy", "critical", "--executor", executor, "--json", "--verify", "--threads", "2")
+    threads = "1" if executor == "reference" else "2"
+    options = (
+        *SMALL,
+        "--policy",
+        "critical",
+        "--json",
+        "--verify",
+        "--executor",
+        executor,
+        "--threads",
+        threads,
+    )
     plain, changed = abw(*options).json(), abw(*options, *passes).json()
     assert plain["passes"] == []
     assert [f"--{name}" for name in changed["passes"]] == list(passes)

@@ -18,7 +18,7 @@ from abw.core.exec.arenas import fill_constants
 from abw.core.exec.cpu.layout import layout_of, packed_constants
 from abw.core.exec.cpu.source import module_source, scratch_floats
 from abw.core.exec.cpu.target import Target
-from abw.core.exec.interface import Result
+from abw.core.exec.interface import Result, refuse_threads
 from abw.core.exec.kept import evict, kernels_folder, used, write_whole
 from abw.core.exec.params import Params
 from abw.core.exec.turns import Turns
@@ -46,7 +46,11 @@ class NjitExecutor:
     name = "cpu with kernels njit"
 
     def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:
-        """Compile the network's kernels, or find them on disk, and pack the weights. One thread is used."""
+        """Compile the network's kernels, or find them on disk, and pack the weights.
+
+        Errors: AbwError for several threads.
+        """
+        refuse_threads(self.name, threads)
         self._network, self._params = network, params
         self._arenas: Arenas = arenas_of(network)
         self._floats = self._arenas.row_floats.tolist()

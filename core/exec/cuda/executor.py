@@ -14,7 +14,7 @@ from abw.core.exec.cuda.image import Image, pack
 from abw.core.exec.cuda.module import load_kernels
 from abw.core.exec.cuda.program import device_program
 from abw.core.exec.cuda.tiles import HOPPER, VECTOR, Sizes
-from abw.core.exec.interface import Result, TooLargeError
+from abw.core.exec.interface import Result, TooLargeError, refuse_threads
 from abw.core.exec.params import Params
 from abw.core.exec.rows import matrix_view
 from abw.core.exec.turns import Turns
@@ -50,7 +50,8 @@ class CudaExecutor:
         self._backend, self._scheme, self._sizes = backend, scheme, sizes
 
     def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:
-        """Write the network's kernels, and send them and the weights. `threads` is not used."""
+        """Write the network's kernels, send them and the weights. Errors: AbwError for several threads."""
+        refuse_threads(self.name, threads)
         self._network, self._params = network, params
         self._arenas: Arenas = arenas_of(network)
         self._program = device_program(network, self._sizes)
