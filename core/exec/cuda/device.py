@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.errors import AbwError
 from abw.core.exec.cuda.compiled import Image as Code
 from abw.core.exec.cuda.driver import OUT_OF_MEMORY, CudaError, Driver
 from abw.core.exec.cuda.launch import Arguments, OnDevice
@@ -21,6 +24,13 @@ Words = NDArray[np.uint32]
 
 SPARE = 1.5
 """Buffers grow by this much more than is asked for, where there is room."""
+PIECE = 32 << 20
+"""Bytes that are copied at a time between host and device: so much of the host's memory is held for it."""
+PATIENCE = 120.0
+"""Seconds that the GPU may take for what it was asked for: mini-batches take milliseconds."""
+EAGER = 2e-3
+"""Seconds for which the host looks without a pause whether the GPU is done; later it looks 20 times as long
+as it has waited."""
 
 
 class _Attribute(IntEnum):
@@ -42,12 +52,24 @@ class Traits:
     driver: int
 
 
+class HungError(AbwError):
+    """The GPU does not come to an end."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the GPU has not finished after {seconds:.0f} s: a kernel hangs",
+            hint="if `nvidia-smi` shows no other program that keeps it busy this is a defect of abw: please "
+            "report it with `abw doctor --json`; another --scheme may do meanwhile",
+        )
+
+
 class Device:
     """The context, stream and modules of one GPU, for the thread that made it and those that `enter` it."""
 
-    def __init__(self, driver: Driver, number: int = 0) -> None:
-        """Errors: CudaError where there is no such GPU."""
-        self.driver = driver
+    def __init__(self, driver: Driver, number: int = 0, patience: float = PATIENCE) -> None:
+        """`patience`: seconds after which what it was asked for counts as hung. Errors: CudaError where there
+        is no such GPU."""
+        self.driver, self._patience, self._lost = driver, patience, False
         driver.cuInit(0)
         device, context, stream, version = c_int(), c_void_p(), c_void_p(), c_int()
         driver.cuDeviceGet(byref(device), number)
@@ -105,8 +127,36 @@ class Device:
         function(c_void_p(kernel), blocks, 1, 1, threads, 1, 1, 0, stream, table, *more)
 
     def synchronize(self) -> None:
-        """Wait for all that was asked for. Other Python threads run meanwhile."""
-        self.driver.cuStreamSynchronize(c_void_p(self.stream))
+        """Wait for all that was asked for; other Python threads run. Errors: CudaError, HungError."""
+        self.wait(lambda: self.driver.done("cuStreamQuery", self.stream))
+
+    def wait(self, ready: Callable[[], bool], patience: float | None = None) -> None:
+        """Wait until something is so.
+
+        The driver's own functions that wait return to nobody while a kernel hangs, not for Ctrl-C either.
+        Errors: HungError.
+        """
+        patience = self._patience if patience is None else patience
+        begun = time.perf_counter()
+        while not ready():
+            waited = time.perf_counter() - begun
+            if waited > patience:
+                raise HungError(waited)
+            if waited > EAGER:
+                time.sleep(min(waited / 20, 0.05))
+
+    def settled(self) -> bool:
+        """Whether the GPU is well and done with what it was asked for, after a second at most.
+
+        Else nothing can be given back, now or later: the driver would wait, or refuse.
+        """
+        if not self._lost:
+            self._lost = True
+            with suppress(CudaError, HungError):
+                self.enter()
+                self.wait(lambda: self.driver.done("cuStreamQuery", self.stream), 1.0)
+                self._lost = False
+        return not self._lost
 
     def free_bytes(self) -> int:
         """Device memory that nobody has taken."""
@@ -163,9 +213,8 @@ class Buffer:
 
     def __del__(self) -> None:
         # at the end of the process the driver may be gone, and the memory with it
-        with suppress(CudaError):
-            if self.pointer:
-                self._device.free(self.pointer)
+        if self.pointer and self._device.settled():
+            self._device.free(self.pointer)
 
     def array(self, items: int) -> OnDevice:
         """The first so many 4-byte elements."""
@@ -182,31 +231,42 @@ class Staging:
 
     def upload(self, target: int, values: NDArray[Any]) -> None:
         """Copy an array to the device, in order with all else; it may be changed at once."""
-        if values.nbytes:
+        for begin in range(0, values.nbytes, PIECE):
+            size = min(PIECE, values.nbytes - begin)
             self._free.wait()
-            ctypes.memmove(self._room(values.nbytes), values.ctypes.data, values.nbytes)
-            stream = c_void_p(self._device.stream)
-            self._device.driver.cuMemcpyHtoDAsync_v2(c_uint64(target), self._pointer, values.nbytes, stream)
+            ctypes.memmove(self._room(size), values.ctypes.data + begin, size)
+            place, stream = c_uint64(target + begin), c_void_p(self._device.stream)
+            self._device.driver.cuMemcpyHtoDAsync_v2(place, self._pointer, size, stream)
             self._free.record()
 
     def download(self, source: int, out: NDArray[Any]) -> None:
         """Fill an array from the device, after all that was asked for."""
-        if out.nbytes:
+        for begin in range(0, out.nbytes, PIECE):
+            size = min(PIECE, out.nbytes - begin)
             self._free.wait()
-            room, stream = self._room(out.nbytes), c_void_p(self._device.stream)
-            self._device.driver.cuMemcpyDtoHAsync_v2(self._pointer, c_uint64(source), out.nbytes, stream)
-            self._device.synchronize()
-            ctypes.memmove(out.ctypes.data, room, out.nbytes)
+            room, stream = self._room(size), c_void_p(self._device.stream)
+            self._device.driver.cuMemcpyDtoHAsync_v2(self._pointer, c_uint64(source + begin), size, stream)
+            self._free.record()
+            self._free.wait()
+            ctypes.memmove(out.ctypes.data + begin, room, size)
 
     def _room(self, size: int) -> int:
+        """Host memory of so many bytes, once the copies before are done with it."""
         if size > self._size:
-            driver = self._device.driver
-            if self._pointer.value:
-                driver.cuMemFreeHost(self._pointer)
-                self._size = 0
-            driver.cuMemAllocHost_v2(byref(self._pointer), int(size * SPARE))
-            self._size = int(size * SPARE)
+            self._give_back()
+            ample = min(int(size * SPARE), PIECE)
+            self._device.driver.cuMemAllocHost_v2(byref(self._pointer), ample)
+            self._size = ample
         return self._pointer.value or 0
+
+    def _give_back(self) -> None:
+        pointer, self._pointer, self._size = self._pointer, c_void_p(), 0
+        if pointer.value:
+            self._device.driver.cuMemFreeHost(pointer)
+
+    def __del__(self) -> None:
+        if self._pointer.value and self._device.settled():
+            self._give_back()
 
 
 class Event:
@@ -221,8 +281,8 @@ class Event:
         self._device.driver.cuEventRecord(self._event, c_void_p(self._device.stream))
 
     def wait(self) -> None:
-        """Until the GPU is there."""
-        self._device.driver.cuEventSynchronize(self._event)
+        """Until the GPU is there. Errors: CudaError, HungError."""
+        self._device.wait(lambda: self._device.driver.done("cuEventQuery", self._event.value))
 
     def since(self, earlier: Event) -> float:
         """Seconds between two moments on the GPU, once it is past both; 0.5 us fine."""

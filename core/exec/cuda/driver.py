@@ -16,6 +16,24 @@ from abw.core.errors import AbwError
 
 OUT_OF_MEMORY = 2
 NO_DEVICE = 100
+NOT_READY = 600
+
+_REPORT = (
+    "a kernel failed, and with it everything on this GPU until the program ends: this is a defect of abw, "
+    "please report it with `abw doctor --json`; another --scheme may do meanwhile"
+)
+_OLD_DRIVER = (
+    "the driver is older than the compiler: install NVIDIA's driver 580 or newer, or set CUDA_HOME to a "
+    "toolkit as old as the driver"
+)
+_HINTS = {
+    **dict.fromkeys((200, 209, 222), _OLD_DRIVER),  # an image of another kind, for another GPU; PTX too new
+    **dict.fromkeys((700, 714, 715, 716, 717, 718, 719), _REPORT),  # what kernels do wrong
+    702: "the driver stops kernels that take seconds where a GPU drives a display: smaller mini-batches",
+    801: "this GPU cannot start all blocks of a kernel together, as under some virtual machines: "
+    "--scheme batch",
+}
+"""What to do about a status of the driver, where more can be said than what it is."""
 
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuInit": (c_uint,),
@@ -28,10 +46,10 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuDevicePrimaryCtxRetain": (POINTER(c_void_p), c_int),
     "cuCtxSetCurrent": (c_void_p,),
     "cuStreamCreate": (POINTER(c_void_p), c_uint),
-    "cuStreamSynchronize": (c_void_p,),
+    "cuStreamQuery": (c_void_p,),
     "cuEventCreate": (POINTER(c_void_p), c_uint),
     "cuEventRecord": (c_void_p, c_void_p),
-    "cuEventSynchronize": (c_void_p,),
+    "cuEventQuery": (c_void_p,),
     "cuEventElapsedTime": (POINTER(c_float), c_void_p, c_void_p),
     "cuModuleLoadData": (POINTER(c_void_p), c_char_p),
     "cuModuleUnload": (c_void_p,),
@@ -54,7 +72,8 @@ class CudaError(AbwError):
     """A function of the driver failed; `status` is what it returned."""
 
     def __init__(self, function: str, status: int, said: str) -> None:
-        super().__init__(f"{function} failed: {said} ({status})", hint="`abw doctor` says what is here")
+        hint = _HINTS.get(status, "`abw doctor` says what is here")
+        super().__init__(f"{function} failed: {said} ({status})", hint=hint)
         self.status = status
 
 
@@ -67,8 +86,7 @@ class Driver:
 
     def __getattr__(self, name: str) -> Any:
         """A function that raises CudaError."""
-        function = getattr(self._library, name)
-        function.argtypes, function.restype = _FUNCTIONS[name], c_int
+        function = self._function(name)
 
         def call(*arguments: Any) -> None:
             status = function(*arguments)
@@ -77,6 +95,19 @@ class Driver:
 
         setattr(self, name, call)
         return call
+
+    def done(self, query: str, handle: int | None) -> bool:
+        """Whether a stream (`cuStreamQuery`) or an event (`cuEventQuery`) is through. Errors: CudaError."""
+        status = self._function(query)(c_void_p(handle))
+        if status == NOT_READY:
+            return False
+        self.check(status, query)
+        return True
+
+    def _function(self, name: str) -> Any:
+        function = getattr(self._library, name)
+        function.argtypes, function.restype = _FUNCTIONS[name], c_int
+        return function
 
     def address(self, name: str) -> int:
         """Where a function begins, for compiled code."""

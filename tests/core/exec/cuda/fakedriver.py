@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from abw.core.exec.cuda.compiled import Image
-from abw.core.exec.cuda.driver import OUT_OF_MEMORY
+from abw.core.exec.cuda.driver import NOT_READY, OUT_OF_MEMORY
 from tests.core.exec.cuda import simgrid
 
 LAUNCH_FAILED = 719
@@ -42,6 +42,7 @@ class FakeLibrary:
 
     `most`: bytes of device memory that were taken at a time.
     `seconds`: what each launch takes on the GPU's clock. `simulate` False: launches are only counted.
+    `hangs`: what it is asked for never ends, once that is set.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class FakeLibrary:
         self.memory, self.occupancy, self.seconds = memory, occupancy, seconds
         self.simulate, self.seed = simulate, seed
         self.clock = 0.0
+        self.hangs = False
         self.most = 0
         self.kernels: dict[str, tuple[Callable[..., Any], Any]] = {}
         self.modules: dict[int, str] = {}
@@ -124,8 +126,8 @@ class FakeLibrary:
         out._obj.value = self._handle()
         return 0
 
-    def _cuStreamSynchronize(self, stream: Any) -> int:
-        return LAUNCH_FAILED if self.failed else 0
+    def _cuStreamQuery(self, stream: Any) -> int:
+        return NOT_READY if self.hangs else LAUNCH_FAILED if self.failed else 0
 
     def _cuEventCreate(self, out: Any, flags: Any) -> int:
         out._obj.value = self._handle()
@@ -135,8 +137,8 @@ class FakeLibrary:
         self.events[_int(event)] = self.clock
         return 0
 
-    def _cuEventSynchronize(self, event: Any) -> int:
-        return 0 if _int(event) in self.events else 400
+    def _cuEventQuery(self, event: Any) -> int:
+        return self._cuStreamQuery(0) if _int(event) in self.events else 400
 
     def _cuEventElapsedTime(self, out: Any, begin: Any, end: Any) -> int:
         out._obj.value = 1e3 * (self.events[_int(end)] - self.events[_int(begin)])

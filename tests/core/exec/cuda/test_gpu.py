@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from _thread import interrupt_main
 from typing import Any
 from unittest.mock import patch
 
@@ -11,9 +14,9 @@ from numba import cuda as typed_cuda
 from numba import uint32
 
 from abw.core.errors import AbwError
-from abw.core.exec.cuda import gpu
+from abw.core.exec.cuda import device, gpu
 from abw.core.exec.cuda.backend import Kernels
-from abw.core.exec.cuda.device import Buffer, Device, Event, Staging
+from abw.core.exec.cuda.device import Buffer, Device, Event, HungError, Staging
 from abw.core.exec.cuda.driver import CudaError, Driver
 from abw.core.exec.cuda.gpu import Gpu
 from abw.core.exec.cuda.image import Image
@@ -204,6 +207,88 @@ def test_events_tell_time() -> None:
     assert device.traits.arch == (9, 0)
     with pytest.raises(CudaError, match="cuDeviceGet"):
         Device(Driver(library), 1)
+
+
+@pytest.mark.parametrize("seconds", [2e-4, 1e-3])
+def test_the_same_again_is_timed_as_a_mean(seconds: float) -> None:
+    library = FakeLibrary(seconds=seconds)
+    made = make(library)
+    made.reserve(200, [(0, np.zeros(200, np.float32))])
+    made.run(PLAN, "plan")
+    library.copies.clear()
+    assert made.again(3) == pytest.approx(seconds)
+    assert len(library.launches) == 4
+    assert not library.copies
+    assert made.read(0, 1)[0] == expected(expected(expected(expected(np.zeros(200, np.float32)))))[0]
+
+
+def test_what_is_larger_than_a_piece_is_copied_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "PIECE", 100)
+    library = FakeLibrary()
+    on = Device(Driver(library))
+    staging, pointer = Staging(on), on.allocate(4000)
+    values = np.random.default_rng(0).normal(size=60).astype(np.float32)
+    staging.upload(pointer, values)
+    out = np.empty_like(values)
+    staging.download(pointer, out)
+    assert (out == values).all()
+    assert library.copies == [(way, size) for way in ("up", "down") for size in (100, 100, 40)]
+    assert [len(held) for held in library.host.values()] == [100]
+
+
+def test_all_is_given_back() -> None:
+    library = FakeLibrary()
+    made = make(library)
+    made.reserve(200, [(0, np.zeros(200, np.float32))])
+    made.run(PLAN, "plan")
+    assert library.device
+    assert library.host
+    assert library.modules
+    del made
+    assert not library.device
+    assert not library.host
+    assert not library.modules
+
+
+def test_a_kernel_that_hangs_is_not_waited_for_for_ever() -> None:
+    library = FakeLibrary()
+    made = Gpu(Device(Driver(library), patience=0.02))
+    with patch.object(gpu, "compile_image", library.compile):
+        made.load(KERNELS, WEIGHTS)
+    made.reserve(200, [(0, np.zeros(200, np.float32))])
+    made.run(PLAN, "plan")
+    library.hangs = True
+    with pytest.raises(HungError, match="kernel hangs"):
+        made.read(0, 1)
+    held = set(library.device)
+    begun = time.perf_counter()
+    del made  # giving memory back would wait for the kernel
+    assert time.perf_counter() - begun < 30
+    assert set(library.device) == held
+
+
+def test_ctrl_c_ends_the_wait_for_a_kernel_that_hangs() -> None:
+    library = FakeLibrary()
+    on = Device(Driver(library))
+    library.hangs = True
+    timer = threading.Timer(0.05, interrupt_main)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        on.synchronize()
+    timer.join()
+
+
+def test_a_failed_kernel_says_that_all_is_lost_and_gives_nothing_back() -> None:
+    library = FakeLibrary()
+    made = make(library)
+    made.reserve(100, [])
+    library.failed = ValueError("an address that is none")
+    with pytest.raises(CudaError, match="719") as caught:
+        made.read(0, 1)
+    assert "report" in caught.value.hint
+    held = set(library.device)
+    del made
+    assert set(library.device) == held
 
 
 def test_widest_phase() -> None:
