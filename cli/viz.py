@@ -12,6 +12,13 @@ from abw.cli import options
 from abw.cli.console import print_json, progress
 
 FileFormat = Literal["html", "svg", "dot", "png", "text"]
+ENDINGS: dict[str, FileFormat] = {
+    ".html": "html",
+    ".svg": "svg",
+    ".dot": "dot",
+    ".png": "png",
+    ".txt": "text",
+}
 
 if TYPE_CHECKING:
     from abw.core.graph.network import Granularity
@@ -125,11 +132,15 @@ def viz(
 
 
 def _format(flags: dict[FileFormat, bool], output: Path | None, open_it: bool) -> FileFormat:
-    """The one format asked for, by a flag or by a file's ending; more than one is a usage error."""
-    ending = output.suffix[1:] if output else ""
+    """The one format asked for, by a flag or by a file's ending; usage errors: several, or none of a file."""
+    ending = ENDINGS.get(output.suffix.lower()) if output else None
     asked = [name for name, wanted in flags.items() if wanted or name == ending]
     if len(asked) > 1:
         raise typer.BadParameter(f"{' and '.join(asked)} are different formats: ask for one")
+    if output and not asked:
+        raise typer.BadParameter(
+            f"the ending of '{output.name}' says no format: {', '.join(ENDINGS)}", param_hint="--output"
+        )
     return asked[0] if asked else "html" if open_it else "text"
 
 

@@ -113,6 +113,15 @@ def test_svg_and_dot_go_to_standard_output_without_a_file(home: Path, root: Path
         assert done.stdout.startswith(begin)
 
 
+@pytest.mark.parametrize("name", ["picture.foo", "picture"])
+def test_a_file_whose_ending_says_no_format(abw: Abw, tmp_path: Path, name: str) -> None:
+    done = abw("viz", *FIG1, "--policy", "-o", str(tmp_path / name))
+    assert done.code == 2 and ".html, .svg, .dot, .png, .txt" in done.err
+    assert not list(tmp_path.glob("picture*"))
+    done = abw("viz", *FIG1, "--policy", "--dot", "-o", str(tmp_path / name))
+    assert done.code == 0 and (tmp_path / name).read_text(encoding="utf-8").lstrip("/").startswith("digraph")
+
+
 def test_formats_that_contradict_each_other_are_a_usage_error(abw: Abw, home: Path) -> None:
     for arguments in (("--svg", "--dot"), ("--svg", "-o", "x.png")):
         done = abw("viz", *FIG1, *arguments)
