@@ -86,9 +86,11 @@ def overrides(
     hoist: bool = False,
     weights: Path | None = None,
 ) -> Overrides:
-    """What the command line changes of a spec; a wrong `--set` is a usage error."""
+    """What the command line changes of a spec; a wrong `--set`, or data from a pipe, is a usage error."""
     from abw.core.spec.load import Overrides
 
+    if str(data) == "-":
+        raise typer.BadParameter("only `abw run` reads from a pipe: name a file", param_hint="--data")
     dims = {}
     for text in sizes or ():
         name, sign, value = text.partition("=")

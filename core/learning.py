@@ -16,7 +16,7 @@ from abw.core.policy.learner import BEST_OF, learn, learn_best
 from abw.core.policy.registry import LEARNED, Policy, get_policy
 from abw.core.policy.states import Encoding
 from abw.core.progress import Progress
-from abw.core.store.files import read_json, write_text
+from abw.core.store.files import read_json, require_writable, write_text
 from abw.core.store.policies import policy_path
 from abw.core.workload import Networks, Workload
 
@@ -129,6 +129,9 @@ def learn_policy(
     that they do: `abw run` uses such a policy where it is named. `progress` is told the trials done and the
     fewest batches so far. Errors: AbwError where the file cannot be written.
     """
+    kind = f"{encoding}-phases{phases}" if phases else encoding
+    target = path or policy_path(workload.network, kind, seed, workload.networks.groups)
+    require_writable(target.parent)
     used = min(limit, len(workload.instances))
     policy = train(
         lambda first, last: workload.seen(workload.graph(first, last)),
@@ -142,8 +145,6 @@ def learn_policy(
     data = workload.model.data.path
     source = {"path": str(data), "sha256": file_digest(data), "instances": used}
     origin = {"model": workload.model.name, "granularity": workload.network.granularity, "data": source}
-    kind = f"{encoding}-phases{phases}" if phases else encoding
-    target = path or policy_path(workload.network, kind, seed, workload.networks.groups)
     write_text(target, policy.to_json(origin))
     return Learned(policy, target, source, fresh=True)
 

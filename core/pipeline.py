@@ -31,7 +31,7 @@ from abw.core.precompile import Beside, learner_beside
 from abw.core.progress import Clock, Progress, Quiet
 from abw.core.spec.load import Overrides
 from abw.core.spec.model import Model
-from abw.core.store.files import new_folder
+from abw.core.store.files import new_folder, require_writable
 from abw.core.store.outputs import open_outputs, outputs_of, require_suffix
 from abw.core.store.runs import OUTPUTS, runs_folder, save_report
 from abw.core.streaming import COMPARED, Job, Sums, run_stream
@@ -105,6 +105,7 @@ def run(
             exit_code=2,
         )
     progress = progress or Quiet()
+    require_writable(runs_folder())
     if options.output:
         require_suffix(options.output)
     clock = Clock(*WORKING, "wait", "write", "learn", "compile")

@@ -70,6 +70,20 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     return document
 
 
+def require_writable(folder: Path) -> None:
+    """Tell before any work that a folder, there or yet to be made, cannot be written to. Errors: AbwError."""
+    nearest = next(p for p in (folder, *folder.absolute().parents) if os.access(p, os.F_OK))
+    if not nearest.is_dir():
+        raise _unwritable(folder, f"{nearest} is no folder")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise _unwritable(folder, f"{nearest} is not yours to write to")
+
+
+def _unwritable(folder: Path, reason: str | None) -> AbwError:
+    hint = "ABW_HOME names another folder for runs and policies" if folder.is_relative_to(home()) else ""
+    return AbwError(f"cannot write to {folder}: {reason}", hint=hint)
+
+
 @dataclass(slots=True)
 class Draft:
     """A folder being filled at `path`; `final` is where it lies once it is whole."""
@@ -88,7 +102,7 @@ def new_folder(parent: Path, name: str) -> Iterator[Draft]:
         parent.mkdir(parents=True, exist_ok=True)
         draft = Draft(Path(tempfile.mkdtemp(dir=parent, prefix=".draft-")))
     except OSError as error:
-        raise AbwError(f"cannot write to {parent}: {error.strerror}") from error
+        raise _unwritable(parent, error.strerror) from error
     try:
         yield draft
         draft.path.chmod(0o755)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from abw.core import learning
 from tests.cli.conftest import Abw
 
 TREES = "specs/treelstm.yaml"
@@ -232,6 +233,31 @@ def test_graphs_are_kept_of_the_first_mini_batches_alone(abw: Abw, home: Path) -
     assert abw("viz", "--mini-batch", str(KEPT - 1)).code == 0
     done = abw("viz", "--mini-batch", str(KEPT))
     assert done.code == 1 and "0 to 31" in done.err
+
+
+@pytest.mark.parametrize("command", ["check", "learn", "compare", "explain", "viz"])
+def test_pipes_are_for_runs_alone(abw: Abw, command: str) -> None:
+    done = abw(command, TREES, "--data", "-")
+    assert done.code == 2 and "only `abw run` reads from a pipe" in done.err
+
+
+def test_a_pipe_without_instances_is_no_mistake(root: Path, home: Path) -> None:
+    with process(root, TREES, "--data", "-", "--output", "-", *FAST) as run:
+        out, said = run.communicate(b"", 60)
+    assert (run.returncode, out) == (0, b"") and b"0 instances" in said
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_read(
+    abw: Abw, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("ABW_HOME", str(tmp_path / "file"))
+    done = abw("run", "no-such-spec.yaml")
+    assert done.code == 1 and f"cannot write to {tmp_path / 'file/runs'}" in done.err
+    assert "ABW_HOME" in done.err and "no-such-spec" not in done.err
+    monkeypatch.setattr(learning, "train", None)
+    done = abw("learn", TREES)
+    assert done.code == 1 and f"cannot write to {tmp_path / 'file/policies'}" in done.err
 
 
 @pytest.mark.parametrize(
