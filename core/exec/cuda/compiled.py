@@ -24,6 +24,9 @@ from abw.core.exec.kept import keep, kept_path, read_kept
 SM_90 = (9, 0)
 """The compute capability of H100 and H200, for which kernels are checked where there is no GPU."""
 
+TARGETS = ((7, 0), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0))
+"""What PTX is made for: the last one that a GPU is no older than. Newer GPUs take PTX of older ones."""
+
 ALWAYS_FIT = 256
 """Threads of a block that an SM has registers for, whatever their kernel takes."""
 
@@ -31,6 +34,7 @@ _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
 _ALIGNED = re.compile(r"(\.shared \.align) [1248] ")
 """Shared arrays: numba aligns them to an element, but they are read 16 bytes at a time."""
 _FLOAT64 = re.compile(r"^\s*(?:@\S+\s+)?\S*\.f64\b.*$", re.MULTILINE)
+_UNKNOWN = re.compile(r"Value 'sm_\d+' is not defined for option 'gpu-name'")
 _USED = re.compile(r"Used (\d+) registers")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _SHARED = re.compile(r"(\d+) bytes smem")
@@ -50,7 +54,7 @@ class Resources:
 class Image:
     """What a driver loads: `code`, PTX text or machine code, with the kernel's name in it.
 
-    `resources` are None where there is no ptxas: then the driver compiles the PTX.
+    `resources` are None where there is no ptxas that knows the GPU: then the driver compiles the PTX.
     """
 
     entry: str
@@ -63,15 +67,15 @@ def compile_image(
 ) -> Image:
     """The image of a kernel, from disk where it was compiled before.
 
-    `text`: what the function was made of, all that it depends on outside this package: names it on disk.
+    `text`: what the function was made of, all that it depends on outside this package: names it on disk,
+    with the releases of the compilers, wherever they lie: code can be made on another machine.
     `signature`: numba's types of the arguments. `threads`: the most a block has; registers are limited for
     them. Cost: 0.3 to 12 s, from disk under a millisecond. Errors: AbwError.
     """
     toolkit = need_toolkit()
     parts = [
         _own_text(),
-        str(toolkit.nvvm),
-        str(toolkit.ptxas),
+        *toolkit.releases,
         str(signature),
         str(threads),
         str(arch),
@@ -93,11 +97,20 @@ def compile_image(
 def compile_ptx(
     function: Callable[..., Any], signature: Any, threads: int, arch: tuple[int, int] = SM_90
 ) -> str:
-    """A kernel's PTX, for blocks of at most `threads` threads. Errors: AbwError without NVVM."""
+    """A kernel's PTX, for blocks of at most `threads` threads. Errors: AbwError without NVVM, or where it
+    refuses."""
     need_toolkit()
     cuda: Any = import_module("numba.cuda")
+    refused: Any = import_module("numba.cuda.cudadrv.error").NvvmError
     with _no_device(arch):
-        ptx, _ = cuda.compile_ptx(getattr(function, "py_func", function), signature, fastmath=True, cc=arch)
+        plain = getattr(function, "py_func", function)
+        try:
+            ptx, _ = cuda.compile_ptx(plain, signature, fastmath=True, cc=arch)
+        except refused as error:
+            raise AbwError(
+                f"NVVM refuses a kernel for compute capability {arch[0]}.{arch[1]}: {error}",
+                hint="CUDA 13 knows none before 7.5: set CUDA_HOME to a toolkit of CUDA 12",
+            ) from None
     head, brace, body = _ALIGNED.sub(r"\1 16 ", str(ptx)).partition("\n{")
     # with 255 registers a thread, the most there are, a larger block cannot be launched; where there is no
     # need to say so it is left out, as ptxas then spills registers to make room for more blocks
@@ -106,7 +119,8 @@ def compile_ptx(
 
 
 def assemble(ptx: str, arch: tuple[int, int] = SM_90) -> Image:
-    """Machine code from PTX, with what it takes. Errors: AbwError without ptxas, or where it refuses."""
+    """Machine code from PTX, with what it takes; the PTX itself for a GPU that ptxas is too old for, but not
+    its driver. Errors: AbwError without ptxas, or where it refuses."""
     toolkit = need_toolkit()
     if toolkit.ptxas is None:
         raise AbwError("NVIDIA's assembler ptxas is not here", hint='pip install "abw[cuda]"')
@@ -124,6 +138,8 @@ def assemble(ptx: str, arch: tuple[int, int] = SM_90) -> Image:
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         said = done.stdout + done.stderr
+        if _UNKNOWN.search(said):
+            return Image(entry_of(ptx), ptx.encode() + b"\0", None)
         if done.returncode:
             raise AbwError(f"ptxas refuses a kernel: {said.strip()[:2000]}", hint="this is a defect of abw")
         return Image(entry_of(ptx), target.read_bytes(), _resources(said))
@@ -156,10 +172,13 @@ def _resources(said: str) -> Resources:
 def _no_device(arch: tuple[int, int]) -> Iterator[None]:
     """Let numba compile device functions, for which it would ask the driver what the device can do.
 
-    And let everything be inlined: NVVM leaves large functions apart, and their results on a stack.
+    Nor is the CUDA runtime asked what the compiler can do: it may not be there. And let everything be
+    inlined: NVVM leaves large functions apart, and their results on a stack.
     """
     compiler: Any = import_module("numba.cuda.compiler")
     dispatcher: Any = import_module("numba.cuda.dispatcher")
+    nvvm: Any = import_module("numba.cuda.cudadrv.nvvm")
+    closest = nvvm.find_closest_arch
     asked, compiled = dispatcher.get_current_device, compiler.compile_cuda
     option = "forceinline" if "forceinline" in parameters_of(compiled).parameters else "inline"
 
@@ -168,11 +187,13 @@ def _no_device(arch: tuple[int, int]) -> Iterator[None]:
 
     dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=arch, id=0)
     compiler.compile_cuda = dispatcher.compile_cuda = inlined
+    nvvm.find_closest_arch = lambda wanted: max(target for target in TARGETS if target <= wanted)
     try:
         yield
     finally:
         dispatcher.get_current_device = asked
         compiler.compile_cuda = dispatcher.compile_cuda = compiled
+        nvvm.find_closest_arch = closest
 
 
 @cache

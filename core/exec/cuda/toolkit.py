@@ -5,15 +5,19 @@ Neither needs a GPU or a driver. Both come as wheels (the extra `cuda` pins them
 
 from __future__ import annotations
 
+import mmap
 import os
+import re
 import sys
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from abw.core.errors import AbwError
 
+_RELEASE = re.compile(rb"Cuda compilation tools, release (\d+\.\d+)")
 HINT = 'pip install "abw[cuda]", or set CUDA_HOME to a CUDA toolkit'
 
 
@@ -24,6 +28,11 @@ class Toolkit:
     nvvm: Path
     libdevice: Path
     ptxas: Path | None
+
+    @property
+    def releases(self) -> tuple[str, ...]:
+        """Of which releases its compiler and its assembler are, as 13.0: the same wherever they lie."""
+        return tuple(_release(path) for path in (self.nvvm, self.ptxas) if path)
 
 
 def find_toolkit() -> Toolkit | None:
@@ -53,6 +62,14 @@ def need_toolkit() -> Toolkit:
         paths["libdevice"] = entry("abw", str(toolkit.libdevice))
         found._cached_result = paths
     return toolkit
+
+
+@cache
+def _release(path: Path) -> str:
+    """What the file says of itself; else its size stands for it. Cost: 10 ms, once."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        found = _RELEASE.search(content)
+        return found[1].decode() if found else f"{len(content)} bytes"
 
 
 def _first(root: Path, *patterns: str) -> Path | None:

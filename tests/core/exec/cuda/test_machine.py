@@ -12,7 +12,7 @@ from numba import float32, types, uint32, void
 
 from abw.core.errors import AbwError
 from abw.core.exec.cuda import compiled, toolkit
-from abw.core.exec.cuda.compiled import Resources, assemble, compile_image, compile_ptx, float64_lines
+from abw.core.exec.cuda.compiled import Image, Resources, assemble, compile_image, compile_ptx, float64_lines
 from abw.core.exec.cuda.intrinsics import ex2, grid_barrier, ld4, ld4_cg, rcp, st4
 from abw.core.exec.cuda.toolkit import Toolkit, find_toolkit, need_toolkit
 
@@ -112,6 +112,66 @@ def test_images_are_kept(toolkit: Toolkit, tmp_path: Path, monkeypatch: pytest.M
         for threads, text in ((128, "text"), (256, "another")):
             with pytest.raises(AssertionError, match="compiled again"):
                 compile_image(many_registers, void(F), threads, text)
+
+
+def test_a_kept_image_is_found_wherever_the_compiler_lies(
+    toolkit: Toolkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABW_HOME", str(tmp_path))
+
+    def at(folder: str, nvvm: bytes, ptxas: bytes = b"13.0") -> Toolkit:
+        (tmp_path / folder).mkdir()
+        for name, release in (("nvvm", nvvm), ("ptxas", ptxas)):
+            text = b"\0Cuda compilation tools, release %d.%d\0Cuda compilation tools, release " + release
+            (tmp_path / folder / name).write_bytes(text + b", V" + release + b".88\0")
+        return Toolkit(tmp_path / folder / "nvvm", toolkit.libdevice, tmp_path / folder / "ptxas")
+
+    made = Image("k", b"code", Resources(1, 0, 0, 0))
+    with (
+        patch.multiple(compiled, compile_ptx=lambda *_: "", assemble=lambda *_: made),
+        patch.object(compiled, "need_toolkit", return_value=at("made", b"13.0")),
+    ):
+        assert compile_image(half, void(F), 32, "text") == made
+    with patch.object(compiled, "compile_ptx", side_effect=AssertionError("compiled again")):
+        with patch.object(compiled, "need_toolkit", return_value=at("there", b"13.0")):
+            assert compile_image(half, void(F), 32, "text") == made
+        for other in (at("newer", b"13.1"), at("older", b"13.0", b"12.9")):
+            with (
+                patch.object(compiled, "need_toolkit", return_value=other),
+                pytest.raises(AssertionError, match="compiled again"),
+            ):
+                compile_image(half, void(F), 32, "text")
+    silent = at("silent", b"unknown")
+    assert silent.releases == (f"{silent.nvvm.stat().st_size} bytes", "13.0")
+
+
+@pytest.mark.parametrize(
+    ("arch", "target"), [((7, 5), "sm_75"), ((8, 7), "sm_86"), ((8, 9), "sm_89"), ((12, 0), "sm_90")]
+)
+def test_other_gpus_get_code_of_their_own(toolkit: Toolkit, arch: tuple[int, int], target: str) -> None:
+    with patch("numba.cuda.cudadrv.runtime.Runtime.get_version", side_effect=OSError("no libcudart")):
+        ptx = compile_ptx(all_intrinsics, void(F, F, U), 256, arch)
+    assert f".target {target}\n" in ptx
+    image = assemble(ptx, arch)
+    assert image.resources is not None
+    assert (image.resources.stack, image.resources.spills) == (0, 0)
+    assert image.code[:4] == b"\x7fELF"
+    assert image.code[49] == 10 * arch[0] + arch[1]  # the architecture, in the flags of the ELF header
+
+
+def test_a_gpu_that_the_assembler_does_not_know_gets_the_text(toolkit: Toolkit) -> None:
+    ptx = compile_ptx(half, void(F), 32, (99, 0))
+    image = assemble(ptx, (99, 0))
+    assert image.resources is None
+    assert image.code == ptx.encode() + b"\0"
+
+
+def test_a_gpu_that_is_too_old_for_the_compiler_is_told(toolkit: Toolkit) -> None:
+    with (
+        patch("numba.cuda.cudadrv.nvvm.get_arch_option", return_value="compute_10"),
+        pytest.raises(AbwError, match=r"compute capability 7\.0(.|\n)*CUDA 12"),
+    ):
+        compile_ptx(half, void(F), 32, (7, 0))
 
 
 def test_without_an_assembler_the_driver_gets_the_text(
