@@ -178,7 +178,7 @@ def _no_device(arch: tuple[int, int]) -> Iterator[None]:
     compiler: Any = import_module("numba.cuda.compiler")
     dispatcher: Any = import_module("numba.cuda.dispatcher")
     nvvm: Any = import_module("numba.cuda.cudadrv.nvvm")
-    closest = nvvm.find_closest_arch
+    closest = getattr(nvvm, "find_closest_arch", None)  # numba-cuda has none, and asks NVRTC
     asked, compiled = dispatcher.get_current_device, compiler.compile_cuda
     option = "forceinline" if "forceinline" in parameters_of(compiled).parameters else "inline"
 
