@@ -100,7 +100,8 @@ def compile_all(
     progress.phase("compile", len(networks))
     for number, (chosen, size) in enumerate(networks, 1):
         planned, _ = _mini_batch(chosen, specs, data, 1, size)
-        kernels = load_kernels(device_program(planned.graph.network, HOPPER).text, HOPPER.threads)
+        program = device_program(planned.graph.network, HOPPER)
+        kernels = load_kernels(program.text, program.forms, program.plan_shared)
         made += len(images_of(kernels, SM_90))
         progress.reached(number)
     return made

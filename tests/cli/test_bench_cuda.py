@@ -14,10 +14,12 @@ from abw.cli.bench.cuda_table import PUBLISHED, beside_published, markdown
 from abw.cli.bench.workloads import case
 from abw.core.errors import AbwError
 from abw.core.exec.cuda import gpu, probe
+from abw.core.exec.cuda.backend import Scheme
 from abw.core.exec.cuda.device import Device
 from abw.core.exec.cuda.driver import Driver
 from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.cuda.floor import Limits
+from abw.core.exec.cuda.gpu import Gpu
 from abw.core.progress import Quiet
 from tests.cli.conftest import Abw
 from tests.core.exec.cuda.fakedriver import FakeLibrary
@@ -46,10 +48,15 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def small(on: Gpu, scheme: Scheme) -> CudaExecutor:
+    on.forms = SMALL
+    return CudaExecutor(on, scheme)
+
+
 def run(library: FakeLibrary, data: Path, root: Path) -> dict[str, Any]:
     return bench_cuda(
         data, root / "specs", [case("TreeLSTM")], [8], [1], 1, Device(Driver(library)), Quiet(),
-        lambda on, scheme: CudaExecutor(on, scheme, SMALL),
+        small,
     )  # fmt: skip
 
 

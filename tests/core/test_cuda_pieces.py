@@ -33,7 +33,9 @@ def run(root: Path, batch: int, memory: int) -> tuple[FakeLibrary, list[int]]:
     library = FakeLibrary(memory=memory, simulate=False)
     clock = Clock("construct", "schedule", "plan", "execute")
     with patch.object(gpu, "compile_image", library.compile):
-        executor = CudaExecutor(Gpu(Device(Driver(library))), "plan", SMALL)
+        made = Gpu(Device(Driver(library)))
+        made.forms = SMALL
+        executor = CudaExecutor(made, "plan")
         executor.prepare(workload.network, init_params(workload.network, 0))
         found = run_all(workload, get_policy("depth"), executor, clock)
         sizes = [batch.last - batch.first for batch, _ in found]

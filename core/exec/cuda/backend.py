@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.exec.cuda.image import Image
+from abw.core.exec.cuda.tiles import Forms
 
 Floats = NDArray[np.float32]
 Kernel = Callable[..., Any]
@@ -23,20 +24,27 @@ class Kernels:
     """Generated kernels of one network, as numba.cuda dispatchers; all take one-dimensional arrays.
 
     `batch[k](words, at, floats, weights)`: the item whose words begin at `at` (uint32), if its kernel is k;
-    one block a tile. `plan(words, floats, weights, counter)`: all of the image, with any number of blocks
-    that are resident at once; `counter` (1,) uint32 is 0 before it. `words` is the image (uint32), `floats`
-    the buffer of arenas, scratch rows and hoisted sums, `weights` the packed weights (float32). Blocks have
-    `threads` threads. `text` is the source: the same text is the same kernels.
+    one block a tile. `plan(words, floats, weights, counter)`: all of an image packed for it, with any number
+    of blocks that are resident at once; `counter` (1,) uint32 is 0 before it. `words` is the image (uint32),
+    `floats` the buffer of arenas, scratch rows and hoisted sums, `weights` the packed weights (float32).
+    Blocks have `threads` threads, of the plan `plan_threads` and `plan_shared` bytes of dynamic shared
+    memory. `text` is the source: the same text is the same kernels.
     """
 
     batch: tuple[Kernel, ...]
     plan: Kernel
     threads: int
+    plan_threads: int
+    plan_shared: int
     text: str
 
 
 class Backend(Protocol):
     """A device with the memory and the kernels of one network. What it is asked for happens in order."""
+
+    @property
+    def forms(self) -> Forms:
+        """Of the kernels that are right for it."""
 
     def load(self, kernels: Kernels, weights: Floats) -> None:
         """Take kernels and weights; all that was there before is gone."""
@@ -49,7 +57,7 @@ class Backend(Protocol):
         """
 
     def run(self, image: Image, scheme: Scheme) -> None:
-        """Run a plan; it need not be done on return."""
+        """Run a plan packed for this scheme; it need not be done on return."""
 
     def read(self, first: int, count: int) -> Floats:
         """Floats of the buffer, after all that was asked for before."""

@@ -22,6 +22,9 @@ from abw.core.exec.interface import TooLargeError
 
 Words = NDArray[np.uint32]
 
+MOST_SHARED = 8
+"""Of `cuFuncSetAttribute`: bytes of dynamic shared memory that a launch may ask for."""
+
 SPARE = 1.5
 """Buffers grow by this much more than is asked for, where there is room."""
 PIECE = 32 << 20
@@ -39,15 +42,20 @@ class _Attribute(IntEnum):
     PROCESSORS = 16
     MAJOR = 75
     MINOR = 76
+    SHARED_BYTES = 97
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a GPU is: `arch` its compute capability, `processors` its SMs."""
+    """What a GPU is: `arch` its compute capability, `processors` its SMs.
+
+    `shared_bytes`: the most shared memory that a block can have.
+    """
 
     name: str
     arch: tuple[int, int]
     processors: int
+    shared_bytes: int
     memory_bytes: int
     driver: int
 
@@ -91,6 +99,7 @@ class Device:
             name.value.decode(),
             (attribute(_Attribute.MAJOR), attribute(_Attribute.MINOR)),
             attribute(_Attribute.PROCESSORS),
+            attribute(_Attribute.SHARED_BYTES),
             self._memory()[1],
             version.value,
         )
@@ -111,20 +120,36 @@ class Device:
         self.synchronize()
         self.driver.cuModuleUnload(c_void_p(module))
 
-    def resident(self, kernel: int, threads: int) -> int:
-        """How many blocks of a kernel run at once on the whole GPU."""
+    def allow(self, kernel: int, shared: int) -> None:
+        """Let a kernel be launched with so many bytes of dynamic shared memory. Errors: CudaError."""
+        self.driver.cuFuncSetAttribute(c_void_p(kernel), MOST_SHARED, shared)
+
+    def resident(self, kernel: int, threads: int, shared: int = 0) -> int:
+        """How many blocks of a kernel, with so much dynamic shared memory, run at once on the whole GPU."""
         blocks = c_int()
-        self.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(byref(blocks), c_void_p(kernel), threads, 0)
+        self.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            byref(blocks), c_void_p(kernel), threads, shared
+        )
         return blocks.value * self.traits.processors
 
     def launch(
-        self, kernel: int, blocks: int, threads: int, arguments: Arguments, *, together: bool = False
+        self,
+        kernel: int,
+        blocks: int,
+        threads: int,
+        arguments: Arguments,
+        *,
+        shared: int = 0,
+        together: bool = False,
     ) -> None:
-        """Ask for a kernel's run. `together`: all its blocks at once or CudaError: they may wait."""
+        """Ask for a kernel's run, with so many bytes of dynamic shared memory.
+
+        `together`: all its blocks at once or CudaError: they may wait.
+        """
         function = self.driver.cuLaunchCooperativeKernel if together else self.driver.cuLaunchKernel
         more = () if together else (None,)
         table, stream = c_void_p(arguments.address), c_void_p(self.stream)
-        function(c_void_p(kernel), blocks, 1, 1, threads, 1, 1, 0, stream, table, *more)
+        function(c_void_p(kernel), blocks, 1, 1, threads, 1, 1, shared, stream, table, *more)
 
     def synchronize(self) -> None:
         """Wait for all that was asked for; other Python threads run. Errors: CudaError, HungError."""

@@ -13,7 +13,7 @@ from abw.core.exec.cuda.backend import Backend, Scheme
 from abw.core.exec.cuda.image import Image, pack
 from abw.core.exec.cuda.module import load_kernels
 from abw.core.exec.cuda.program import device_program
-from abw.core.exec.cuda.tiles import HOPPER, VECTOR, Sizes
+from abw.core.exec.cuda.tiles import VECTOR
 from abw.core.exec.interface import Result, TooLargeError, refuse_threads
 from abw.core.exec.params import Params
 from abw.core.exec.rows import matrix_view
@@ -43,19 +43,19 @@ class CudaExecutor:
 
     name = "cuda"
 
-    def __init__(
-        self, backend: Backend, scheme: Scheme | Literal["auto"] = "auto", sizes: Sizes = HOPPER
-    ) -> None:
+    def __init__(self, backend: Backend, scheme: Scheme | Literal["auto"] = "auto") -> None:
         """`scheme`: one launch for each item of the image, one for all of it, or whichever is faster."""
-        self._backend, self._scheme, self._sizes = backend, scheme, sizes
+        self._backend, self._scheme = backend, scheme
+        self._last: Scheme = "plan" if scheme == "auto" else scheme
 
     def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:
         """Write the network's kernels, send them and the weights. Errors: AbwError for several threads."""
         refuse_threads(self.name, threads)
         self._network, self._params = network, params
         self._arenas: Arenas = arenas_of(network)
-        self._program = device_program(network, self._sizes)
-        kernels = load_kernels(self._program.text, self._sizes.threads)
+        program = self._program = device_program(network, self._backend.forms)
+        self._pitch = program.plan.pitch
+        kernels = load_kernels(program.text, program.forms, program.plan_shared)
         self._backend.load(kernels, self._program.pack_weights(network, params))
         self._rows = np.zeros(len(self._arenas.shape), np.int64)
         self._begin: Longs = np.zeros(len(self._rows) + 1, np.int64)
@@ -72,15 +72,22 @@ class CudaExecutor:
         self._turns.begin(plan)
         image = self._reserve(plan)
         scheme = self._choose(plan, image)
+        if scheme != self._last:  # packed for the scheme of the run before, which is mostly this one's too
+            self._last = scheme
+            image = self._pack(plan, self._begin)
         self._backend.run(image, scheme)
         launches = 1 if scheme == "plan" else len(image.items)
         counts = Counts(len(plan.schedule), launches, 0, 0)
         return Result(plan.graph, counts, self._turns.reader(_Fetched(self, plan), plan))
 
+    def _pack(self, plan: Plan, begin: Longs) -> Image:
+        program = self._program
+        return pack(plan, program.plan if self._last == "plan" else program.batch, begin)
+
     def _reserve(self, plan: Plan) -> Image:
         """The plan's image, and memory on the device for it. Errors: TooLargeError."""
         if (plan.rows <= self._rows).all():
-            image = pack(plan, self._program.work, self._begin)
+            image = self._pack(plan, self._begin)
             if image.floats <= self._floats:
                 return image
         # room to grow spares sending the tables again
@@ -94,8 +101,8 @@ class CudaExecutor:
         """Memory for so many rows of each arena and the plan's scratch rows, of these a part more."""
         self._floats = -1  # unless all goes well there is none
         begin = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(rows * self._program.work.pitch, out=begin[1:])
-        image = pack(plan, self._program.work, begin)
+        np.cumsum(rows * self._pitch, out=begin[1:])
+        image = self._pack(plan, begin)
         floats = image.floats + int(spare * (image.floats - int(begin[-1])))
         self._backend.reserve(floats, [self._constants(a, begin) for a in range(len(rows))])
         self._rows, self._begin, self._floats = rows, begin, floats
@@ -104,14 +111,14 @@ class CudaExecutor:
     def _constants(self, arena: int, begin: Longs) -> tuple[int, Floats]:
         """Where an arena begins, and its rows that no node computes."""
         shape = self._arenas.shape[arena]
-        rows = np.zeros((int(self._arenas.head[arena]), int(self._program.work.pitch[arena])), np.float32)
+        rows = np.zeros((int(self._arenas.head[arena]), int(self._pitch[arena])), np.float32)
         fill_constants(matrix_view(rows, shape, VECTOR), arena, self._arenas, self._network, self._params)
         return int(begin[arena]), rows.ravel()
 
     def fetch(self, plan: Plan, arena: int) -> Floats:
         """An arena's rows (rows, *shape) of the last run; those before the nodes' are not filled in."""
         head, rows = int(self._arenas.head[arena]), int(plan.rows[arena])
-        pitch = int(self._program.work.pitch[arena])
+        pitch = int(self._pitch[arena])
         memory = np.empty((rows, pitch), np.float32)
         found = self._backend.read(int(self._begin[arena]) + head * pitch, (rows - head) * pitch)
         memory[head:] = found.reshape(rows - head, pitch)

@@ -81,7 +81,7 @@ class _Gates:
         self.gates = len(self.weights.gates)
         self.units = padded(self.weights.units, VECTOR)
         self.slabs = [self._slab(segment) for segment in self.weights.segments]
-        partial = tile.threads * tile.each * VECTOR * self.gates if tile.split > 1 else 0
+        partial = tile.sums(self.gates) if tile.split > 1 else 0
         self.shared = max([partial, *(slab.floats for slab in self.slabs)])
         self.t = Text()
 

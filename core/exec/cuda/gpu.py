@@ -16,6 +16,7 @@ from abw.core.exec.cuda.device import Buffer, Device, Event, Staging
 from abw.core.exec.cuda.image import Image
 from abw.core.exec.cuda.intrinsics import types
 from abw.core.exec.cuda.launch import Arguments, launch_items, widest_phase
+from abw.core.exec.cuda.tiles import forms_for
 
 Floats = NDArray[np.float32]
 
@@ -29,6 +30,7 @@ class Gpu:
     def __init__(self, device: Device) -> None:
         self.device = device
         self._modules: list[int] = []
+        self.forms = forms_for(device.traits.processors)
         self._staging = Staging(device)
         self._words, self._floats = Buffer(device), Buffer(device)
         self._weights, self._counter = Buffer(device), Buffer(device)
@@ -42,7 +44,10 @@ class Gpu:
         self._threads = kernels.threads
         *handles, self._plan = [self._handle(code) for code in images_of(kernels, self.device.traits.arch)]
         self._handles = np.array(handles, np.uint64)
-        self._resident = self.device.resident(self._plan, kernels.threads)
+        self._plan_threads, self._plan_shared = kernels.plan_threads, kernels.plan_shared
+        self.device.allow(self._plan, self._plan_shared)
+        fit = self.device.resident(self._plan, self._plan_threads, self._plan_shared)
+        self._resident = min(fit, self.forms.plan.blocks)
         self._weights.reserve(max(weights.nbytes, 4))
         self._staging.upload(self._weights.pointer, weights)
         self._weight_count = weights.size
@@ -111,7 +116,9 @@ class Gpu:
         if blocks == 0:
             return
         self.device.clear(self._counter.pointer, 1)
-        self.device.launch(self._plan, blocks, self._threads, arguments, together=True)
+        self.device.launch(
+            self._plan, blocks, self._plan_threads, arguments, shared=self._plan_shared, together=True
+        )
 
     def _unload(self) -> None:
         while self._modules:
@@ -130,13 +137,16 @@ class Gpu:
 def images_of(kernels: Kernels, arch: tuple[int, int]) -> list[Code]:
     """The code of all kernels, the whole plan's last, made without a GPU, or from disk. Errors: AbwError."""
     return [
-        compile_image(kernel, signature, kernels.threads, kernels.text, arch)
-        for kernel, signature in signed(kernels)
+        compile_image(kernel, signature, threads, kernels.text, arch)
+        for kernel, signature, threads in signed(kernels)
     ]
 
 
-def signed(kernels: Kernels) -> list[tuple[Kernel, Any]]:
-    """All kernels with the types of their arguments, the whole plan's last."""
+def signed(kernels: Kernels) -> list[tuple[Kernel, Any, int]]:
+    """All kernels with the types of their arguments and the threads of a block, the whole plan's last."""
     words, floats, at = types.uint32[::1], types.float32[::1], types.uint32
     batch, whole = types.void(words, at, floats, floats), types.void(words, floats, floats, words)
-    return [*((kernel, batch) for kernel in kernels.batch), (kernels.plan, whole)]
+    return [
+        *((kernel, batch, kernels.threads) for kernel in kernels.batch),
+        (kernels.plan, whole, kernels.plan_threads),
+    ]

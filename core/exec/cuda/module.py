@@ -11,6 +11,7 @@ from typing import Any
 from abw.core.exec.cuda.backend import Kernels
 from abw.core.exec.cuda.image import HEADER, ITEM
 from abw.core.exec.cuda.text import Text, constants, u
+from abw.core.exec.cuda.tiles import Forms
 
 HEAD = '''"""Kernels of one network, generated: a change here is lost."""
 
@@ -32,24 +33,27 @@ class StepText:
     shared: int = 1
 
 
-def module_text(steps: Sequence[StepText]) -> str:
-    """The module of these steps. Tiles of different forms share what they do with their sums."""
+def module_text(steps: Sequence[StepText], parts: Sequence[StepText]) -> str:
+    """The module of the steps that are kernels, and of those that the plan's kernel is made of.
+
+    Tiles of different forms share what they do with their sums.
+    """
     t = Text()
-    finish = {
-        text: f"finish{n}(" for n, text in enumerate(dict.fromkeys(s.finish for s in steps if s.finish))
-    }
+    texts = dict.fromkeys(s.finish for s in (*steps, *parts) if s.finish)
+    finish = {text: f"finish{n}(" for n, text in enumerate(texts)}
     for text, name in finish.items():
         _function(t, text.replace("finish(", name, 1))
-    for number, step in enumerate(steps):
-        text = step.step.replace("def step(", f"def step{number}(", 1)
-        _function(t, text.replace("finish(", finish.get(step.finish, "")))
+    for kind, several in (("step", steps), ("part", parts)):
+        for number, step in enumerate(several):
+            text = step.step.replace("def step(", f"def {kind}{number}(", 1)
+            _function(t, text.replace("finish(", finish.get(step.finish, "")))
     for number, step in enumerate(steps):
         t.add("", "", "@cuda.jit")
         with t.block(f"def batch{number}(words, at, floats, weights)"):
             t.add(f"shared = cuda.shared.array({step.shared}, float32)")
             t.add(f"step{number}(words, at, uint32(cuda.blockIdx.x), floats, weights, shared)")
     t.add("", "")
-    _plan(t, len(steps), max((step.shared for step in steps), default=1))
+    _plan(t, len(parts))
     body = str(t)
     return "\n".join([HEAD, *constants(body)]) + "\n" + body
 
@@ -59,11 +63,16 @@ def _function(t: Text, text: str) -> None:
     t.add(*text.rstrip("\n").split("\n"))
 
 
-def _plan(t: Text, steps: int, shared: int) -> None:
+def shared_bytes(parts: Sequence[StepText]) -> int:
+    """The dynamic shared memory that the plan's kernel needs."""
+    return 4 * max((part.shared for part in parts), default=1)
+
+
+def _plan(t: Text, parts: int) -> None:
     """All phases: each block takes every so-manieth tile, then all meet."""
     t.add("@cuda.jit")
     with t.block("def plan(words, floats, weights, counter)"):
-        t.add(f"shared = cuda.shared.array({shared}, float32)")
+        t.add("shared = cuda.shared.array(0, float32)  # as much as the launch says")
         t.let(f"phases = words[{u(0)}]", f"items = words[{u(2)}]", "blocks = cuda.gridDim.x")
         t.let(f"phase = {u(0)}")
         with t.block("while phase < phases"):
@@ -75,9 +84,9 @@ def _plan(t: Text, steps: int, shared: int) -> None:
                 t.let(f"before = words[at + {u(2)}]", f"after = before + words[at + {u(3)}]")
                 with t.block("while tile < after"):
                     t.let("own = tile - before")
-                    for number in range(steps):
+                    for number in range(parts):
                         with t.block(f"{'el' if number else ''}if kernel == {u(number)}"):
-                            t.add(f"step{number}(words, at, own, floats, weights, shared)")
+                            t.add(f"part{number}(words, at, own, floats, weights, shared)")
                     t.let("tile = tile + blocks")
                 t.let(f"at = at + {u(ITEM)}")
             t.let(f"phase = phase + {u(1)}")
@@ -85,7 +94,7 @@ def _plan(t: Text, steps: int, shared: int) -> None:
                 t.add("grid_barrier(counter, uint32(phase * blocks))")
 
 
-def load_kernels(text: str, threads: int) -> Kernels:
+def load_kernels(text: str, forms: Forms, plan_shared: int) -> Kernels:
     """The kernels of a generated text; nothing is compiled yet."""
     name = f"<abw cuda {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
     # numba and tracebacks find the text here, as they would in a file
@@ -93,4 +102,5 @@ def load_kernels(text: str, threads: int) -> Kernels:
     module: dict[str, Any] = {"__name__": __name__}
     exec(compile(text, name, "exec"), module)
     count = text.count("\ndef batch")
-    return Kernels(tuple(module[f"batch{k}"] for k in range(count)), module["plan"], threads, text)
+    batch = tuple(module[f"batch{k}"] for k in range(count))
+    return Kernels(batch, module["plan"], forms.batch.threads, forms.plan.threads, plan_shared, text)

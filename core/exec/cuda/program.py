@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from abw.core.exec.cuda.gates import finish_text, gate_text
 from abw.core.exec.cuda.image import Work
-from abw.core.exec.cuda.module import StepText, module_text
+from abw.core.exec.cuda.module import StepText, module_text, shared_bytes
 from abw.core.exec.cuda.simple import plain_text, reduction_text, single_text
 from abw.core.exec.cuda.steps import CellSteps, Step, steps_of
-from abw.core.exec.cuda.tiles import ENDLESS, VECTOR, Sizes, tiles_for
+from abw.core.exec.cuda.tiles import ENDLESS, VECTOR, Forms, Sizes, tiles_for
 from abw.core.exec.kernels import static_values
 from abw.core.exec.params import Params
 from abw.core.exec.rows import padded, row_floats
@@ -38,14 +38,18 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class DeviceProgram:
-    """All that a network's kernels are: `text` of their module, `work` for images, `weights` floats.
+    """All that a network's kernels are: `text` of their module, their `forms`, `weights` floats.
 
-    `cells[t]`: the steps of type t, None for a reduction. `places[t]`: the float where each step's weights
-    begin.
+    `batch`, `plan`: for images of either scheme; they differ in kernels, tiles and their limits alone.
+    `plan_shared`: bytes of shared memory of the plan's kernel. `cells[t]`: the steps of type t, None for a
+    reduction. `places[t]`: the float where each step's weights begin.
     """
 
     text: str
-    work: Work
+    forms: Forms
+    batch: Work
+    plan: Work
+    plan_shared: int
     cells: tuple[CellSteps | None, ...]
     places: tuple[tuple[int, ...], ...]
     weights: int
@@ -71,74 +75,99 @@ class _Texts:
         return self.number.setdefault(text, len(self.number))
 
 
-def device_program(network: Network, sizes: Sizes) -> DeviceProgram:
+def device_program(network: Network, forms: Forms) -> DeviceProgram:
     """Decide everything about a network's kernels and write them. Cost: milliseconds a type."""
     arenas = arenas_of(network)
-    texts = _Texts()
+    cells: list[CellSteps | None] = []
+    for net_type, program in zip(network.types, arenas.programs, strict=True):
+        constant = frozenset(
+            s for s, slot in enumerate(net_type.slots) if not slot.producers and not slot.reduction
+        )
+        cells.append(steps_of(program.normal, constant, forms.batch.packed) if program else None)
     step_ptr = [0]
     levels: list[int] = []
     hoisted: list[bool] = []
     begins: list[int] = []
-    choices: list[tuple[Choice, ...]] = []
-    cells: list[CellSteps | None] = []
     places: list[tuple[int, ...]] = []
     early = np.zeros(arenas.slot_arena.shape, bool)
     collect = np.full(arenas.slot_arena.shape, -1, np.int32)
     weights = 0
-    for t, (net_type, program) in enumerate(zip(network.types, arenas.programs, strict=True)):
-        if program is None:
-            cells.append(None)
-            places.append(())
-            assert net_type.reduction is not None
-            for s, slot in enumerate(net_type.slots):
-                slots = len(net_type.slots)
-                choices.append((_reduction(net_type.reduction, slot.shape, s, slots, sizes, texts),))
+    for t, (net_type, cell) in enumerate(zip(network.types, cells, strict=True)):
+        own: list[int] = []
+        if cell is None:
+            begins += [0] * len(net_type.slots)
             levels += [0] * len(net_type.slots)
             hoisted += [False] * len(net_type.slots)
-            begins += [0] * len(net_type.slots)
         else:
-            constant = frozenset(
-                s for s, slot in enumerate(net_type.slots) if not slot.producers and not slot.reduction
-            )
-            cell = steps_of(program.normal, constant, sizes.packed)
             early[t, sorted(cell.early)] = True
-            own = []
             for step in cell.steps:
                 own.append(weights)
                 weights += padded(step.floats, VECTOR)
                 levels.append(step.level)
                 hoisted.append(step.hoisted)
-                choices.append(_choices(cell, step, sizes, texts))
             begins += own
-            cells.append(cell)
-            places.append(tuple(own))
+        places.append(tuple(own))
         step_ptr.append(len(levels))
-    for t, net_type in enumerate(network.types):
+    for t, s in _collected(network):
+        collect[t, s] = len(levels)
+        levels.append(0)
+        hoisted.append(False)
+        begins.append(0)
+
+    def work(choices: Sequence[tuple[Choice, ...]]) -> Work:
+        return Work(
+            step_ptr=np.array(step_ptr, np.int32),
+            level=np.array(levels, np.int32),
+            hoisted=np.array(hoisted, np.bool_),
+            weights=np.array(begins, np.int64),
+            kernel=_table(choices, "kernel").astype(np.int32),
+            rows=_table(choices, "lanes").astype(np.int32),
+            columns=_table(choices, "columns").astype(np.int32),
+            limit=_table(choices, "limit"),
+            collect=collect,
+            depth=np.array([1 if cell is None else cell.depth for cell in cells], np.int32),
+            scratch=np.array([0 if cell is None else cell.scratch for cell in cells], np.int64),
+            sums=np.array([0 if cell is None else cell.sums for cell in cells], np.int64),
+            early=early,
+            pitch=np.array([row_floats(shape, VECTOR) for shape in arenas.shape], np.int64),
+        )
+
+    steps, parts = _Texts(), _Texts()
+    batch = work(_all_choices(network, cells, forms.batch, steps))
+    plan = work(_all_choices(network, cells, forms.plan, parts))
+    text = module_text(list(steps.number), list(parts.number))
+    shared = shared_bytes(list(parts.number))
+    return DeviceProgram(text, forms, batch, plan, shared, tuple(cells), tuple(places), weights)
+
+
+def _collected(network: Network) -> list[tuple[int, int]]:
+    """(type, slot) of the lists that a step of their own reduces for a cell."""
+    return [
+        (t, s)
+        for t, net_type in enumerate(network.types)
+        for s, slot in enumerate(net_type.slots)
+        if net_type.cell is not None and slot.reduction is not None
+    ]
+
+
+def _all_choices(
+    network: Network, cells: Sequence[CellSteps | None], sizes: Sizes, texts: _Texts
+) -> list[tuple[Choice, ...]]:
+    """The kernels of all steps, those that reduce lists for cells last."""
+    found: list[tuple[Choice, ...]] = []
+    for net_type, cell in zip(network.types, cells, strict=True):
+        if cell is not None:
+            found += [_choices(cell, step, sizes, texts) for step in cell.steps]
+            continue
+        assert net_type.reduction is not None
+        slots = len(net_type.slots)
         for s, slot in enumerate(net_type.slots):
-            if net_type.cell is not None and slot.reduction is not None:
-                collect[t, s] = len(levels)
-                choices.append((_reduction(slot.reduction, slot.shape, 0, 1, sizes, texts),))
-                levels.append(0)
-                hoisted.append(False)
-                begins.append(0)
-    work = Work(
-        step_ptr=np.array(step_ptr, np.int32),
-        level=np.array(levels, np.int32),
-        hoisted=np.array(hoisted, np.bool_),
-        weights=np.array(begins, np.int64),
-        kernel=_table(choices, "kernel").astype(np.int32),
-        rows=_table(choices, "lanes").astype(np.int32),
-        columns=_table(choices, "columns").astype(np.int32),
-        limit=_table(choices, "limit"),
-        collect=collect,
-        depth=np.array([1 if cell is None else cell.depth for cell in cells], np.int32),
-        scratch=np.array([0 if cell is None else cell.scratch for cell in cells], np.int64),
-        sums=np.array([0 if cell is None else cell.sums for cell in cells], np.int64),
-        early=early,
-        pitch=np.array([row_floats(shape, VECTOR) for shape in arenas.shape], np.int64),
-    )
-    text = module_text(list(texts.number))
-    return DeviceProgram(text, work, tuple(cells), tuple(places), weights)
+            found.append((_reduction(net_type.reduction, slot.shape, s, slots, sizes, texts),))
+    for t, s in _collected(network):
+        slot = network.types[t].slots[s]
+        assert slot.reduction is not None
+        found.append((_reduction(slot.reduction, slot.shape, 0, 1, sizes, texts),))
+    return found
 
 
 def _reduction(

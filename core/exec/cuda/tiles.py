@@ -3,7 +3,7 @@ operands."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 VECTOR = 4
 """Floats of the widest access; rows of values are padded to whole ones, and a thread sums so many units."""
@@ -11,12 +11,12 @@ VECTOR = 4
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What all kernels of a network have in common.
+    """What all kernels of one form have in common.
 
     `threads`: of a block. `packed`: units whose weights lie together. `sums`: the most sums a thread holds.
-    `shared`: the most floats of shared memory, no fewer than `threads * sums`. `slab`: elements of the
-    operands that are in shared memory at a time, in tiles that do not split them. `blocks`: how many run at
-    once. Threads, packed units and slabs are powers of two.
+    `shared`: floats of shared memory that tiles share among their threads; a tile with very many gates may
+    need more. `slab`: elements of the operands that are in shared memory at a time, in tiles that do not
+    split them. `blocks`: how many run at once. Threads, packed units and slabs are powers of two.
     """
 
     threads: int
@@ -27,8 +27,29 @@ class Sizes:
     blocks: int
 
 
-HOPPER = Sizes(threads=128, packed=32, sums=80, shared=12288, slab=16, blocks=264)
-"""For Hopper: two blocks or three of 128 threads on each of 132 multiprocessors."""
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """The two forms of a network's kernels: of `batch` one runs at a time, `plan` runs all of a plan.
+
+    Both read the same packed weights.
+    """
+
+    batch: Sizes
+    plan: Sizes
+
+
+def forms_for(processors: int) -> Forms:
+    """The forms for a GPU with so many multiprocessors.
+
+    Of a kernel for one item two blocks or three of 128 threads fit each of them. The plan's kernel has one
+    block of 256 on each: as few as can be meet at its barriers, with all registers and shared memory theirs.
+    """
+    common = Sizes(threads=128, packed=32, sums=80, shared=12288, slab=16, blocks=2 * processors)
+    return Forms(common, replace(common, threads=256, blocks=processors))
+
+
+HOPPER = forms_for(132)
+"""For H100 and H200."""
 
 ENDLESS = 2**62
 
@@ -58,6 +79,10 @@ class Tile:
         """Units of a tile."""
         return self.across * VECTOR
 
+    def sums(self, gates: int) -> int:
+        """Sums of all threads."""
+        return self.threads * self.each * VECTOR * gates
+
     def columns(self, units: int) -> int:
         """Tiles side by side."""
         return -(-units // self.units)
@@ -81,6 +106,8 @@ def tiles_for(sizes: Sizes, gates: int, longest: int, units: int) -> tuple[tuple
     before = 0
     for number, (across, down, rows) in enumerate(shapes):
         tile = _tile(sizes, across, down, rows, pieces)
+        while tile.split > 1 and tile.each > 1 and tile.sums(gates) > sizes.shared:
+            tile = replace(tile, each=tile.each // 2)
         limit = ENDLESS
         if number < len(shapes) - 1:
             limit = sizes.blocks // tile.columns(units) * tile.lanes

@@ -23,7 +23,7 @@ from tests.core.exec.cuda import simgrid
 
 LAUNCH_FAILED = 719
 TOO_LARGE = 720
-_ATTRIBUTES = {16: 4, 38: 1 << 20, 75: 9, 76: 0}
+_ATTRIBUTES = {16: 4, 75: 9, 76: 0, 97: 227 << 10}
 _TOGETHER = ctypes.CFUNCTYPE(c_int, c_void_p, *[c_uint] * 7, c_void_p, c_void_p)
 _LAUNCH = ctypes.CFUNCTYPE(c_int, c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p)
 
@@ -61,6 +61,7 @@ class FakeLibrary:
         self.kernels: dict[str, tuple[Callable[..., Any], Any]] = {}
         self.modules: dict[int, str] = {}
         self.functions: dict[int, str] = {}
+        self.allowed: dict[str, int] = {}
         self.device: dict[int, Any] = {}
         self.host: dict[int, Any] = {}
         self.events: dict[int, float] = {}
@@ -163,6 +164,11 @@ class FakeLibrary:
         out._obj.value = handle
         return 0
 
+    def _cuFuncSetAttribute(self, function: Any, which: Any, value: Any) -> int:
+        assert which == 8
+        self.allowed[self.functions[_int(function)]] = value
+        return 0 if value <= _ATTRIBUTES[97] else 1
+
     def _cuOccupancyMaxActiveBlocksPerMultiprocessor(
         self, out: Any, function: Any, threads: Any, shared: Any
     ) -> int:
@@ -229,10 +235,11 @@ class FakeLibrary:
         shared: int, stream: int, table: int, extra: int = 0,
     ) -> int:  # fmt: skip
         try:
-            assert (y, z, ty, tz, shared) == (1, 1, 1, 1, 0)
+            assert (y, z, ty, tz) == (1, 1, 1, 1)
             assert x > 0 and 0 < threads <= 1024
             name = self.functions[function]
             kernel, signature = self.kernels[name]
+            assert shared <= self.allowed.get(name, 48 << 10)
             resident = self.occupancy * _ATTRIBUTES[16]
             if cooperative and x > resident:
                 return TOO_LARGE
@@ -240,7 +247,9 @@ class FakeLibrary:
             self.clock += self.seconds
             if self.simulate:
                 arguments = _decode(table, signature)
-                simgrid.launch(kernel, x, threads, arguments, seed=self.seed, resident=resident)
+                simgrid.launch(
+                    kernel, x, threads, arguments, shared=shared, seed=self.seed, resident=resident
+                )
         except BaseException as error:  # none may pass through the caller's machine code
             self.failed = error
             return LAUNCH_FAILED

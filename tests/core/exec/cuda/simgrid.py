@@ -71,6 +71,7 @@ class Grid:
 
     shape: Dim
     threads: int
+    dynamic: int
     races: Races | None
     live: dict[int, list[Thread]] = field(default_factory=dict)
     shared: dict[tuple[int, Any], NDArray[Any]] = field(default_factory=dict)
@@ -121,13 +122,15 @@ def launch(
     threads: int,
     args: Sequence[Any],
     *,
+    shared: int = 0,
     seed: int | None = None,
     resident: int = 16,
     races: bool = True,
 ) -> None:
     """Run a kernel; arrays in `args` are changed in place.
 
-    `grid`: blocks along x, or along x and y. `seed`: lets threads go on in random order, some of them in each
+    `grid`: blocks along x, or along x and y. `shared`: bytes of dynamic shared memory, which a shared array
+    of no elements has. `seed`: lets threads go on in random order, some of them in each
     round; None: all, in order. `resident`: blocks that run at once, as a device has room for; the next one
     starts when one ends. `races`: look for data races (costs about as much again). Raises SimulationError,
     races.RaceError, and IndexError.
@@ -135,7 +138,7 @@ def launch(
     if threads > 1024:
         raise SimulationError(f"{threads} threads a block; 1024 are the most")
     shape = Dim(*grid) if isinstance(grid, tuple) else Dim(grid)
-    running = Grid(shape, threads, Races() if races else None)
+    running = Grid(shape, threads, shared, Races() if races else None)
     running.blocks = [(x, y) for y in range(shape.y) for x in range(shape.x)]
     function = _simulated(kernel, {})
     seen = [Memory(a) if isinstance(a, np.ndarray) else a for a in args]
@@ -237,9 +240,11 @@ class _SharedMemory:
     def array(shape: Any, dtype: Any) -> Memory:
         frame = sys._getframe(1)
         grid = _me().grid
-        key = _me().block, (frame.f_code, frame.f_lasti)
+        # arrays of dynamic memory are all the same one
+        key = _me().block, (frame.f_code, frame.f_lasti) if shape else None
         if key not in grid.shared:
-            made = np.empty(shape, as_dtype(dtype))
+            size = np.dtype(as_dtype(dtype)).itemsize
+            made = np.empty(shape or grid.dynamic // size, as_dtype(dtype))
             made.view(np.uint8)[...] = 0xFF  # NaN, and integers that are no index: what was there before
             grid.shared[key] = made
         return Memory(grid.shared[key])

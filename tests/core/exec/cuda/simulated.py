@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from abw.core.exec.cuda.backend import Kernels, Scheme
 from abw.core.exec.cuda.image import ITEM, Image
-from abw.core.exec.cuda.tiles import Sizes
+from abw.core.exec.cuda.tiles import Forms, Sizes
 from tests.core.exec.cuda.simgrid import launch
 
 Floats = NDArray[np.float32]
 
-SMALL = Sizes(threads=64, packed=16, sums=16, shared=1024, slab=8, blocks=4)
-"""Two warps a block; a thread sums one lane of four gates, so that tiles of all forms are small."""
+_PLAN = Sizes(threads=64, packed=16, sums=16, shared=1024, slab=8, blocks=3)
+SMALL = Forms(replace(_PLAN, threads=32, blocks=4), _PLAN)
+"""One warp a block, or two; a thread sums one lane of four gates, so that all tiles are small."""
 
 
 @dataclass
@@ -28,6 +29,7 @@ class SimulatedDevice:
     """
 
     seed: int | None = None
+    forms: Forms = SMALL
     blocks: int = 3
     races: bool = True
     used: list[int] = field(default_factory=list)
@@ -42,18 +44,24 @@ class SimulatedDevice:
 
     def run(self, image: Image, scheme: Scheme) -> None:
         self.used += image.items[:, 0].tolist()
-        threads, words = self.kernels.threads, image.words.copy()
+        kernels, words = self.kernels, image.words.copy()
         args: list[Any]
         if scheme == "plan":
             counter = np.zeros(1, np.uint32)
             args = [words, self.floats, self.weights, counter]
-            launch(self.kernels.plan, self.blocks, threads, args, seed=self.seed, races=self.races)
+            shared, seed = kernels.plan_shared, self.seed
+            launch(
+                kernels.plan, self.blocks, kernels.plan_threads, args,
+                shared=shared, seed=seed, races=self.races,
+            )  # fmt: skip
             return
         for i, (number, _, _, tiles, _) in enumerate(image.items.tolist()):
             at = np.uint32(int(words[2]) + ITEM * i)
             args = [words, at, self.floats, self.weights]
-            kernel = self.kernels.batch[number]
-            launch(kernel, tiles, threads, args, seed=self.seed, resident=self.blocks, races=self.races)
+            kernel = kernels.batch[number]
+            launch(
+                kernel, tiles, kernels.threads, args, seed=self.seed, resident=self.blocks, races=self.races
+            )
 
     def read(self, first: int, count: int) -> Floats:
         return self.floats[first : first + count]

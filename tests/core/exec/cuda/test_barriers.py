@@ -13,7 +13,7 @@ from abw.core.exec.cuda.backend import Kernels
 from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.cuda.module import load_kernels
 from abw.core.exec.cuda.program import device_program
-from abw.core.exec.cuda.tiles import Sizes
+from abw.core.exec.cuda.tiles import Forms, Sizes
 from abw.core.exec.params import init_params
 from abw.core.graph.network import Constant, Network, Slot
 from abw.core.plan.plan import Plan, plan
@@ -24,6 +24,7 @@ from tests.core.exec.builder import CellBuilder, error, make_graph, make_network
 from tests.core.exec.cuda.simulated import SimulatedDevice
 
 SIZES = Sizes(threads=64, packed=8, sums=4, shared=1024, slab=16, blocks=6)
+FORMS = Forms(SIZES, SIZES)
 BARRIER = re.compile(r"^ *(cuda\.syncthreads\(\)|grid_barrier\()")
 
 
@@ -65,12 +66,12 @@ def planned(lanes: int) -> Plan:
 def run(text: str, lanes: int, seed: int) -> set[int]:
     """Run a text's kernels; which were used. Raises for a wrong result, and what the simulation raises."""
 
-    def mutated(_: str, threads: int) -> Kernels:
-        return load_kernels(text, threads)
+    def mutated(_: str, forms: Forms, plan_shared: int) -> Kernels:
+        return load_kernels(text, forms, plan_shared)
 
     params = init_params(network(), 0)
-    device = SimulatedDevice(seed, blocks=2)
-    executor = CudaExecutor(device, "plan", SIZES)
+    device = SimulatedDevice(seed, FORMS, blocks=2)
+    executor = CudaExecutor(device, "plan")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(executor_module, "load_kernels", mutated)
         executor.prepare(network(), params)
@@ -81,9 +82,11 @@ def run(text: str, lanes: int, seed: int) -> set[int]:
 
 LANES = (40, 12, 20, 100)
 """Of a batch: so that every kernel is used, and if possible for more tiles than there are blocks."""
-TEXT = device_program(network(), SIZES).text
+TEXT = device_program(network(), FORMS).text
 LINES = TEXT.split("\n")
-BARRIERS = [i for i, line in enumerate(LINES) if BARRIER.match(line)]
+PLAN = next(i for i, line in enumerate(LINES) if line.startswith("def part"))
+BARRIERS = [i for i, line in enumerate(LINES) if BARRIER.match(line) and i > PLAN]
+"""Those of the plan's kernel; the kernels for one item have the same text."""
 
 
 @cache
@@ -93,13 +96,13 @@ def used(lanes: int) -> set[int]:
 
 
 def kernel_of(line: int) -> int | None:
-    """The step that a line is in; None: the kernel of the whole plan."""
+    """The part that a line is in; None: the kernel of the whole plan."""
     name = next(found for i in range(line, 0, -1) if (found := re.match(r"def (\w+)\(", LINES[i])))[1]
-    return int(name.removeprefix("step")) if name.startswith("step") else None
+    return int(name.removeprefix("part")) if name.startswith("part") else None
 
 
 def test_all_kernels_are_used_and_right_with_all_their_barriers() -> None:
-    assert set().union(*(used(lanes) for lanes in LANES)) == set(range(TEXT.count("\ndef step")))
+    assert set().union(*(used(lanes) for lanes in LANES)) == set(range(TEXT.count("\ndef part")))
     roles = {LINES[i].partition("#")[2] for i in BARRIERS}
     assert len(roles) == 6
 

@@ -59,7 +59,7 @@ LARGE = ((5,), (18,), (18,), (21,), (18, 7), (7, 21))
 def cuda(
     planned: Plan, params: Params, scheme: Scheme = "plan", seed: int | None = None, *, races: bool = True
 ) -> Result:
-    executor = CudaExecutor(SimulatedDevice(seed, races=races), scheme, SMALL)
+    executor = CudaExecutor(SimulatedDevice(seed, races=races), scheme)
     executor.prepare(planned.graph.network, params)
     return executor.run(planned)
 
@@ -117,7 +117,7 @@ def test_runs_are_equal_bit_for_bit(seed: int) -> None:
     small, large = (random_graph(rng, network, nodes) for nodes in (3, 12))
     plans = [plan(graph, random_schedule(rng, graph)) for graph in (small, large)]
     params = init_params(network, 1)
-    executor = CudaExecutor(SimulatedDevice(seed), "plan", SMALL)
+    executor = CudaExecutor(SimulatedDevice(seed), "plan")
     executor.prepare(network, params)
     for planned in (plans[0], plans[1], plans[0]):
         # memory is kept and grows from run to run, and tiles are taken in any order: it must not matter
@@ -132,19 +132,19 @@ def test_a_swapped_operand_row_fails_the_comparison() -> None:
 
 
 def test_a_result_does_not_outlive_the_next_run() -> None:
-    check_lifetime(CudaExecutor(SimulatedDevice(), "plan", SMALL))
+    check_lifetime(CudaExecutor(SimulatedDevice(), "plan"))
 
 
 def test_few_lanes_and_many_lanes_have_tiles_of_their_own() -> None:
-    sizes = replace(SMALL, blocks=9)
+    forms = replace(SMALL, batch=replace(SMALL.batch, blocks=9))
     graph, network = one_type(lstm(20), 60)
-    program = device_program(network, sizes)
-    (limits,) = program.work.limit.tolist()
+    program = device_program(network, forms)
+    (limits,) = program.batch.limit.tolist()
     assert len(limits) == 3 and limits == sorted(limits)
     params = init_params(network, 0)
-    for lanes, kernel in zip((limits[0], limits[0] + 1, limits[1] + 1), program.work.kernel[0], strict=True):
+    for lanes, kernel in zip((limits[0], limits[0] + 1, limits[1] + 1), program.batch.kernel[0], strict=True):
         graph, network = one_type(lstm(20), lanes)
-        executor = CudaExecutor(device := SimulatedDevice(1, races=False), "batch", sizes)
+        executor = CudaExecutor(device := SimulatedDevice(1, forms, races=False), "batch")
         executor.prepare(network, params)
         result = executor.run(plan(graph, once(graph)))
         assert error(result, reference(graph, params)) < 1e-5
@@ -157,11 +157,11 @@ def test_products_with_words_are_hoisted_before_all_batches() -> None:
     graph = make_graph(network, [0] * 3, [[-1, -7, -7], [-2, 0, 1], [-3, 2, 3]])
     params = init_params(network, 0)
     program = device_program(network, SMALL)
-    assert program.work.hoisted.tolist() == [True, False]
-    assert program.work.early.tolist() == [[True, False, False]]
+    assert program.batch.hoisted.tolist() == [True, False]
+    assert program.batch.early.tolist() == [[True, False, False]]
     # hoisted: the four products with x; a batch: those with h, which is a node's or zero
     assert [len(step.weights.segments) for step in program.cells[0].steps] == [1, 1]  # type: ignore[union-attr]
-    executor = CudaExecutor(SimulatedDevice(2), "batch", SMALL)
+    executor = CudaExecutor(SimulatedDevice(2), "batch")
     executor.prepare(network, params)
     result = executor.run(plan(graph, one_by_one(graph)))
     assert result.counts.launches == 1 + 3
@@ -194,7 +194,7 @@ def test_every_spec_on_its_own_data(spec: str, granularity: Granularity, fuse: b
 def test_the_scheme_is_chosen_by_launches_barriers_and_arithmetic() -> None:
     network = words_network()
     graph = make_graph(network, [0] * 3, [[-1, -7, -7], [-2, 0, 1], [-3, 2, 3]])
-    executor = CudaExecutor(SimulatedDevice(races=False), "auto", SMALL)
+    executor = CudaExecutor(SimulatedDevice(races=False), "auto")
     executor.prepare(network, init_params(network, 0))
     small = plan(graph, one_by_one(graph))
     assert executor.run(small).counts.launches == 1

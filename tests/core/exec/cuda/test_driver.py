@@ -25,6 +25,7 @@ SCALARS: dict[str, Any] = {
     "CUdeviceptr": c_uint64,
     "CUresult": c_int,
     "CUdevice_attribute": c_int,
+    "CUfunction_attribute": c_int,
 }
 
 

@@ -22,7 +22,7 @@ ALL = ("fig10.yaml", *dict.fromkeys(case.spec for case in CASES))
 """The specs whose kernels are compiled where the compiler is required; elsewhere only the first's."""
 SHARED = 48 << 10
 """Bytes of shared memory that a block may have without asking for more."""
-REGISTERS = 65536 // HOPPER.threads
+REGISTERS = 65536 // HOPPER.plan.threads
 """What an SM has for a block's thread."""
 
 
@@ -35,18 +35,19 @@ class Found:
     float64: list[str]
 
 
-def text_of(spec: str) -> str:
-    """The module of a spec's kernels."""
+def kernels_of(spec: str) -> tuple[str, int]:
+    """The module of a spec's kernels, and the shared memory that the plan's needs."""
     model = open_model(ROOT / "specs" / spec, Overrides(dims={"hidden": 64}))
-    return device_program(open_networks(model, "cell").network, HOPPER).text
+    program = device_program(open_networks(model, "cell").network, HOPPER)
+    return program.text, program.plan_shared
 
 
-def machine_code(text: str) -> list[Found]:
+def machine_code(module: tuple[str, int]) -> list[Found]:
     """All kernels of a module."""
-    kernels = load_kernels(text, HOPPER.threads)
+    text, shared = module
     found = []
-    for number, (kernel, signature) in enumerate(signed(kernels)):
-        ptx = compile_ptx(kernel, signature, kernels.threads)
+    for number, (kernel, signature, threads) in enumerate(signed(load_kernels(text, HOPPER, shared))):
+        ptx = compile_ptx(kernel, signature, threads)
         resources = assemble(ptx).resources
         assert resources is not None
         found.append(Found(number, resources, float64_lines(ptx)))
@@ -55,7 +56,7 @@ def machine_code(text: str) -> list[Found]:
 
 def test_every_kernel_stays_in_registers_and_in_float32(toolkit: Toolkit) -> None:
     specs = ALL if os.environ.get("ABW_NEED_CUDA_COMPILER") else ALL[:1]
-    texts = {text_of(spec): spec for spec in specs}  # models of the same cells have the same kernels
+    texts = {kernels_of(spec): spec for spec in specs}  # models of the same cells have the same kernels
     with ProcessPoolExecutor(min(len(texts), os.cpu_count() or 1), get_context("spawn")) as pool:
         for spec, found in zip(texts.values(), pool.map(machine_code, texts), strict=True):
             assert len(found) >= 2, spec  # a step and a plan at least

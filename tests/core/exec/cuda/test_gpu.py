@@ -57,7 +57,7 @@ def whole(words, floats, weights, counter):
         grid_barrier(counter, uint32(cuda.gridDim.x * (p + 1)))
 
 
-KERNELS = Kernels((add, double), whole, THREADS, "text")
+KERNELS = Kernels((add, double), whole, THREADS, THREADS, 0, "text")
 
 
 def image(phases: list[list[tuple[int, int, int, int]]]) -> Image:
