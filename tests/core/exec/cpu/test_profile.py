@@ -54,7 +54,7 @@ def test_all_time_is_accounted_for(spec: str, way: str, root: Path) -> None:
         planned = replace(planned, schedule=replace(planned.schedule, split=None))
     profile, seconds = measured(executor, planned)
     assert profile.seconds <= seconds
-    assert profile.accounted == pytest.approx(profile.seconds, rel=0.05)
+    assert profile.accounted == pytest.approx(profile.seconds)
     reasons = ("gather", "product", "elementwise", "walker", "waiting")
     assert sum(profile.reason(name) for name in reasons) == pytest.approx(profile.accounted)
     assert min(profile.reason(name) for name in reasons) >= 0
@@ -70,12 +70,12 @@ def test_all_time_is_accounted_for(spec: str, way: str, root: Path) -> None:
         flops = planned.arenas.product_flops[t]
         assert (found.share_of_peak is None) == (found.product == 0) == (flops == 0)
         if found.share_of_peak is not None and found.product_share_of_peak is not None:
-            assert 0 < found.share_of_peak <= found.product_share_of_peak < 1.5
+            assert 0 < found.share_of_peak <= found.product_share_of_peak
 
 
 @pytest.mark.parametrize("lost", [0, 200])
 def test_lost_time_is_missed(lost: int, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Made-up ticks, a microsecond each: 1000 in the walk, 20 around it and 50 before it."""
+    """Made-up ticks, a microsecond each: 1000 in the walk, 20 around it and 50 before it; a made-up peak."""
     executor, planned = prepared(root, "treelstm", 1)
     executor.measure()
     profiler = executor._profiler
@@ -87,11 +87,20 @@ def test_lost_time_is_missed(lost: int, root: Path, monkeypatch: pytest.MonkeyPa
     clock[1:, WHOLE] = 400, 300 - lost, 200
     profiler._inside[0], profiler._computing[0] = 1000, 1e-3
     profiler.took = 1, 50e-6, 1020e-6
+    profiler._sampled[:] = 10, 60, 30
+    monkeypatch.setattr("abw.core.exec.cpu.profile.peak_meter", lambda: lambda: 1e12)
     profiler.settle(planned)
     profile = executor.profile()
     assert profile.seconds == pytest.approx(1070e-6)
     assert profile.walker == pytest.approx(170e-6)
     assert profile.accounted == pytest.approx(1070e-6 - lost * 1e-6)
+    for t, found in enumerate(profile.types):
+        assert found.seconds == pytest.approx((400e-6, (300 - lost) * 1e-6, 200e-6)[t])
+        shares = found.gather / found.seconds, found.product / found.seconds
+        assert shares == pytest.approx((0.1, 0.6))
+        done = np.diff(planned.graph.type_ptr)[t] * planned.arenas.product_flops[t]
+        assert found.share_of_peak == pytest.approx(done / found.seconds / 1e12)
+        assert found.product_share_of_peak == pytest.approx(done / (0.6 * found.seconds) / 1e12)
 
 
 def test_results_are_the_same_and_outlive_the_samples(root: Path) -> None:

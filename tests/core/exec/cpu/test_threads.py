@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from abw.core.exec.cpu import team
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.parts import Sorter, divide
 from abw.core.exec.cpu.target import TARGETS, TargetName, get_target
@@ -247,27 +248,48 @@ def test_parts_that_need_each_other_through_a_list_are_refused(seed: int) -> Non
     assert (found is None) == crosses
 
 
+class Clock:
+    """What a team takes for the time: it goes on only where work says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.undo()  # the team decides
+        monkeypatch.setattr(team, "time", self)
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
 def test_a_team_rests_while_sharing_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    team = Team(2)
-    done: list[str] = []
+    clock, done = Clock(monkeypatch), ""
 
-    def shared(thread: int) -> None:
-        if thread == 0:
-            done.append("shared")
-        time.sleep(0.01)
+    def takes(seconds: float, way: str) -> None:
+        nonlocal done
+        clock.now += seconds
+        done += way
 
+    two = Team(2)
     for _ in range(16):
-        team.do(shared, lambda: done.append("alone"), 1)
-    assert "".join(way[0] for way in done) == "a" + "s" + "aaaa" + "s" + "aaaaaaaa" + "s"
+        two.do(lambda thread: takes(3, "s") if thread == 0 else None, lambda: takes(2, "a"), 1)
+    assert done == "a" + "s" + "aaaa" + "s" + "aaaaaaaa" + "s"
 
 
 def test_a_team_shares_while_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    team = Team(3)
+    clock = Clock(monkeypatch)
     threads: list[int] = []
-    for _ in range(5):
-        team.do(threads.append, lambda: time.sleep(0.1), 1)
+    amounts = (4, 6, 8, 2, 4)
+
+    def alone(amount: int) -> None:
+        clock.now += amount
+
+    def shared(thread: int, amount: int) -> None:
+        threads.append(thread)
+        if thread == 0:
+            clock.now += 0.9 * amount
+
+    three = Team(3)
+    for amount in amounts:
+        three.do(partial(shared, amount=amount), partial(alone, amount), amount)
     assert sorted(threads) == [0] * 4 + [1] * 4 + [2] * 4
 
 
