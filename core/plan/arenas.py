@@ -29,7 +29,8 @@ class Arenas:
     numbers, -1 where a type has fewer. `constant_row` (A, C): first row of constant c in arena a, -1 where it
     is not. `constant_first`, `constant_end` (C,): the constant's references (see `Network`).
     `outputs`, `slots` (T,): how many a type has. `reduces` (T,) bool; `reduced` (T, S) bool: a lane may read
-    several rows there. `read` (T,) bool: some type reads its results.
+    several rows there. `read` (T,) bool: some type reads its results; `loose` (T,) bool: none does, and it
+    does not reduce. `value_floats` (T,): of all outputs of a node.
     `programs[t]`: the type's cell as a program, None for a reduction. `staged` (T, S) bool: the cell copies
     this input whatever its status. Counts a batch of type t: `launches`, `copies` (T,); a lane:
     `copied_floats`, `product_flops`, `other_flops` (T,) (a reduction's arithmetic depends on the graph).
@@ -48,6 +49,8 @@ class Arenas:
     reduces: NDArray[np.bool_]
     reduced: NDArray[np.bool_]
     read: NDArray[np.bool_]
+    loose: NDArray[np.bool_]
+    value_floats: Longs
     programs: tuple[CellProgram | None, ...]
     staged: NDArray[np.bool_]
     launches: Longs
@@ -114,6 +117,8 @@ def _arenas(network: Network) -> Arenas:
 
     slots = np.array([len(t.slots) for t in types], np.int32)
     reduces = np.array([t.cell is None for t in types], np.bool_)
+    producers = {t for some in types for slot in some.slots for t, _ in slot.producers}
+    read = np.array([t in producers for t in range(len(types))], np.bool_)
     return Arenas(
         shape=tuple(shape),
         head=head,
@@ -127,9 +132,9 @@ def _arenas(network: Network) -> Arenas:
         slots=slots,
         reduces=reduces,
         reduced=reduced,
-        read=np.isin(
-            np.arange(len(types)), [t for some in types for slot in some.slots for t, _ in slot.producers]
-        ),
+        read=read,
+        loose=~(read | reduces),
+        value_floats=np.array([sum(size_of(o.shape) for o in t.outputs) for t in types], np.int64),
         programs=programs,
         staged=staged,
         launches=np.where(reduces, slots, each(lambda p: p.launches)).astype(np.int64),

@@ -7,11 +7,16 @@ from numpy.typing import NDArray
 
 from abw.core.cell.layout import BROADCAST, CONTIGUOUS, COPIED, STRIDED
 from abw.core.graph.network import LISTED
-from abw.core.jit import njit
+from abw.core.jit import inner, njit
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+Types = tuple[Ints, Ints, Ints, Bools, Bools]
+"""Of `Arenas`: `slot_arena`, `outputs`, `slots`, `reduces`, `reduced`."""
+Costs = tuple[Ints, Bools, Longs, Longs, Longs, Longs, Longs]
+"""Of `Arenas`: `row_floats`, `staged`, and the counts of each type."""
 
 GATHERED = COPIED
 """An operand's rows as against a cell's variables: same numbers, the graph's word for it."""
@@ -19,18 +24,41 @@ STATUS_NAMES = ("contiguous", "strided", "broadcast", "gathered")
 
 
 @njit
+def measure_plan(
+    type: Ints, ptr: Ints, references: Ints, member_ptr: Ints, slots: Ints, reduced: Bools, operand_ptr: Ints
+) -> tuple[int, int]:
+    """Fill a plan's `operand_ptr`; how long its `index` is, and its `lists` at most."""
+    operand_ptr[0] = 0
+    listed = 0
+    for b in range(len(type)):
+        t = type[b]
+        operand_ptr[b + 1] = operand_ptr[b] + slots[t]
+        for s in range(slots[t]):
+            if reduced[t, s]:
+                listed += ptr[b + 1] - ptr[b] + 1
+    rows = len(references)
+    for i in range(rows if len(member_ptr) > 1 else 0):
+        if references[i] <= LISTED:
+            number = LISTED - references[i]
+            rows += member_ptr[number + 1] - member_ptr[number] - 1
+    return rows, listed
+
+
+@njit
 def fill_plan(
     schedule: tuple[Ints, Ints, Ints],
     graph: tuple[Ints, Ints, Ints, Ints],
-    types: tuple[Ints, Ints, Ints, Bools, Bools],
+    types: Types,
     constants: tuple[Ints, Ints, Ints],
+    costs: Costs,
     ordering: tuple[Bools, Ints],
     results: tuple[Ints, Ints],
     operands: tuple[Ints, Ints, Ints],
     forms: tuple[Ints, Ints, Ints],
     lists: tuple[Ints, Ints],
-) -> int:
-    """Fill the arrays of a `Plan` (see there for each; `plan` allocates them); how long `lists` is.
+) -> tuple[int, int, int, int, int, int]:
+    """Fill the arrays of a `Plan` (see there for each; `plan` allocates them); how long `lists` is, then what
+    `_count` counts.
 
     One pass over the batches in order: number the rows of the results from `base` on, then look up the rows
     of the operands, whose producers have theirs by then. A reference to a constant is looked up among the
@@ -57,9 +85,9 @@ def fill_plan(
         first, last = batch_ptr[b], batch_ptr[b + 1]
         if loose[t]:
             _follow(nodes, first, last, slots[t], (reference_ptr, references), row, spare)
-        for o in range(outputs[t]):
+        for o in range(width):
             for i in range(first, last):
-                row[nodes[i] * width + o] = base[b, o] + i - first
+                row[nodes[i] * width + o] = base[b, o] + i - first if o < outputs[t] else -1
         for s in range(slots[t]):
             k = operand_ptr[b] + s
             begin = filled
@@ -92,6 +120,7 @@ def fill_plan(
                     filled += 1
                 if reduced[t, s]:
                     list_end[listed + i - first + 1] = filled - begin
+            list_ptr[k] = -1
             if filled - begin > last - first:
                 list_ptr[k] = listed
                 listed += last - first + 1
@@ -112,7 +141,8 @@ def fill_plan(
                 status[k] = BROADCAST
             else:
                 status[k] = STRIDED
-    return listed
+    counts = _count((batch_type, batch_ptr), (operand_ptr, index_ptr, status, list_ptr), types, costs)
+    return listed, *counts
 
 
 @njit
@@ -151,18 +181,15 @@ def copy_rows(row: Ints, keep: Ints, kept: Ints) -> None:
             kept[keep[i]] = row[keep[i]]
 
 
-@njit
-def count_plan(
-    schedule: tuple[Ints, Ints],
-    operands: tuple[Ints, Ints, Ints, Ints],
-    types: tuple[Ints, Ints, Ints, Bools, Bools],
-    costs: tuple[Longs, Longs, Longs, Longs, Longs],
-) -> tuple[int, int, int, int, int, int]:
-    """The fields of `Counts`, then the arithmetic of a plan, of the arrays that `fill_plan` has filled."""
+@inner
+def _count(
+    schedule: tuple[Ints, Ints], operands: tuple[Ints, Ints, Ints, Ints], types: Types, costs: Costs
+) -> tuple[int, int, int, int, int]:
+    """Launches, memory kernels and bytes moved, as in `Counts`, then the arithmetic of a plan."""
     batch_type, batch_ptr = schedule
     operand_ptr, index_ptr, status, list_ptr = operands
-    slot_arena, row_floats, slots, reduces, staged = types
-    launches, copies, copied_floats, product_flops, other_flops = costs
+    slot_arena, _, slots, reduces, _ = types
+    row_floats, staged, launches, copies, copied_floats, product_flops, other_flops = costs
     launched, kernels, floats, products, others = 0, 0, 0, 0, 0
     for b in range(len(batch_type)):
         t = batch_type[b]
@@ -184,4 +211,4 @@ def count_plan(
                 # k operands take k - 1 additions or comparisons a float
                 others += (rows - lanes) * size
                 launched += not reduces[t]
-    return len(batch_type), launched, kernels, 4 * floats, products, others
+    return launched, kernels, 4 * floats, products, others

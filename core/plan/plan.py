@@ -9,15 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.graph import Graph
-from abw.core.graph.network import LISTED
 from abw.core.plan.arenas import Arenas, arenas_of
-from abw.core.plan.kernels import GATHERED, copy_rows, count_plan, fill_plan
-from abw.core.plan.lifetimes import order_lanes, pack_rows
+from abw.core.plan.kernels import GATHERED, copy_rows, fill_plan, measure_plan
+from abw.core.plan.lifetimes import order_lanes, pack_rows, stack_rows
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]
 
-_OF_TYPES = attrgetter("slot_arena", "outputs", "slots", "reduces", "reduced")
+_TYPES = attrgetter("slot_arena", "outputs", "slots", "reduces", "reduced")
+_CONSTANTS = attrgetter("constant_row", "constant_first", "constant_end")
+_COSTS = attrgetter(
+    "row_floats", "staged", "launches", "copies", "copied_floats", "product_flops", "other_flops"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,46 +109,44 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None) -> Plan:
     right one (every node once, after its inputs, one type a batch); `check_plan` tells.
     """
     arenas = arenas_of(graph.network)
-    width = graph.network.width
-    slots = arenas.slots[schedule.type]
-    operand_ptr = np.zeros(len(schedule) + 1, np.int32)
-    np.cumsum(slots, out=operand_ptr[1:])
-    operands = int(operand_ptr[-1])
     # those whose results nobody reads may follow what they read, where lanes are ordered anyway
-    loose = ~(arenas.read | arenas.reduces) & (keep is not None and schedule.split is None)
+    ordered = keep is not None and schedule.split is None
+    loose = arenas.loose.copy() if ordered else np.zeros(len(arenas.loose), np.bool_)
     schedule, sections, rows, base = _memory(graph, schedule, arenas, keep, loose)
-    row = np.full(len(graph) * width, -1, np.int32)
-    index_ptr = np.empty(operands + 1, np.int32)
-    members = np.diff(graph.list_ptr)
-    wanted = LISTED - graph.operand[graph.operand <= LISTED] if len(members) else members
-    index = np.empty(len(graph.operand) + int((members[wanted] - 1).sum()), np.int32)
+    operand_ptr = np.empty(len(schedule) + 1, np.int32)
+    length, most_lists = measure_plan(
+        schedule.type,
+        schedule.ptr,
+        graph.operand,
+        graph.list_ptr,
+        arenas.slots,
+        arenas.reduced,
+        operand_ptr,
+    )
+    operands = int(operand_ptr[-1])
+    row = np.empty(len(graph) * graph.network.width, np.int32)
+    index_ptr, index = np.empty(operands + 1, np.int32), np.empty(length, np.int32)
     status, start, stride = (np.empty(operands, np.int32) for _ in range(3))
-    list_ptr = np.full(operands, -1, np.int32)
-    several = arenas.reduced.sum(axis=1)[schedule.type]
-    lists = np.empty(int(((np.diff(schedule.ptr) + 1) * several).sum()), np.int32)
-    listed = fill_plan(
+    list_ptr, lists = np.empty(operands, np.int32), np.empty(most_lists, np.int32)
+    listed, *counts, product_flops, other_flops = fill_plan(
         (schedule.type, schedule.ptr, schedule.nodes),
         (graph.operand_ptr, graph.operand, graph.list_ptr, graph.list_operand),
-        _OF_TYPES(arenas),
-        (arenas.constant_row, arenas.constant_first, arenas.constant_end),
+        _TYPES(arenas),
+        _CONSTANTS(arenas),
+        _COSTS(arenas),
         (loose, np.empty(len(graph), np.int32)),
         (base, row),
         (operand_ptr, index_ptr, index),
         (status, start, stride),
         (list_ptr, lists),
     )
-    *counts, product_flops, other_flops = count_plan(
-        (schedule.type, schedule.ptr),
-        (operand_ptr, index_ptr, status, list_ptr),
-        (arenas.slot_arena, arenas.row_floats, arenas.slots, arenas.reduces, arenas.staged),
-        (arenas.launches, arenas.copies, arenas.copied_floats, arenas.product_flops, arenas.other_flops),
-    )
     if keep is not None:
         everywhere, row = row, np.full(len(row), -1, np.int32)
         copy_rows(everywhere, keep, row)
     return Plan(
         graph, schedule, arenas, rows, base, row, operand_ptr, index_ptr, index, status, start, stride,
-        list_ptr, lists[:listed], schedule.launches, sections, Counts(*counts), product_flops, other_flops,
+        list_ptr, lists[:listed], schedule.launches, sections, Counts(len(schedule), *counts),
+        product_flops, other_flops,
     )  # fmt: skip
 
 
@@ -159,9 +160,8 @@ def wanted_of(graph: Graph, times: int = 1) -> Ints | None:
 
     Where the graph stands for `times` as many instances, it is small if those are.
     """
-    arenas = arenas_of(graph.network)
-    floats = np.where(arenas.output_arena >= 0, arenas.row_floats[arenas.output_arena], 0).sum(axis=1)
-    values = int(np.diff(graph.type_ptr) @ floats)
+    ends, floats = graph.type_ptr, arenas_of(graph.network).value_floats
+    values = int((ends[1:] - ends[:-1]) @ floats)
     return results_of(graph) if 4 * values * times > GIVEN_AGAIN else None
 
 
@@ -174,19 +174,17 @@ def _memory(
     graph: Graph, schedule: Schedule, arenas: Arenas, keep: Ints | None, loose: NDArray[np.bool_]
 ) -> tuple[Schedule, Ints, Ints, Ints]:
     """The schedule with its lanes ordered; its sections; the arenas' rows; the base of every result."""
-    launches = schedule.launches
-    sections = np.array([0, len(launches) - 1], np.int32)
-    none = np.zeros(0, np.int32)
-    free = np.zeros(len(schedule) + 1, np.int32), none, none, none
-    if keep is not None and len(schedule):
-        unit_ptr = schedule.ptr
-        sections = np.arange(len(launches), dtype=np.int32)
-        if schedule.split is not None:
-            unit_ptr = np.append(schedule.ptr[:-1, None] + schedule.split[:, :-1], schedule.ptr[-1:])
-            lanes = schedule.ptr[launches]
-            ends = np.searchsorted(lanes, np.arange(1, SECTIONS) * len(graph) // SECTIONS)
-            sections = np.unique(np.concatenate([[0], ends, sections[-1:]])).astype(np.int32)
-        nodes, free = order_lanes(schedule, unit_ptr, graph, arenas, keep, loose)
-        schedule = replace(schedule, nodes=nodes)
+    if keep is None or not len(schedule):
+        rows, base = stack_rows(schedule, arenas, graph.network.width)
+        return schedule, np.array([0, len(schedule.launches) - 1], np.int32), rows, base
+    launches, unit_ptr = schedule.launches, schedule.ptr
+    sections = np.arange(len(launches), dtype=np.int32)
+    if schedule.split is not None:
+        unit_ptr = np.append(schedule.ptr[:-1, None] + schedule.split[:, :-1], schedule.ptr[-1:])
+        lanes = schedule.ptr[launches]
+        ends = np.searchsorted(lanes, np.arange(1, SECTIONS) * len(graph) // SECTIONS)
+        sections = np.unique(np.concatenate([[0], ends, sections[-1:]])).astype(np.int32)
+    nodes, free = order_lanes(schedule, unit_ptr, graph, arenas, keep, loose)
+    schedule = replace(schedule, nodes=nodes)
     rows, base = pack_rows(schedule, launches[sections], free, arenas, graph.network.width)
     return schedule, sections, rows, base

@@ -48,8 +48,7 @@ def demand(plan: Plan) -> Demand:
     arenas, schedule = plan.arenas, plan.schedule
     kinds, lanes = schedule.type, np.diff(schedule.ptr).astype(np.int64)
     flops = lanes * (arenas.product_flops[kinds] + arenas.other_flops[kinds])
-    written = np.where(arenas.output_arena >= 0, arenas.row_floats[arenas.output_arena], 0).sum(axis=1)
-    floats = lanes * written[kinds]
+    floats = lanes * arenas.value_floats[kinds]
     for b in range(len(schedule)):
         for k in range(plan.operand_ptr[b], plan.operand_ptr[b + 1]):
             width = int(arenas.row_floats[arenas.slot_arena[kinds[b], k - plan.operand_ptr[b]]])
