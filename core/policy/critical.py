@@ -58,10 +58,17 @@ class Paths(NamedTuple):
 
 def start_paths(dag: Dag, frontier: Frontier) -> Paths:
     """The paths before the first batch, `frontier` being `start(dag)`. About 10 ns a node."""
-    none = np.zeros_like(frontier.head)
-    paths = Paths(path_lengths(dag), none, none.copy(), frontier.head.copy())
-    _note_ready(frontier, paths)
+    paths = Paths(path_lengths(dag), *np.zeros((3, len(frontier.head)), np.int32))
+    begin_paths(frontier, paths)
     return paths
+
+
+@njit
+def begin_paths(frontier: Frontier, paths: Paths) -> None:
+    """Fill the paths before the first batch; all but `length` are zeros."""
+    for t in range(len(paths.seen)):
+        paths.seen[t] = frontier.head[t]
+    _note_ready(frontier, paths)
 
 
 def no_paths() -> Paths:
@@ -69,7 +76,7 @@ def no_paths() -> Paths:
     return Paths(*(np.empty(0, np.int32),) * 4)
 
 
-@njit
+@inner
 def _note_ready(frontier: Frontier, paths: Paths) -> None:
     length, longest, number, seen = paths
     for t in range(len(longest)):

@@ -54,15 +54,15 @@ def edges(dag: Dag) -> Edges:
 def start(dag: Dag) -> Frontier:
     """The frontier before the first batch: the nodes without producers. O(n)."""
     n, types = len(dag), len(dag.types)
-    frontier = Frontier(
-        dag.indegree.copy(), np.empty(n, np.int32), *(np.zeros(types, np.int32) for _ in range(3))
-    )
-    _enqueue(dag.type, frontier)
+    of_nodes, of_types = np.empty((2, n), np.int32), np.zeros((3, types), np.int32)
+    frontier = Frontier(*of_nodes, *of_types)
+    enqueue(dag.type, dag.indegree, frontier)
     return frontier
 
 
 @njit
-def _enqueue(type: Ints, frontier: Frontier) -> None:
+def enqueue(type: Ints, indegree: Ints, frontier: Frontier) -> None:
+    """Fill a frontier as it is before the first batch; `head`, `tail` and `end` are zeros."""
     missing, queue, head, tail, end = frontier
     for t in type:
         end[t] += 1
@@ -70,6 +70,7 @@ def _enqueue(type: Ints, frontier: Frontier) -> None:
         head[t] = tail[t] = end[t - 1]
         end[t] += end[t - 1]
     for v in range(len(type)):
+        missing[v] = indegree[v]
         if missing[v] == 0:
             t = type[v]
             queue[tail[t]] = v

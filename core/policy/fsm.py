@@ -11,14 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.errors import AbwError
+from abw.core.graph.bounds import path_lengths
 from abw.core.graph.dag import Dag
 from abw.core.jit import inner, njit
-from abw.core.policy.critical import Paths, no_paths, start_paths, step_paths
+from abw.core.policy.critical import Paths, begin_paths, no_paths, start_paths, step_paths
 from abw.core.policy.frontier import (
     Batches,
     Edges,
     Frontier,
     edges,
+    enqueue,
     execute,
     record,
     room,
@@ -76,12 +78,7 @@ class FsmPolicy:
     def schedule(self, dag: Dag) -> Schedule:
         """O(n + m + batches * types). Raises AbwError where the graph's types are not the policy's."""
         self.require(dag.types)
-        batches, frontier = room(dag), start(dag)
-        paths = paths_for(self.encoding, dag, frontier)
-        kind = ENCODINGS.index(self.encoding)
-        state = new_state(dag)
-        unseen = run(edges(dag), frontier, paths, self.table, self.action, kind, self.phases, state, batches)
-        return to_schedule(batches, unseen)
+        return follow(dag, self.table, self.action, self.encoding, self.phases)
 
     def visited(self, dag: Dag, schedule: Schedule) -> list[tuple[str, ...]]:
         """The state before each batch of a schedule, whoever made it. For pictures: slow."""
@@ -204,19 +201,49 @@ def paths_for(encoding: Encoding, dag: Dag, frontier: Frontier) -> Paths:
     return start_paths(dag, frontier) if encoding == "critical" else no_paths()
 
 
+def follow(dag: Dag, table: Table, action: Ints, encoding: Encoding, phases: int) -> Schedule:
+    """The schedule of a policy (see `FsmPolicy.schedule`) for a dag of its types."""
+    n, types, batches = len(dag), len(dag.types), room(dag)
+    paths = path_lengths(dag) if encoding == "critical" else np.empty(0, np.int32)
+    # plain tuples: numba takes a microsecond for each named one
+    unseen = _run(
+        (dag.type, dag.succ_ptr, dag.succ, dag.indegree),
+        (*table,),
+        action,
+        (ENCODINGS.index(encoding), phases),
+        paths,
+        np.empty((2, n), np.int32),
+        np.zeros((6, types), np.int32),
+        new_state(dag),
+        (*batches,),
+    )
+    return to_schedule(batches, unseen)
+
+
 @njit
-def run(
-    edges: Edges,
-    frontier: Frontier,
-    paths: Paths,
-    table: Table,
+def _run(
+    dag: tuple[Ints, Ints, Ints, Ints],
+    given: tuple[Ints, Ints, Ints, NDArray[np.float64], Ints, Ints],
     action: Ints,
-    encoding: int,
-    phases: int,
+    kind: tuple[int, int],
+    path_length: Ints,
+    of_nodes: Ints,
+    of_types: Ints,
     state: Ints,
-    batches: Batches,
+    recorded: tuple[Ints, Ints, Ints, Ints],
 ) -> int:
-    """Record the schedule of a policy; the number of its steps in states that are not in the table."""
+    """Record the schedule of a policy; the number of its steps in states that are not in the table.
+
+    `of_nodes` (2, n), `of_types` (6, T), of zeros, are room for the frontier and the paths from it.
+    """
+    type, ptr, succ, indegree = dag
+    edges, table, batches = Edges(type, ptr, succ), Table(*given), Batches(*recorded)
+    encoding, phases = kind
+    frontier = Frontier(of_nodes[0], of_nodes[1], of_types[0], of_types[1], of_types[2])
+    enqueue(type, indegree, frontier)
+    paths = Paths(path_length, of_types[3], of_types[4], of_types[5])
+    if encoding == CRITICAL:
+        begin_paths(frontier, paths)
     done, unseen = 0, 0
     while done < len(edges.type):
         length = observe(encoding, phases, frontier, paths, state)

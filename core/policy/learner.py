@@ -17,8 +17,8 @@ from abw.core.graph.dag import Dag
 from abw.core.jit import inner, njit
 from abw.core.policy.cost import Cost, cost_of, counting, least_cost, overhead, relative, sum_cost
 from abw.core.policy.critical import Paths, critical_type, step_paths
-from abw.core.policy.frontier import Batches, Edges, Frontier, edges, execute, room, start
-from abw.core.policy.fsm import FsmPolicy, Training, paths_for, run
+from abw.core.policy.frontier import Edges, Frontier, edges, execute, start
+from abw.core.policy.fsm import FsmPolicy, Training, follow, paths_for
 from abw.core.policy.states import (
     CRITICAL,
     ENCODINGS,
@@ -116,8 +116,8 @@ def learn(
         if done % CHECK and done < trials:
             continue
         action = best_actions(table)
-        ratio = sum(lesson.ratio(table, action, phases) for lesson in lessons)
-        batches = int(lessons[0].room.size[0])
+        taken = [lesson.greedy(table, action, phases) for lesson in lessons]
+        batches, ratio = taken[0][0], sum(ratio for _, ratio in taken)
         curve.append((done, batches))
         if ratio <= lowest:  # among equals the later one has seen more states
             lowest, best, best_table, best_action = ratio, batches, _copied(table), action
@@ -212,7 +212,6 @@ class _Lesson:
     now: Watched
     state: Ints
     path: Path
-    room: Batches
 
     @staticmethod
     def of(dag: Dag, encoding: Encoding, reward: Reward, cost: Cost) -> _Lesson:
@@ -224,7 +223,7 @@ class _Lesson:
         least = least_cost(dag, cost)
         return _Lesson(
             dag, edges(dag), encoding, reward, cost, least,
-            first, _copied(first), new_state(dag), path, room(dag),
+            first, _copied(first), new_state(dag), path,
         )  # fmt: skip
 
     def explore(
@@ -238,15 +237,11 @@ class _Lesson:
             self.state, self.path,
         )  # fmt: skip
 
-    def ratio(self, table: Table, action: Ints, phases: int) -> float:
-        """The cost of a policy on this graph, whose batches are left in `room`, to the least cost."""
-        _restore(self.now, self.first)
-        self.room.size[0] = 0
-        kind = ENCODINGS.index(self.encoding)
-        run(self.edges, self.now.frontier, self.now.paths, table, action, kind, phases, self.state, self.room)
-        size = int(self.room.size[0])
-        cost = sum_cost(self.cost, self.room.type[:size], self.room.ptr[: size + 1])
-        return cost / self.least if self.least > 0 else 1.0 + cost
+    def greedy(self, table: Table, action: Ints, phases: int) -> tuple[int, float]:
+        """What a policy takes on this graph: its batches, and its cost to the least cost."""
+        schedule = follow(self.dag, table, action, self.encoding, phases)
+        cost = sum_cost(self.cost, schedule.type, schedule.ptr)
+        return len(schedule), cost / self.least if self.least > 0 else 1.0 + cost
 
 
 def _copied(arrays: Arrays) -> Arrays:

@@ -22,7 +22,15 @@ from abw.core.exec.cpu.profile import Profile, Profiler, Walk
 from abw.core.exec.cpu.reduction import emit_collect, emit_reduction
 from abw.core.exec.cpu.target import TargetName, get_target
 from abw.core.exec.cpu.team import Team
-from abw.core.exec.cpu.walker import OF_ARENAS, OF_EXECUTOR, OF_PLAN, OF_SCHEDULE, WALKS, emit_walker
+from abw.core.exec.cpu.walker import (
+    OF_ARENAS,
+    OF_EXECUTOR,
+    OF_PLAN,
+    OF_SCHEDULE,
+    WALKS,
+    emit_walker,
+    note_plan,
+)
 from abw.core.exec.interface import Result
 from abw.core.exec.params import Params
 from abw.core.exec.rows import matrix_view, row_floats
@@ -90,6 +98,7 @@ class CpuExecutor:
         size = max((layout.scratch_floats for layout in layouts if layout), default=0)
         # whole vectors are read at parts of the last row
         self._scratch = [aligned(size + lanes) for _ in range(self._threads)]
+        self._scratch_at = [address(scratch) for scratch in self._scratch]
         self._own = {
             "arena": np.zeros(len(self._floats), np.int64),
             "kernel": np.array([self._code.address(name) for name in names], np.int64),
@@ -100,7 +109,9 @@ class CpuExecutor:
         fixed = [getattr(self._arenas, name) for name in OF_ARENAS] + [
             self._own[name] for name in OF_EXECUTOR
         ]
-        self._fixed = [address(array) for array in fixed]
+        of_plan = len(OF_SCHEDULE) + len(OF_PLAN)
+        self._table = np.array([0] * of_plan + [address(array) for array in fixed], np.int64)
+        self._table_at = address(self._table)
         self._turns = Turns(network, params)
 
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
@@ -117,10 +128,10 @@ class CpuExecutor:
         start = time.perf_counter()
         self._turns.begin(plan)
         self._reserve(plan)
-        table = self._table(plan)
+        note_plan(self._table, *_SCHEDULE(plan.schedule), *_PLAN(plan))
         prepared = time.perf_counter()
         batches = len(plan.schedule)
-        threads = self._walk_all(plan, address(table)) if batches else 1
+        threads = self._walk_all(plan) if batches else 1
         if self._profiler is not None:
             self._profiler.took = threads, prepared - start, time.perf_counter() - prepared
         counts = Counts(batches, len(plan.launch_ptr) - 1, 0, 0)
@@ -147,9 +158,9 @@ class CpuExecutor:
         kernels = self._own["kernel"]
         plain = kernels.copy()
         kernels[:] = self._profiler.kernels
-        table = self._table(plan)
+        note_plan(self._table, *_SCHEDULE(plan.schedule), *_PLAN(plan))
         if len(plan.schedule):
-            self._profiler.sample(lambda: self._alone(plan, address(table)))
+            self._profiler.sample(lambda: self._alone(plan))
         kernels[:] = plain
 
     def profile(self) -> Profile:
@@ -158,26 +169,21 @@ class CpuExecutor:
             raise ValueError("the executor was not told to measure")
         return self._profiler.profile()
 
-    def _table(self, plan: Plan) -> NDArray[np.int64]:
-        """What the walker reads: valid as long as the plan and this executor's memory."""
-        arrays = (*_SCHEDULE(plan.schedule), *_PLAN(plan))
-        return np.array([address(array) for array in arrays] + self._fixed, np.int64)
-
-    def _alone(self, plan: Plan, table: int) -> None:
+    def _alone(self, plan: Plan) -> None:
         """Run the batches on this thread."""
         walk = self._walks[0][0]
-        walk(table, address(self._scratch[0]), 0, len(plan.launch_ptr) - 1, 0, 1, None, None)
+        walk(self._table_at, self._scratch_at[0], 0, len(plan.launch_ptr) - 1, 0, 1, None, None)
 
-    def _walk_all(self, plan: Plan, table: int) -> int:
+    def _walk_all(self, plan: Plan) -> int:
         """Run the batches, on several threads where that pays; on how many."""
-        shared = self._shared(plan, table)
+        shared = self._shared(plan)
         if self._team is None or shared is None:
-            self._alone(plan, table)
+            self._alone(plan)
             return 1
-        together = self._team.do(shared, lambda: self._alone(plan, table), plan.product_flops)
+        together = self._team.do(shared, lambda: self._alone(plan), plan.product_flops)
         return self._threads if together else 1
 
-    def _shared(self, plan: Plan, table: int) -> Callable[[int], None] | None:
+    def _shared(self, plan: Plan) -> Callable[[int], None] | None:
         """What each thread does of a plan; None where one alone is faster."""
         launches, flops = len(plan.launch_ptr) - 1, plan.product_flops
         if flops < APART_FLOPS:
@@ -190,7 +196,8 @@ class CpuExecutor:
             def apart(thread: int) -> None:
                 walk_parts = self._walks[thread][1]
                 counters = address(taken[1:]), address(taken)
-                walk_parts(table, address(self._scratch[thread]), sections, count, parts, split, *counters)
+                scratch = self._scratch_at[thread]
+                walk_parts(self._table_at, scratch, sections, count, parts, split, *counters)
 
             return apart
         if flops < launches * TOGETHER_FLOPS:
@@ -198,9 +205,17 @@ class CpuExecutor:
         arrived = np.zeros(1, np.int64)
 
         def together(thread: int) -> None:
-            scratch = address(self._scratch[thread])
             walk = self._walks[thread][0]
-            walk(table, scratch, 0, launches, thread, self._threads, None, address(arrived))
+            walk(
+                self._table_at,
+                self._scratch_at[thread],
+                0,
+                launches,
+                thread,
+                self._threads,
+                None,
+                address(arrived),
+            )
 
         return together
 
@@ -239,8 +254,8 @@ class CpuExecutor:
         """Grow the arenas to what the plan needs."""
         lanes = self._target.lanes
         for a, rows in enumerate(plan.rows.tolist()):
-            shape, floats = self._arenas.shape[a], self._floats[a]
             if len(self._views[a]) < rows:
+                shape, floats = self._arenas.shape[a], self._floats[a]
                 # room to grow costs nothing until it is used, and spares filling in the tables again;
                 # part of a row is read in whole vectors: beyond the last row, too
                 rows += rows // 2

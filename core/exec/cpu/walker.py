@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import ctypes
 
+import numpy as np
+from numpy.typing import NDArray
+
 from abw.core.exec.cpu.clock import FIRST, WAITING, WALKER, WHOLE, WORDS, charge, restart
 from abw.core.exec.cpu.emit import Function, Module
 from abw.core.exec.cpu.kernel import SLOT_WORDS, share
+from abw.core.jit import njit
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
 
 OF_SCHEDULE = ("type", "ptr")
 OF_PLAN = (
@@ -18,6 +25,32 @@ OF_EXECUTOR = ("arena", "pitch", "kernel", "constants", "by_column")
 """The walker's table holds the addresses of these arrays: of a `Schedule`, a `Plan` and its `Arenas`, all of
 32 bits; then, of 64 bits, the addresses of the arenas and their rows' bytes, of the types' kernels and their
 constants, and whether parts of a type's batch are parts of its rows' elements."""
+
+
+@njit
+def note_plan(
+    table: Longs,
+    type: Ints,
+    ptr: Ints,
+    base: Ints,
+    operand_ptr: Ints,
+    index_ptr: Ints,
+    index: Ints,
+    status: Ints,
+    start: Ints,
+    stride: Ints,
+    list_ptr: Ints,
+    lists: Ints,
+    launch_ptr: Ints,
+) -> None:
+    """Write where a plan's arrays lie into the walker's table. A tenth of what Python takes for it."""
+    table[0], table[1] = type.ctypes.data, ptr.ctypes.data
+    table[2], table[3] = base.ctypes.data, operand_ptr.ctypes.data
+    table[4], table[5] = index_ptr.ctypes.data, index.ctypes.data
+    table[6], table[7], table[8] = status.ctypes.data, start.ctypes.data, stride.ctypes.data
+    table[9], table[10] = list_ptr.ctypes.data, lists.ctypes.data
+    table[11] = launch_ptr.ctypes.data
+
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 _PARAMS = {

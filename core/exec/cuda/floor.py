@@ -56,4 +56,4 @@ def demand(plan: Plan) -> Demand:
             floats[b] += width * len(np.unique(rows))
             if plan.list_ptr[k] >= 0:  # each row but a list's first is added to what is there
                 flops[b] += width * (len(rows) - lanes[b])
-    return Demand(flops.astype(np.float64), 4.0 * floats)
+    return Demand(flops.astype(np.float64), 4 * floats.astype(np.float64))
