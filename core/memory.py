@@ -55,16 +55,20 @@ def _status(name: str) -> int | None:
     return int(found[1]) << 10 if found else None
 
 
-def available_memory() -> int:
-    """The bytes that this process can still take: what the machine has free, and its control group allows."""
+def available_memory(group: Path = Path("/sys/fs/cgroup")) -> int:
+    """The bytes that this process can still take: what the machine has free, and its control group allows.
+
+    What the group's files hold in memory and nobody looked at lately is free: the system drops it first.
+    """
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     info = _text(Path("/proc/meminfo"))
     if found := re.search(r"^MemAvailable:\s+(\d+) kB", info, re.MULTILINE):
         free = int(found[1]) << 10
-    group = Path("/sys/fs/cgroup")
     most, taken = _text(group / "memory.max").strip(), _text(group / "memory.current").strip()
     if most.isdecimal() and taken.isdecimal():
-        free = min(free, max(int(most) - int(taken), 0))
+        dropped = re.search(r"^inactive_file (\d+)$", _text(group / "memory.stat"), re.MULTILINE)
+        used = int(taken) - (int(dropped[1]) if dropped else 0)
+        free = min(free, max(int(most) - used, 0))
     return free
 
 

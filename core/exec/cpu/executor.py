@@ -259,6 +259,8 @@ class CpuExecutor:
                 # room to grow costs nothing until it is used, and spares filling in the tables again;
                 # part of a row is read in whole vectors: beyond the last row, too
                 rows += rows // 2
+                # what an earlier run left there is not read any more, and goes before its place is taken
+                self._memory[a] = self._views[a] = aligned(0)
                 self._memory[a] = aligned(rows * floats + lanes)
                 rowwise = self._memory[a][: rows * floats].reshape(rows, floats)
                 self._views[a] = matrix_view(rowwise, shape, lanes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
@@ -26,9 +27,11 @@ from abw.core.workload import open_model, open_networks, open_workload, read_ins
 from tests.conftest import ROOT
 from tests.core.exec import builder
 from tests.core.exec.builder import (
+    CellBuilder,
     error,
     fused_graph,
     lstm,
+    make_graph,
     random_graph,
     random_network,
     random_schedule,
@@ -126,6 +129,28 @@ def test_runs_are_equal_bit_for_bit(seed: int, target: TargetName) -> None:
         for t, net_type in enumerate(network.types):
             for o in range(len(net_type.outputs)):
                 assert np.array_equal(result.value(t, o), again.value(t, o), equal_nan=True)
+
+
+def test_memory_that_grows_is_not_there_twice() -> None:
+    builder = CellBuilder()
+    cell = builder.cell("wide", [builder.op("tanh", builder.input((4096,)), shape=(4096,))])
+    _, network = one_type(cell, 1)
+    executor = CpuExecutor()
+    executor.prepare(network, init_params(network, 0), 1)
+    tracemalloc.start()
+    try:
+        for lanes in (100, 250):
+            graph = make_graph(network, [0] * lanes, [[-1 - lane % 50] for lane in range(lanes)])
+            planned = plan(graph, once(graph))
+            before = tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+            executor.run(planned)
+            after, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    row = 4 * 4096
+    assert before > 100 * row and after > before + 150 * row
+    assert peak < after + 10 * row
 
 
 def test_evenly_spaced_operands_use_no_index_array() -> None:
