@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from operator import attrgetter, mul
 from typing import Any
 
 import numpy as np
 
+from abw.core.cell.normal import size_of
 from abw.core.exec.rows import row_floats
-from abw.core.graph.graph import Graph
+from abw.core.graph.dag import Dag
+from abw.core.graph.graph import Graph, ResultRefs
 from abw.core.plan.plan import Plan
+from abw.core.policy.schedule import Schedule
 
 LANES = 16
 """Floats of the widest vectors, to which an executor may pad rows."""
+
+_FIELDS = {
+    kind: attrgetter(*(f.name for f in fields(kind))) for kind in (Plan, Graph, Dag, Schedule, ResultRefs)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +45,10 @@ class Footprint:
 def footprint(planned: Plan) -> Footprint:
     """What running a plan takes. O(arenas)."""
     graph, arenas = planned.graph, planned.arenas
-    pitch = np.array([row_floats(shape, LANES) for shape in arenas.shape], np.int64)
+    pitch = (row_floats(shape, LANES) for shape in arenas.shape)
+    floats = sum(map(mul, planned.rows.tolist(), pitch))
     arrays = _array_bytes((planned, graph, graph.dag, planned.schedule, *graph.results))
-    return Footprint(4 * int(planned.rows.astype(np.int64) @ pitch), arrays, _output_bytes(graph))
+    return Footprint(4 * floats, arrays, _output_bytes(graph))
 
 
 def _output_bytes(graph: Graph) -> int:
@@ -47,13 +56,12 @@ def _output_bytes(graph: Graph) -> int:
         graph.network.types[pairs[0][0]].outputs[pairs[0][1]].shape for _, pairs in graph.network.outputs
     ]
     return sum(
-        4 * len(refs.reference) * int(np.prod(shape))
-        for refs, shape in zip(graph.results, shapes, strict=True)
+        4 * len(refs.reference) * size_of(shape) for refs, shape in zip(graph.results, shapes, strict=True)
     )
 
 
 def _array_bytes(parts: Iterable[Any]) -> int:
     """Each array once, though several parts hold it."""
-    values = (getattr(part, f.name) for part in parts for f in fields(part))
-    arrays = {id(value): value.nbytes for value in values if isinstance(value, np.ndarray)}
+    values = (value for part in parts for value in _FIELDS[type(part)](part))
+    arrays = {id(value): value.nbytes for value in values if type(value) is np.ndarray}
     return sum(arrays.values())

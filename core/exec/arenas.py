@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from abw.core.exec.params import Params, constant_value
 from abw.core.graph.network import Network
+from abw.core.jit import njit
 from abw.core.plan.arenas import Arenas
 from abw.core.plan.plan import Plan
 
 Floats = NDArray[np.float32]
+Ints = NDArray[np.int32]
 
 
 def fill_constants(memory: Floats, arena: int, arenas: Arenas, network: Network, params: Params) -> None:
@@ -51,17 +53,13 @@ def read_values(
     network, arenas = plan.graph.network, plan.arenas
     if not len(references):
         return np.empty(0, np.float32)
-    alone = _one_arena(plan, references)
-    if alone is not None:
-        rows = plan.row[references]
-        if rows.min() < 0:
-            refuse_lost(plan, references)
-        found: Floats = memory[alone][rows]
-        return found
+    found, rows = np.empty(len(references), np.int32), np.empty(len(references), np.int32)
+    wanted = references.astype(np.int32, copy=False)
+    alone = _locate(wanted, plan.graph.type_ptr, arenas.output_arena, plan.row, found, rows)
+    if alone >= 0:
+        values: Floats = memory[alone][rows]
+        return values
     refuse_lost(plan, references)
-    nodes, outputs = np.divmod(np.maximum(references, 0), network.width)
-    types = np.searchsorted(plan.graph.type_ptr, nodes, side="right") - 1
-    found = np.where(references >= 0, arenas.output_arena[types, outputs], -1)
     if found[0] >= 0:
         shape = arenas.shape[found[0]]
     else:
@@ -70,19 +68,30 @@ def read_values(
     for arena in set(found.tolist()):
         here = np.flatnonzero(found == arena)
         if arena >= 0:
-            values[here] = memory[arena][plan.row[references[here]]]
+            values[here] = memory[arena][rows[here]]
         else:
             for i in here:
                 values[i] = constant_value(network, params, int(references[i]))
     return values
 
 
-def _one_arena(plan: Plan, references: NDArray[np.integer[Any]]) -> int | None:
-    """The arena of one type's one output, where all references are to that, as mostly; else None."""
-    width = plan.graph.network.width
-    ends = np.array([references.min(), references.max()])
-    first, last = np.searchsorted(plan.graph.type_ptr, ends // width, side="right") - 1
-    output = int(ends[0]) & (width - 1)
-    if ends[0] < 0 or first != last or (references & (width - 1) != output).any():
-        return None
-    return int(plan.arenas.output_arena[first, output])
+@njit
+def _locate(references: Ints, type_ptr: Ints, output_arena: Ints, row: Ints, arena: Ints, rows: Ints) -> int:
+    """Write where values lie: their arenas, -1 for a constant, and their rows, -1 for what was not kept.
+
+    The result is the arena of all; -1 where they have not one, or some are not kept.
+    """
+    width = output_arena.shape[1]
+    t, together = 0, True
+    for i in range(len(references)):
+        reference = references[i]
+        arena[i], rows[i] = -1, -1
+        if 0 <= reference < len(row):
+            node = reference // width
+            if not type_ptr[t] <= node < type_ptr[t + 1]:  # mostly that of the value before
+                t = 0
+                while not type_ptr[t] <= node < type_ptr[t + 1]:
+                    t += 1
+            arena[i], rows[i] = output_arena[t, reference % width], row[reference]
+        together = together and rows[i] >= 0 and arena[i] == arena[0]
+    return int(arena[0]) if together else -1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -104,37 +106,36 @@ def _path_lengths(ptr: Ints, succ: Ints, indegree: Ints, length: Ints, way: Ints
     return found
 
 
-def type_links(dag: Dag) -> NDArray[np.bool_]:
-    """(T, T): whether some node of type s has a consumer of type t. O(m)."""
-    types = len(dag.types)
-    links = np.zeros((types, types), np.bool_)
-    _type_links(dag.type, dag.succ_ptr, dag.succ, links)
-    return links
-
-
-@njit
-def _type_links(type: Ints, ptr: Ints, succ: Ints, links: NDArray[np.bool_]) -> None:
-    for v in range(len(type)):
-        row = links[type[v]]
-        for e in range(ptr[v], ptr[v + 1]):
-            row[type[succ[e]]] = True
-
-
 def recurrent_types(dag: Dag) -> Ints:
-    """Numbers the types that lie on a cycle of `type_links` 0, 1, ...; the others have -1. (T,).
+    """Numbers the types that lie on a cycle of links 0, 1, ...; the others have -1. (T,).
 
     Only nodes of these types can depend on others of their own type.
     """
-    recurrent = type_reach(dag).diagonal()
-    return np.where(recurrent, np.cumsum(recurrent) - 1, -1).astype(np.int32)
+    number = count()
+    recurrent = type_reach(dag).diagonal().tolist()
+    return np.array([next(number) if on else -1 for on in recurrent], np.int32)
 
 
 def type_reach(dag: Dag) -> NDArray[np.bool_]:
-    """(T, T): whether one or more links of `type_links` lead from type s to type t. O(m + T^3)."""
-    reach = type_links(dag)
-    for t in range(len(reach)):  # Warshall's closure
-        reach |= reach[:, t : t + 1] & reach[t : t + 1]
+    """(T, T): whether one or more links lead from type s to type t. O(m + T^3).
+
+    A link leads from s to t where some node of type s has a consumer of type t.
+    """
+    types = len(dag.types)
+    reach = np.zeros((types, types), np.bool_)
+    _type_reach(dag.type, dag.succ_ptr, dag.succ, reach)
     return reach
+
+
+@njit
+def _type_reach(type: Ints, ptr: Ints, succ: Ints, reach: NDArray[np.bool_]) -> None:
+    for v in range(len(type)):
+        for e in range(ptr[v], ptr[v + 1]):
+            reach[type[v], type[succ[e]]] = True
+    for t in range(len(reach)):  # Warshall's closure
+        for a in range(len(reach)):
+            for b in range(len(reach) if reach[a, t] else 0):
+                reach[a, b] = reach[a, b] or reach[t, b]
 
 
 def heights(dag: Dag) -> Ints:
@@ -148,7 +149,7 @@ def heights(dag: Dag) -> Ints:
     # above[v, k]: the nodes of the k-th recurrent type of a block on the best path that starts at v
     above = np.zeros((n, 4), np.int32)
     order = topological_order(dag)
-    for block in range(0, int(column.max(initial=-1)) + 1, 4):
+    for block in range(0, max(column.tolist(), default=-1) + 1, 4):
         _heights(order, dag.type, dag.succ_ptr, dag.succ, column, block, above, height)
     return height
 

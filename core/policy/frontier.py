@@ -54,8 +54,8 @@ def edges(dag: Dag) -> Edges:
 def start(dag: Dag) -> Frontier:
     """The frontier before the first batch: the nodes without producers. O(n)."""
     n, types = len(dag), len(dag.types)
-    of_nodes, of_types = np.empty((2, n), np.int32), np.zeros((3, types), np.int32)
-    frontier = Frontier(*of_nodes, *of_types)
+    missing, queue = np.empty(n, np.int32), np.empty(n, np.int32)
+    frontier = Frontier(missing, queue, *(np.zeros(types, np.int32) for _ in range(3)))
     enqueue(dag.type, dag.indegree, frontier)
     return frontier
 

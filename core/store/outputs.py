@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -84,15 +84,20 @@ def with_bad(rows: Rows, bad: Sequence[Bad], first: int, outputs: Sequence[Outpu
 
     `bad` are in the order of their lines; `first` is the number of the first row then.
     """
+    if not bad:
+        return replace(rows, ids=_numbered(rows.ids, first))
     place = np.searchsorted(rows.lines, [b.line for b in bad])
     ids, errors = list(rows.ids), list(rows.errors)
     for b, at in reversed(list(zip(bad, place.tolist(), strict=True))):
         ids.insert(at, "")
         errors.insert(at, b.message)
-    named = tuple(name if name != "" else first + number for number, name in enumerate(ids))
     lines = np.insert(rows.lines, place, [b.line for b in bad])
     columns = tuple(replace(c, counts=np.insert(c.counts, place, 0)) for c in rows.columns)
-    return Rows(named, lines, columns, tuple(errors))
+    return Rows(_numbered(ids, first), lines, columns, tuple(errors))
+
+
+def _numbered(ids: Iterable[str | int], first: int) -> tuple[str | int, ...]:
+    return tuple([name if name != "" else number for number, name in enumerate(ids, first)])
 
 
 class Writer(Protocol):
