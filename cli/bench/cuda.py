@@ -3,267 +3,171 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
+from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from abw.cli.bench.cuda_rig import CHECKED_HIDDEN, CHECKED_INSTANCES
 from abw.cli.bench.cuda_table import beside_published
 from abw.cli.bench.workloads import Case
+from abw.core.cores import usable_cores
 from abw.core.errors import AbwError
 
 if TYPE_CHECKING:
-    from abw.core.exec.cuda.backend import Scheme
-    from abw.core.exec.cuda.device import Device
-    from abw.core.exec.cuda.executor import CudaExecutor
-    from abw.core.exec.cuda.floor import Limits
-    from abw.core.exec.cuda.gpu import Gpu
-    from abw.core.exec.interface import Result
-    from abw.core.exec.params import Params
-    from abw.core.plan.plan import Plan
+    from abw.core.exec.cuda.backend import Kernels, Scheme
+    from abw.core.exec.cuda.tiles import Forms
     from abw.core.progress import Progress
 
+    Setting = tuple[Case, int, int]
+    """A workload, its hidden size, instances in the mini-batch."""
+
 SCHEMES: tuple[Scheme, ...] = ("batch", "plan")
-WARMING = 3
-"""Runs before those that count: the GPU's clock rises, memory is taken."""
-CHECKED_INSTANCES, CHECKED_HIDDEN = 8, 32
-"""What is checked against the reference executor; what is timed, against PyTorch."""
-TORCH_DEVICE = "cuda"
-TORCH_TOLERANCE = 1e-3
-"""How far outputs may be from PyTorch's, of their root mean square: both add hundreds of float32 in their
-own order, over tens of levels."""
+FIRST = ("TreeLSTM", "LatticeLSTM", "BiLSTM-Tagger")
+"""The workloads that say most: trees, lattices, chains."""
+FIRST_HIDDEN, FIRST_BATCH = (256, 512, 128), (64, 8, 1, 256)
+"""The sizes that say most."""
+CALL_SECONDS = 300.0
+"""What a check or a row may take, on a machine that has compiled nothing yet."""
+
+
+def in_order(cases: Sequence[Case], hidden: Iterable[int], batches: Iterable[int]) -> list[Setting]:
+    """All settings, those first that say most: whenever the bench is stopped, what it has is worth most."""
+
+    def rank(value: Any, firsts: Sequence[Any]) -> int:  # noqa: ANN401
+        return firsts.index(value) if value in firsts else len(firsts)
+
+    def key(setting: Setting) -> tuple[int, int, int]:
+        chosen, size, batch = setting
+        both = rank(size, FIRST_HIDDEN) + rank(batch, FIRST_BATCH)
+        return both, rank(batch, FIRST_BATCH), rank(chosen.name, FIRST)
+
+    return sorted(product(cases, hidden, batches), key=key)
+
+
+def quick_settings(cases: Sequence[Case]) -> list[Setting]:
+    """The few settings of a first call, after which one knows whether all works."""
+    return in_order([c for c in cases if c.name in FIRST] or cases[:1], FIRST_HIDDEN[:1], FIRST_BATCH[:1])
+
+
+def checks(cases: Iterable[Case]) -> list[Setting]:
+    """What is checked before anything is timed."""
+    return [(c, CHECKED_HIDDEN, CHECKED_INSTANCES) for c in cases]
 
 
 def bench_cuda(
-    data: Path,
-    specs: Path,
+    call: Callable[..., Any],
     cases: Sequence[Case],
-    hidden: list[int],
-    batches: list[int],
+    settings: Sequence[Setting],
     runs: int,
-    device: Device,
     progress: Progress,
-    make: Callable[[Gpu, Scheme], CudaExecutor],
+    *,
+    tell: Callable[[dict[str, Any]], None] = lambda report: None,
+    until: float = float("inf"),
 ) -> dict[str, Any]:
     """First every workload against the reference executor, by both schemes; then medians of `runs` runs.
 
-    A row for each workload, size and mini-batch: `device_seconds` by the GPU's own clock, from the plan in
-    its memory to the results there, of the scheme that is faster (`schemes` has both); `total_seconds` by the
-    wall clock, with the plan's upload, the launch and the results' way back; `floor_seconds` (see
-    `core/exec/cuda/floor.py`), from `limits` measured before; `torch_seconds` by the GPU's clock, null where
-    PyTorch cannot use the GPU (`torch` says why). Errors: AbwError where outputs differ.
+    `call(method, *args)` calls a `Rig`. A scheme that is wrong on a workload, hangs or fails is in `failures`
+    and is not timed on it. `tell` gets the report after each row. No row begins after `until`
+    (`time.monotonic`).
+
+    A row for each setting: `device_seconds` by the GPU's own clock, from the plan in its memory to the
+    results there, of the scheme that is faster (`schemes` has both); `total_seconds` by the wall clock, with
+    the plan's upload, the launch and the results' way back; `floor_seconds` (see `core/exec/cuda/floor.py`),
+    from `limits` measured before; `torch_seconds` by the GPU's clock, null where PyTorch cannot use the GPU
+    (`torch` says why). `left_out` counts the rows that there was no time for. Errors: AbwError where there is
+    no GPU.
     """
-    from abw.core.exec.cuda.gpu import Gpu
-    from abw.core.exec.cuda.probe import measure
+    report: dict[str, Any] = {
+        "schema_version": 1,
+        "runs": runs,
+        "errors": {},
+        "failures": [],
+        "rows": [],
+        "left_out": len(settings),
+    }
+
+    from abw.core.exec.cuda.floor import PUBLISHED
+
+    def attempt(what: str, method: str, *args: Any) -> Any:  # noqa: ANN401
+        try:
+            return call(method, *args)
+        except AbwError as error:
+            report["failures"].append({"what": what, "error": str(error)})
+            return None
 
     progress.phase("measure the GPU")
-    limits = measure(device)
-    gpu = Gpu(device)
-    errors = {}
-    progress.phase("check", len(cases))
-    for number, chosen in enumerate(cases, 1):
-        errors[chosen.name] = _checked(chosen, data, specs, gpu, make)
-        progress.reached(number)
-    torch, reason = _torch()
-    rows = []
-    sizes = [(c, h, b) for c in cases for h in hidden for b in batches]
-    progress.phase("time", len(sizes))
-    for number, (chosen, size, batch) in enumerate(sizes, 1):
-        rows.append(_row(chosen, data, specs, size, batch, runs, gpu, make, limits, torch))
-        progress.reached(number)
-    return {
-        "schema_version": 1,
-        "gpu": asdict(device.traits),
-        "limits": asdict(limits),
-        "runs": runs,
-        "errors": errors,
-        "torch": reason,
-        "rows": rows,
-        "published": beside_published(rows, limits.flops),
-    }
+    report |= call("opened")
+    limits = attempt("the GPU measured", "measured") or PUBLISHED
+    report |= {"limits": asdict(limits), "published": []}
+    tell(report)
+    progress.phase("check", len(cases) * len(SCHEMES))
+    right: dict[str, list[Scheme]] = {c.name: [] for c in cases}
+    for number, (chosen, scheme) in enumerate(product(cases, SCHEMES), 1):
+        name = chosen.name
+        error = attempt(f"{name}, scheme {scheme}, checked", "checked", name, scheme)
+        if error is not None:
+            right[name].append(scheme)
+            report["errors"].setdefault(name, {})[scheme] = error
+        progress.reached(number, f"{name}, scheme {scheme}: {'failed' if error is None else 'right'}")
+        tell(report)
+    progress.phase("time", len(settings))
+    for number, (chosen, size, batch) in enumerate(settings, 1):
+        if time.monotonic() > until:
+            break
+        name = chosen.name
+        what = f"{name}, hidden {size}, batch {batch}"
+        row = right[name] and attempt(what, "timed", name, size, batch, right[name], limits)
+        if row:
+            report["rows"].append(row)
+            what += f": {row['device_seconds'] * 1e3:.3f} ms"
+        report["left_out"] -= 1
+        report["published"] = beside_published(report["rows"], limits.flops)
+        progress.reached(number, what)
+        tell(report)
+    return report
 
 
 def compile_all(
-    data: Path, specs: Path, cases: Sequence[Case], hidden: Sequence[int], progress: Progress
-) -> int:
-    """Compile what `bench_cuda` will need on a GPU like H100 and H200; how many kernels. Errors: AbwError."""
-    from abw.core.exec.cuda.compiled import SM_90
-    from abw.core.exec.cuda.gpu import images_of
-    from abw.core.exec.cuda.module import load_kernels
+    specs: Path, settings: Sequence[Setting], arch: tuple[int, int], forms: Forms, progress: Progress
+) -> tuple[int, list[str]]:
+    """Compile what the settings' networks need on a GPU of an architecture, on all cores.
+
+    How many kernels, and what was said where that failed. Errors: AbwError without a compiler.
+    """
     from abw.core.exec.cuda.probe import compiled
-    from abw.core.exec.cuda.program import device_program
-    from abw.core.exec.cuda.tiles import HOPPER
 
-    made = len(compiled(SM_90))
-    networks = [(c, size) for c in cases for size in sorted({CHECKED_HIDDEN, *hidden})]
+    made, failures = len(compiled(arch)), []
+    networks = list(dict.fromkeys((c.spec, size) for c, size, _ in settings))
     progress.phase("compile", len(networks))
-    for number, (chosen, size) in enumerate(networks, 1):
-        planned, _ = _mini_batch(chosen, specs, data, 1, size)
-        program = device_program(planned.graph.network, HOPPER)
-        kernels = load_kernels(program.text, program.forms, program.plan_shared)
-        made += len(images_of(kernels, SM_90))
-        progress.reached(number)
-    return made
+    with ProcessPoolExecutor(min(usable_cores(), len(networks)), get_context("spawn")) as pool:
+        found = {pool.submit(_compile, specs / spec, size, arch, forms): spec for spec, size in networks}
+        for number, done in enumerate(as_completed(found), 1):
+            try:
+                made += done.result()
+            except AbwError as error:
+                failures.append(f"{found[done]}: {error}")
+            progress.reached(number, f"{number} of {len(networks)} networks")
+    return made, failures
 
 
-def default_executor(gpu: Gpu, scheme: Scheme) -> CudaExecutor:
-    """The executor as `abw run` makes it."""
-    from abw.core.exec.cuda.executor import CudaExecutor
+def _compile(spec: Path, hidden: int, arch: tuple[int, int], forms: Forms) -> int:
+    """Compile a network's kernels, in a process of a pool; how many. Errors: AbwError."""
+    from abw.core.exec.cuda.gpu import images_of
 
-    return CudaExecutor(gpu, scheme)
+    return len(images_of(kernels_of(spec, hidden, forms), arch))
 
 
-def _mini_batch(chosen: Case, specs: Path, data: Path, batch: int, hidden: int) -> tuple[Plan, Params]:
-    """The first mini-batch of a workload, scheduled by the sufficient condition. Errors: AbwError."""
-    from abw.core.exec.params import init_params
-    from abw.core.plan.plan import plan
-    from abw.core.policy.sufficient import Sufficient
+def kernels_of(spec: Path, hidden: int, forms: Forms) -> Kernels:
+    """The kernels of a spec's network, whatever its data. Errors: AbwError."""
+    from abw.core.exec.cuda.module import load_kernels
+    from abw.core.exec.cuda.program import device_program
     from abw.core.spec.load import Overrides
-    from abw.core.workload import load_workload, open_model
+    from abw.core.workload import open_model, open_networks
 
-    overrides = Overrides(data=data / chosen.data, batch=batch, limit=batch, dims={"hidden": hidden})
-    workload = load_workload(open_model(specs / chosen.spec, overrides), "cell")
-    graph = workload.graph(0, len(workload.instances))
-    return plan(graph, Sufficient().schedule(graph.dag)), init_params(workload.network, 0)
-
-
-def _checked(
-    chosen: Case, data: Path, specs: Path, gpu: Gpu, make: Callable[[Gpu, Scheme], CudaExecutor]
-) -> dict[str, float]:
-    """The largest error of any output against the reference executor's, by scheme. Errors: AbwError."""
-    from abw.core.exec.compare import compare
-    from abw.core.exec.reference import ReferenceExecutor
-    from abw.core.streaming import TOLERANCE
-
-    planned, params = _mini_batch(chosen, specs, data, CHECKED_INSTANCES, CHECKED_HIDDEN)
-    network = planned.graph.network
-    reference = ReferenceExecutor()
-    reference.prepare(network, params)
-    expected = reference.run_graph(planned.graph)
-    errors: dict[str, float] = {}
-    for scheme in SCHEMES:
-        executor = make(gpu, scheme)
-        executor.prepare(network, params)
-        executor.run(planned)  # the second run finds memory that is not fresh
-        found = compare(executor.run(planned), expected)
-        worst = max((d.error for d in found), default=0.0)
-        if not worst <= TOLERANCE:
-            raise AbwError(
-                f"{chosen.name}: scheme {scheme} is wrong by {worst:.1e} of an output's root mean square",
-                hint="this is a defect of abw: please report it with this line and the GPU's name",
-            )
-        errors[scheme] = worst
-    return errors
-
-
-def _row(
-    chosen: Case,
-    data: Path,
-    specs: Path,
-    hidden: int,
-    batch: int,
-    runs: int,
-    gpu: Gpu,
-    make: Callable[[Gpu, Scheme], CudaExecutor],
-    limits: Limits,
-    torch: Any,  # noqa: ANN401 (a module)
-) -> dict[str, Any]:
-    from abw.core.exec.cuda.floor import floor
-
-    planned, params = _mini_batch(chosen, specs, data, batch, hidden)
-    network = planned.graph.network
-    schemes: dict[str, dict[str, float]] = {}
-    outputs: list[Any] = []
-    for scheme in SCHEMES:
-        executor = make(gpu, scheme)
-        executor.prepare(network, params)
-        on_device, total = _timed(executor, planned, gpu, runs)
-        schemes[scheme] = {"device_seconds": on_device, "total_seconds": total}
-        outputs.append(_outputs(executor.run(planned), planned))
-    best = min(schemes, key=lambda name: schemes[name]["device_seconds"])
-    least = floor(planned, limits)
-    theirs = None
-    if torch is not None:
-        theirs = _torch_seconds(torch, planned, params, runs, outputs, chosen.name)
-    return {
-        "workload": chosen.name,
-        "hidden": hidden,
-        "batch": batch,
-        "nodes": len(planned.graph),
-        "batches": len(planned.schedule),
-        "gflop": (planned.product_flops + planned.other_flops) / 1e9,
-        "scheme": best,
-        "device_seconds": schemes[best]["device_seconds"],
-        "total_seconds": schemes[best]["total_seconds"],
-        "floor_seconds": least,
-        "of_floor": schemes[best]["device_seconds"] / least,
-        "torch_seconds": theirs,
-        "gain": theirs and theirs / schemes[best]["device_seconds"],
-        "schemes": schemes,
-    }
-
-
-def _timed(executor: CudaExecutor, planned: Plan, gpu: Gpu, runs: int) -> tuple[float, float]:
-    """Medians: seconds on the GPU, and from the plan on the host to the results there."""
-    device, total = [], []
-    for number in range(WARMING + runs):
-        start = time.perf_counter()
-        result = executor.run(planned)
-        for refs in planned.graph.results:
-            result.values(refs.reference)
-        if number >= WARMING:
-            total.append(time.perf_counter() - start)
-            device.append(gpu.seconds())
-    return median(device), median(total)
-
-
-def _outputs(result: Result, planned: Plan) -> list[Any]:
-    return [result.values(refs.reference) for refs in planned.graph.results]
-
-
-def _torch() -> tuple[Any, str]:
-    """PyTorch where it can use the GPU, and its version or what is missing."""
-    try:
-        import torch
-    except ImportError:
-        return None, "PyTorch is not installed"
-    if not torch.cuda.is_available():
-        return None, f"PyTorch {torch.__version__} finds no GPU"
-    # both compute in float32 throughout
-    torch.backends.cuda.matmul.allow_tf32 = False
-    return torch, f"PyTorch {torch.__version__}"
-
-
-def _torch_seconds(
-    torch: Any,  # noqa: ANN401
-    planned: Plan,
-    params: Params,
-    runs: int,
-    outputs: list[list[Any]],
-    name: str,
-) -> float:
-    """The median time of PyTorch by level on the GPU. Errors: AbwError where its outputs differ from ours."""
-    import numpy as np
-
-    from abw.cli.bench.torch_levels import TorchLevels
-
-    taken: list[float] = []
-    levels = TorchLevels(torch, planned, params, TORCH_DEVICE)
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    for number in range(WARMING + runs):
-        begin.record()
-        levels.run()
-        end.record()
-        end.synchronize()
-        if number >= WARMING:
-            taken.append(begin.elapsed_time(end) / 1e3)
-    for refs, *ours in zip(planned.graph.results, *outputs, strict=True):
-        right = levels.values(refs.reference)
-        scale = float(np.sqrt(np.mean(np.square(right))))
-        worst = max(float(np.abs(found - right).max()) for found in ours)
-        if not worst <= TORCH_TOLERANCE * scale:
-            raise AbwError(
-                f"{name}: outputs differ from PyTorch's by {worst / scale:.1e} of their mean square"
-            )
-    return median(taken)
+    network = open_networks(open_model(spec, Overrides(dims={"hidden": hidden})), "cell").network
+    program = device_program(network, forms)
+    return load_kernels(program.text, program.forms, program.plan_shared)

@@ -58,9 +58,9 @@ def beside_published(rows: Iterable[dict[str, Any]], flops: float) -> list[dict[
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """The report of `bench_cuda` as a page: the machine, the tables, how everything was measured."""
+    """The report of `bench_cuda`, whole or not yet, as a page: the machine, the tables, how everything was
+    measured."""
     gpu, limits = report["gpu"], report["limits"]
-    worst = max(error for errors in report["errors"].values() for error in errors.values())
     head = (
         f"# The executor cuda on {gpu['name']}",
         "",
@@ -69,17 +69,38 @@ def markdown(report: dict[str, Any]) -> str:
         f"{limits['barrier'] * 1e6:.2f} us a barrier of all SMs, {limits['launch'] * 1e6:.2f} us from one "
         f"launch to the next. {report['torch']}. Medians of {report['runs']} runs.",
         "",
-        f"Checked first: every output of {len(report['errors'])} workloads, by both schemes; the largest "
-        f"error is {worst:.1e} of the output's root mean square (against the reference executor).",
-        "",
+        *_checks(report["errors"]),
+        *_failures(report["failures"]),
     )
+    rows = sorted(report["rows"], key=lambda row: (row["workload"], row["hidden"], row["batch"]))
     tail = (
         "",
-        "Times in ms. Device: by the GPU's clock, the plan in its memory. With copies: by the wall clock, "
+        *([f"There was no time for {report['left_out']} more rows.", ""] if report["left_out"] else []),
+        "Times in ms. Device: by the GPU's clock, the plan in its memory, runs one right after the other (so "
+        "is PyTorch). Outputs of all runs are those of the executor blas. With copies: by the wall clock, "
         "from the plan in the host's memory to the outputs there. Floor: the sum over the batches of the "
         "longer of arithmetic at the peak and bytes at the bandwidth, and a barrier each.",
     )
-    return "\n".join([*head, *_timings(report["rows"]), *tail, *_published(report["published"])]) + "\n"
+    return "\n".join([*head, *_timings(rows), *tail, *_published(report["published"])]) + "\n"
+
+
+def _checks(errors: dict[str, dict[str, float]]) -> list[str]:
+    """What was checked before the timings."""
+    checked = [(f"{name} by {by}", error) for name, found in errors.items() for by, error in found.items()]
+    if not checked:
+        return []
+    where, worst = max(checked, key=lambda pair: pair[1])
+    return [
+        f"Right before the timings: every output of {len(errors)} workloads in {len(checked)} ways (scheme "
+        f"batch, scheme plan); the largest error is {worst:.1e} of the output's root mean square ({where}, "
+        "against the reference executor).",
+        "",
+    ]
+
+
+def _failures(failures: Iterable[dict[str, str]]) -> list[str]:
+    lines = [f"- **{f['what']}**: {' '.join(f['error'].split())}" for f in failures]
+    return ["Failed:", "", *lines, ""] if lines else []
 
 
 def _timings(rows: Iterable[dict[str, Any]]) -> list[str]:

@@ -49,13 +49,19 @@ def open_case(
     from abw.core.spec.load import Overrides
     from abw.core.workload import load_workload, open_model
 
+    spec, source = files_of(chosen, specs, data)
+    model = open_model(spec, Overrides(data=source, batch=limit, limit=limit, seed=seed))
+    return load_workload(model, "op" if granularity == "op" else "cell")
+
+
+def files_of(chosen: Case, specs: Path, data: Path) -> tuple[Path, Path]:
+    """A workload's spec and real file. Errors: AbwError where one is not there."""
     spec, source = specs / chosen.spec, data / chosen.data
     if not spec.is_file():
         raise AbwError(f"the spec {spec} does not exist", hint="say where the specs are: --specs DIR")
     if not source.is_file():
         raise AbwError(f"the data {source} does not exist", hint="say where the data is: --data DIR")
-    model = open_model(spec, Overrides(data=source, batch=limit, limit=limit, seed=seed))
-    return load_workload(model, "op" if granularity == "op" else "cell")
+    return spec, source
 
 
 def learned_policy(model: Model, networks: Networks, encoding: Choice = "best") -> FsmPolicy:

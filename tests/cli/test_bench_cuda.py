@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from abw.cli.bench import cuda as bench
-from abw.cli.bench.cuda import bench_cuda
-from abw.cli.bench.cuda_table import PUBLISHED, beside_published, markdown
-from abw.cli.bench.workloads import case
+from abw.cli.bench import cuda, cuda_rig, worker
+from abw.cli.bench.cuda import bench_cuda, compile_all, in_order, kernels_of, quick_settings
+from abw.cli.bench.cuda_rig import Rig
+from abw.cli.bench.cuda_table import PUBLISHED as LATENCIES
+from abw.cli.bench.cuda_table import beside_published, markdown
+from abw.cli.bench.workloads import CASES, Case, case
 from abw.core.errors import AbwError
-from abw.core.exec.cuda import gpu, probe
+from abw.core.exec.cuda import available, gpu, probe
 from abw.core.exec.cuda.backend import Scheme
+from abw.core.exec.cuda.compiled import SM_90
 from abw.core.exec.cuda.device import Device
 from abw.core.exec.cuda.driver import Driver
 from abw.core.exec.cuda.executor import CudaExecutor
-from abw.core.exec.cuda.floor import Limits
+from abw.core.exec.cuda.floor import PUBLISHED, Limits
 from abw.core.exec.cuda.gpu import Gpu
+from abw.core.exec.cuda.program import device_program
+from abw.core.exec.cuda.tiles import HOPPER
+from abw.core.exec.cuda.toolkit import Toolkit
 from abw.core.progress import Quiet
-from tests.cli.conftest import Abw
+from tests.cli.conftest import Abw, Outcome
+from tests.core.exec.cuda.conftest import toolkit as toolkit
 from tests.core.exec.cuda.fakedriver import FakeLibrary
 from tests.core.exec.cuda.simulated import SMALL
 
@@ -34,9 +42,10 @@ def library(monkeypatch: pytest.MonkeyPatch) -> FakeLibrary:
     made = FakeLibrary()
     monkeypatch.setattr(gpu, "compile_image", made.compile)
     monkeypatch.setattr(probe, "measure", lambda device: LIMITS)
-    monkeypatch.setattr(bench, "CHECKED_INSTANCES", 1)
-    monkeypatch.setattr(bench, "CHECKED_HIDDEN", 8)
-    monkeypatch.setattr(bench, "WARMING", 1)
+    monkeypatch.setattr(cuda_rig, "CHECKED_INSTANCES", 1)
+    monkeypatch.setattr(cuda_rig, "CHECKED_HIDDEN", 4)
+    monkeypatch.setattr(cuda_rig, "IN_A_ROW", 1)
+    monkeypatch.setattr(cuda_rig, "WARMING", 0.0)
     return made
 
 
@@ -53,11 +62,19 @@ def small(on: Gpu, scheme: Scheme) -> CudaExecutor:
     return CudaExecutor(on, scheme)
 
 
-def run(library: FakeLibrary, data: Path, root: Path) -> dict[str, Any]:
-    return bench_cuda(
-        data, root / "specs", [case("TreeLSTM")], [8], [1], 1, Device(Driver(library)), Quiet(),
-        small,
-    )  # fmt: skip
+def rig(library: FakeLibrary, data: Path, root: Path) -> Rig:
+    return Rig(data, root / "specs", 1, Device(Driver(library), patience=0.05), small)
+
+
+def run(library: FakeLibrary, data: Path, root: Path, **options: Any) -> dict[str, Any]:  # noqa: ANN401
+    near = rig(library, data, root)
+    trees = case("TreeLSTM")
+
+    def call(method: str, *args: Any) -> Any:  # noqa: ANN401
+        return getattr(near, method)(*args)
+
+    settings = options.pop("settings", [(trees, 4, 1)])
+    return bench_cuda(options.pop("call", call), [trees], settings, 1, Quiet(), **options)
 
 
 def test_a_report_with_its_page(library: FakeLibrary, data: Path, root: Path) -> None:
@@ -65,6 +82,8 @@ def test_a_report_with_its_page(library: FakeLibrary, data: Path, root: Path) ->
     assert library.failed is None
     assert report["errors"].keys() == {"TreeLSTM"}
     assert report["errors"]["TreeLSTM"].keys() == {"batch", "plan"}
+    assert not report["failures"]
+    assert report["left_out"] == 0
     (row,) = report["rows"]
     assert row["torch_seconds"] is None
     assert "GPU" in report["torch"] or "not installed" in report["torch"]
@@ -75,9 +94,33 @@ def test_a_report_with_its_page(library: FakeLibrary, data: Path, root: Path) ->
     assert row["floor_seconds"] >= LIMITS.barrier * row["batches"]
     page = markdown(report)
     assert "Simulated GPU" in page
-    assert "| TreeLSTM | plan | 8 | 1 |" in page
+    assert "| TreeLSTM | plan | 4 | 1 |" in page
+    assert "Failed" not in page
     widths = {line.count("|") for line in page.splitlines() if line.startswith("|")}
     assert len(widths) == 1
+
+
+def test_the_report_so_far_is_told_after_every_step(library: FakeLibrary, data: Path, root: Path) -> None:
+    trees = case("TreeLSTM")
+    pages: list[str] = []
+    counts: list[tuple[int, int]] = []
+
+    def tell(report: dict[str, Any]) -> None:
+        pages.append(markdown(report))
+        counts.append((sum(map(len, report["errors"].values())), len(report["rows"])))
+
+    run(library, data, root, tell=tell, settings=[(trees, 8, 1), (trees, 4, 1)])
+    assert counts == [(0, 0), (1, 0), (2, 0), (2, 1), (2, 2)]
+    assert all("There was no time" in page for page in pages[:-1])
+    assert "There was no time" not in pages[-1]
+    assert pages[-1].index("| TreeLSTM | plan | 4 | 1 |") < pages[-1].index("| TreeLSTM | plan | 8 | 1 |")
+
+
+def test_no_row_begins_after_the_time_is_up(library: FakeLibrary, data: Path, root: Path) -> None:
+    report = run(library, data, root, until=0.0)
+    assert (report["rows"], report["left_out"]) == ([], 1)
+    assert report["errors"]["TreeLSTM"].keys() == {"batch", "plan"}  # these are always checked
+    assert "no time for 1 more" in markdown(report)
 
 
 def test_beside_pytorch(
@@ -97,22 +140,128 @@ def test_beside_pytorch(
             return 4.0
 
     monkeypatch.setattr(torch.cuda, "Event", Event)
-    monkeypatch.setattr(bench, "TORCH_DEVICE", "cpu")
-    monkeypatch.setattr(bench, "_torch", lambda: (torch, "PyTorch on the processor"))
+    monkeypatch.setattr(cuda_rig, "TORCH_DEVICE", "cpu")
+    monkeypatch.setattr(cuda_rig, "_torch", lambda: (torch, "PyTorch on the processor"))
     (row,) = run(library, data, root)["rows"]
     assert row["torch_seconds"] == pytest.approx(4e-3)
     assert row["gain"] == pytest.approx(4)
-    monkeypatch.setattr(bench, "TORCH_TOLERANCE", 0.0)
-    with pytest.raises(AbwError, match="differ from PyTorch"):
-        run(library, data, root)
+    original = cuda_rig._same
+
+    def strict(found: Any, expected: Any, whose: str, others: str) -> None:  # noqa: ANN401
+        if whose == "by PyTorch":
+            found = [value + 1 for value in found]
+        original(found, expected, whose, others)
+
+    monkeypatch.setattr(cuda_rig, "_same", strict)
+    report = run(library, data, root)
+    assert not report["rows"]
+    assert "by PyTorch differ" in report["failures"][0]["error"]
 
 
-def test_wrong_outputs_are_not_timed(
+def test_a_scheme_that_is_wrong_is_not_timed(
     library: FakeLibrary, data: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    library.simulate = False
-    with pytest.raises(AbwError, match="TreeLSTM: scheme batch is wrong"):
-        run(library, data, root)
+    launch = library._launch
+
+    def without(cooperative: bool, *args: Any) -> int:  # noqa: ANN401
+        library.simulate = not cooperative  # the kernel of a whole plan does nothing
+        return launch(cooperative, *args)
+
+    monkeypatch.setattr(library, "_launch", without)
+    report = run(library, data, root)
+    assert report["errors"]["TreeLSTM"].keys() == {"batch"}
+    (failure,) = report["failures"]
+    assert failure["what"] == "TreeLSTM, scheme plan, checked"
+    assert "wrong by" in failure["error"]
+    assert report["rows"][0]["schemes"].keys() == {"batch"}
+    assert "TreeLSTM, scheme plan, checked" in markdown(report)
+    monkeypatch.setattr(library, "_launch", lambda *args: 0)
+    report = run(library, data, root)
+    assert len(report["failures"]) == 2
+    assert not report["rows"]
+
+
+def test_timed_outputs_are_compared(
+    library: FakeLibrary, data: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near = rig(library, data, root)
+    blas = cuda_rig._blas
+    monkeypatch.setattr(cuda_rig, "_blas", lambda *given: [value + 1 for value in blas(*given)])
+    with pytest.raises(AbwError, match="scheme batch differ from those of blas"):
+        near.timed("TreeLSTM", 4, 1, ("batch", "plan"), LIMITS)
+
+
+def test_one_that_hangs_does_not_keep_the_others(
+    library: FakeLibrary, data: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [library, FakeLibrary()]
+    near: list[Rig] = []
+
+    def call(method: str, *args: Any) -> Any:  # noqa: ANN401
+        """As with a process that is replaced once it failed; the first one hangs at its second check."""
+        if not near:
+            near.append(rig(made.pop(0), data, root))
+        library.hangs = args == ("TreeLSTM", "plan")
+        try:
+            return getattr(near[0], method)(*args)
+        except AbwError:
+            near.clear()
+            monkeypatch.setattr(gpu, "compile_image", made[0].compile)
+            raise
+
+    report = run(library, data, root, call=call)
+    (failure,) = report["failures"]
+    assert "kernel hangs" in failure["error"]
+    assert report["rows"][0]["schemes"].keys() == {"batch"}
+
+
+def test_a_gpu_that_cannot_be_measured_is_timed_all_the_same(
+    library: FakeLibrary, data: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(device: Device) -> Limits:
+        raise AbwError("no clock")
+
+    monkeypatch.setattr(probe, "measure", failed)
+    report = run(library, data, root)
+    assert report["limits"]["flops"] == PUBLISHED.flops
+    assert [f["what"] for f in report["failures"]] == ["the GPU measured"]
+    assert len(report["rows"]) == 1
+
+
+def test_what_says_most_comes_first() -> None:
+    settings = in_order(CASES, [128, 256, 512, 64], [1, 8, 64, 256, 2])
+    assert len(set(settings)) == len(settings) == len(CASES) * 4 * 5
+    assert [(c.name, h, b) for c, h, b in settings[:3]] == [
+        ("TreeLSTM", 256, 64), ("LatticeLSTM", 256, 64), ("BiLSTM-Tagger", 256, 64)
+    ]  # fmt: skip
+    assert {(h, b) for _, h, b in settings[: 3 * len(CASES)]} == {(256, 64), (512, 64), (256, 8)}
+    assert settings[-1][1:] == (64, 2)
+    assert [(c.name, h, b) for c, h, b in quick_settings(CASES)] == [
+        (c.name, h, b) for c, h, b in settings[:3]
+    ]
+    assert quick_settings(CASES[2:3]) == [(CASES[2], 256, 64)]
+
+
+@pytest.mark.parametrize("name", [c.name for c in CASES])
+def test_kernels_compiled_beforehand_are_those_that_are_run(
+    library: FakeLibrary, shared_data: Path, root: Path, name: str
+) -> None:
+    """The spec alone, of which they are made, says the same as with its data read."""
+    near = Rig(shared_data, root / "specs", 1, Device(Driver(library)))
+    planned, _ = near._mini_batch(name, 2, 8)
+    ahead = kernels_of(root / "specs" / case(name).spec, 8, HOPPER)
+    assert ahead.text == device_program(planned.graph.network, HOPPER).text
+
+
+def test_compiled_on_all_cores(
+    toolkit: Toolkit, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABW_HOME", str(tmp_path))
+    tiny = Case("tiny", "fig10.yaml", "")
+    settings = [(tiny, 4, 1), (tiny, 4, 8), (Case("none", "none.yaml", ""), 4, 1)]
+    made, (failure,) = compile_all(root / "specs", settings, SM_90, SMALL, Quiet())
+    assert made == len(list((tmp_path / "kernels").glob("*.cubin"))) > len(probe.KERNELS)
+    assert failure.startswith("none.yaml: ")
 
 
 def test_published_latencies_are_scaled_by_peaks() -> None:
@@ -121,14 +270,74 @@ def test_published_latencies_are_scaled_by_peaks() -> None:
     assert [(p["system"], p["milliseconds"]) for p in found] == [("ACRoBat", 1.48), ("Cortex", 0.79)]
     assert found[0]["scaled_seconds"] == pytest.approx(0.74e-3)
     assert found[0]["gain"] == pytest.approx(7.4)
-    assert len({(p.system, p.card, p.hidden, p.batch) for p in PUBLISHED}) == len(PUBLISHED)
+    assert len({(p.system, p.card, p.hidden, p.batch) for p in LATENCIES}) == len(LATENCIES)
+
+
+@pytest.fixture
+def command(
+    abw: Abw, library: FakeLibrary, data: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Outcome]:
+    """`abw bench cuda --output` on the stub, in this process."""
+
+    class Near:
+        def __init__(self, make: object, *args: object, seconds: float) -> None:
+            self.rig = rig(library, data, root)
+
+        def call(self, method: str, *args: object) -> object:
+            return getattr(self.rig, method)(*args)
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(worker, "Apart", Near)
+    monkeypatch.setattr(available, "open_device", lambda: Device(Driver(library)))
+    monkeypatch.setattr(cuda, "compile_all", lambda *given: (0, []))
+    options = ("--workloads", "TreeLSTM", "--hidden", "4", "--batch", "1", "--output", str(tmp_path / "t.md"))
+    return lambda *more: abw("bench", "cuda", "--data", str(data), *options, "-q", *more)
+
+
+def test_the_command_writes_page_and_numbers(command: Callable[..., Outcome], tmp_path: Path) -> None:
+    done = command("--runs", "1")
+    assert done.code == 0, done.err
+    assert "| TreeLSTM | plan | 4 | 1 |" in done.out
+    assert (tmp_path / "t.md").read_text().strip() == done.out.strip()
+    report = json.loads((tmp_path / "t.json").read_text())
+    assert len(report["rows"]) == 1
+    assert command("--runs", "1", "--json").json().keys() == report.keys()
+
+
+def test_the_command_fails_where_a_part_of_it_does(
+    command: Callable[..., Outcome], library: FakeLibrary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = library._launch
+    wrong = [True]
+
+    def first(*args: Any) -> int:  # noqa: ANN401
+        library.simulate = not wrong
+        wrong.clear() if len(library.launches) > 4 else None
+        return launch(*args)
+
+    monkeypatch.setattr(library, "_launch", first)
+    done = command()
+    assert done.code == 1
+    assert "TreeLSTM, scheme batch, checked" in done.out
+    assert "| TreeLSTM | plan | 4 | 1 |" in done.out
+    assert "1 failed" in done.err
+    assert (tmp_path / "t.md").read_text().strip() == done.out.strip()
+
+
+def test_after_ctrl_c_what_there_is_is_printed(
+    command: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Rig, "timed", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+    done = command()
+    assert done.code == 130
+    assert "There was no time for 1 more" in done.out
+    assert "Right before the timings" in (tmp_path / "t.md").read_text()
 
 
 def test_without_a_gpu_the_command_says_what_is_missing(
     abw: Abw, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from abw.core.exec.cuda import available
-
     monkeypatch.setattr(available, "load_driver", lambda: None)
     done = abw("bench", "cuda", "--data", str(data), "--workloads", "TreeLSTM")
     assert done.code == 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 
 from abw.core.errors import AbwError
-from abw.core.exec.cuda.device import Device
+from abw.core.exec.cuda.device import PATIENCE, Device
 from abw.core.exec.cuda.driver import CudaError, load_driver
 from abw.core.exec.cuda.toolkit import HINT, find_toolkit
 
@@ -32,8 +33,9 @@ def look() -> list[Need]:
     return [_gpu(), _compiler()]
 
 
-def open_device() -> Device:
-    """The first GPU. Errors: AbwError that says all that is missing and how to get it."""
+def open_device(patience: float = PATIENCE) -> Device:
+    """The first GPU (`patience`: see `Device`). Errors: AbwError that says all that is missing and how to get
+    it."""
     missing = [need for need in look() if not need.ok]
     if missing:
         raise AbwError(
@@ -42,7 +44,7 @@ def open_device() -> Device:
         )
     driver = load_driver()
     assert driver is not None, "it was there a moment ago"
-    return Device(driver)
+    return Device(driver, patience=patience)
 
 
 def _gpu() -> Need:
@@ -51,7 +53,8 @@ def _gpu() -> Need:
         hint = "install NVIDIA's driver, 580 or newer (a container must be started with its GPUs)"
         return Need("gpu", False, "no NVIDIA driver (libcuda) found", hint)
     try:
-        traits = Device(driver).traits
+        with closing(Device(driver)) as device:
+            traits = device.traits
     except CudaError as error:
         hint = "the driver is here but finds no GPU that it can use: see `nvidia-smi`"
         return Need("gpu", False, error.message, hint)

@@ -81,7 +81,7 @@ class Device:
         driver.cuInit(0)
         device, context, stream, version = c_int(), c_void_p(), c_void_p(), c_int()
         driver.cuDeviceGet(byref(device), number)
-        self._context = context
+        self._context, self._number = context, device
         driver.cuDevicePrimaryCtxRetain(byref(context), device)
         self.enter()
         driver.cuStreamCreate(byref(stream), 1)  # 1: does not wait for the legacy stream
@@ -103,6 +103,11 @@ class Device:
             self._memory()[1],
             version.value,
         )
+
+    def close(self) -> None:
+        """Give the context back, after all that was made on it: no more than that others may need the GPU."""
+        self.driver.cuStreamDestroy_v2(c_void_p(self.stream))
+        self.driver.cuDevicePrimaryCtxRelease_v2(self._number)
 
     def enter(self) -> None:
         """Make this GPU the one that the calling thread's calls mean."""
@@ -207,9 +212,9 @@ class Device:
         """Give device memory back, after all that was asked for."""
         self.driver.cuMemFree_v2(c_uint64(pointer))
 
-    def clear(self, pointer: int, words: int) -> None:
-        """Set 32-bit words to 0."""
-        self.driver.cuMemsetD32Async(c_uint64(pointer), 0, words, c_void_p(self.stream))
+    def fill(self, pointer: int, words: int, value: int = 0) -> None:
+        """Set 32-bit words."""
+        self.driver.cuMemsetD32Async(c_uint64(pointer), value, words, c_void_p(self.stream))
 
 
 class Buffer:

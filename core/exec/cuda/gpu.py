@@ -22,6 +22,8 @@ Floats = NDArray[np.float32]
 
 ROOM = 4
 """Floats beyond the buffer's end that may be read."""
+NOT_A_NUMBER = 0x7FC00000
+"""The bits of a float that is none."""
 
 
 class Gpu:
@@ -69,6 +71,12 @@ class Gpu:
         self._start(image, scheme)
         self._end.record()
 
+    def poison(self) -> None:
+        """Let no value be a number that is not computed, or sent, from now on."""
+        self.device.enter()
+        if self._floats.size:
+            self.device.fill(self._floats.pointer, self._floats.size // 4, NOT_A_NUMBER)
+
     def again(self, times: int) -> float:
         """Seconds on the device that the last run takes, the mean of so many one right after the other.
 
@@ -115,7 +123,7 @@ class Gpu:
         blocks = min(self._resident, widest_phase(image.words))
         if blocks == 0:
             return
-        self.device.clear(self._counter.pointer, 1)
+        self.device.fill(self._counter.pointer, 1)
         self.device.launch(
             self._plan, blocks, self._plan_threads, arguments, shared=self._plan_shared, together=True
         )

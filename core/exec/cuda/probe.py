@@ -149,7 +149,7 @@ class _Probe:
         whole = blocks * THREADS * ACROSS
         fours = size // 16 // whole * whole
         floats, out = self._array(4 * fours), self._array(blocks * THREADS)
-        self._device.clear(floats.pointer, 4 * fours)
+        self._device.fill(floats.pointer, 4 * fours)
         return 16 * fours / self._seconds(kernel, blocks, Arguments([floats, out, fours]))
 
     def barrier(self, rounds: int) -> float:
@@ -192,7 +192,7 @@ class _Probe:
 
         def run() -> None:
             if counter is not None:
-                self._device.clear(counter.pointer, 1)
+                self._device.fill(counter.pointer, 1)
             self._device.launch(kernel, blocks, THREADS, arguments, together=counter is not None)
 
         return self._timed(run)

@@ -57,6 +57,7 @@ class FakeLibrary:
         self.simulate, self.seed = simulate, seed
         self.clock = 0.0
         self.hangs = False
+        self.retained = 0
         self.most = 0
         self.kernels: dict[str, tuple[Callable[..., Any], Any]] = {}
         self.modules: dict[int, str] = {}
@@ -117,7 +118,12 @@ class FakeLibrary:
         return 0
 
     def _cuDevicePrimaryCtxRetain(self, out: Any, device: Any) -> int:
+        self.retained += 1
         out._obj.value = self._handle()
+        return 0
+
+    def _cuDevicePrimaryCtxRelease(self, device: Any) -> int:
+        self.retained -= 1
         return 0
 
     def _cuCtxSetCurrent(self, context: Any) -> int:
@@ -125,6 +131,9 @@ class FakeLibrary:
 
     def _cuStreamCreate(self, out: Any, flags: Any) -> int:
         out._obj.value = self._handle()
+        return 0
+
+    def _cuStreamDestroy(self, stream: Any) -> int:
         return 0
 
     def _cuStreamQuery(self, stream: Any) -> int:

@@ -39,9 +39,12 @@ def test_all_that_is_missing_is_said_at_once() -> None:
 
 
 def test_with_all_there_is_a_device() -> None:
-    with given(FakeLibrary(), WHOLE):
+    library = FakeLibrary()
+    with given(library, WHOLE):
         assert all(need.ok and not need.hint for need in look())
+        assert library.retained == 0  # one that is only looked at can be had by others
         assert open_device().traits.name == "Simulated GPU"
+        assert library.retained == 1
         assert "Simulated GPU, 4 SMs" in look()[0].value
 
 

@@ -1,0 +1,109 @@
+"""`abw bench cuda`: the executor cuda on a GPU."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from abw.cli import options
+from abw.cli.bench.app import BatchSizes, DataDir, HiddenSizes, Runs, SpecsDir, Workloads, app
+from abw.cli.console import print_json, progress
+from abw.core.errors import AbwError
+
+
+@app.command("cuda")
+def cuda(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    workloads: Workloads = None,
+    hidden: HiddenSizes = [128, 256, 512],
+    batch: BatchSizes = [1, 8, 64, 256],
+    runs: Runs = 15,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="All workloads checked, three of them timed at one size: a first call.",
+        ),
+    ] = False,
+    minutes: Annotated[
+        float | None,
+        typer.Option("--minutes", min=0, metavar="N", help="Begin no row after so many minutes."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            help="Where the page is written, too, after every row; all numbers beside it as FILE.json.",
+        ),
+    ] = None,
+    compile_only: Annotated[
+        bool,
+        typer.Option(
+            "--compile-only",
+            help="Only compile all kernels, for compute capability 9.0; this needs no GPU. They are kept "
+            "under ABW_HOME/kernels, which another machine can be given.",
+        ),
+    ] = False,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """The executor cuda on a GPU: all workloads checked, then timed beside the floor and PyTorch.
+
+    What says most is timed first. What fails or hangs is told at the end, and the rest goes on (exit code 1).
+    """
+    from abw.cli.bench.cuda import CALL_SECONDS, bench_cuda, checks, compile_all, in_order, quick_settings
+    from abw.cli.bench.cuda_rig import Rig
+    from abw.cli.bench.cuda_table import markdown
+    from abw.cli.bench.systems import chosen_cases
+    from abw.cli.bench.worker import Apart
+    from abw.cli.bench.workloads import files_of
+    from abw.core.exec.cuda.compiled import SM_90
+    from abw.core.exec.cuda.tiles import HOPPER, forms_for
+    from abw.core.store.files import write_json, write_text
+
+    begun = time.monotonic()
+    cases = chosen_cases(workloads)
+    for chosen in cases:
+        files_of(chosen, specs, data)
+    settings = quick_settings(cases) if quick else in_order(cases, hidden, batch)
+    networks = [*checks(cases), *settings]
+    so_far: dict[str, Any] = {}
+
+    def tell(report: dict[str, Any]) -> None:
+        so_far.update(report)
+        if output is not None:
+            write_text(output, markdown(report))
+            write_json(output.with_suffix(".json"), report)
+
+    with progress(quiet) as told:
+        if compile_only:
+            made, failed = compile_all(specs, networks, SM_90, HOPPER, told)
+            print(f"{made} kernels are compiled")
+            if failed:
+                raise AbwError("; ".join(failed))
+            return
+        from abw.core.exec.cuda.available import open_device
+
+        with closing(open_device()) as device:
+            gpu = device.traits
+        compile_all(specs, networks, gpu.arch, forms_for(gpu.processors), told)
+        apart = Apart(Rig, data, specs, runs, seconds=CALL_SECONDS)
+        try:
+            until = math.inf if minutes is None else begun + 60 * minutes
+            bench_cuda(apart.call, cases, settings, runs, told, tell=tell, until=until)
+        finally:
+            # also after Ctrl-C
+            apart.close()
+            if so_far and as_json:
+                print_json(so_far)
+            elif so_far:
+                print(markdown(so_far))
+    if so_far["failures"]:
+        raise AbwError(f"of the checks and timings {len(so_far['failures'])} failed: see above")
