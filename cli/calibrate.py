@@ -1,4 +1,4 @@
-"""`abw calibrate`: what launches and rows cost on an executor."""
+"""`abw calibrate`: what launches and rows cost on an executor, and what a GPU does at best."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ import typer
 
 from abw.cli import options
 from abw.cli.console import duration, print_json, progress
+from abw.core.errors import AbwError
 
 
 def calibrate(
-    spec: options.Spec,
+    spec: options.SpecOrNone = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Write the costs here (YAML).")
-    ],
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the costs here (YAML).")
+    ] = None,
     executor: Annotated[
-        str, typer.Option("--executor", help="The executor to measure: blas or cpu.")
+        str,
+        typer.Option(
+            "--executor", "--device", help="The executor to measure: blas or cpu, or cuda without SPEC."
+        ),
     ] = "blas",
     threads: Annotated[
         int, typer.Option("--threads", min=1, metavar="N", help="Threads to compute with.")
@@ -33,7 +37,14 @@ def calibrate(
     """Measure what a launch and a row of each type cost, for `abw compare --cost FILE`.
 
     Batches of 1 to 256 rows, as many as the data gives, are run on real operands; the costs are in seconds.
+    `--device cuda`, without SPEC and --output, measures the GPU instead, once for all models: by that, kept
+    beside the compiled kernels, its executor chooses how to launch.
     """
+    if executor == "cuda" and spec is None and output is None:
+        _gpu(as_json)
+        return
+    if spec is None or output is None:
+        raise AbwError("SPEC and --output are needed", hint="but for --device cuda", exit_code=2)
     changes = options.overrides(data, limit, None, sizes, seed)
     from abw.core.calibrate import calibrate as run_calibrate
 
@@ -45,6 +56,19 @@ def calibrate(
         print_json(report)
     else:
         _print(report)
+
+
+def _gpu(as_json: bool) -> None:
+    from abw.core.calibrate import calibrate_gpu
+
+    report = calibrate_gpu()
+    if as_json:
+        print_json(report)
+        return
+    from abw.core.exec.cuda.floor import Limits
+
+    measured = Limits(*(report[name] for name in ("flops", "bytes_per_second", "barrier", "launch")))
+    print(f"{report['gpu']}: {measured.said()}\n\nkept: {report['path']}")
 
 
 def _print(report: dict[str, Any]) -> None:

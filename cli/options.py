@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from abw.core.spec.load import Overrides
 
 Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The model's YAML file, as specs/lattice.yaml.")]
+SpecOrNone = Annotated[Path | None, typer.Argument(metavar="[SPEC]", help="The model's YAML file.")]
 Data = Annotated[
     Path | None,
     typer.Option("--data", metavar="PATH", help="Read the instances from here, not from the spec's path."),

@@ -12,9 +12,9 @@ import numpy as np
 
 from abw.core.calibrate import measure
 from abw.core.errors import AbwError
-from abw.core.exec.interface import Executor
+from abw.core.exec.interface import Executor, TooLargeError
 from abw.core.footprint import footprint
-from abw.core.minibatches import outputs_kept
+from abw.core.minibatches import OVERLAPPED, outputs_kept
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.cost import Cost, cost_of
 from abw.core.policy.registry import Policy
@@ -67,14 +67,23 @@ def try_sizes(workload: Workload, used: int, policy: Policy, executor: Executor)
     """Predict the rate of mini-batches of 1, 2, 4, … instances, as far as `used` instances reach.
 
     The executor's time is that of the schedules by the cost of a launch and a row, which are measured
-    (see `measure`); reading is left out; construction, scheduling and planning are timed as they are.
-    Errors: AbwError for an executor that knows no batches.
+    (see `measure`); reading is left out; construction, scheduling and planning are timed as they are. An
+    executor that leaves the processor free runs the mini-batches, and the longer of both times counts; where
+    one does not fit its memory larger sizes are left out. Errors: AbwError for an executor that knows no
+    batches; TooLargeError where one instance alone does not fit.
     """
     if executor.name == "reference":
         raise AbwError("the executor reference knows no batches: no mini-batch is better than another")
-    cost = _cost(workload, used, executor)
-    sizes = [1 << k for k in range(LARGEST.bit_length()) if 1 << k <= used]
-    return [_try(workload, size, used, policy, executor, cost) for size in sizes]
+    cost = None if executor.name in OVERLAPPED else _cost(workload, used, executor)
+    tried: list[Tried] = []
+    for size in (1 << k for k in range(LARGEST.bit_length()) if 1 << k <= used):
+        try:
+            tried.append(_try(workload, size, used, policy, executor, cost))
+        except TooLargeError:
+            if not tried:
+                raise
+            break
+    return tried
 
 
 def choose(tried: Sequence[Tried], limit: int) -> int:
@@ -97,7 +106,9 @@ def _cost(workload: Workload, used: int, executor: Executor) -> Cost:
     return Cost(launch, row, np.ones(len(launch), np.int32))
 
 
-def _try(workload: Workload, size: int, used: int, policy: Policy, executor: Executor, cost: Cost) -> Tried:
+def _try(
+    workload: Workload, size: int, used: int, policy: Policy, executor: Executor, cost: Cost | None
+) -> Tried:
     seconds, most = 0.0, 0
     starts = np.linspace(0, used - size, min(WINDOWS, used // size)).astype(int).tolist()
     for first in starts:
@@ -108,9 +119,24 @@ def _try(workload: Workload, size: int, used: int, policy: Policy, executor: Exe
             schedule = workload.launched(graph, policy.schedule(workload.seen(graph)))
             planned = plan(graph, executor.arrange(graph, schedule), outputs_kept(executor, graph))
             taken.append(time.thread_time() - begun)
-        seconds += min(taken) + cost_of(schedule, cost)
+        if cost is None:
+            seconds += max(min(taken), _executed(planned, executor))
+        else:
+            seconds += min(taken) + cost_of(schedule, cost)
         most = max(most, needed_bytes(planned))
     return Tried(size, size * len(starts) / seconds, most)
+
+
+def _executed(planned: Plan, executor: Executor) -> float:
+    """The seconds from a plan to its outputs."""
+    taken = []
+    for _ in range(REPEATS):
+        begun = time.perf_counter()
+        result = executor.run(planned)
+        for outputs in planned.graph.results:
+            result.values(outputs.reference)
+        taken.append(time.perf_counter() - begun)
+    return min(taken)
 
 
 def needed_bytes(planned: Plan) -> int:

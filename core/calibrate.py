@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,12 @@ def calibrate(
     """
     if executor == "reference":
         raise AbwError("the executor reference knows no batches: their cost cannot be measured on it")
+    if executor == "cuda":
+        raise AbwError(
+            "the executor cuda runs batches side by side: one alone has no cost",
+            hint="without a spec the GPU is measured: abw calibrate --device cuda",
+            exit_code=2,
+        )
     progress = progress or Quiet()
     model = open_model(spec, overrides)
     workload = load_workload(model, granularity)
@@ -101,6 +107,24 @@ def calibrate(
         ],
         "path": str(output),
     }
+
+
+def calibrate_gpu() -> dict[str, Any]:
+    """Measure this machine's first GPU and keep that; the document of `abw calibrate --device cuda --json`.
+
+    Errors: AbwError where there is none, or the folder cannot be written.
+    """
+    from abw.core.exec.cuda.available import open_device
+    from abw.core.exec.cuda.costs import keep_costs
+    from abw.core.exec.cuda.probe import measure as measure_gpu
+
+    device = open_device()
+    limits = measure_gpu(device)
+    try:
+        costs = keep_costs(device.traits, limits)
+    except OSError as error:
+        raise AbwError(f"cannot keep what was measured: {error.strerror}", hint="set ABW_HOME") from error
+    return {"schema_version": 1, "gpu": device.traits.name, **asdict(limits), "path": str(costs.path)}
 
 
 def measure(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -75,10 +76,14 @@ class Rig:
         return {"gpu": asdict(self._device.traits), "torch": self._with}
 
     def measured(self) -> Limits:
-        """What the GPU does at best."""
+        """What the GPU does at best; kept, for later runs to choose schemes by, where that can be written."""
+        from abw.core.exec.cuda.costs import keep_costs
         from abw.core.exec.cuda.probe import measure
 
-        return measure(self._device)
+        limits = measure(self._device)
+        with suppress(OSError):
+            keep_costs(self._device.traits, limits)
+        return limits
 
     def checked(self, name: str, scheme: Scheme) -> float:
         """The largest error of any output of a workload against the reference executor's."""

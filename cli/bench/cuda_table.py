@@ -60,14 +60,14 @@ def beside_published(rows: Iterable[dict[str, Any]], flops: float) -> list[dict[
 def markdown(report: dict[str, Any]) -> str:
     """The report of `bench_cuda`, whole or not yet, as a page: the machine, the tables, how everything was
     measured."""
-    gpu, limits = report["gpu"], report["limits"]
+    from abw.core.exec.cuda.floor import Limits
+
+    gpu = report["gpu"]
     head = (
         f"# The executor cuda on {gpu['name']}",
         "",
         f"{gpu['processors']} SMs, driver for CUDA {gpu['driver'] / 1000:.1f}. Measured before: "
-        f"{limits['flops'] / 1e12:.1f} TFLOP/s in float32, {limits['bytes_per_second'] / 1e12:.2f} TB/s, "
-        f"{limits['barrier'] * 1e6:.2f} us a barrier of all SMs, {limits['launch'] * 1e6:.2f} us from one "
-        f"launch to the next. {report['torch']}. Medians of {report['runs']} runs.",
+        f"{Limits(**report['limits']).said()}. {report['torch']}. Medians of {report['runs']} runs.",
         "",
         *_checks(report["errors"]),
         *_failures(report["failures"]),

@@ -22,10 +22,12 @@ SchemeName = Literal["auto", "batch", "plan"]
 def _cuda(scheme: SchemeName = "auto") -> Executor:
     """On the first GPU. Errors: AbwError that says what is missing."""
     from abw.core.exec.cuda.available import open_device
+    from abw.core.exec.cuda.costs import costs_of
     from abw.core.exec.cuda.executor import CudaExecutor
     from abw.core.exec.cuda.gpu import Gpu
 
-    return CudaExecutor(Gpu(open_device()), scheme)
+    device = open_device()
+    return CudaExecutor(Gpu(device), scheme, costs_of(device.traits))
 
 
 EXECUTORS: dict[str, Callable[[], Executor]] = {

@@ -19,6 +19,7 @@ from abw.core.errors import AbwError
 from abw.core.exec.cuda import available, gpu, probe
 from abw.core.exec.cuda.backend import Scheme
 from abw.core.exec.cuda.compiled import SM_90
+from abw.core.exec.cuda.costs import costs_of
 from abw.core.exec.cuda.device import Device
 from abw.core.exec.cuda.driver import Driver
 from abw.core.exec.cuda.executor import CudaExecutor
@@ -37,8 +38,9 @@ LIMITS = Limits(60e12, 4e12, 1e-6, 2e-6)
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> FakeLibrary:
+def library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeLibrary:
     """A driver that runs kernels, and a bench as small as can be."""
+    monkeypatch.setenv("ABW_HOME", str(tmp_path))
     made = FakeLibrary()
     monkeypatch.setattr(gpu, "compile_image", made.compile)
     monkeypatch.setattr(probe, "measure", lambda device: LIMITS)
@@ -84,6 +86,7 @@ def test_a_report_with_its_page(library: FakeLibrary, data: Path, root: Path) ->
     assert report["errors"]["TreeLSTM"].keys() == {"batch", "plan"}
     assert not report["failures"]
     assert report["left_out"] == 0
+    assert costs_of(Device(Driver(library)).traits).limits == LIMITS  # kept for later runs
     (row,) = report["rows"]
     assert row["torch_seconds"] is None
     assert "GPU" in report["torch"] or "not installed" in report["torch"]

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from abw.core.exec.cuda import available, probe
+from abw.core.exec.cuda.device import Device
+from abw.core.exec.cuda.driver import Driver
+from abw.core.exec.cuda.floor import PUBLISHED
 from tests.cli.conftest import Abw
+from tests.core.exec.cuda.fakedriver import FakeLibrary
 
 LATTICE = ("specs/lattice.yaml", "--limit", "16", "-q")
 
@@ -37,3 +44,20 @@ def test_wrong_costs_and_executors(abw: Abw, tmp_path: Path) -> None:
     assert done.code == 2
     assert "did you mean 'blas'" in done.err
     assert abw("calibrate", *LATTICE).code == 2
+
+
+def test_a_gpu_is_measured_without_a_spec(abw: Abw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "cost.yaml")
+    refused = abw("calibrate", *LATTICE, "-o", path, "--device", "cuda")
+    assert refused.code == 2
+    assert "without a spec" in refused.err
+    assert abw("calibrate", "-o", path).code == 2
+    device = Device(Driver(FakeLibrary()))
+    monkeypatch.setattr(available, "open_device", lambda: device)
+    monkeypatch.setattr(probe, "measure", lambda on: PUBLISHED)
+    done = abw("calibrate", "--device", "cuda")
+    assert done.code == 0, done.err
+    assert "Simulated GPU: 61.8 TFLOP/s" in done.out
+    report = abw("calibrate", "--device", "cuda", "--json").json()
+    assert Path(report["path"]).is_file()
+    assert report["path"] in done.out

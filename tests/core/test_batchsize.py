@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import time
 import tracemalloc
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from abw.core.batchsize import GAIN, Tried, choose, needed_bytes, parse_bytes, try_sizes
 from abw.core.errors import AbwError
+from abw.core.exec.interface import Array, Result, TooLargeError
 from abw.core.exec.params import init_params
 from abw.core.exec.registry import get_executor
-from abw.core.plan.plan import plan
+from abw.core.plan.plan import Plan, plan
 from abw.core.policy.registry import get_policy
 from abw.core.spec.load import Overrides
 from abw.core.workload import Workload, open_model, open_networks, open_workload, read_instances
@@ -75,6 +80,40 @@ def test_sizes_that_are_tried(workload: Workload, name: str) -> None:
     assert [t.batch for t in tried] == [1, 2, 4, 8, 16, 32]
     assert all(t.instances_per_second > 0 for t in tried)
     assert all(a.bytes < b.bytes for a, b in pairwise(tried[2:]))
+
+
+class Device:
+    """An executor that leaves the processor free: it is done when its results are read, 20 ms later."""
+
+    name = "cuda"
+
+    def __init__(self, workload: Workload, most: int) -> None:
+        self.inner = get_executor("cpu")
+        self.inner.prepare(workload.network, init_params(workload.network, 0), 1)
+        self.most = most
+        self.prepare, self.arrange = self.inner.prepare, self.inner.arrange
+
+    def run(self, planned: Plan) -> Result:
+        if planned.graph.instances > self.most:
+            raise TooLargeError(2, 1, "device")
+        result = self.inner.run(planned)
+
+        def read(references: NDArray[np.integer[Any]]) -> Array:
+            time.sleep(0.02)
+            return result.read(references)
+
+        return replace(result, read=read)
+
+
+def test_on_a_device_whole_mini_batches_are_timed(workload: Workload) -> None:
+    tried = try_sizes(workload, 40, get_policy("critical"), Device(workload, 16))
+    assert [t.batch for t in tried] == [1, 2, 4, 8, 16]  # what does not fit is not tried
+    for t in tried:
+        # no mini-batch takes less than the wait for its outputs
+        assert t.instances_per_second <= t.batch / 0.02
+    assert choose(tried, max(t.bytes for t in tried)) >= 8
+    with pytest.raises(TooLargeError):
+        try_sizes(workload, 40, get_policy("critical"), Device(workload, 0))
 
 
 def test_the_reference_has_no_best(workload: Workload) -> None:

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from abw.core.errors import AbwError
-from abw.core.exec.cuda.device import PATIENCE, Device
+from abw.core.exec.cuda.costs import costs_of
+from abw.core.exec.cuda.device import PATIENCE, Device, Traits
 from abw.core.exec.cuda.driver import CudaError, load_driver
 from abw.core.exec.cuda.toolkit import HINT, find_toolkit
 
 OLDEST = (7, 0)
 """The compute capability from which on GPUs have the memory model that the barriers need (Volta)."""
+
+MEASURE = "abw calibrate --device cuda"
+"""The command that measures a GPU."""
 
 PINNED_CUDA = 13000
 """The CUDA version of the compiler that the extra `cuda` installs, as drivers say theirs."""
@@ -29,8 +33,10 @@ class Need:
 
 
 def look() -> list[Need]:
-    """The GPU with its driver, and the compiler. Changes nothing but that the driver is initialised."""
-    return [_gpu(), _compiler()]
+    """The GPU with its driver, the compiler, and what is known of the GPU's costs. Changes nothing but that
+    the driver is initialised."""
+    gpu, traits = _gpu()
+    return [gpu, _compiler(), *([_costs(traits)] if traits else [])]
 
 
 def open_device(patience: float = PATIENCE) -> Device:
@@ -47,28 +53,37 @@ def open_device(patience: float = PATIENCE) -> Device:
     return Device(driver, patience=patience)
 
 
-def _gpu() -> Need:
+def _gpu() -> tuple[Need, Traits | None]:
+    """What there is, and its traits where it can be used."""
     driver = load_driver()
     if driver is None:
         hint = "install NVIDIA's driver, 580 or newer (a container must be started with its GPUs)"
-        return Need("gpu", False, "no NVIDIA driver (libcuda) found", hint)
+        return Need("gpu", False, "no NVIDIA driver (libcuda) found", hint), None
     try:
         with closing(Device(driver)) as device:
             traits = device.traits
     except CudaError as error:
         hint = "the driver is here but finds no GPU that it can use: see `nvidia-smi`"
-        return Need("gpu", False, error.message, hint)
+        return Need("gpu", False, error.message, hint), None
     cuda = f"{traits.driver // 1000}.{traits.driver % 1000 // 10}"
     value = (
         f"{traits.name}, {traits.processors} SMs, {traits.memory_bytes / 1e9:.0f} GB, "
         f"compute capability {traits.arch[0]}.{traits.arch[1]}, driver for CUDA {cuda}"
     )
     if traits.arch < OLDEST:
-        return Need("gpu", False, value, "compute capability 7.0 or newer is needed (Volta, 2017)")
+        return Need("gpu", False, value, "compute capability 7.0 or newer is needed (Volta, 2017)"), None
     if traits.driver < PINNED_CUDA:
         hint = f"the compiler of abw[cuda] needs a driver for CUDA {PINNED_CUDA / 1000:.1f} (580 or newer)"
-        return Need("gpu", True, value, f"{hint}; with this one set CUDA_HOME to a toolkit as old")
-    return Need("gpu", True, value)
+        return Need("gpu", True, value, f"{hint}; with this one set CUDA_HOME to a toolkit as old"), traits
+    return Need("gpu", True, value), traits
+
+
+def _costs(traits: Traits) -> Need:
+    costs = costs_of(traits)
+    known = f"{costs.limits.said()}; by these schemes are chosen"
+    if costs.path is None:
+        return Need("gpu costs", True, f"as published for H200, not measured: {known}", f"`{MEASURE}` does")
+    return Need("gpu costs", True, f"measured ({costs.path}): {known}")
 
 
 def _compiler() -> Need:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from abw.core.exec.arenas import fill_constants
 from abw.core.exec.cuda.backend import Backend, Scheme
+from abw.core.exec.cuda.costs import UNMEASURED, Costs
 from abw.core.exec.cuda.image import Image, pack
 from abw.core.exec.cuda.module import load_kernels
 from abw.core.exec.cuda.program import device_program
@@ -27,12 +28,6 @@ from abw.core.policy.schedule import Schedule
 Floats = NDArray[np.float32]
 Longs = NDArray[np.int64]
 
-LAUNCH, BARRIER = 2.1e-6, 1.3e-6
-"""Seconds between two kernels of a stream (published for H100), and of a barrier (computed)."""
-CROWDED = 0.1 / 61.8e12
-"""Seconds that a product's floating-point operation takes longer in the plan's kernel, which has as many
-registers as its greediest step (computed: a tenth of the time at the peak of an H200)."""
-
 
 class CudaExecutor:
     """Fused kernels from the network's cells: gather, products and all that is element-wise in one.
@@ -43,9 +38,12 @@ class CudaExecutor:
 
     name = "cuda"
 
-    def __init__(self, backend: Backend, scheme: Scheme | Literal["auto"] = "auto") -> None:
-        """`scheme`: one launch for each item of the image, one for all of it, or whichever is faster."""
-        self._backend, self._scheme = backend, scheme
+    def __init__(
+        self, backend: Backend, scheme: Scheme | Literal["auto"] = "auto", costs: Costs = UNMEASURED
+    ) -> None:
+        """`scheme`: one launch for each item of the image, one for all of it, or whichever is faster by the
+        `costs`."""
+        self._backend, self._scheme, self._costs = backend, scheme, costs
         self._last: Scheme = "plan" if scheme == "auto" else scheme
 
     def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:
@@ -125,11 +123,9 @@ class CudaExecutor:
         return matrix_view(memory, self._arenas.shape[arena], VECTOR)
 
     def _choose(self, plan: Plan, image: Image) -> Scheme:
-        """Barriers against launches, and the plan's one kernel against kernels that fit each step."""
         if self._scheme != "auto":
             return self._scheme
-        launches, barriers = LAUNCH * len(image.items), BARRIER * (len(image.phase) - 1)
-        return "batch" if launches < barriers + plan.product_flops * CROWDED else "plan"
+        return self._costs.choose(len(image.items), len(image.phase) - 1, plan.product_flops)
 
 
 class _Fetched(Sequence[Floats]):

@@ -27,6 +27,13 @@ class Limits:
     barrier: float
     launch: float
 
+    def said(self) -> str:
+        """For people."""
+        return (
+            f"{self.flops / 1e12:.1f} TFLOP/s in float32, {self.bytes_per_second / 1e12:.2f} TB/s, "
+            f"{self.barrier * 1e6:.2f} us a barrier of all SMs, {self.launch * 1e6:.2f} us a launch"
+        )
+
 
 PUBLISHED = Limits(flops=61.8e12, bytes_per_second=4.3e12, barrier=1.3e-6, launch=2.1e-6)
 """Where nothing was measured: an H200 by its clock and data sheet, a barrier as computed from the latency of

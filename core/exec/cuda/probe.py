@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from numba import float32, uint32
 from abw.core.exec.cuda.compiled import Image, compile_image
 from abw.core.exec.cuda.device import Device, Event
 from abw.core.exec.cuda.floor import Limits
+from abw.core.exec.cuda.image import HEADER, ITEM
 from abw.core.exec.cuda.intrinsics import grid_barrier, ld4, types
 from abw.core.exec.cuda.launch import Arguments, OnDevice, launch_items
 
@@ -95,18 +97,20 @@ def compiled(arch: tuple[int, int]) -> dict[str, Image]:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to measure: rounds of arithmetic and of barriers, bytes to read, launches; runs of each."""
+    """How long to measure: rounds of arithmetic and of barriers, bytes to read, launches; runs of each, after
+    seconds of runs that let the GPU's clock rise."""
 
     rounds: int = 4000
     barriers: int = 2000
     bytes: int = 2 << 30
     launches: int = 2000
     runs: int = 7
+    warming: float = 0.3
 
 
 def measure(device: Device, effort: Effort = Effort()) -> Limits:
     """Measure a GPU. Cost: under a second, and what compiling four small kernels takes. Errors: AbwError."""
-    probe = _Probe(device, effort.runs)
+    probe = _Probe(device, effort.runs, effort.warming)
     try:
         return Limits(
             flops=probe.arithmetic(effort.rounds),
@@ -119,12 +123,13 @@ def measure(device: Device, effort: Effort = Effort()) -> Limits:
 
 
 class _Probe:
-    def __init__(self, device: Device, runs: int) -> None:
+    def __init__(self, device: Device, runs: int, warming: float) -> None:
         self._device, self._runs = device, runs
         self._codes = compiled(device.traits.arch)
         self._begin, self._end = Event(device), Event(device)
         self._modules: list[int] = []
         self._memory: list[int] = []
+        self._warm = time.perf_counter() + warming
 
     def close(self) -> None:
         """Give everything back."""
@@ -147,6 +152,7 @@ class _Probe:
         kernel = self._kernel("sweep")
         blocks = self._device.resident(kernel, THREADS)
         whole = blocks * THREADS * ACROSS
+        size = min(size, self._device.free_bytes() // 2)
         fours = size // 16 // whole * whole
         floats, out = self._array(4 * fours), self._array(blocks * THREADS)
         self._device.fill(floats.pointer, 4 * fours)
@@ -162,9 +168,9 @@ class _Probe:
     def launch(self, count: int) -> float:
         """Seconds between kernels of one block that do nothing, launched one after the other."""
         kernel = self._kernel("nothing")
-        words = np.zeros(4 + 5 * count, np.uint32)
-        words[1], words[2] = count, 4
-        words[4 + 3 :: 5] = 1
+        words = np.zeros(HEADER + ITEM * count, np.uint32)
+        words[1], words[2] = count, HEADER
+        words[HEADER + 3 :: ITEM] = 1
         arguments = Arguments([self._array(1), 0])
         handles = np.array([kernel], np.uint64)
 
@@ -198,10 +204,13 @@ class _Probe:
         return self._timed(run)
 
     def _timed(self, run: Callable[[], None]) -> float:
-        taken = []
-        for _ in range(self._runs + 1):  # the first wakes the GPU's clock
+        def once() -> float:
             self._begin.record()
             run()
             self._end.record()
-            taken.append(self._end.since(self._begin))
-        return median(taken[1:])
+            return self._end.since(self._begin)
+
+        once()
+        while time.perf_counter() < self._warm:
+            once()
+        return median(once() for _ in range(self._runs))

@@ -41,11 +41,14 @@ def test_all_that_is_missing_is_said_at_once() -> None:
 def test_with_all_there_is_a_device() -> None:
     library = FakeLibrary()
     with given(library, WHOLE):
-        assert all(need.ok and not need.hint for need in look())
+        gpu, compiler, costs = look()
+        assert all(need.ok for need in (gpu, compiler, costs))
+        assert not gpu.hint
+        assert not compiler.hint
         assert library.retained == 0  # one that is only looked at can be had by others
         assert open_device().traits.name == "Simulated GPU"
         assert library.retained == 1
-        assert "Simulated GPU, 4 SMs" in look()[0].value
+        assert "Simulated GPU, 4 SMs" in gpu.value
 
 
 def test_a_driver_without_a_gpu() -> None:

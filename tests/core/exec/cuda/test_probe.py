@@ -64,7 +64,7 @@ def test_the_barriers_are_counted() -> None:
 
 def test_rates_are_work_over_time() -> None:
     library = FakeLibrary(seconds=0.5, simulate=False)
-    effort = Effort(rounds=10, barriers=4, bytes=1 << 20, launches=6, runs=3)
+    effort = Effort(rounds=10, barriers=4, bytes=1 << 20, launches=6, runs=3, warming=0.0)
     with patch.object(probe, "compile_image", library.compile):
         limits = measure(Device(Driver(library)), effort)
     blocks = 2 * 4
@@ -76,6 +76,26 @@ def test_rates_are_work_over_time() -> None:
     assert not library.modules
     meets = [entry for entry in library.launches if entry[3]]
     assert meets == [(meets[0][0], 4, THREADS, True)] * 4
+
+
+def test_a_small_gpu_is_measured_within_its_memory() -> None:
+    library = FakeLibrary(seconds=0.5, simulate=False, memory=1 << 22)
+    effort = Effort(rounds=1, barriers=1, bytes=1 << 30, launches=1, runs=1, warming=0.0)
+    with patch.object(probe, "compile_image", library.compile):
+        limits = measure(Device(Driver(library)), effort)
+    assert limits.bytes_per_second == pytest.approx((1 << 21) / 0.5, rel=0.2)
+
+
+def test_runs_that_warm_up_do_not_count() -> None:
+    counts = []
+    for warming in (0.0, 0.05):
+        library = FakeLibrary(seconds=1.0, simulate=False)
+        effort = Effort(rounds=1, barriers=1, bytes=1 << 20, launches=1, runs=3, warming=warming)
+        with patch.object(probe, "compile_image", library.compile):
+            measure(Device(Driver(library)), effort)
+        counts.append(len(library.launches))
+    assert counts[0] == 4 * 4  # one to warm up and three that count, of each kernel
+    assert counts[1] > counts[0]
 
 
 @pytest.mark.parametrize("name", probe.KERNELS)
