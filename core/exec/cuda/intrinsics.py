@@ -1,4 +1,5 @@
-"""What kernels need beyond numba.cuda's own vocabulary, as PTX: wide memory accesses, ex2 and rcp, a barrier.
+"""What kernels need beyond numba.cuda's own vocabulary, as PTX: wide and asynchronous memory accesses, ex2 and
+rcp, products on tensor cores, a barrier.
 
 The same text compiles with numba's built-in CUDA target and with the package numba-cuda, which replaces it on
 import where it is installed. Arrays are one-dimensional and contiguous, indices unsigned.
@@ -43,23 +44,31 @@ def _element(context: Any, builder: Builder, array_type: Any, array: Any, index:
 def _asm(builder: Builder, text: str, constraints: str, result: Any, arguments: list[Any]) -> Any:
     """An instruction that touches memory: never moved across another one that does, never dropped."""
     function = ir.FunctionType(result, [a.type for a in arguments])
-    return builder.call(
-        ir.InlineAsm(function, text, f"{constraints},~{{memory}}", side_effect=True), arguments
-    )
+    touched = f"{constraints},~{{memory}}".lstrip(",")
+    return builder.call(ir.InlineAsm(function, text, touched, side_effect=True), arguments)
 
 
-@intrinsic
-def ld4(typingctx: Any, array: Any, index: Any) -> Made:
-    """Four consecutive floats, in one load of 16 bytes; `index` a multiple of 4."""
+def _wide(count: int, doc: str) -> Callable[..., Any]:
+    """A load of so many consecutive floats at once."""
+    several = ir.VectorType(_FLOAT, count)
 
-    def generate(context: Any, builder: Builder, sig: Any, args: Any) -> Any:
-        address = _element(context, builder, sig.args[0], *args)
-        four = builder.load(builder.bitcast(address, _FOUR.as_pointer(address.type.addrspace)))
-        four.align = 16
-        parts = [builder.extract_element(four, ir.Constant(_INT, k)) for k in range(4)]
-        return context.make_tuple(builder, sig.return_type, parts)
+    def make(typingctx: Any, array: Any, index: Any) -> Made:
+        def generate(context: Any, builder: Builder, sig: Any, args: Any) -> Any:
+            address = _element(context, builder, sig.args[0], *args)
+            loaded = builder.load(builder.bitcast(address, several.as_pointer(address.type.addrspace)))
+            loaded.align = 4 * count
+            parts = [builder.extract_element(loaded, ir.Constant(_INT, k)) for k in range(count)]
+            return context.make_tuple(builder, sig.return_type, parts)
 
-    return signature(types.UniTuple(types.float32, 4), array, index), generate
+        return signature(types.UniTuple(types.float32, count), array, index), generate
+
+    make.__doc__ = doc
+    made: Callable[..., Any] = intrinsic(make)
+    return made
+
+
+ld2 = _wide(2, "Two consecutive floats, in one load of 8 bytes; `index` a multiple of 2.")
+ld4 = _wide(4, "Four consecutive floats, in one load of 16 bytes; `index` a multiple of 4.")
 
 
 @intrinsic
@@ -109,6 +118,101 @@ ex2 = _unary(
     "ex2.approx.ftz.f32 $0, $1;", "2 to the power of x; relative error under 2**-22, inf and 0 at the ends."
 )
 rcp = _unary("rcp.approx.ftz.f32 $0, $1;", "1 / x; relative error under 2**-23; 0 for inf, inf for 0.")
+
+
+@intrinsic
+def copy4(typingctx: Any, target: Any, place: Any, source: Any, index: Any, floats: Any) -> Made:
+    """Begin to copy so many floats (0 to 4) from global to shared memory, and zeros after them, four in all.
+
+    `place` and `index` are multiples of 4. The source is read through L2 alone, and not beyond these floats.
+    What was there before is gone at once; who reads the target has to wait (`few_copies_left`), and other
+    threads for a barrier after that. Needs compute capability 8.0.
+    """
+
+    def generate(context: Any, builder: Builder, sig: Any, args: Any) -> Any:
+        shared = _element(context, builder, sig.args[0], *args[:2])
+        addresses = [
+            # an address within shared memory has 32 bits
+            builder.ptrtoint(builder.addrspacecast(shared, shared.type.pointee.as_pointer(3)), _INT),
+            builder.ptrtoint(_element(context, builder, sig.args[2], *args[2:4]), _LONG),
+        ]
+        size = builder.shl(args[4], ir.Constant(_INT, 2))
+        _asm(builder, "cp.async.cg.shared.global [$0], [$1], 16, $2;", "r,l,r", _VOID, [*addresses, size])
+        return context.get_dummy_value()
+
+    return signature(types.void, target, place, source, index, types.uint32), generate
+
+
+def _of_copies(text: str, doc: str) -> Callable[..., Any]:
+    """A word about this thread's copies."""
+
+    def make(typingctx: Any) -> Made:
+        def generate(context: Any, builder: Builder, sig: Any, args: Any) -> Any:
+            _asm(builder, text, "", _VOID, [])
+            return context.get_dummy_value()
+
+        return signature(types.void), generate
+
+    make.__doc__ = doc
+    made: Callable[..., Any] = intrinsic(make)
+    return made
+
+
+end_copies = _of_copies(
+    "cp.async.commit_group;", "The copies begun since the last call, if any, are a group from now on."
+)
+few_copies_left = _of_copies(
+    "cp.async.wait_group 1;", "Wait until this thread's groups of copies are done, all but the latest."
+)
+
+
+@intrinsic
+def split(typingctx: Any, x: Any) -> Made:
+    """A float as the sum of two of TF32 (mantissas of 10 bits), the larger one first; a 2**23rd may be lost.
+
+    What is not a number stays so; infinity becomes it. In plain instructions, half as many as two `cvt.rna`
+    take: the larger one is rounded (to the nearest, ties away from 0), what is left cut off.
+    """
+
+    def generate(context: Any, builder: Builder, sig: Any, args: Any) -> Any:
+        half, kept = ir.Constant(_INT, 1 << 12), ir.Constant(_INT, -1 << 13)
+        bits = builder.bitcast(args[0], _INT)
+        large = builder.bitcast(builder.and_(builder.add(bits, half), kept), _FLOAT)
+        rest = builder.bitcast(builder.fsub(args[0], large), _INT)
+        return context.make_tuple(
+            builder, sig.return_type, [large, builder.bitcast(builder.and_(rest, kept), _FLOAT)]
+        )
+
+    return signature(types.UniTuple(types.float32, 2), types.float32), generate
+
+
+@intrinsic
+def mma(
+    typingctx: Any, a0: Any, a1: Any, a2: Any, a3: Any, b0: Any, b1: Any, c0: Any, c1: Any, c2: Any, c3: Any
+) -> Made:
+    """A (16, 8) times B (8, 8) plus C (16, 8) on a tensor core: this thread's part of what its warp computes.
+
+    All 32 threads must come. A and B are of TF32. Thread 4 g + t has rows g and g + 8 of A and C, column g of
+    B: A[g, t], A[g + 8, t], A[g, t + 4], A[g + 8, t + 4]; B[t, g], B[t + 4, g]; C[g, 2 t], C[g, 2 t + 1],
+    C[g + 8, 2 t], C[g + 8, 2 t + 1], and so of the result (PTX ISA, matrix fragments for mma.m16n8k8). Sums
+    are float32, but cut off, not rounded (Fasi et al., Numerical behavior of NVIDIA tensor cores, 2021).
+    Needs compute capability 8.0.
+    """
+
+    def generate(context: Any, builder: Builder, sig: Any, args: Any) -> Any:
+        arguments = [builder.bitcast(value, _INT) for value in args[:6]] + list(args[6:])
+        function = ir.FunctionType(ir.LiteralStructType([_FLOAT] * 4), [a.type for a in arguments])
+        text = (
+            "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+            "{$0,$1,$2,$3}, {$4,$5,$6,$7}, {$8,$9}, {$10,$11,$12,$13};"
+        )
+        # with a side effect, lest it be moved to where not all threads come
+        called = ir.InlineAsm(function, text, "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f", side_effect=True)
+        four = builder.call(called, arguments)
+        parts = [builder.extract_value(four, k) for k in range(4)]
+        return context.make_tuple(builder, sig.return_type, parts)
+
+    return signature(types.UniTuple(types.float32, 4), *[types.float32] * 10), generate
 
 
 @intrinsic

@@ -2,7 +2,7 @@
 
 Unlike numba's own simulator it keeps several blocks alive at once, has shuffles and a barrier of the whole
 grid, lets threads run in random order by a seed, and finds deadlocks, divergent barriers, misaligned wide
-accesses and data races. It needs no environment variable: a kernel is a Python function, or what `cuda.jit`
+accesses and data races, and does asynchronous copies as late as can be. It needs no environment variable: a kernel is a Python function, or what `cuda.jit`
 made of one, and is run as a copy whose globals `cuda` and the intrinsics are the simulated ones.
 """
 
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from abw.core.exec.cuda import intrinsics
 from tests.core.exec.cuda.races import Clock, Races, barrier
+from tests.core.exec.cuda.simtensor import Copies, Copy, multiply, split
 
 WARP = 32
 IDLE_ROUNDS = 100
@@ -38,7 +39,7 @@ class DeadlockError(SimulationError):
 
 
 class DivergenceError(SimulationError):
-    """Threads of one block wait at different barriers."""
+    """Threads of one block wait at different barriers, or those of a warp at different instructions."""
 
 
 class MisalignedError(SimulationError):
@@ -62,6 +63,7 @@ class Thread(greenlet):
         self.grid, self.block, self.place, self.number = grid, block, place, number
         self.warp = number // WARP
         self.clock = Clock(block, self.warp, block * grid.threads + number, {})
+        self.copies = Copies()
         self.answer: Any = None
 
 
@@ -147,6 +149,8 @@ def launch(
         # a greenlet does not see the settings around the scheduler
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             function(*seen)
+        if _me().copies.under_way:
+            raise SimulationError("a thread ends before its copies do")
 
     _run(thread, running, resident, None if seed is None else random.Random(seed))
 
@@ -203,14 +207,13 @@ def _freed(waiting: dict[tuple[Any, ...], list[tuple[Thread, Any]]], grid: Grid)
         if len(group) < expected:
             continue
         del waiting[key]
-        answers = {thread.number % WARP: value for thread, value in group}
+        places = {place for _, (place, _) in group}
+        if len(places) > 1:
+            raise DivergenceError(f"threads of {key[0]} {key[-1]} wait at {len(places)} places")
+        answers = {thread.number % WARP: value for thread, (_, value) in group}
         if key[0] == "block":
-            if len({value for _, value in group}) > 1:
-                raise DivergenceError(
-                    f"threads of block {key[1]} wait at {len(set(answers.values()))} barriers"
-                )
             barrier([thread.clock for thread, _ in group])
-        for thread, value in group:
+        for thread, (_, value) in group:
             thread.answer = answers
             if key[0] == "warp" and value is None:
                 thread.clock.warp_epoch += 1
@@ -224,10 +227,12 @@ def _me() -> Thread:
     return thread
 
 
-def _wait(kind: str, value: Any = None) -> Any:
+def _wait(kind: str, value: Any = None, depth: int = 2) -> Any:
+    """Wait with others for whom the same line of the kernel waits, `depth` calls up; what each one gave."""
     parent = getcurrent().parent
     assert parent is not None
-    return parent.switch((kind, value))
+    frame = sys._getframe(depth)
+    return parent.switch((kind, ((frame.f_code, frame.f_lasti), value)))
 
 
 # ---- numba.cuda as a kernel sees it
@@ -286,8 +291,7 @@ class _Cuda:
 
     @staticmethod
     def syncthreads() -> None:
-        frame = sys._getframe(1)
-        _wait("block", (frame.f_code, frame.f_lasti))
+        _wait("block")
 
     @staticmethod
     def syncwarp(mask: int = 0xFFFFFFFF) -> None:
@@ -324,7 +328,7 @@ def _full(mask: int) -> None:
 
 def _shuffle(mask: int, value: Any, source: int) -> Any:
     _full(mask)
-    values = _wait("warp", (value,))
+    values = _wait("warp", (value,), 3)
     if source not in values:
         raise SimulationError(f"lane {source} of the warp is gone, or never was")
     return values[source][0]
@@ -333,10 +337,15 @@ def _shuffle(mask: int, value: Any, source: int) -> Any:
 # ---- the intrinsics
 
 
-def _wide(memory: Memory, index: Any) -> int:
-    if memory.address(index) % 16:
-        raise MisalignedError(f"16 bytes at element {index}")
+def _wide(memory: Memory, index: Any, floats: int = 4) -> int:
+    if memory.address(index) % (4 * floats):
+        raise MisalignedError(f"{4 * floats} bytes at element {index}")
     return int(index)
+
+
+def _ld2(memory: Memory, index: Any) -> tuple[Any, ...]:
+    i = _wide(memory, index, 2)
+    return memory[i], memory[i + 1]
 
 
 def _ld4(memory: Memory, index: Any) -> tuple[Any, ...]:
@@ -348,6 +357,29 @@ def _st4(memory: Memory, index: Any, a: Any, b: Any, c: Any, d: Any) -> None:
     i = _wide(memory, index)
     for k, value in enumerate((a, b, c, d)):
         memory[i + k] = value
+
+
+def _copy4(target: Memory, place: Any, source: Memory, index: Any, floats: Any) -> None:
+    if not 0 <= floats <= 4:
+        raise SimulationError(f"a copy of {floats} floats")
+    _me().copies.begin(Copy(target, _wide(target, place), source, _wide(source, index), int(floats)))
+
+
+def _split(x: Any) -> tuple[Any, Any]:
+    large, rest = split(np.array([x], np.float32))
+    return large[0], rest[0]
+
+
+def _mma(*operands: Any) -> tuple[Any, ...]:
+    answers = _wait("warp", operands)
+    if "product" not in answers:
+        if len(answers) < WARP:
+            raise SimulationError("only whole warps multiply on tensor cores")
+        try:
+            answers["product"] = multiply(answers)
+        except ValueError as error:
+            raise SimulationError(str(error)) from None
+    return tuple(answers["product"][_me().number % WARP])
 
 
 def _red_release(memory: Memory, index: Any, value: Any) -> None:
@@ -376,11 +408,17 @@ def _rcp(x: Any) -> Any:
 
 
 _MEANING: dict[str, Callable[..., Any]] = {
+    "ld2": _ld2,
     "ld4": _ld4,
     "ld4_cg": _ld4,
     "st4": _st4,
     "ex2": _ex2,
     "rcp": _rcp,
+    "copy4": _copy4,
+    "end_copies": lambda: _me().copies.group(),
+    "few_copies_left": lambda: _me().copies.wait(1),
+    "split": _split,
+    "mma": _mma,
     "red_release": _red_release,
     "ld_acquire": _ld_acquire,
 }
