@@ -59,6 +59,11 @@ class Traits:
     memory_bytes: int
     driver: int
 
+    @property
+    def tf32(self) -> bool:
+        """Whether its tensor cores multiply numbers of TF32 (Ampere, 2020)."""
+        return self.arch >= (8, 0)
+
 
 class HungError(AbwError):
     """The GPU does not come to an end."""

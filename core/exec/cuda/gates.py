@@ -73,6 +73,11 @@ def finish_text(cell: CellSteps, step: Step) -> str:
     return str(t)
 
 
+def finish_call(block: str, names: list[str]) -> str:
+    """The call of `finish` for the sums of all gates: four units of one lane."""
+    return f"finish(words, frame, first, {block}, lanes, lane, unit, floats, weights, {', '.join(names)})"
+
+
 class _Gates:
     def __init__(self, cell: CellSteps, step: Step, sizes: Sizes, tile: Tile) -> None:
         self.cell, self.step, self.sizes, self.tile = cell, step, sizes, tile
@@ -250,7 +255,8 @@ class _Gates:
             for r in range(tile.each):
                 t.let(f"lane = lane0 + down + {u(r * tile.down)}")
                 with t.block("if lane < lanes"):
-                    self._end("at_bias", [name for g in range(self.gates) for name in self._sums(g, r)])
+                    names = [name for g in range(self.gates) for name in self._sums(g, r)]
+                    t.add(finish_call("at_bias", names))
 
     def _finish_groups(self) -> None:
         """The groups' sums added, and the tile's results shared among all threads."""
@@ -287,15 +293,9 @@ class _Gates:
                         t.add(f"m0, m1, m2, m3 = ld4(shared, ({place}) * {u(VECTOR)})")
                         t.add(*(f"{name} += m{e}" for e, name in enumerate(own)))
                     all_names += own
-                self._end("at_bias", all_names)
+                t.add(finish_call("at_bias", all_names))
 
     def _sums(self, gate: int, lane: int) -> list[str]:
         """A thread's sums of a gate for its lane number `lane`."""
         first = (gate * self.tile.each + lane) * VECTOR
         return [f"sums[{first + e}]" for e in range(VECTOR)]
-
-    def _end(self, block: str, names: list[str]) -> None:
-        """One lane's sums of four units, from all gates."""
-        self.t.add(
-            f"finish(words, frame, first, {block}, lanes, lane, unit, floats, weights, {', '.join(names)})"
-        )

@@ -29,10 +29,11 @@ NOT_A_NUMBER = 0x7FC00000
 class Gpu:
     """One network's kernels and memory on a GPU (`Backend`)."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, *, tensor_cores: bool = True) -> None:
+        """`tensor_cores`: where the GPU has them."""
         self.device = device
         self._modules: list[int] = []
-        self.forms = forms_for(device.traits.processors)
+        self.forms = forms_for(device.traits.processors, tensor_cores and device.traits.tf32)
         self._staging = Staging(device)
         self._words, self._floats = Buffer(device), Buffer(device)
         self._weights, self._counter = Buffer(device), Buffer(device)

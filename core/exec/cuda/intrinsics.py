@@ -1,5 +1,5 @@
-"""What kernels need beyond numba.cuda's own vocabulary, as PTX: wide and asynchronous memory accesses, ex2 and
-rcp, products on tensor cores, a barrier.
+"""What kernels need beyond numba.cuda's own vocabulary, as PTX: wide and asynchronous memory accesses, ex2
+and rcp, products on tensor cores, a barrier.
 
 The same text compiles with numba's built-in CUDA target and with the package numba-cuda, which replaces it on
 import where it is installed. Arrays are one-dimensional and contiguous, indices unsigned.

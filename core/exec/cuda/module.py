@@ -19,7 +19,17 @@ import numpy as np
 from numba import cuda, float32, uint32
 
 from abw.core.exec.cuda.functions import exp, larger, relu, row, sigmoid, tanh
-from abw.core.exec.cuda.intrinsics import grid_barrier, ld4, st4
+from abw.core.exec.cuda.intrinsics import (
+    copy4,
+    end_copies,
+    few_copies_left,
+    grid_barrier,
+    ld2,
+    ld4,
+    mma,
+    split,
+    st4,
+)
 '''
 
 

@@ -13,7 +13,8 @@ from abw.core.exec.cuda.image import Work
 from abw.core.exec.cuda.module import StepText, module_text, shared_bytes
 from abw.core.exec.cuda.simple import plain_text, reduction_text, single_text
 from abw.core.exec.cuda.steps import CellSteps, Step, steps_of
-from abw.core.exec.cuda.tiles import ENDLESS, VECTOR, Forms, Sizes, tiles_for
+from abw.core.exec.cuda.tensor import tensor_text
+from abw.core.exec.cuda.tiles import ENDLESS, VECTOR, Forms, Sizes, tensor_tile, tiles_for
 from abw.core.exec.kernels import static_values
 from abw.core.exec.params import Params
 from abw.core.exec.rows import padded, row_floats
@@ -188,8 +189,14 @@ def _choices(cell: CellSteps, step: Step, sizes: Sizes, texts: _Texts) -> tuple[
     units = padded(step.weights.units, VECTOR)
     finish = finish_text(cell, step)
     found = []
+    tensor = None
+    if step.weights.aligned:
+        tensor = tensor_tile(sizes, len(step.weights.gates), step.weights.most_fed)
     for tile, limit in tiles_for(sizes, len(step.weights.gates), longest, units):
-        text, shared = gate_text(cell, step, sizes, tile)
+        if limit == ENDLESS and tensor is not None:
+            text, shared = tensor_text(cell, step, tensor)
+        else:
+            text, shared = gate_text(cell, step, sizes, tile)
         kernel = texts.add(StepText(text, finish, shared))
         found.append(Choice(kernel, tile.lanes, tile.columns(units), limit))
     return tuple(found)

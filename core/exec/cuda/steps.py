@@ -71,6 +71,16 @@ class Packed:
         """All of them."""
         return padded(self.units, self.block) // self.block * self.block_floats
 
+    @property
+    def most_fed(self) -> int:
+        """The most gates that an operand feeds."""
+        return max(len(s.fed) for s in self.segments)
+
+    @property
+    def aligned(self) -> bool:
+        """Whether all operands begin at whole vectors of their rows."""
+        return all(s.column % VECTOR == 0 for s in self.segments)
+
     def write(self, memory: Floats, static: Mapping[int, NDArray[Any]]) -> None:
         """Pack the weights of these static values."""
         size = padded(self.units, self.block)

@@ -8,6 +8,11 @@ from dataclasses import dataclass, replace
 VECTOR = 4
 """Floats of the widest access; rows of values are padded to whole ones, and a thread sums so many units."""
 
+WARP = 32
+
+FRAGMENT, SLABS = 16, 3
+"""On tensor cores: lanes, units and elements of what a warp multiplies; slabs in shared memory at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
@@ -16,7 +21,8 @@ class Sizes:
     `threads`: of a block. `packed`: units whose weights lie together. `sums`: the most sums a thread holds.
     `shared`: floats of shared memory that tiles share among their threads; a tile with very many gates may
     need more. `slab`: elements of the operands that are in shared memory at a time, in tiles that do not
-    split them. `blocks`: how many run at once. Threads, packed units and slabs are powers of two.
+    split them. `blocks`: how many run at once. Threads, packed units and slabs are powers of two. `tensor`:
+    tensor cores compute the sums for many lanes.
     """
 
     threads: int
@@ -25,6 +31,7 @@ class Sizes:
     shared: int
     slab: int
     blocks: int
+    tensor: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +45,19 @@ class Forms:
     plan: Sizes
 
 
-def forms_for(processors: int) -> Forms:
-    """The forms for a GPU with so many multiprocessors.
+def forms_for(processors: int, tensor: bool) -> Forms:
+    """The forms for a GPU with so many multiprocessors, with or without their tensor cores.
 
     Of a kernel for one item two blocks or three of 128 threads fit each of them. The plan's kernel has one
     block of 256 on each: as few as can be meet at its barriers, with all registers and shared memory theirs.
     """
-    common = Sizes(threads=128, packed=32, sums=80, shared=12288, slab=16, blocks=2 * processors)
+    common = Sizes(
+        threads=128, packed=32, sums=80, shared=12288, slab=16, blocks=2 * processors, tensor=tensor
+    )
     return Forms(common, replace(common, threads=256, blocks=processors))
 
 
-HOPPER = forms_for(132)
+HOPPER = forms_for(132, True)
 """For H100 and H200."""
 
 ENDLESS = 2**62
@@ -86,6 +95,57 @@ class Tile:
     def columns(self, units: int) -> int:
         """Tiles side by side."""
         return -(-units // self.units)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorTile:
+    """`across` warps side by side sum FRAGMENT units each on tensor cores, `down` warps below each other
+    `each` times FRAGMENT lanes each; as many elements of the operands are in a slab."""
+
+    across: int
+    down: int
+    each: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return WARP * self.across * self.down
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of a tile."""
+        return FRAGMENT * self.down * self.each
+
+    @property
+    def units(self) -> int:
+        """Units of a tile."""
+        return FRAGMENT * self.across
+
+    def columns(self, units: int) -> int:
+        """Tiles side by side."""
+        return -(-units // self.units)
+
+    @property
+    def row_floats(self) -> int:
+        """Floats of shared memory for a slab of the lanes' rows."""
+        return FRAGMENT * self.lanes
+
+    def slab_floats(self, fed: int) -> int:
+        """Floats of shared memory for rows and for the weights of so many gates, with gaps between."""
+        return self.row_floats + FRAGMENT * fed * self.units + 8 * (FRAGMENT // VECTOR)
+
+
+def tensor_tile(sizes: Sizes, gates: int, fed: int) -> TensorTile | None:
+    """The tile of a stage with so many gates, of which an operand feeds `fed` at most, on tensor cores; None
+    where there are none, or registers or shared memory do not hold the sums and the slabs."""
+    across = sizes.packed // FRAGMENT
+    if not sizes.tensor or not across:
+        return None
+    for each in (4, 2, 1):
+        tile = TensorTile(across, sizes.threads // WARP // across, each)
+        if 8 * gates * each <= sizes.sums and SLABS * tile.slab_floats(fed) <= sizes.shared:
+            return tile
+    return None
 
 
 def tiles_for(sizes: Sizes, gates: int, longest: int, units: int) -> tuple[tuple[Tile, int], ...]:

@@ -1,9 +1,10 @@
 """A simulator of CUDA grids: every thread of several blocks is a greenlet, one scheduler runs them all.
 
 Unlike numba's own simulator it keeps several blocks alive at once, has shuffles and a barrier of the whole
-grid, lets threads run in random order by a seed, and finds deadlocks, divergent barriers, misaligned wide
-accesses and data races, and does asynchronous copies as late as can be. It needs no environment variable: a kernel is a Python function, or what `cuda.jit`
-made of one, and is run as a copy whose globals `cuda` and the intrinsics are the simulated ones.
+grid, lets threads run in random order by a seed, finds deadlocks, divergent barriers, misaligned wide
+accesses and data races, and does asynchronous copies as late as can be. It needs no environment variable: a
+kernel is a Python function, or what `cuda.jit` made of one, and is run as a copy whose globals `cuda` and the
+intrinsics are the simulated ones.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ class Found:
     number: int
     resources: Resources
     float64: list[str]
+    tensor: bool
 
 
 def kernels_of(spec: str) -> tuple[str, int]:
@@ -50,7 +51,7 @@ def machine_code(module: tuple[str, int]) -> list[Found]:
         ptx = compile_ptx(kernel, signature, threads)
         resources = assemble(ptx).resources
         assert resources is not None
-        found.append(Found(number, resources, float64_lines(ptx)))
+        found.append(Found(number, resources, float64_lines(ptx), "mma.sync" in ptx))
     return found
 
 
@@ -60,6 +61,7 @@ def test_every_kernel_stays_in_registers_and_in_float32(toolkit: Toolkit) -> Non
     with ProcessPoolExecutor(min(len(texts), os.cpu_count() or 1), get_context("spawn")) as pool:
         for spec, found in zip(texts.values(), pool.map(machine_code, texts), strict=True):
             assert len(found) >= 2, spec  # a step and a plan at least
+            assert any(kernel.tensor for kernel in found[:-1]) and found[-1].tensor, spec
             for kernel in found:
                 assert (kernel.resources.stack, kernel.resources.spills) == (0, 0), (spec, kernel)
                 assert kernel.resources.registers <= REGISTERS, (spec, kernel)

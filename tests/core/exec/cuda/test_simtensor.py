@@ -153,7 +153,8 @@ def test_split_is_what_its_simulation_says() -> None:
     edges = np.array([0, -0.0, 1, 1e-45, 3e38, np.inf, -np.inf, np.nan, -np.nan], np.float32)
     values = np.concatenate([edges, bits.view(np.float32)])
     large, small = np.empty_like(values), np.empty_like(values)
-    njit(parts_of)(values, large, small)
+    compiled: Any = njit(parts_of)
+    compiled(values, large, small)
     with np.errstate(invalid="ignore", over="ignore"):
         expected = simulated_split(values)
     assert np.array_equal(large, expected[0], equal_nan=True)
