@@ -93,7 +93,7 @@ def cuda(
 
         with closing(open_device()) as device:
             gpu = device.traits
-        compile_all(specs, networks, gpu.arch, forms_for(gpu.processors), told)
+        compile_all(specs, networks, gpu.arch, forms_for(gpu.processors, gpu.tf32), told)
         apart = Apart(Rig, data, specs, runs, seconds=CALL_SECONDS)
         try:
             until = math.inf if minutes is None else begun + 60 * minutes
