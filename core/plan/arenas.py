@@ -29,8 +29,8 @@ class Arenas:
     numbers, -1 where a type has fewer. `constant_row` (A, C): first row of constant c in arena a, -1 where it
     is not. `constant_first`, `constant_end` (C,): the constant's references (see `Network`).
     `outputs`, `slots` (T,): how many a type has. `reduces` (T,) bool; `reduced` (T, S) bool: a lane may read
-    several rows there. `read` (T,) bool: some type reads its results; `loose` (T,) bool: none does, and it
-    does not reduce. `value_floats` (T,): of all outputs of a node.
+    several rows there; `most_reduced`: the most such slots of a type. `read` (T,) bool: some type reads its
+    results; `loose` (T,) bool: none does, and it does not reduce. `value_floats` (T,): of all its outputs.
     `programs[t]`: the type's cell as a program, None for a reduction. `staged` (T, S) bool: the cell copies
     this input whatever its status. Counts a batch of type t: `launches`, `copies` (T,); a lane:
     `copied_floats`, `product_flops`, `other_flops` (T,) (a reduction's arithmetic depends on the graph).
@@ -48,6 +48,7 @@ class Arenas:
     slots: Ints
     reduces: NDArray[np.bool_]
     reduced: NDArray[np.bool_]
+    most_reduced: int
     read: NDArray[np.bool_]
     loose: NDArray[np.bool_]
     value_floats: Longs
@@ -132,6 +133,7 @@ def _arenas(network: Network) -> Arenas:
         slots=slots,
         reduces=reduces,
         reduced=reduced,
+        most_reduced=int(reduced.sum(axis=1).max(initial=0)),
         read=read,
         loose=~(read | reduces),
         value_floats=np.array([sum(size_of(o.shape) for o in t.outputs) for t in types], np.int64),

@@ -7,16 +7,11 @@ from numpy.typing import NDArray
 
 from abw.core.cell.layout import BROADCAST, CONTIGUOUS, COPIED, STRIDED
 from abw.core.graph.network import LISTED
-from abw.core.jit import inner, njit
+from abw.core.jit import njit
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-
-Types = tuple[Ints, Ints, Ints, Bools, Bools]
-"""Of `Arenas`: `slot_arena`, `outputs`, `slots`, `reduces`, `reduced`."""
-Costs = tuple[Ints, Bools, Longs, Longs, Longs, Longs, Longs]
-"""Of `Arenas`: `row_floats`, `staged`, and the counts of each type."""
 
 GATHERED = COPIED
 """An operand's rows as against a cell's variables: same numbers, the graph's word for it."""
@@ -24,70 +19,64 @@ STATUS_NAMES = ("contiguous", "strided", "broadcast", "gathered")
 
 
 @njit
-def measure_plan(
-    type: Ints, ptr: Ints, references: Ints, member_ptr: Ints, slots: Ints, reduced: Bools, operand_ptr: Ints
-) -> tuple[int, int]:
-    """Fill a plan's `operand_ptr`; how long its `index` is, and its `lists` at most."""
-    operand_ptr[0] = 0
-    listed = 0
-    for b in range(len(type)):
-        t = type[b]
-        operand_ptr[b + 1] = operand_ptr[b] + slots[t]
-        for s in range(slots[t]):
-            if reduced[t, s]:
-                listed += ptr[b + 1] - ptr[b] + 1
-    rows = len(references)
-    for i in range(rows if len(member_ptr) > 1 else 0):
-        if references[i] <= LISTED:
-            number = LISTED - references[i]
-            rows += member_ptr[number + 1] - member_ptr[number] - 1
-    return rows, listed
-
-
-@njit
 def fill_plan(
     schedule: tuple[Ints, Ints, Ints],
     graph: tuple[Ints, Ints, Ints, Ints],
-    types: Types,
+    types: tuple[Ints, Ints, Ints, Bools, Bools],
     constants: tuple[Ints, Ints, Ints],
-    costs: Costs,
+    costs: tuple[Ints, Bools, Longs, Longs, Longs, Longs, Longs],
     ordering: tuple[Bools, Ints],
-    results: tuple[Ints, Ints],
+    packed: bool,
+    results: tuple[Ints, Ints, Ints],
     operands: tuple[Ints, Ints, Ints],
     forms: tuple[Ints, Ints, Ints],
     lists: tuple[Ints, Ints],
 ) -> tuple[int, int, int, int, int, int]:
-    """Fill the arrays of a `Plan` (see there for each; `plan` allocates them); how long `lists` is, then what
-    `_count` counts.
+    """Fill the arrays of a `Plan` (see there for each; `plan` allocates them).
 
     One pass over the batches in order: number the rows of the results from `base` on, then look up the rows
-    of the operands, whose producers have theirs by then. A reference to a constant is looked up among the
-    constants, from the one met last. What a lane reads in a slot: of a cell its operand, or the list that it
-    is; of a reduction a run of its operands. Batches of `loose` types (T,) may have their lanes, `nodes`, put
-    in the order in which they read.
+    of the operands, whose producers have theirs by then. Unless the results are `packed`, `base` is filled,
+    too: one block behind the other. A reference to a constant is looked up among the constants, from the one
+    met last. What a lane reads in a slot: of a cell its operand, or the list that it is; of a reduction a run
+    of its operands. Batches of `loose` types (T,) may have their lanes, `nodes`, put in the order in which
+    they read. The result: how long `lists` is; launches, memory kernels and bytes moved, as in `Counts`; the
+    arithmetic.
     """
     batch_type, batch_ptr, nodes = schedule
     reference_ptr, references, member_ptr, members = graph
-    slot_arena, outputs, slots, reduces, reduced = types
+    slot_arena, output_arena, slots, reduces, reduced = types
     constant_row, constant_first, constant_end = constants
+    row_floats, staged, launches, copies, copied_floats, product_flops, other_flops = costs
     loose, spare = ordering
-    base, row = results
+    rows, base, row = results
     operand_ptr, index_ptr, index = operands
     status, start, stride = forms
     list_ptr, list_end = lists
     width = base.shape[1]
-    filled = 0
-    listed = 0
-    constant = 0
-    index_ptr[0] = 0
+    filled, listed, constant = 0, 0, 0
+    launched, kernels, floats, products, others = 0, 0, 0, 0, 0
+    operand_ptr[0] = index_ptr[0] = 0
     for b in range(len(batch_type)):
         t = batch_type[b]
         first, last = batch_ptr[b], batch_ptr[b + 1]
+        lanes = last - first
+        operand_ptr[b + 1] = operand_ptr[b] + slots[t]
+        launched += launches[t]
+        kernels += copies[t]
+        floats += lanes * copied_floats[t]
+        products += lanes * product_flops[t]
+        others += lanes * other_flops[t]
         if loose[t]:
             _follow(nodes, first, last, slots[t], (reference_ptr, references), row, spare)
         for o in range(width):
+            arena = output_arena[t, o]
+            if not packed:
+                base[b, o] = -1
+            if arena >= 0 and not packed:
+                base[b, o] = rows[arena]
+                rows[arena] += lanes
             for i in range(first, last):
-                row[nodes[i] * width + o] = base[b, o] + i - first if o < outputs[t] else -1
+                row[nodes[i] * width + o] = base[b, o] + i - first if arena >= 0 else -1
         for s in range(slots[t]):
             k = operand_ptr[b] + s
             begin = filled
@@ -121,9 +110,10 @@ def fill_plan(
                 if reduced[t, s]:
                     list_end[listed + i - first + 1] = filled - begin
             list_ptr[k] = -1
-            if filled - begin > last - first:
+            several = filled - begin > lanes
+            if several:
                 list_ptr[k] = listed
-                listed += last - first + 1
+                listed += lanes + 1
             index_ptr[k + 1] = filled
             step = index[begin + 1] - index[begin] if filled > begin + 1 else 1
             even = True
@@ -141,8 +131,15 @@ def fill_plan(
                 status[k] = BROADCAST
             else:
                 status[k] = STRIDED
-    counts = _count((batch_type, batch_ptr), (operand_ptr, index_ptr, status, list_ptr), types, costs)
-    return listed, *counts
+            size = row_floats[arena]
+            if status[k] != CONTIGUOUS or (staged[t, s] and not several):
+                kernels += 1
+                floats += (filled - begin) * size
+            if several:
+                # k operands take k - 1 additions or comparisons a float
+                others += (filled - begin - lanes) * size
+                launched += not reduces[t]
+    return listed, launched, kernels, 4 * floats, products, others
 
 
 @njit
@@ -179,36 +176,3 @@ def copy_rows(row: Ints, keep: Ints, kept: Ints) -> None:
     for i in range(len(keep)):
         if keep[i] >= 0:
             kept[keep[i]] = row[keep[i]]
-
-
-@inner
-def _count(
-    schedule: tuple[Ints, Ints], operands: tuple[Ints, Ints, Ints, Ints], types: Types, costs: Costs
-) -> tuple[int, int, int, int, int]:
-    """Launches, memory kernels and bytes moved, as in `Counts`, then the arithmetic of a plan."""
-    batch_type, batch_ptr = schedule
-    operand_ptr, index_ptr, status, list_ptr = operands
-    slot_arena, _, slots, reduces, _ = types
-    row_floats, staged, launches, copies, copied_floats, product_flops, other_flops = costs
-    launched, kernels, floats, products, others = 0, 0, 0, 0, 0
-    for b in range(len(batch_type)):
-        t = batch_type[b]
-        lanes = batch_ptr[b + 1] - batch_ptr[b]
-        launched += launches[t]
-        kernels += copies[t]
-        floats += lanes * copied_floats[t]
-        products += lanes * product_flops[t]
-        others += lanes * other_flops[t]
-        for s in range(slots[t]):
-            k = operand_ptr[b] + s
-            rows = index_ptr[k + 1] - index_ptr[k]
-            size = row_floats[slot_arena[t, s]]
-            listed = list_ptr[k] >= 0
-            if status[k] != CONTIGUOUS or (staged[t, s] and not listed):
-                kernels += 1
-                floats += rows * size
-            if listed:
-                # k operands take k - 1 additions or comparisons a float
-                others += (rows - lanes) * size
-                launched += not reduces[t]
-    return launched, kernels, 4 * floats, products, others

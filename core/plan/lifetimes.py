@@ -216,25 +216,6 @@ def pack_rows(
     return rows, base
 
 
-def stack_rows(schedule: Schedule, arenas: Arenas, width: int) -> tuple[Ints, Ints]:
-    """The same where nothing becomes free: one block behind the other. Several times faster to compile."""
-    rows = arenas.head.copy()
-    base = np.empty((len(schedule), width), np.int32)
-    _stack(schedule.type, schedule.ptr, arenas.output_arena, rows, base)
-    return rows, base
-
-
-@njit
-def _stack(type: Ints, ptr: Ints, output_arena: Ints, rows: Ints, base: Ints) -> None:
-    for b in range(len(type)):
-        for o in range(base.shape[1]):
-            arena = output_arena[type[b], o]
-            base[b, o] = -1
-            if arena >= 0:
-                base[b, o] = rows[arena]
-                rows[arena] += ptr[b + 1] - ptr[b]
-
-
 @njit
 def _pack(
     schedule: tuple[Ints, Ints],

@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.graph import Graph
+from abw.core.graph.network import LISTED
 from abw.core.plan.arenas import Arenas, arenas_of
-from abw.core.plan.kernels import GATHERED, copy_rows, fill_plan, measure_plan
-from abw.core.plan.lifetimes import order_lanes, pack_rows, stack_rows
+from abw.core.plan.kernels import GATHERED, copy_rows, fill_plan
+from abw.core.plan.lifetimes import order_lanes, pack_rows
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]
 
-_TYPES = attrgetter("slot_arena", "outputs", "slots", "reduces", "reduced")
+_TYPES = attrgetter("slot_arena", "output_arena", "slots", "reduces", "reduced")
 _CONSTANTS = attrgetter("constant_row", "constant_first", "constant_end")
 _COSTS = attrgetter(
     "row_floats", "staged", "launches", "copies", "copied_floats", "product_flops", "other_flops"
@@ -112,22 +113,21 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None) -> Plan:
     # those whose results nobody reads may follow what they read, where lanes are ordered anyway
     ordered = keep is not None and schedule.split is None
     loose = arenas.loose.copy() if ordered else np.zeros(len(arenas.loose), np.bool_)
-    schedule, sections, rows, base = _memory(graph, schedule, arenas, keep, loose)
-    operand_ptr = np.empty(len(schedule) + 1, np.int32)
-    length, most_lists = measure_plan(
-        schedule.type,
-        schedule.ptr,
-        graph.operand,
-        graph.list_ptr,
-        arenas.slots,
-        arenas.reduced,
-        operand_ptr,
-    )
-    operands = int(operand_ptr[-1])
-    row = np.empty(len(graph) * graph.network.width, np.int32)
-    index_ptr, index = np.empty(operands + 1, np.int32), np.empty(length, np.int32)
-    status, start, stride = (np.empty(operands, np.int32) for _ in range(3))
-    list_ptr, lists = np.empty(operands, np.int32), np.empty(most_lists, np.int32)
+    batches, width = len(schedule), graph.network.width
+    launches = schedule.launches
+    if keep is not None and batches:
+        schedule, sections, rows, base = _memory(graph, schedule, launches, arenas, keep, loose)
+    else:
+        sections = np.array([0, len(launches) - 1], np.int32)
+        rows, base = arenas.head.copy(), np.empty((batches, width), np.int32)
+    # at most: what is not needed of them is cut off
+    operands, several = batches * arenas.slot_arena.shape[1], arenas.most_reduced
+    row = np.empty(len(graph) * width, np.int32)
+    operand_ptr, index_ptr = np.empty(batches + 1, np.int32), np.empty(operands + 1, np.int32)
+    index = np.empty(len(graph.operand) + _listed(graph), np.int32)
+    status, list_ptr = np.empty(operands, np.int32), np.empty(operands, np.int32)
+    start, stride = np.empty(operands, np.int32), np.empty(operands, np.int32)
+    lists = np.empty((len(graph) + batches) * several, np.int32)
     listed, *counts, product_flops, other_flops = fill_plan(
         (schedule.type, schedule.ptr, schedule.nodes),
         (graph.operand_ptr, graph.operand, graph.list_ptr, graph.list_operand),
@@ -135,7 +135,8 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None) -> Plan:
         _CONSTANTS(arenas),
         _COSTS(arenas),
         (loose, np.empty(len(graph), np.int32)),
-        (base, row),
+        keep is not None,
+        (rows, base, row),
         (operand_ptr, index_ptr, index),
         (status, start, stride),
         (list_ptr, lists),
@@ -143,10 +144,11 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None) -> Plan:
     if keep is not None:
         everywhere, row = row, np.full(len(row), -1, np.int32)
         copy_rows(everywhere, keep, row)
+    operands = int(operand_ptr[-1])
     return Plan(
-        graph, schedule, arenas, rows, base, row, operand_ptr, index_ptr, index, status, start, stride,
-        list_ptr, lists[:listed], schedule.launches, sections, Counts(len(schedule), *counts),
-        product_flops, other_flops,
+        graph, schedule, arenas, rows, base, row, operand_ptr, index_ptr[: operands + 1], index,
+        status[:operands], start[:operands], stride[:operands], list_ptr[:operands], lists[:listed],
+        launches, sections, Counts(batches, *counts), product_flops, other_flops,
     )  # fmt: skip
 
 
@@ -170,14 +172,24 @@ def results_of(graph: Graph) -> Ints:
     return np.concatenate([np.zeros(0, np.int32), *(refs.reference for refs in graph.results)])
 
 
+def _listed(graph: Graph) -> int:
+    """How many values more than their operands the lists hold that nodes read."""
+    if not len(graph.list_operand):
+        return 0
+    members = np.diff(graph.list_ptr)
+    return int((members[LISTED - graph.operand[graph.operand <= LISTED]] - 1).sum())
+
+
 def _memory(
-    graph: Graph, schedule: Schedule, arenas: Arenas, keep: Ints | None, loose: NDArray[np.bool_]
+    graph: Graph,
+    schedule: Schedule,
+    launches: Ints,
+    arenas: Arenas,
+    keep: Ints,
+    loose: NDArray[np.bool_],
 ) -> tuple[Schedule, Ints, Ints, Ints]:
     """The schedule with its lanes ordered; its sections; the arenas' rows; the base of every result."""
-    if keep is None or not len(schedule):
-        rows, base = stack_rows(schedule, arenas, graph.network.width)
-        return schedule, np.array([0, len(schedule.launches) - 1], np.int32), rows, base
-    launches, unit_ptr = schedule.launches, schedule.ptr
+    unit_ptr = schedule.ptr
     sections = np.arange(len(launches), dtype=np.int32)
     if schedule.split is not None:
         unit_ptr = np.append(schedule.ptr[:-1, None] + schedule.split[:, :-1], schedule.ptr[-1:])
