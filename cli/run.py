@@ -76,6 +76,14 @@ def run(
             show_default="auto",
         ),
     ] = None,
+    no_tensor_cores: Annotated[
+        bool,
+        typer.Option(
+            "--no-tensor-cores",
+            help="Leave products for many lanes to the float32 units; else executor cuda has tensor cores "
+            "compute them (3xTF32: about float32's own accuracy).",
+        ),
+    ] = False,
     kernels: Annotated[
         Literal["ir", "njit"] | None,
         typer.Option(
@@ -168,6 +176,7 @@ def run(
         executor=executor or usual.executor,
         kernels=kernels,
         scheme=scheme,
+        tensor_cores=not no_tensor_cores,
         granularity=granularity,
         layout=layout or usual.layout,
         fuse=fuse,

@@ -58,6 +58,7 @@ class RunOptions:
     executor: str = "cpu"
     kernels: KernelsName | None = None
     scheme: SchemeName | None = None
+    tensor_cores: bool = True
     granularity: Granularity = "cell"
     layout: LayoutName = "planned"
     fuse: bool = False
@@ -96,7 +97,7 @@ def run(
 
     Errors: AbwError and its kinds. Nothing of a run that fails or is interrupted stays on disk.
     """
-    executor = get_executor(options.executor, options.kernels, options.scheme)
+    executor = get_executor(options.executor, options.kernels, options.scheme, options.tensor_cores)
     profiled = executor if options.profile and isinstance(executor, CpuExecutor) else None
     if options.profile and not profiled:
         raise AbwError(
@@ -244,6 +245,7 @@ def _report(
         "executor": options.executor,
         "kernels": options.kernels,
         "scheme": options.scheme,
+        "tensor_cores": options.tensor_cores if options.executor == "cuda" else None,
         "granularity": options.granularity,
         "layout": options.layout,
         "passes": options.passes,

@@ -19,7 +19,7 @@ SchemeName = Literal["auto", "batch", "plan"]
 """How the executor cuda launches: each step of a batch, a whole plan, or whichever its costs say."""
 
 
-def _cuda(scheme: SchemeName = "auto") -> Executor:
+def _cuda(scheme: SchemeName = "auto", tensor_cores: bool = True) -> Executor:
     """On the first GPU. Errors: AbwError that says what is missing."""
     from abw.core.exec.cuda.available import open_device
     from abw.core.exec.cuda.costs import costs_of
@@ -27,7 +27,7 @@ def _cuda(scheme: SchemeName = "auto") -> Executor:
     from abw.core.exec.cuda.gpu import Gpu
 
     device = open_device()
-    return CudaExecutor(Gpu(device), scheme, costs_of(device.traits))
+    return CudaExecutor(Gpu(device, tensor_cores=tensor_cores), scheme, costs_of(device.traits))
 
 
 EXECUTORS: dict[str, Callable[[], Executor]] = {
@@ -45,11 +45,17 @@ SUMMARIES: dict[str, str] = {
 """What each executor is, in one line."""
 
 
-def get_executor(name: str, kernels: KernelsName | None = None, scheme: SchemeName | None = None) -> Executor:
-    """A fresh executor; `kernels` are for cpu alone, None: IR where that was ever tried; `scheme` for cuda.
+def get_executor(
+    name: str,
+    kernels: KernelsName | None = None,
+    scheme: SchemeName | None = None,
+    tensor_cores: bool = True,
+) -> Executor:
+    """A fresh executor; `kernels` are for cpu alone, None: IR where that was ever tried; `scheme` and
+    `tensor_cores` for cuda.
 
-    Errors: AbwError for a name that none has, for kernels or a scheme where there is no choice, and where
-    cuda cannot run: it says what is missing and how to get it.
+    Errors: AbwError for a name that none has, for kernels, a scheme or tensor cores where there is no choice,
+    and where cuda cannot run: it says what is missing and how to get it.
     """
     if name not in EXECUTORS:
         raise AbwError(
@@ -63,8 +69,14 @@ def get_executor(name: str, kernels: KernelsName | None = None, scheme: SchemeNa
         raise AbwError(
             f"executor '{name}' has no choice of schemes", hint="--scheme needs --device cuda", exit_code=2
         )
+    if not tensor_cores and name != "cuda":
+        raise AbwError(
+            f"executor '{name}' has no choice of tensor cores",
+            hint="--no-tensor-cores needs --device cuda",
+            exit_code=2,
+        )
     if name == "cuda":
-        return _cuda(scheme or "auto")
+        return _cuda(scheme or "auto", tensor_cores)
     if name == "cpu" and (kernels or ("ir" if KNOWN else "njit")) == "njit":
         from abw.core.exec.cpu.njit import NjitExecutor
 

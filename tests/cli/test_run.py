@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from abw.core.exec.cuda.driver import Driver
+from abw.core.exec.cuda.tiles import Forms
 from abw.core.graph.graph import Graph
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.schedule import Schedule
@@ -388,20 +389,27 @@ def test_schemes_are_chosen_for_the_executor_cuda(abw: Abw) -> None:
     assert "--device cuda" in done.err
 
 
+def test_tensor_cores_are_for_the_executor_cuda(abw: Abw) -> None:
+    done = abw(*SMALL, "--no-tensor-cores")
+    assert done.code == 2
+    assert "executor 'cpu' has no choice of tensor cores" in done.err
+    assert "--device cuda" in done.err
+
+
 TREES = "(3 (2 It) (3 works))\n(3 (2 So) (3 (2 it) (2 does)))\n(2 (2 Well) (2 (2 no) (2 more)))\n"
 
 
 @pytest.fixture
 def simulated(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeLibrary], FakeLibrary]:
     """Puts a driver in place whose kernels run in the simulator."""
-    from abw.core.exec.cuda import available, executor, gpu
+    from abw.core.exec.cuda import available, gpu
 
     def put(library: FakeLibrary) -> FakeLibrary:
         monkeypatch.setattr(available, "load_driver", lambda: Driver(library))
         found = available.Need("cuda compiler", True, "simulated")
         monkeypatch.setattr(available, "_compiler", lambda: found)
         monkeypatch.setattr(gpu, "compile_image", library.compile)
-        monkeypatch.setattr(executor.CudaExecutor.__init__, "__defaults__", ("auto", TILES))
+        monkeypatch.setattr(gpu, "forms_for", lambda processors, tensor: TILES)
         return library
 
     return put
@@ -426,3 +434,25 @@ def test_cuda_through_a_driver_whose_kernels_are_simulated(
     assert (report["executor"], report["scheme"]) == ("cuda", scheme)
     assert (report["mini_batches"], report["in_pieces"]) == (3, 0)
     assert {entry[3] for entry in library.launches} == {scheme == "plan"}
+
+
+@pytest.mark.parametrize("flags", [(), ("--no-tensor-cores",)])
+def test_cuda_with_and_without_tensor_cores(
+    abw: Abw,
+    simulated: Callable[[FakeLibrary], FakeLibrary],
+    flags: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    from abw.core.exec.cuda import gpu
+
+    simulated(FakeLibrary())
+    asked: list[bool] = []
+
+    def forms_for(processors: int, tensor: bool) -> Forms:
+        asked.append(tensor)
+        return TILES
+
+    monkeypatch.setattr(gpu, "forms_for", forms_for)
+    assert run_trees(abw, tmp_path, *flags)["tensor_cores"] is (not flags)
+    assert asked == [not flags]

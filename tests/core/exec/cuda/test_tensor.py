@@ -17,14 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from abw.core.exec.cuda import available, intrinsics
 from abw.core.exec.cuda import executor as executor_module
-from abw.core.exec.cuda import intrinsics
 from abw.core.exec.cuda.backend import Kernels, Scheme
+from abw.core.exec.cuda.device import Device
+from abw.core.exec.cuda.driver import Driver
 from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.cuda.module import load_kernels
 from abw.core.exec.cuda.program import device_program
 from abw.core.exec.cuda.tiles import HOPPER, Forms, Sizes, TensorTile, forms_for, tensor_tile
 from abw.core.exec.params import init_params
+from abw.core.exec.registry import get_executor
 from abw.core.graph.graph import Graph
 from abw.core.graph.network import Network
 from abw.core.plan.plan import plan
@@ -40,7 +43,8 @@ from tests.core.exec.builder import (
     reference,
 )
 from tests.core.exec.corners import gates_cell, once, one_type
-from tests.core.exec.cuda import simgrid
+from tests.core.exec.cuda import fakedriver, simgrid
+from tests.core.exec.cuda.fakedriver import FakeLibrary
 from tests.core.exec.cuda.simtensor import cut, split
 from tests.core.exec.cuda.simulated import SimulatedDevice
 
@@ -109,6 +113,21 @@ def test_batches_of_many_lanes_run_on_tensor_cores_where_there_are_any() -> None
         assert mine.limit.shape[1] == 3
     parts = re.split(r"\ndef step\d+", with_them.text.partition("\ndef part")[0])[1:]
     assert ["mma(" in text for text in parts] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("arch", "wanted", "used"),
+    [((9, 0), True, True), ((8, 0), True, True), ((9, 0), False, False), ((7, 5), True, False)],
+)
+def test_they_are_used_where_they_are_there_and_wanted(
+    arch: tuple[int, int], wanted: bool, used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for attribute, number in zip((75, 76), arch, strict=True):
+        monkeypatch.setitem(fakedriver._ATTRIBUTES, attribute, number)
+    monkeypatch.setattr(available, "open_device", lambda: Device(Driver(FakeLibrary())))
+    executor: Any = get_executor("cuda", tensor_cores=wanted)
+    forms = executor._backend.forms
+    assert (forms.batch.tensor, forms.plan.tensor) == (used, used)
 
 
 def test_tiles_that_registers_or_shared_memory_do_not_hold_are_not_chosen() -> None:
