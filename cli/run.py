@@ -81,7 +81,7 @@ def run(
         typer.Option(
             "--no-tensor-cores",
             help="Leave products for many lanes to the float32 units; else executor cuda has tensor cores "
-            "compute them (3xTF32: about float32's own accuracy).",
+            "compute them where those are faster (3xTF32: about float32's own accuracy).",
         ),
     ] = False,
     kernels: Annotated[

@@ -61,8 +61,9 @@ class Traits:
 
     @property
     def tf32(self) -> bool:
-        """Whether its tensor cores multiply numbers of TF32 (Ampere, 2020)."""
-        return self.arch >= (8, 0)
+        """Whether tensor cores multiply numbers of TF32 so fast that three products take less than one of
+        float32: 7 to 14 times as fast on A100, H100, H200, B200; on other GPUs but as fast (data sheets)."""
+        return self.arch in ((8, 0), (9, 0), (10, 0))
 
 
 class HungError(AbwError):

@@ -117,7 +117,13 @@ def test_batches_of_many_lanes_run_on_tensor_cores_where_there_are_any() -> None
 
 @pytest.mark.parametrize(
     ("arch", "wanted", "used"),
-    [((9, 0), True, True), ((8, 0), True, True), ((9, 0), False, False), ((7, 5), True, False)],
+    [
+        ((9, 0), True, True),
+        ((8, 0), True, True),
+        ((9, 0), False, False),
+        ((8, 9), True, False),
+        ((7, 0), True, False),
+    ],
 )
 def test_they_are_used_where_they_are_there_and_wanted(
     arch: tuple[int, int], wanted: bool, used: bool, monkeypatch: pytest.MonkeyPatch
