@@ -56,7 +56,7 @@ def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[
     largest: Graph | None = None
     for first, last in workload.windows():
         graph = workload.graph(first, last)
-        nodes += np.diff(graph.type_ptr)
+        nodes += graph.type_sizes
         depths.append(lower_bound(graph.dag))
         if largest is None or len(graph) > len(largest):
             largest = graph

@@ -125,7 +125,7 @@ class ReferenceExecutor:
                 return value(reference)
             return reduced(slot.reduction, graph.values_of(reference))
 
-        type_of = np.repeat(np.arange(len(network.types)), np.diff(graph.type_ptr)).tolist()
+        type_of = np.repeat(np.arange(len(network.types)), graph.type_sizes).tolist()
         with np.errstate(all="ignore"):
             for node in _topological(graph):
                 net_type = network.types[type_of[node]]

@@ -73,7 +73,7 @@ def fuse(graph: Graph, fusion: Fusion) -> Graph:
     if not fusion.gone.any():
         return graph
     width, left = graph.network.width, ~fusion.gone
-    counts = np.diff(graph.type_ptr)
+    counts = graph.type_sizes
     slots = np.array([len(t.slots) for t in graph.network.types], np.int32)
     sizes = np.diff(graph.operand_ptr[graph.type_ptr])
     lists = int((counts * slots)[fusion.gone].sum())

@@ -56,8 +56,13 @@ class Graph:
     def __len__(self) -> int:
         return len(self.vertex)
 
+    @property
+    def type_sizes(self) -> Ints:
+        """How many nodes each type has (T,)."""
+        return self.type_ptr[1:] - self.type_ptr[:-1]
+
     def __repr__(self) -> str:
-        counts = zip(np.diff(self.type_ptr).tolist(), self.dag.types, strict=True)
+        counts = zip(self.type_sizes.tolist(), self.dag.types, strict=True)
         types = ", ".join(f"{count} {name}" for count, name in counts if count)
         whose = f"{self.instances} instance{'s' * (self.instances != 1)}"
         return f"Graph of {self.network.name}: {len(self)} nodes of {whose} ({types})"

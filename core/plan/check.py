@@ -140,7 +140,7 @@ def _check_kept(
 ) -> None:
     """The rows of what is kept hold it in the end."""
     width = graph.network.width
-    type_of = np.repeat(np.arange(len(graph.network.types)), np.diff(graph.type_ptr))
+    type_of = np.repeat(np.arange(len(graph.network.types)), graph.type_sizes)
     values = np.arange(len(graph) * width)
     arena = plan.arenas.output_arena[type_of[values // width], values % width]
     kept = arena >= 0

@@ -117,7 +117,7 @@ class CpuExecutor:
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
         """The lanes sorted by the thread that will compute them, where several share this graph's run."""
         if self._sorter is not None and graph.instances > 1:
-            flops = int(np.diff(graph.type_ptr) @ self._arenas.product_flops)
+            flops = int(graph.type_sizes @ self._arenas.product_flops)
             if flops >= APART_FLOPS:
                 parts = min(graph.instances, self._threads * (2 if flops >= HALVES_FLOPS else 1))
                 return self._sorter.sort(graph, schedule, parts) or schedule
