@@ -203,7 +203,9 @@ def _warm_up(
     launched = sample.launched(graph, Depth().schedule(dag))
     # the mini-batches to come may be larger in more than their number
     times = 2 * -(-sample.model.data.batch // instances)
-    executor.run(plan(graph, launched, outputs_kept(executor, graph, times)))
+    result = executor.run(plan(graph, launched, outputs_kept(executor, graph, times)))
+    for refs in graph.results:
+        result.values(refs.reference)
     beside.wait()
     if kept:
         policy: Policy = kept.policy

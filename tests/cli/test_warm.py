@@ -1,0 +1,48 @@
+"""Before the first mini-batch all is compiled: a run's times contain none of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LATE = """
+import sys
+from numba.core.dispatcher import Dispatcher
+from abw.cli.main import main
+from abw.core import pipeline
+
+def compiled():
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if name.startswith("abw."):
+            for value in vars(module).values():
+                if isinstance(value, Dispatcher):
+                    found[f"{value.py_func.__module__}.{value.py_func.__name__}"] = len(value.overloads)
+    return found
+
+def watched(*arguments, run_stream=pipeline.run_stream):
+    before = compiled()
+    sums = run_stream(*arguments)
+    print(*(name for name, count in compiled().items() if count != before.get(name)), file=sys.stderr)
+    return sums
+
+pipeline.run_stream = watched
+main()
+"""
+
+
+@pytest.mark.parametrize("spec", ["treelstm", "lattice"])
+def test_nothing_is_compiled_while_a_run_is_timed(spec: str, root: Path, tmp_path: Path) -> None:
+    command = ["run", str(root / "specs" / f"{spec}.yaml"), "--batch", "8", "--limit", "32", "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-c", LATE, *command],
+        env={**os.environ, "ABW_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.split() == []
