@@ -93,10 +93,12 @@ def cuda(
 
         with closing(open_device()) as device:
             gpu = device.traits
-        compile_all(specs, networks, gpu.arch, forms_for(gpu.processors, gpu.tf32), told)
+        until = math.inf if minutes is None else begun + 60 * minutes
+        # half of the time at most: kernels that come along are only found
+        forms, half = forms_for(gpu.processors, gpu.tf32), (begun + until) / 2
+        compile_all(specs, networks, gpu.arch, forms, told, half)
         apart = Apart(Rig, data, specs, runs, seconds=CALL_SECONDS)
         try:
-            until = math.inf if minutes is None else begun + 60 * minutes
             bench_cuda(apart.call, cases, settings, runs, told, tell=tell, until=until)
         finally:
             # also after Ctrl-C

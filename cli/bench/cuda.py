@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict
 from itertools import product
 from multiprocessing import get_context
@@ -66,7 +67,7 @@ def bench_cuda(
     progress: Progress,
     *,
     tell: Callable[[dict[str, Any]], None] = lambda report: None,
-    until: float = float("inf"),
+    until: float = math.inf,
 ) -> dict[str, Any]:
     """First every workload against the reference executor, by both schemes; then medians of `runs` runs.
 
@@ -132,25 +133,39 @@ def bench_cuda(
 
 
 def compile_all(
-    specs: Path, settings: Sequence[Setting], arch: tuple[int, int], forms: Forms, progress: Progress
+    specs: Path,
+    settings: Sequence[Setting],
+    arch: tuple[int, int],
+    forms: Forms,
+    progress: Progress,
+    until: float = math.inf,
 ) -> tuple[int, list[str]]:
-    """Compile what the settings' networks need on a GPU of an architecture, on all cores.
+    """Compile what the settings' networks need on a GPU of an architecture, on all cores, in their order.
 
-    How many kernels, and what was said where that failed. Errors: AbwError without a compiler.
+    No network is begun after `until` (`time.monotonic`): who needs it compiles it then. How many kernels were
+    made or found, and what was said where that failed. Errors: AbwError without a compiler.
     """
     from abw.core.exec.cuda.probe import compiled
 
     made, failures = len(compiled(arch)), []
-    networks = list(dict.fromkeys((c.spec, size) for c, size, _ in settings))
+    networks = list(dict.fromkeys((specs / c.spec, size) for c, size, _ in settings))
     progress.phase("compile", len(networks))
-    with ProcessPoolExecutor(min(usable_cores(), len(networks)), get_context("spawn")) as pool:
-        found = {pool.submit(_compile, specs / spec, size, arch, forms): spec for spec, size in networks}
-        for number, done in enumerate(as_completed(found), 1):
-            try:
-                made += done.result()
-            except AbwError as error:
-                failures.append(f"{found[done]}: {error}")
-            progress.reached(number, f"{number} of {len(networks)} networks")
+    processes = min(usable_cores(), len(networks))
+    waiting = iter(networks)
+    running: dict[Future[int], tuple[Path, int]] = {}
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        while True:
+            while len(running) < processes and time.monotonic() < until and (network := next(waiting, None)):
+                running[pool.submit(_compile, *network, arch, forms)] = network
+            if not running:
+                break
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                spec, hidden = running.pop(done)
+                try:
+                    made += done.result()
+                except AbwError as error:
+                    failures.append(f"{spec}: {error}")
+                progress.reached(networks.index((spec, hidden)) + 1, f"{spec.stem}, hidden {hidden}")
     return made, failures
 
 

@@ -104,11 +104,13 @@ def _failures(failures: Iterable[dict[str, str]]) -> list[str]:
 
 
 def _timings(rows: Iterable[dict[str, Any]]) -> list[str]:
-    columns = ("workload", "scheme", "hidden", "batch", "nodes", "batches", "device", "with copies", "floor")
-    lines = _head((*columns, "device / floor", "PyTorch by level", "PyTorch / device"), 2)
+    columns = ("workload", "scheme", "hidden", "batch", "nodes", "batches", "device", "other scheme")
+    more = ("with copies", "floor", "device / floor", "PyTorch by level", "PyTorch / device")
+    lines = _head((*columns, *more), 2)
     for r in rows:
         gain = f"{r['gain']:.1f}" if r["gain"] else ""
-        times = (r["device_seconds"], r["total_seconds"], r["floor_seconds"])
+        others = (times["device_seconds"] for scheme, times in r["schemes"].items() if scheme != r["scheme"])
+        times = (r["device_seconds"], next(others, None), r["total_seconds"], r["floor_seconds"])
         counts = (str(r[key]) for key in ("hidden", "batch", "nodes", "batches"))
         lines.append(
             _line(
