@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from abw.core.errors import AbwError
+from abw.core.exec.cuda.compiled import SUFFIX
 from abw.core.exec.cuda.costs import costs_of
 from abw.core.exec.cuda.device import PATIENCE, Device, Traits
 from abw.core.exec.cuda.driver import CudaError, load_driver
 from abw.core.exec.cuda.toolkit import HINT, find_toolkit
+from abw.core.exec.kept import kernels_folder
 
 OLDEST = (7, 0)
 """The compute capability from which on GPUs have the memory model that the barriers need (Volta)."""
@@ -91,6 +93,9 @@ def _compiler() -> Need:
         return Need("cuda compiler", False, "this numba has no numba.cuda", 'pip install "abw[cuda]"')
     toolkit = find_toolkit()
     if toolkit is None:
+        folder = kernels_folder()
+        if count := len(list(folder.glob(f"*{SUFFIX}"))):
+            return Need("cuda compiler", True, f"none; {count} kernels compiled before are in {folder}", HINT)
         return Need("cuda compiler", False, "NVIDIA's NVVM (libnvvm, libdevice) not found", HINT)
     if toolkit.ptxas is None:
         hint = "the driver compiles what it is given, which takes longer and is not what the tests checked"

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from abw.core.errors import AbwError
-from abw.core.exec.cuda.toolkit import need_toolkit
+from abw.core.exec.cuda.toolkit import PINNED, find_toolkit, need_toolkit
 from abw.core.exec.kept import keep, kept_path, read_kept
 
 SM_90 = (9, 0)
@@ -26,6 +26,9 @@ SM_90 = (9, 0)
 
 TARGETS = ((7, 0), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0))
 """What PTX is made for: the last one that a GPU is no older than. Newer GPUs take PTX of older ones."""
+
+SUFFIX = ".cubin"
+"""Of the files with machine code."""
 
 ALWAYS_FIT = 256
 """Threads of a block that an SM has registers for, whatever their kernel takes."""
@@ -68,25 +71,29 @@ def compile_image(
     """The image of a kernel, from disk where it was compiled before.
 
     `text`: what the function was made of, all that it depends on outside this package: names it on disk,
-    with the releases of the compilers, wherever they lie: code can be made on another machine.
+    with the releases of the compilers, wherever they lie: code can be made on another machine, also for one
+    that has none, by those of the extra `cuda`.
     `signature`: numba's types of the arguments. `threads`: the most a block has; registers are limited for
     them. Cost: 0.3 to 12 s, from disk under a millisecond. Errors: AbwError.
     """
-    toolkit = need_toolkit()
+    toolkit = find_toolkit()
     parts = [
         _own_text(),
-        *toolkit.releases,
+        *(toolkit.releases if toolkit else PINNED),
         str(signature),
         str(threads),
         str(arch),
         text,
     ]
-    path = kept_path("\n".join([function.__name__, *parts]), ".cubin" if toolkit.ptxas else ".ptx")
+    path = kept_path(
+        "\n".join([function.__name__, *parts]), SUFFIX if not toolkit or toolkit.ptxas else ".ptx"
+    )
     kept = read_kept(path)
     if kept is not None:
         head, _, code = kept.partition(b"\n")
         entry, resources = json.loads(head)
         return Image(entry, code, resources and Resources(**resources))
+    toolkit = need_toolkit()
     ptx = compile_ptx(function, signature, threads, arch)
     image = assemble(ptx, arch) if toolkit.ptxas else Image(entry_of(ptx), ptx.encode() + b"\0", None)
     head = json.dumps([image.entry, image.resources and asdict(image.resources)]).encode()

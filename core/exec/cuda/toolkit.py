@@ -17,6 +17,8 @@ from typing import Any
 
 from abw.core.errors import AbwError
 
+PINNED = ("13.0", "13.0")
+"""The releases of the compiler and the assembler that the extra `cuda` installs."""
 _RELEASE = re.compile(rb"Cuda compilation tools, release (\d+\.\d+)")
 HINT = 'pip install "abw[cuda]", or set CUDA_HOME to a CUDA toolkit'
 

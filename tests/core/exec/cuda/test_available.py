@@ -25,6 +25,13 @@ def given(library: FakeLibrary | None, toolkit: Toolkit | None) -> Any:
     return patch.multiple(available, load_driver=lambda: found, find_toolkit=lambda: toolkit)
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No kernels that were compiled before."""
+    monkeypatch.setenv("ABW_HOME", str(tmp_path))
+    return tmp_path
+
+
 def test_all_that_is_missing_is_said_at_once() -> None:
     with given(None, None), pytest.raises(AbwError) as caught:
         open_device()
@@ -36,6 +43,17 @@ def test_all_that_is_missing_is_said_at_once() -> None:
     with given(FakeLibrary(), None), pytest.raises(AbwError) as caught:
         open_device()
     assert "driver" not in caught.value.message
+
+
+def test_kernels_compiled_elsewhere_need_no_compiler(nothing_is_kept: Path) -> None:
+    (nothing_is_kept / "kernels").mkdir()
+    (nothing_is_kept / "kernels" / "0.cubin").touch()
+    with given(FakeLibrary(), None):
+        compiler = look()[1]
+        assert open_device().traits.name == "Simulated GPU"
+    assert compiler.ok
+    assert "1 kernels compiled before" in compiler.value
+    assert 'pip install "abw[cuda]"' in compiler.hint
 
 
 def test_with_all_there_is_a_device() -> None:

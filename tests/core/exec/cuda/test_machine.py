@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -11,7 +12,8 @@ from numba import cuda as typed_cuda
 from numba import float32, types, uint32, void
 
 from abw.core.errors import AbwError
-from abw.core.exec.cuda import compiled, toolkit
+from abw.core.exec.cuda import compiled
+from abw.core.exec.cuda import toolkit as toolkit_module
 from abw.core.exec.cuda.compiled import Image, Resources, assemble, compile_image, compile_ptx, float64_lines
 from abw.core.exec.cuda.intrinsics import ex2, grid_barrier, ld4, ld4_cg, rcp, st4
 from abw.core.exec.cuda.toolkit import Toolkit, find_toolkit, need_toolkit
@@ -114,6 +116,11 @@ def test_images_are_kept(toolkit: Toolkit, tmp_path: Path, monkeypatch: pytest.M
                 compile_image(many_registers, void(F), threads, text)
 
 
+def using(found: Toolkit | None) -> Any:
+    """As if this were the compiler of the machine."""
+    return patch.multiple(compiled, find_toolkit=lambda: found, need_toolkit=lambda: found or need_toolkit())
+
+
 def test_a_kept_image_is_found_wherever_the_compiler_lies(
     toolkit: Toolkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,18 +136,24 @@ def test_a_kept_image_is_found_wherever_the_compiler_lies(
     made = Image("k", b"code", Resources(1, 0, 0, 0))
     with (
         patch.multiple(compiled, compile_ptx=lambda *_: "", assemble=lambda *_: made),
-        patch.object(compiled, "need_toolkit", return_value=at("made", b"13.0")),
+        using(at("made", b"13.0")),
     ):
         assert compile_image(half, void(F), 32, "text") == made
     with patch.object(compiled, "compile_ptx", side_effect=AssertionError("compiled again")):
-        with patch.object(compiled, "need_toolkit", return_value=at("there", b"13.0")):
+        with using(at("there", b"13.0")):
             assert compile_image(half, void(F), 32, "text") == made
         for other in (at("newer", b"13.1"), at("older", b"13.0", b"12.9")):
             with (
-                patch.object(compiled, "need_toolkit", return_value=other),
+                using(other),
                 pytest.raises(AssertionError, match="compiled again"),
             ):
                 compile_image(half, void(F), 32, "text")
+    with using(None), patch.object(toolkit_module, "find_toolkit", return_value=None):
+        assert (
+            compile_image(half, void(F), 32, "text") == made
+        )  # what the pinned release made needs no compiler
+        with pytest.raises(AbwError, match="NVVM"):
+            compile_image(half, void(F), 32, "another")
     silent = at("silent", b"unknown")
     assert silent.releases == (f"{silent.nvvm.stat().st_size} bytes", "13.0")
 
@@ -179,7 +192,7 @@ def test_without_an_assembler_the_driver_gets_the_text(
 ) -> None:
     monkeypatch.setenv("ABW_HOME", str(tmp_path))
     bare = Toolkit(toolkit.nvvm, toolkit.libdevice, None)
-    with patch.object(compiled, "need_toolkit", return_value=bare):
+    with using(bare):
         image = compile_image(half, void(F), 32, "half")
         assert image.resources is None
         assert image.entry.encode() in image.code
@@ -206,9 +219,16 @@ def test_the_toolkit_is_looked_for_where_it_may_be(tmp_path: Path, monkeypatch: 
     )
 
 
+def test_the_pinned_releases_are_those_of_the_extra(root: Path) -> None:
+    pins = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]["cuda"]
+    versions = dict(pin.split("==") for pin in pins)
+    wheels = ("nvidia-nvvm", "nvidia-cuda-nvcc")
+    assert tuple(versions[wheel].rpartition(".")[0] for wheel in wheels) == toolkit_module.PINNED
+
+
 def test_no_toolkit_says_what_is_missing_and_how_to_get_it() -> None:
     with (
-        patch.object(toolkit, "find_toolkit", return_value=None),
+        patch.object(toolkit_module, "find_toolkit", return_value=None),
         pytest.raises(AbwError, match=r"NVVM(.|\n)*pip install \"abw\[cuda\]\""),
     ):
         need_toolkit()
