@@ -95,7 +95,8 @@ def cuda(
             gpu = device.traits
         until = math.inf if minutes is None else begun + 60 * minutes
         # half of the time at most: kernels that come along are only found
-        forms, half = forms_for(gpu.processors, gpu.tf32), (begun + until) / 2
+        half = (begun + until) / 2
+        forms = forms_for(gpu.processors, gpu.shared_bytes, gpu.tf32)
         compile_all(specs, networks, gpu.arch, forms, told, half)
         apart = Apart(Rig, data, specs, runs, seconds=CALL_SECONDS)
         try:

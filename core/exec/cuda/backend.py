@@ -24,8 +24,9 @@ class Kernels:
     """Generated kernels of one network, as numba.cuda dispatchers; all take one-dimensional arrays.
 
     `batch[k](words, at, floats, weights)`: the item whose words begin at `at` (uint32), if its kernel is k;
-    one block a tile. `plan(words, floats, weights, counter)`: all of an image packed for it, with any number
-    of blocks that are resident at once; `counter` (1,) uint32 is 0 before it. `words` is the image (uint32),
+    one block a tile. `plan(words, floats, weights, counters)`: all of an image packed for it; its blocks
+    are resident at once, as many as the form says or the widest phase has tiles; `counters` (phases,) uint32
+    are 0 before it. `words` is the image (uint32),
     `floats` the buffer of arenas, scratch rows and hoisted sums, `weights` the packed weights (float32).
     Blocks have `threads` threads, of the plan `plan_threads` and `plan_shared` bytes of dynamic shared
     memory. `text` is the source: the same text is the same kernels.

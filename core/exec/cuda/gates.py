@@ -41,10 +41,11 @@ def gate_text(cell: CellSteps, step: Step, sizes: Sizes, tile: Tile) -> tuple[st
     return gates.text(), gates.shared
 
 
-def finish_text(cell: CellSteps, step: Step) -> str:
+def finish_text(cell: CellSteps, step: Step, *, laid: bool = False) -> str:
     """What a step does to one lane's sums of four units: hoisted ones stored or added, biases, operations.
 
     `block`: where the biases of the units begin; `s0`, `s1`, …: gate after gate, unit after unit.
+    `laid`: for a held step; `words` are then what is laid ready, in which the lane has the number `line`.
     """
     t = Text()
     packed = step.weights
@@ -56,7 +57,8 @@ def finish_text(cell: CellSteps, step: Step) -> str:
         found = load(t, memory, place, True, [None] * VECTOR)
         t.add(*(f"{name} += {value}" for name, value in zip(sums[gate], found, strict=True)))
 
-    with t.block(f"def finish(words, frame, first, block, lanes, lane, unit, floats, weights, {names})"):
+    own = "line, " if laid else ""
+    with t.block(f"def finish({own}words, frame, first, block, lanes, lane, unit, floats, weights, {names})"):
         if step.sums:
             t.let(f"at_sums = words[frame + {u(FRAME - 1)}] + lane * {u(cell.sums)} + unit")
         if step.hoisted:
@@ -69,7 +71,7 @@ def finish_text(cell: CellSteps, step: Step) -> str:
             if gate.biases:
                 add(g, "weights", plus("block", g * packed.block))
         values = {gate.value: sums[g] for g, gate in enumerate(packed.gates)}
-        operate(t, cell, step, values, "lane", "unit")
+        operate(t, cell, step, values, "lane", "unit", "line" if laid else None)
     return str(t)
 
 
@@ -111,7 +113,9 @@ class _Gates:
             with t.block(f"for i in range({self.gates * tile.each * VECTOR})"):
                 t.add(f"sums[i] = {ZERO}")
             begin = self.gates * block if self.weights.biased else 0
-            for segment, slab in zip(self.weights.segments, self.slabs, strict=True):
+            for number, (segment, slab) in enumerate(zip(self.weights.segments, self.slabs, strict=True)):
+                if number:
+                    t.add("cuda.syncthreads()  # the operand before is used up")
                 self._segment(segment, slab, begin)
                 begin += segment.length * len(segment.fed) * block
             if tile.split == 1:
@@ -185,7 +189,6 @@ class _Gates:
 
         rows, weights = fetch(u(0))
         with t.count("element", u(0), u(segment.length), u(slab.elements)):
-            t.add("cuda.syncthreads()  # the slab before is used up")
             for line, names in zip(lines, rows, strict=True):
                 with t.when(fits):
                     place = f"{u(slab.rows)} + ({line}) * {u(slab.pitch)} + piece"
@@ -201,6 +204,9 @@ class _Gates:
                 with t.block(f"if ahead < {u(segment.length)}"):
                     fetch("ahead")
             self._multiply(segment, slab, whole)
+            if segment.length > slab.elements:
+                with t.block(f"if ahead < {u(segment.length)}"):
+                    t.add("cuda.syncthreads()  # the slab before is used up")
 
     def _row_piece(self, segment: Segment, place: str, at: str, condition: str, stem: str) -> list[str]:
         """Four elements of a lane's row; zero beyond the operand's end, where something else may lie."""

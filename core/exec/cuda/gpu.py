@@ -33,11 +33,11 @@ class Gpu:
         """`tensor_cores`: where the GPU has them."""
         self.device = device
         self._modules: list[int] = []
-        self.forms = forms_for(device.traits.processors, tensor_cores and device.traits.tf32)
+        traits = device.traits
+        self.forms = forms_for(traits.processors, traits.shared_bytes, tensor_cores and traits.tf32)
         self._staging = Staging(device)
         self._words, self._floats = Buffer(device), Buffer(device)
-        self._weights, self._counter = Buffer(device), Buffer(device)
-        self._counter.reserve(4)
+        self._weights, self._counters = Buffer(device), Buffer(device)
         self._begin, self._end = Event(device), Event(device)
 
     def load(self, kernels: Kernels, weights: Floats) -> None:
@@ -50,7 +50,8 @@ class Gpu:
         self._plan_threads, self._plan_shared = kernels.plan_threads, kernels.plan_shared
         self.device.allow(self._plan, self._plan_shared)
         fit = self.device.resident(self._plan, self._plan_threads, self._plan_shared)
-        self._resident = min(fit, self.forms.plan.blocks)
+        # weights are held by as many blocks as the form says: fewer have not all of them
+        self._resident = self.forms.plan.blocks if fit >= self.forms.plan.blocks else 0
         self._weights.reserve(max(weights.nbytes, 4))
         self._staging.upload(self._weights.pointer, weights)
         self._weight_count = weights.size
@@ -94,7 +95,11 @@ class Gpu:
         floats = self._floats.array(self._floats.size // 4)
         weights = self._weights.array(self._weight_count)
         if scheme == "plan":
-            self._launch_plan(image, Arguments([words, floats, weights, self._counter.array(1)]))
+            phases = max(1, int(image.words[0]))
+            self._counters.reserve(4 * phases)
+            counters = self._counters.array(phases)
+            self.device.fill(counters.pointer, phases)
+            self._launch_plan(image, Arguments([words, floats, weights, counters]))
         else:
             self._launch_items(image, Arguments([words, 0, floats, weights]))
 
@@ -124,7 +129,6 @@ class Gpu:
         blocks = min(self._resident, widest_phase(image.words))
         if blocks == 0:
             return
-        self.device.fill(self._counter.pointer, 1)
         self.device.launch(
             self._plan, blocks, self._plan_threads, arguments, shared=self._plan_shared, together=True
         )

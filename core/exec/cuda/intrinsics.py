@@ -242,6 +242,21 @@ uint32 = types.uint32
 
 
 @cuda.jit(device=True)
+def arrive(counter: Any, place: Any) -> None:
+    """One more block is there, with all that its threads did before they last met (`syncthreads`)."""
+    if cuda.threadIdx.x == 0:
+        red_release(counter, uint32(place), uint32(1))
+
+
+@cuda.jit(device=True)
+def await_blocks(counter: Any, place: Any, arrivals: Any) -> None:
+    """Wait in one thread until so many blocks are there; the others learn it when they next meet."""
+    if cuda.threadIdx.x == 0:
+        while ld_acquire(counter, uint32(place)) < arrivals:
+            pass
+
+
+@cuda.jit(device=True)
 def grid_barrier(counter: Any, arrivals: Any) -> None:
     """Wait until every block of the launch has come here.
 
@@ -250,8 +265,6 @@ def grid_barrier(counter: Any, arrivals: Any) -> None:
     else it waits for ever.
     """
     cuda.syncthreads()
-    if cuda.threadIdx.x == 0:
-        red_release(counter, uint32(0), uint32(1))
-        while ld_acquire(counter, uint32(0)) < arrivals:
-            pass
+    arrive(counter, uint32(0))
+    await_blocks(counter, uint32(0), arrivals)
     cuda.syncthreads()

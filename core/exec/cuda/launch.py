@@ -12,7 +12,7 @@ from numba.core import types
 from numba.core.extending import intrinsic
 from numpy.typing import NDArray
 
-from abw.core.exec.cuda.image import HEADER, ITEM
+from abw.core.exec.cuda.image import FIRST, HEADER, ITEM, TILES
 from abw.core.jit import njit
 
 Words = NDArray[np.uint32]
@@ -61,7 +61,7 @@ def widest_phase(words: Words) -> int:
         end = words[HEADER + p + 1]
         if end > words[HEADER + p]:
             item = words[2] + ITEM * (end - 1)
-            most = max(most, np.int64(words[item + 2]) + np.int64(words[item + 3]))
+            most = max(most, np.int64(words[item + FIRST]) + np.int64(words[item + TILES]))
     return int(most)
 
 
@@ -108,7 +108,7 @@ def _launch_items(
         item = first + ITEM * i
         place[0] = item
         status = _cu_launch_kernel(
-            np.int64(function), handles[words[item]], words[item + 3], np.uint32(threads), stream, table
+            np.int64(function), handles[words[item]], words[item + TILES], np.uint32(threads), stream, table
         )
         if status != 0:
             break

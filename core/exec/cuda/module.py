@@ -20,33 +20,47 @@ from numba import cuda, float32, uint32
 
 from abw.core.exec.cuda.functions import exp, larger, relu, row, sigmoid, tanh
 from abw.core.exec.cuda.intrinsics import (
+    arrive,
+    await_blocks,
     copy4,
     end_copies,
     few_copies_left,
-    grid_barrier,
     ld2,
     ld4,
     mma,
     split,
     st4,
 )
+from abw.core.exec.cuda.walk import lay_ready, next_tile, own_tile
 '''
 
 
 @dataclass(frozen=True, slots=True)
 class StepText:
     """A function `step`, the `finish` that it calls if there is one, and the floats of shared memory it
-    needs."""
+    needs. `desk`: the words that must be laid ready for it, of a step whose weights are held; else 0."""
 
     step: str
     finish: str = ""
     shared: int = 1
+    desk: int = 0
 
 
-def module_text(steps: Sequence[StepText], parts: Sequence[StepText]) -> str:
+@dataclass(frozen=True, slots=True)
+class HoldText:
+    """The function `hold` that brings a step's weights from float `first` on into shared memory, from float
+    `place` on."""
+
+    hold: str
+    first: int
+    place: int
+
+
+def module_text(steps: Sequence[StepText], parts: Sequence[StepText], holds: Sequence[HoldText]) -> str:
     """The module of the steps that are kernels, and of those that the plan's kernel is made of.
 
-    Tiles of different forms share what they do with their sums.
+    `holds`: which weights the plan's kernel holds. Tiles of different forms share what they do with their
+    sums.
     """
     t = Text()
     texts = dict.fromkeys(s.finish for s in (*steps, *parts) if s.finish)
@@ -63,7 +77,7 @@ def module_text(steps: Sequence[StepText], parts: Sequence[StepText]) -> str:
             t.add(f"shared = cuda.shared.array({step.shared}, float32)")
             t.add(f"step{number}(words, at, uint32(cuda.blockIdx.x), floats, weights, shared)")
     t.add("", "")
-    _plan(t, len(parts))
+    _plan(t, parts, holds)
     body = str(t)
     return "\n".join([HEAD, *constants(body)]) + "\n" + body
 
@@ -73,35 +87,44 @@ def _function(t: Text, text: str) -> None:
     t.add(*text.rstrip("\n").split("\n"))
 
 
-def shared_bytes(parts: Sequence[StepText]) -> int:
-    """The dynamic shared memory that the plan's kernel needs."""
-    return 4 * max((part.shared for part in parts), default=1)
+def _plan(t: Text, parts: Sequence[StepText], holds: Sequence[HoldText]) -> None:
+    """All phases: each block takes its tiles, says when it is done with them, and goes on when all are.
 
-
-def _plan(t: Text, parts: int) -> None:
-    """All phases: each block takes every so-manieth tile, then all meet."""
-    t.add("@cuda.jit")
-    with t.block("def plan(words, floats, weights, counter)"):
+    Each phase has a counter of its own: a block without a tile in it neither waits nor keeps others waiting.
+    """
+    texts = dict.fromkeys(hold.hold for hold in holds)
+    number = {text: n for n, text in enumerate(texts)}
+    for text, n in number.items():
+        _function(t, text.replace("def hold(", f"def hold{n}(", 1))
+    t.add("", "", "@cuda.jit")
+    with t.block("def plan(words, floats, weights, counters)"):
         t.add("shared = cuda.shared.array(0, float32)  # as much as the launch says")
+        t.add(f"desk = cuda.shared.array({max([1, *(part.desk for part in parts)])}, uint32)")
         t.let(f"phases = words[{u(0)}]", f"items = words[{u(2)}]", "blocks = cuda.gridDim.x")
+        t.let("block = cuda.blockIdx.x")
+        for hold in holds:
+            t.add(f"hold{number[hold.hold]}(weights, {u(hold.first)}, {u(hold.place)}, shared)")
         t.let(f"phase = {u(0)}")
         with t.block("while phase < phases"):
             t.let(f"at = items + words[{u(HEADER)} + phase] * {u(ITEM)}")
             t.let(f"end = items + words[{u(HEADER + 1)} + phase] * {u(ITEM)}")
-            t.let("tile = cuda.blockIdx.x")
+            t.add("at, tile = own_tile(words, at, end, block, blocks)", f"missing = phase > {u(0)}")
             with t.block("while at < end"):
+                t.add("lay_ready(words, at, tile, desk)")
+                with t.block("if missing"):
+                    t.add(f"await_blocks(counters, phase - {u(1)}, blocks)", "missing = False")
+                t.add("cuda.syncthreads()  # the desk is laid, the phases before are over")
                 t.let("kernel = words[at]")
-                t.let(f"before = words[at + {u(2)}]", f"after = before + words[at + {u(3)}]")
-                with t.block("while tile < after"):
-                    t.let("own = tile - before")
-                    for number in range(parts):
-                        with t.block(f"{'el' if number else ''}if kernel == {u(number)}"):
-                            t.add(f"part{number}(words, at, own, floats, weights, shared)")
-                    t.let("tile = tile + blocks")
-                t.let(f"at = at + {u(ITEM)}")
+                for n, part in enumerate(parts):
+                    with t.block(f"{'el' if n else ''}if kernel == {u(n)}"):
+                        if part.desk:
+                            t.add(f"part{n}(desk, tile, floats, weights, shared)")
+                        else:
+                            t.add(f"part{n}(words, at, tile, floats, weights, shared)")
+                t.add("cuda.syncthreads()  # the tile is done")
+                t.add("at, tile = next_tile(words, at, tile, end, block, blocks)")
+            t.add("arrive(counters, phase)")
             t.let(f"phase = phase + {u(1)}")
-            with t.block("if phase < phases"):
-                t.add("grid_barrier(counter, uint32(phase * blocks))")
 
 
 def load_kernels(text: str, forms: Forms, plan_shared: int) -> Kernels:

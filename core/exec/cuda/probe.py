@@ -16,7 +16,7 @@ from numba import float32, uint32
 from abw.core.exec.cuda.compiled import Image, compile_image
 from abw.core.exec.cuda.device import Device, Event
 from abw.core.exec.cuda.floor import Limits
-from abw.core.exec.cuda.image import HEADER, ITEM
+from abw.core.exec.cuda.image import HEADER, ITEM, TILES
 from abw.core.exec.cuda.intrinsics import grid_barrier, ld4, types
 from abw.core.exec.cuda.launch import Arguments, OnDevice, launch_items
 
@@ -170,7 +170,7 @@ class _Probe:
         kernel = self._kernel("nothing")
         words = np.zeros(HEADER + ITEM * count, np.uint32)
         words[1], words[2] = count, HEADER
-        words[HEADER + 3 :: ITEM] = 1
+        words[HEADER + TILES :: ITEM] = 1
         arguments = Arguments([self._array(1), 0])
         handles = np.array([kernel], np.uint64)
 

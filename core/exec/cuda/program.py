@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.exec.cuda.gates import finish_text, gate_text
+from abw.core.exec.cuda.heldtile import desk_words, held_text, held_tiles
+from abw.core.exec.cuda.hold import Held, choose_held, hold_text
 from abw.core.exec.cuda.image import Work
-from abw.core.exec.cuda.module import StepText, module_text, shared_bytes
+from abw.core.exec.cuda.module import HoldText, StepText, module_text
 from abw.core.exec.cuda.simple import plain_text, reduction_text, single_text
-from abw.core.exec.cuda.steps import CellSteps, Step, steps_of
+from abw.core.exec.cuda.steps import CellSteps, Packed, Step, steps_of
 from abw.core.exec.cuda.tensor import tensor_text
-from abw.core.exec.cuda.tiles import ENDLESS, VECTOR, Forms, Sizes, tensor_tile, tiles_for
+from abw.core.exec.cuda.tiles import ENDLESS, VECTOR, Forms, Sizes, TensorTile, Tile, tensor_tile, tiles_for
 from abw.core.exec.kernels import static_values
 from abw.core.exec.params import Params
 from abw.core.exec.rows import padded, row_floats
@@ -29,12 +31,16 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A kernel for a step, by its text's number, right for up to `limit` lanes; the form of its tiles."""
+    """A kernel for a step, by its text's number, right for up to `limit` lanes; the form of its tiles.
+
+    `held`: where in shared memory a block's part of the weights begins, 0 where they are not held.
+    """
 
     kernel: int
     lanes: int
     columns: int
     limit: int
+    held: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,7 @@ def device_program(network: Network, forms: Forms) -> DeviceProgram:
             level=np.array(levels, np.int32),
             hoisted=np.array(hoisted, np.bool_),
             weights=np.array(begins, np.int64),
+            held=_table(choices, "held"),
             kernel=_table(choices, "kernel").astype(np.int32),
             rows=_table(choices, "lanes").astype(np.int32),
             columns=_table(choices, "columns").astype(np.int32),
@@ -133,12 +140,25 @@ def device_program(network: Network, forms: Forms) -> DeviceProgram:
             pitch=np.array([row_floats(shape, VECTOR) for shape in arenas.shape], np.int64),
         )
 
-    steps, parts = _Texts(), _Texts()
-    batch = work(_all_choices(network, cells, forms.batch, steps))
-    plan = work(_all_choices(network, cells, forms.plan, parts))
-    text = module_text(list(steps.number), list(parts.number))
-    shared = shared_bytes(list(parts.number))
-    return DeviceProgram(text, forms, batch, plan, shared, tuple(cells), tuple(places), weights)
+    steps = _Texts()
+    batch = work(_all_choices(network, cells, forms.batch, steps, ()))
+    sizes = forms.plan
+    while True:
+        held = choose_held(network, cells, sizes)
+        choices = _all_choices(network, cells, sizes, parts := _Texts(), held)
+        shared = max((part.shared for part in parts.number), default=0)
+        if shared <= sizes.shared:
+            break
+        # a cell of very many gates: its tiles take what else would be held
+        sizes = replace(sizes, shared=shared, held=max(0, sizes.held - (shared - sizes.shared)))
+    shared = sizes.shared + sum(one.column.floats for one in held)
+    holds = [
+        HoldText(hold_text(one.column, forms.plan.threads), places[one.type][one.step], one.place)
+        for one in held
+    ]
+    text = module_text(list(steps.number), list(parts.number), holds)
+    plan = work(choices)
+    return DeviceProgram(text, forms, batch, plan, 4 * shared, tuple(cells), tuple(places), weights)
 
 
 def _collected(network: Network) -> list[tuple[int, int]]:
@@ -152,13 +172,19 @@ def _collected(network: Network) -> list[tuple[int, int]]:
 
 
 def _all_choices(
-    network: Network, cells: Sequence[CellSteps | None], sizes: Sizes, texts: _Texts
+    network: Network,
+    cells: Sequence[CellSteps | None],
+    sizes: Sizes,
+    texts: _Texts,
+    held: Sequence[Held],
 ) -> list[tuple[Choice, ...]]:
     """The kernels of all steps, those that reduce lists for cells last."""
     found: list[tuple[Choice, ...]] = []
-    for net_type, cell in zip(network.types, cells, strict=True):
+    of_step = {(one.type, one.step): one for one in held}
+    for t, (net_type, cell) in enumerate(zip(network.types, cells, strict=True)):
         if cell is not None:
-            found += [_choices(cell, step, sizes, texts) for step in cell.steps]
+            for s, step in enumerate(cell.steps):
+                found.append(_choices(cell, step, sizes, texts, of_step.get((t, s))))
             continue
         assert net_type.reduction is not None
         slots = len(net_type.slots)
@@ -179,27 +205,47 @@ def _reduction(
     return Choice(texts.add(StepText(text)), share.lanes, share.columns, ENDLESS)
 
 
-def _choices(cell: CellSteps, step: Step, sizes: Sizes, texts: _Texts) -> tuple[Choice, ...]:
-    """The kernels of a step."""
+def _choices(
+    cell: CellSteps, step: Step, sizes: Sizes, texts: _Texts, held: Held | None
+) -> tuple[Choice, ...]:
+    """The kernels of a step, whose weights may be held: then by all that are not for very many lanes."""
     if step.weights is None:
         make = single_text if isinstance(step.stage, Single) else plain_text
         text, share = make(cell, step, sizes.threads)
         return (Choice(texts.add(StepText(text)), share.lanes, share.columns, ENDLESS),)
-    longest = max(segment.length for segment in step.weights.segments)
-    units = padded(step.weights.units, VECTOR)
-    finish = finish_text(cell, step)
+    tiles, units = _tiles(step.weights, sizes), padded(step.weights.units, VECTOR)
     found = []
-    tensor = None
-    if step.weights.aligned:
-        tensor = tensor_tile(sizes, len(step.weights.gates), step.weights.most_fed)
-    for tile, limit in tiles_for(sizes, len(step.weights.gates), longest, units):
-        if limit == ENDLESS and tensor is not None:
-            text, shared = tensor_text(cell, step, tensor)
+    if held is not None:
+        tiles = tiles[-1:]
+        # where that tile's many units by many lanes occupy all blocks
+        many = sizes.blocks // tiles[0][0].columns(units) * tiles[0][0].lanes
+        finish, column = finish_text(cell, step, laid=True), held.column
+        for small, limit in held_tiles(column, sizes, many):
+            text = held_text(cell, step, column, sizes, small)
+            kernel = texts.add(StepText(text, finish, desk=desk_words(cell, small)))
+            found.append(Choice(kernel, small.lanes, column.columns, limit, held.place))
+    finish = finish_text(cell, step)
+    for tile, limit in tiles:
+        if isinstance(tile, TensorTile):
+            text, shared = tensor_text(cell, step, tile)
         else:
             text, shared = gate_text(cell, step, sizes, tile)
         kernel = texts.add(StepText(text, finish, shared))
         found.append(Choice(kernel, tile.lanes, tile.columns(units), limit))
     return tuple(found)
+
+
+def _tiles(weights: Packed, sizes: Sizes) -> Sequence[tuple[Tile | TensorTile, int]]:
+    """The tiles of a step with gates; the largest is one for tensor cores where they can compute it."""
+    longest = max(segment.length for segment in weights.segments)
+    gates = len(weights.gates)
+    found: list[tuple[Tile | TensorTile, int]] = [
+        *tiles_for(sizes, gates, longest, padded(weights.units, VECTOR))
+    ]
+    tensor = tensor_tile(sizes, gates, weights.most_fed) if weights.aligned else None
+    if tensor is not None:
+        found[-1] = tensor, ENDLESS
+    return found
 
 
 def _table(choices: Sequence[tuple[Choice, ...]], field: str) -> NDArray[np.int64]:

@@ -23,9 +23,13 @@ def open_step(t: Text) -> None:
     t.let("thread = uint32(cuda.threadIdx.x)")
 
 
-def row_of(cell: CellSteps, held: int, lane: str) -> str:
-    """The float where a value's row begins."""
+def row_of(cell: CellSteps, held: int, lane: str, line: str | None = None) -> str:
+    """The float where a value's row begins. `line`: the lane's number in its tile, if the rows of all slots
+    lie ready behind the frame (see `walk`)."""
     home = cell.homes[held]
+    if home.kind == "slot" and line is not None:
+        row = times(line, len(cell.normal.cell.inputs))
+        return f"words[frame + {u(frame_length(cell) + home.number)} + {row}]"
     if home.kind == "slot":
         return f"row(words, frame + {u(FRAME + SLOT * home.number)}, {lane})"
     if home.kind == "output":
@@ -33,6 +37,12 @@ def row_of(cell: CellSteps, held: int, lane: str) -> str:
         return f"words[frame + {u(word)}] + {times(lane, home.pitch)}"
     begin = "words[frame + U1]" + (f" + {times('lanes', home.number)}" if home.number else "")
     return f"{begin} + {times(lane, home.pitch)}"
+
+
+def frame_length(cell: CellSteps) -> int:
+    """The words of a batch's frame."""
+    ports = cell.normal.cell
+    return FRAME + SLOT * len(ports.inputs) + len(ports.outputs)
 
 
 def load(t: Text, memory: str, place: str, aligned: bool, within: list[str | None]) -> list[str]:
@@ -53,7 +63,13 @@ def load(t: Text, memory: str, place: str, aligned: bool, within: list[str | Non
 
 
 def operate(
-    t: Text, cell: CellSteps, step: Step, sums: Mapping[int, list[str]], lane: str, unit: str
+    t: Text,
+    cell: CellSteps,
+    step: Step,
+    sums: Mapping[int, list[str]],
+    lane: str,
+    unit: str,
+    line: str | None = None,
 ) -> None:
     """The operations of a stage on the floats `unit` to `unit + 3` of a lane's rows; `sums` are its gates."""
     stage = step.stage
@@ -66,7 +82,7 @@ def operate(
     def begin(held: int) -> str:
         if held not in rows:
             rows[held] = t.name("p")
-            t.let(f"{rows[held]} = {row_of(cell, held, lane)}")
+            t.let(f"{rows[held]} = {row_of(cell, held, lane, line)}")
         return rows[held]
 
     def read(a: int) -> list[str]:

@@ -86,7 +86,8 @@ class _Tensor:
         t.let(f"source = {plus('block', begin)} + {times('thread', VECTOR)}")
         t.let(f"target = line * {u(FRAGMENT)} + piece")
 
-        t.add("cuda.syncthreads()  # what the memory held before is used up")
+        if segment is not self.weights.segments[0]:
+            t.add("cuda.syncthreads()  # the operand before is used up")
         for number in range(SLABS - 1):
             if number * FRAGMENT < segment.length:
                 self._copy(segment, places, u(number * FRAGMENT), u(number * self.slab))

@@ -16,21 +16,22 @@ from tests.core.exec.cuda.simgrid import launch
 
 Floats = NDArray[np.float32]
 
-_PLAN = Sizes(threads=64, packed=16, sums=16, shared=1024, slab=8, blocks=3)
-SMALL = Forms(replace(_PLAN, threads=32, blocks=4), _PLAN)
+_PLAN = Sizes(threads=64, packed=16, sums=16, shared=1024, slab=8, blocks=3, held=2048)
+SMALL = Forms(replace(_PLAN, threads=32, blocks=4, held=0), _PLAN)
 """One warp a block, or two; a thread sums one lane of four gates, so that all tiles are small."""
 
 
 @dataclass
 class SimulatedDevice:
-    """Runs kernels on `blocks` blocks at once, threads in the random order of `seed`; looks for races.
+    """Runs kernels on `blocks` blocks at once, or as many as their form says, threads in the random order of
+    `seed`.
 
     `used`: the kernels of all items run.
     """
 
     seed: int | None = None
     forms: Forms = SMALL
-    blocks: int = 3
+    blocks: int = 0
     races: bool = True
     used: list[int] = field(default_factory=list)
 
@@ -47,20 +48,26 @@ class SimulatedDevice:
         kernels, words = self.kernels, image.words.copy()
         args: list[Any]
         if scheme == "plan":
-            counter = np.zeros(1, np.uint32)
-            args = [words, self.floats, self.weights, counter]
+            counters = np.zeros(int(words[0]), np.uint32)
+            args = [words, self.floats, self.weights, counters]
             shared, seed = kernels.plan_shared, self.seed
             launch(
-                kernels.plan, self.blocks, kernels.plan_threads, args,
+                kernels.plan, self.blocks or self.forms.plan.blocks, kernels.plan_threads, args,
                 shared=shared, seed=seed, races=self.races,
             )  # fmt: skip
             return
-        for i, (number, _, _, tiles, _) in enumerate(image.items.tolist()):
+        for i, (number, _, _, tiles, *_) in enumerate(image.items.tolist()):
             at = np.uint32(int(words[2]) + ITEM * i)
             args = [words, at, self.floats, self.weights]
             kernel = kernels.batch[number]
             launch(
-                kernel, tiles, kernels.threads, args, seed=self.seed, resident=self.blocks, races=self.races
+                kernel,
+                tiles,
+                kernels.threads,
+                args,
+                seed=self.seed,
+                resident=self.blocks or self.forms.batch.blocks,
+                races=self.races,
             )
 
     def read(self, first: int, count: int) -> Floats:

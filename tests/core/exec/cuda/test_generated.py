@@ -34,6 +34,8 @@ class Found:
     resources: Resources
     float64: list[str]
     tensor: bool
+    read_only: bool
+    """Whether it loads through a cache that does not see what the launch writes."""
 
 
 def kernels_of(spec: str) -> tuple[str, int]:
@@ -51,7 +53,8 @@ def machine_code(module: tuple[str, int]) -> list[Found]:
         ptx = compile_ptx(kernel, signature, threads)
         resources = assemble(ptx).resources
         assert resources is not None
-        found.append(Found(number, resources, float64_lines(ptx), "mma.sync" in ptx))
+        read_only = "ld.global.nc" in ptx
+        found.append(Found(number, resources, float64_lines(ptx), "mma.sync" in ptx, read_only))
     return found
 
 
@@ -67,3 +70,4 @@ def test_every_kernel_stays_in_registers_and_in_float32(toolkit: Toolkit) -> Non
                 assert kernel.resources.registers <= REGISTERS, (spec, kernel)
                 assert kernel.resources.shared <= SHARED, (spec, kernel)
                 assert not kernel.float64, (spec, kernel)
+            assert not found[-1].read_only, spec  # the plan's kernel reads what it wrote

@@ -41,11 +41,11 @@ def double(words, at, floats, weights):
     floats[words[at + 1] + lane] *= weights[words[at + 4]]
 
 
-def whole(words, floats, weights, counter):
+def whole(words, floats, weights, counters):
     """The same, for all items; those of a phase in any order."""
     for p in range(words[0]):
         for i in range(words[4 + p], words[5 + p]):
-            item = words[2] + 5 * i
+            item = words[2] + 10 * i
             tile = cuda.blockIdx.x
             while tile < words[item + 3]:
                 lane = words[item + 1] + tile * cuda.blockDim.x + cuda.threadIdx.x
@@ -54,7 +54,7 @@ def whole(words, floats, weights, counter):
                 else:
                     floats[lane] *= weights[words[item + 4]]
                 tile += cuda.gridDim.x
-        grid_barrier(counter, uint32(cuda.gridDim.x * (p + 1)))
+        grid_barrier(counters, uint32(cuda.gridDim.x * (p + 1)))
 
 
 KERNELS = Kernels((add, double), whole, THREADS, THREADS, 0, "text")
@@ -68,7 +68,7 @@ def image(phases: list[list[tuple[int, int, int, int]]]) -> Image:
     for phase in phases:
         before = 0
         for kernel, first, tiles, weight in phase:
-            words += [kernel, first, before, tiles, weight]
+            words += [kernel, first, before, tiles, weight, 0, 1, 0, 0, 0]
             before += tiles
     return Image(np.array(words, np.uint32), 1000)
 

@@ -51,6 +51,7 @@ def random_work(rng: np.random.Generator, planned: Plan) -> Work:
         np.array(level, np.int32),
         np.array(hoisted),
         4 * rng.permutation(len(level)).astype(np.int64),
+        4 * rng.integers(0, 3, shape),
         rng.permutation(2 * len(level)).reshape(shape).astype(np.int32),
         rng.integers(1, 5, shape).astype(np.int32),
         rng.integers(1, 4, shape).astype(np.int32),
@@ -77,6 +78,8 @@ class Item:
     scratch: int
     sums: int
     frame: int
+    held: tuple[int, ...]
+    """What only the plan's kernel wants to know."""
 
     def slot(self, words: list[int], s: int, lane: int) -> int:
         where, first, step, _ = words[self.frame + 3 + 4 * s : self.frame + 7 + 4 * s]
@@ -97,9 +100,9 @@ def decode(image: Image) -> tuple[list[int], list[Item]]:
     items = []
     for p in range(phases):
         for i in range(ends[p], ends[p + 1]):
-            kernel, frame, first, tiles, weights = words[at + 5 * i : at + 5 * i + 5]
+            kernel, frame, first, tiles, weights, *held = words[at + 10 * i : at + 10 * i + 10]
             lanes, scratch, sums = words[frame : frame + 3]
-            items.append(Item(p, kernel, first, tiles, weights, lanes, scratch, sums, frame))
+            items.append(Item(p, kernel, first, tiles, weights, lanes, scratch, sums, frame, tuple(held)))
     return words, items
 
 
@@ -125,6 +128,13 @@ def check(planned: Plan, work: Work, image: Image, arena: np.ndarray) -> None:
         assert v == (item.lanes > work.limit[s, 0])
         assert item.tiles == -(-item.lanes // work.rows[s, v]) * work.columns[s, v]
         assert item.weights == work.weights[s]
+        place, columns, high, slots, length = item.held
+        assert (place, columns, high) == (
+            (work.held[s, v], work.columns[s, v], work.rows[s, v]) if work.held[s, v] else (0, 1, 0)
+        )
+        own = [(arenas.slots[t], arenas.outputs[t]) for t in types if s in steps[t]]
+        form = own[0] if own else (1, 1)
+        assert (slots, length) == (form[0], 3 + 4 * form[0] + form[1])
         done = done + before.tiles if before is not None and before.phase == item.phase else 0
         assert item.first == done
 
