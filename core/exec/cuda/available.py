@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -37,47 +36,52 @@ class Need:
 def look() -> list[Need]:
     """The GPU with its driver, the compiler, and what is known of the GPU's costs. Changes nothing but that
     the driver is initialised."""
-    gpu, traits = _gpu()
-    return [gpu, _compiler(), *([_costs(traits)] if traits else [])]
+    gpu, device = _gpu()
+    if device is None:
+        return [gpu, _compiler()]
+    device.close()
+    return [gpu, _compiler(), _costs(device.traits)]
 
 
 def open_device(patience: float = PATIENCE) -> Device:
     """The first GPU (`patience`: see `Device`). Errors: AbwError that says all that is missing and how to get
     it."""
-    missing = [need for need in look() if not need.ok]
-    if missing:
+    gpu, device = _gpu(patience)
+    missing = [need for need in (gpu, _compiler()) if not need.ok]
+    if device is None or missing:
+        if device is not None:
+            device.close()
         raise AbwError(
             "the executor cuda cannot run here: " + "; ".join(f"{n.name}: {n.value}" for n in missing),
             hint="; ".join(need.hint for need in missing),
         )
-    driver = load_driver()
-    assert driver is not None, "it was there a moment ago"
-    return Device(driver, patience=patience)
+    return device
 
 
-def _gpu() -> tuple[Need, Traits | None]:
-    """What there is, and its traits where it can be used."""
+def _gpu(patience: float = PATIENCE) -> tuple[Need, Device | None]:
+    """What there is; the GPU itself where it can be used."""
     driver = load_driver()
     if driver is None:
         hint = "install NVIDIA's driver, 580 or newer (a container must be started with its GPUs)"
         return Need("gpu", False, "no NVIDIA driver (libcuda) found", hint), None
     try:
-        with closing(Device(driver)) as device:
-            traits = device.traits
+        device = Device(driver, patience=patience)
     except CudaError as error:
         hint = "the driver is here but finds no GPU that it can use: see `nvidia-smi`"
         return Need("gpu", False, error.message, hint), None
+    traits = device.traits
     cuda = f"{traits.driver // 1000}.{traits.driver % 1000 // 10}"
     value = (
         f"{traits.name}, {traits.processors} SMs, {traits.memory_bytes / 1e9:.0f} GB, "
         f"compute capability {traits.arch[0]}.{traits.arch[1]}, driver for CUDA {cuda}"
     )
     if traits.arch < OLDEST:
+        device.close()
         return Need("gpu", False, value, "compute capability 7.0 or newer is needed (Volta, 2017)"), None
     if traits.driver < PINNED_CUDA:
         hint = f"the compiler of abw[cuda] needs a driver for CUDA {PINNED_CUDA / 1000:.1f} (580 or newer)"
-        return Need("gpu", True, value, f"{hint}; with this one set CUDA_HOME to a toolkit as old"), traits
-    return Need("gpu", True, value), traits
+        return Need("gpu", True, value, f"{hint}; with this one set CUDA_HOME to a toolkit as old"), device
+    return Need("gpu", True, value), device
 
 
 def _costs(traits: Traits) -> Need:

@@ -84,6 +84,7 @@ def test_a_gpu_or_a_driver_that_is_too_old() -> None:
         assert not look()[0].ok
         with pytest.raises(AbwError, match=r"compute capability 6\.1"):
             open_device()
+    assert library.retained == 0
 
     def version(out: Any) -> int:
         out._obj.value = 12040
