@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     Setting = tuple[Case, int, int]
     """A workload, its hidden size, instances in the mini-batch."""
+    Network = tuple[Path, int, Forms]
+    """A spec, its hidden size, the forms of its kernels."""
 
 SCHEMES: tuple[Scheme, ...] = ("batch", "plan")
 FIRST = ("TreeLSTM", "LatticeLSTM", "BiLSTM-Tagger")
@@ -59,6 +61,12 @@ def checks(cases: Iterable[Case]) -> list[Setting]:
     return [(c, CHECKED_HIDDEN, CHECKED_INSTANCES) for c in cases]
 
 
+def compared(setting: Setting) -> bool:
+    """Whether a setting is timed without tensor cores, too: where they have most to do."""
+    chosen, hidden, batch = setting
+    return chosen.name in FIRST and hidden >= 256 and batch >= 256
+
+
 def bench_cuda(
     call: Callable[..., Any],
     cases: Sequence[Case],
@@ -79,8 +87,9 @@ def bench_cuda(
     results there, of the scheme that is faster (`schemes` has both); `total_seconds` by the wall clock, with
     the plan's upload, the launch and the results' way back; `floor_seconds` (see `core/exec/cuda/floor.py`),
     from `limits` measured before; `torch_seconds` by the GPU's clock, null where PyTorch cannot use the GPU
-    (`torch` says why). `left_out` counts the rows that there was no time for. Errors: AbwError where there is
-    no GPU.
+    (`torch` says why); `plain_seconds` those of scheme batch without tensor cores, null where that was not
+    timed (see `compared`). `left_out` counts the rows that there was no time for. Errors: AbwError where
+    there is no GPU.
     """
     report: dict[str, Any] = {
         "schema_version": 1,
@@ -121,7 +130,8 @@ def bench_cuda(
             break
         name = chosen.name
         what = f"{name}, hidden {size}, batch {batch}"
-        row = right[name] and attempt(what, "timed", name, size, batch, right[name], limits)
+        without = compared((chosen, size, batch))
+        row = right[name] and attempt(what, "timed", name, size, batch, right[name], limits, without)
         if row:
             report["rows"].append(row)
             what += f": {row['device_seconds'] * 1e3:.3f} ms"
@@ -148,28 +158,40 @@ def compile_all(
     from abw.core.exec.cuda.probe import compiled
 
     made, failures = len(compiled(arch)), []
-    networks = list(dict.fromkeys((specs / c.spec, size) for c, size, _ in settings))
+    networks = networks_of(specs, settings, forms)
     progress.phase("compile", len(networks))
     processes = min(usable_cores(), len(networks))
     waiting = iter(networks)
-    running: dict[Future[int], tuple[Path, int]] = {}
+    running: dict[Future[int], Network] = {}
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         while True:
             while len(running) < processes and time.monotonic() < until and (network := next(waiting, None)):
-                running[pool.submit(_compile, *network, arch, forms)] = network
+                running[pool.submit(_compile, *network, arch)] = network
             if not running:
                 break
             for done in wait(running, return_when=FIRST_COMPLETED).done:
-                spec, hidden = running.pop(done)
+                network = running.pop(done)
+                spec, hidden, _ = network
                 try:
                     made += done.result()
                 except AbwError as error:
                     failures.append(f"{spec}: {error}")
-                progress.reached(networks.index((spec, hidden)) + 1, f"{spec.stem}, hidden {hidden}")
+                progress.reached(networks.index(network) + 1, f"{spec.stem}, hidden {hidden}")
     return made, failures
 
 
-def _compile(spec: Path, hidden: int, arch: tuple[int, int], forms: Forms) -> int:
+def networks_of(specs: Path, settings: Iterable[Setting], forms: Forms) -> list[Network]:
+    """What settings need, each once: with these forms, and without tensor cores where that is timed."""
+    found: list[Network] = []
+    for setting in settings:
+        chosen, hidden, _ = setting
+        found.append((specs / chosen.spec, hidden, forms))
+        if compared(setting):
+            found.append((specs / chosen.spec, hidden, forms.without_tensor_cores()))
+    return list(dict.fromkeys(found))
+
+
+def _compile(spec: Path, hidden: int, forms: Forms, arch: tuple[int, int]) -> int:
     """Compile a network's kernels, in a process of a pool; how many. Errors: AbwError."""
     from abw.core.exec.cuda.gpu import images_of
 

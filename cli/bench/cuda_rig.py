@@ -107,19 +107,28 @@ class Rig:
         return worst
 
     def timed(
-        self, name: str, hidden: int, batch: int, schemes: Sequence[Scheme], limits: Limits
+        self,
+        name: str,
+        hidden: int,
+        batch: int,
+        schemes: Sequence[Scheme],
+        limits: Limits,
+        without: bool = False,
     ) -> dict[str, Any]:
-        """A row of the report (see `bench_cuda`), with outputs checked against blas and PyTorch."""
+        """A row of the report (see `bench_cuda`), with outputs checked against blas and PyTorch; `without`:
+        scheme batch without tensor cores, too."""
         from abw.core.exec.cuda.floor import floor
 
         planned, params = self._mini_batch(name, batch, hidden)
         expected = _blas(planned, params)
-        times: dict[Scheme, dict[str, float]] = {}
-        for scheme in schemes:
-            executor = self._prepared(scheme, planned, params)
-            on_device, total = self._times(executor, planned)
-            times[scheme] = {"device_seconds": on_device, "total_seconds": total}
-            _same(_outputs(executor, planned), expected, f"by scheme {scheme}", "blas")
+        times = {scheme: self._timing(scheme, planned, params, expected) for scheme in schemes}
+        plain = None
+        if without and "batch" in times and (forms := self._gpu.forms).batch.tensor:
+            self._gpu.forms = forms.without_tensor_cores()
+            try:
+                plain = self._timing("batch", planned, params, expected)["device_seconds"]
+            finally:
+                self._gpu.forms = forms
         best = min(times, key=lambda scheme: times[scheme]["device_seconds"])
         seconds, least = times[best]["device_seconds"], floor(planned, limits)
         theirs = self._torch and self._torch_seconds(planned, params, expected)
@@ -137,8 +146,16 @@ class Rig:
             "of_floor": seconds / least,
             "torch_seconds": theirs,
             "gain": theirs and theirs / seconds,
+            "plain_seconds": plain,
             "schemes": times,
         }
+
+    def _timing(self, scheme: Scheme, planned: Plan, params: Params, expected: Outputs) -> dict[str, float]:
+        """A scheme's times, with outputs checked."""
+        executor = self._prepared(scheme, planned, params)
+        on_device, total = self._times(executor, planned)
+        _same(_outputs(executor, planned), expected, f"by scheme {scheme}", "blas")
+        return {"device_seconds": on_device, "total_seconds": total}
 
     def _prepared(self, scheme: Scheme, planned: Plan, params: Params) -> CudaExecutor:
         """An executor that finds no values of another one's runs."""

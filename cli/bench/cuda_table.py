@@ -79,7 +79,9 @@ def markdown(report: dict[str, Any]) -> str:
         "Times in ms. Device: by the GPU's clock, the plan in its memory, runs one right after the other (so "
         "is PyTorch). Outputs of all runs are those of the executor blas. With copies: by the wall clock, "
         "from the plan in the host's memory to the outputs there. Floor: the sum over the batches of the "
-        "longer of arithmetic at the peak and bytes at the bandwidth, and a barrier each.",
+        "longer of arithmetic at the float32 units' peak and bytes at the bandwidth, and a barrier each; "
+        "tensor cores can go below it. Float32 units: scheme batch without tensor cores, where these have "
+        "most to do.",
     )
     return "\n".join([*head, *_timings(rows), *tail, *_published(report["published"])]) + "\n"
 
@@ -105,12 +107,13 @@ def _failures(failures: Iterable[dict[str, str]]) -> list[str]:
 
 def _timings(rows: Iterable[dict[str, Any]]) -> list[str]:
     columns = ("workload", "scheme", "hidden", "batch", "nodes", "batches", "device", "other scheme")
-    more = ("with copies", "floor", "device / floor", "PyTorch by level", "PyTorch / device")
+    more = ("float32 units", "with copies", "floor", "device / floor", "PyTorch by level", "PyTorch / device")
     lines = _head((*columns, *more), 2)
     for r in rows:
         gain = f"{r['gain']:.1f}" if r["gain"] else ""
         others = (times["device_seconds"] for scheme, times in r["schemes"].items() if scheme != r["scheme"])
-        times = (r["device_seconds"], next(others, None), r["total_seconds"], r["floor_seconds"])
+        plain = r["plain_seconds"]
+        times = (r["device_seconds"], next(others, None), plain, r["total_seconds"], r["floor_seconds"])
         counts = (str(r[key]) for key in ("hidden", "batch", "nodes", "batches"))
         lines.append(
             _line(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from abw.cli.bench import cuda, cuda_rig, worker
-from abw.cli.bench.cuda import bench_cuda, compile_all, in_order, kernels_of, quick_settings
+from abw.cli.bench.cuda import bench_cuda, compile_all, in_order, kernels_of, networks_of, quick_settings
 from abw.cli.bench.cuda_rig import Rig
 from abw.cli.bench.cuda_table import PUBLISHED as LATENCIES
 from abw.cli.bench.cuda_table import beside_published, markdown
@@ -26,7 +27,7 @@ from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.cuda.floor import PUBLISHED, Limits
 from abw.core.exec.cuda.gpu import Gpu
 from abw.core.exec.cuda.program import device_program
-from abw.core.exec.cuda.tiles import HOPPER
+from abw.core.exec.cuda.tiles import HOPPER, Forms
 from abw.core.exec.cuda.toolkit import Toolkit
 from abw.core.progress import Quiet
 from tests.cli.conftest import Abw, Outcome
@@ -192,6 +193,34 @@ def test_timed_outputs_are_compared(
     monkeypatch.setattr(cuda_rig, "_blas", lambda *given: [value + 1 for value in blas(*given)])
     with pytest.raises(AbwError, match="scheme batch differ from those of blas"):
         near.timed("TreeLSTM", 4, 1, ("batch", "plan"), LIMITS)
+
+
+def test_large_mini_batches_are_timed_without_tensor_cores_too(
+    library: FakeLibrary, data: Path, root: Path
+) -> None:
+    used: list[bool] = []
+
+    def make(on: Gpu, scheme: Scheme) -> CudaExecutor:
+        tensor = on.forms.batch.tensor
+        used.append(tensor)
+        on.forms = Forms(replace(SMALL.batch, tensor=tensor), replace(SMALL.plan, tensor=tensor))
+        return CudaExecutor(on, scheme)
+
+    near = Rig(data, root / "specs", 1, Device(Driver(library), patience=0.05), make)
+    row = near.timed("TreeLSTM", 4, 1, ("batch", "plan"), LIMITS, True)
+    assert row["plain_seconds"] == row["schemes"]["batch"]["device_seconds"]
+    assert used == [True, True, False]
+    assert near.timed("TreeLSTM", 4, 1, ("batch",), LIMITS)["plain_seconds"] is None
+    assert near.timed("TreeLSTM", 4, 1, ("plan",), LIMITS, True)["plain_seconds"] is None
+    assert used[3:] == [True, True]
+    trees = case("TreeLSTM")
+    sizes = ((512, 64), (512, 256), (512, 1), (128, 256))
+    networks = networks_of(root, [(trees, *both) for both in sizes], HOPPER)
+    assert [(hidden, forms.batch.tensor) for _, hidden, forms in networks] == [
+        (512, True),
+        (512, False),
+        (128, True),
+    ]
 
 
 def test_one_that_hangs_does_not_keep_the_others(

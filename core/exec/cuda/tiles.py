@@ -45,6 +45,10 @@ class Forms:
     batch: Sizes
     plan: Sizes
 
+    def without_tensor_cores(self) -> Forms:
+        """The same where float32 units compute all."""
+        return Forms(replace(self.batch, tensor=False), replace(self.plan, tensor=False))
+
 
 DESK_WORDS = 1024
 """Of shared memory, for the frame and the rows of a tile."""
