@@ -47,6 +47,7 @@ from tests.core.exec.cuda import fakedriver, simgrid
 from tests.core.exec.cuda.fakedriver import FakeLibrary
 from tests.core.exec.cuda.simtensor import cut, split
 from tests.core.exec.cuda.simulated import SimulatedDevice
+from tests.core.exec.cuda.test_held import chains
 
 Floats = NDArray[np.float32]
 
@@ -99,6 +100,21 @@ def test_equals_reference(seed: int, scheme: Scheme) -> None:
         patch.setattr(builder, "SHAPES", ((5,), (18,), (18,), (37,), (18, 7)))
         graph = random_graph(rng, random_network(rng), 6)
     assert run(graph, FORMS, scheme, seed) < 1e-4  # as in test_cuda.py
+
+
+def test_a_plan_with_held_weights_multiplies_its_large_batches_on_tensor_cores() -> None:
+    forms = replace(FORMS, plan=replace(SIZES, blocks=2, held=8192))
+    planned = chains(6, (70, 2), 2, 1)
+    network, params = planned.graph.network, init_params(planned.graph.network, 1)
+    executor = CudaExecutor(device := SimulatedDevice(1, forms), "plan")
+    executor.prepare(network, params)
+    assert error(executor.run(planned), reference(planned.graph, params)) < 2e-6
+    texts = device_program(network, forms).text.split("\ndef part")[1:]
+    used = [texts[kernel] for kernel in device.used]
+    hoisted, batches = used[:2], used[2:]
+    assert ["mma(" in text for text in hoisted] == [True, False]
+    assert ["mma(" in text for text in batches] == [True, False] * 2
+    assert [text.partition("(")[2].startswith("desk") for text in batches] == [False, True] * 2
 
 
 # ---- which steps
