@@ -20,6 +20,8 @@ from abw.core.errors import AbwError
 
 if TYPE_CHECKING:
     from abw.core.exec.cuda.backend import Kernels, Scheme
+    from abw.core.exec.cuda.costs import Costs
+    from abw.core.exec.cuda.floor import Limits
     from abw.core.exec.cuda.tiles import Forms
     from abw.core.progress import Progress
 
@@ -33,6 +35,8 @@ FIRST = ("TreeLSTM", "LatticeLSTM", "BiLSTM-Tagger")
 """The workloads that say most: trees, lattices, chains."""
 FIRST_HIDDEN, FIRST_BATCH = (256, 512, 128), (64, 8, 1, 256)
 """The sizes that say most."""
+ENOUGH = 8
+"""Rows of which the schemes' times can be told."""
 CALL_SECONDS = 300.0
 """What a check or a row may take, on a machine that has compiled nothing yet."""
 
@@ -88,8 +92,10 @@ def bench_cuda(
     the plan's upload, the launch and the results' way back; `floor_seconds` (see `core/exec/cuda/floor.py`),
     from `limits` measured before; `torch_seconds` by the GPU's clock, null where PyTorch cannot use the GPU
     (`torch` says why); `plain_seconds` those of scheme batch without tensor cores, null where that was not
-    timed (see `compared`). `left_out` counts the rows that there was no time for. Errors: AbwError where
-    there is no GPU.
+    timed (see `compared`). `left_out` counts the rows that there was no time for. From the rows follow the
+    times by which later runs choose a scheme (`core/exec/cuda/costs.py`); `choices`: how they choose, and how
+    those before did, on these rows (see `judged`), if there are enough. Errors: AbwError where there is no
+    GPU.
     """
     report: dict[str, Any] = {
         "schema_version": 1,
@@ -100,6 +106,7 @@ def bench_cuda(
         "left_out": len(settings),
     }
 
+    from abw.core.exec.cuda.costs import Costs
     from abw.core.exec.cuda.floor import PUBLISHED
 
     def attempt(what: str, method: str, *args: Any) -> Any:  # noqa: ANN401
@@ -139,7 +146,43 @@ def bench_cuda(
         report["published"] = beside_published(report["rows"], limits.flops)
         progress.reached(number, what)
         tell(report)
+    if costs := fitted(report["rows"], limits):
+        attempt("times of the schemes kept", "kept", costs)
+        both = {"before": Costs(limits), "now": costs}
+        report["choices"] = {when: judged(report["rows"], those) for when, those in both.items()}
+        tell(report)
     return report
+
+
+def fitted(rows: Sequence[dict[str, Any]], limits: Limits) -> Costs | None:
+    """The schemes' times from rows that have both, by least squares of relative errors; None from few."""
+    import numpy as np
+
+    from abw.core.calibrate import fit
+    from abw.core.exec.cuda.costs import Costs, Times
+
+    both = [r for r in rows if len(r["schemes"]) == len(SCHEMES)]
+    if len(both) < ENOUGH:
+        return None
+    flops = np.array([r["product_flops"] for r in both], np.float64)
+    found: dict[str, Times] = {}
+    for scheme, count in zip(SCHEMES, ("items", "phases"), strict=True):
+        steps = np.array([r[count] for r in both], np.float64)
+        seconds = np.array([r["schemes"][scheme]["device_seconds"] for r in both])
+        step, flop, _ = fit(flops / steps, seconds / steps)
+        found[scheme] = Times(step, flop)
+    return Costs(limits, **found)
+
+
+def judged(rows: Sequence[dict[str, Any]], costs: Costs) -> dict[str, Any]:
+    """How costs choose: in how many of the `rows` the slower scheme (`wrong`), which takes so much longer in
+    the worst of them (`loss`)."""
+    both = [r for r in rows if len(r["schemes"]) == len(SCHEMES)]
+    losses = []
+    for r in both:
+        chosen = r["schemes"][costs.choose(r["items"], r["phases"], r["product_flops"])]
+        losses.append(chosen["device_seconds"] / r["device_seconds"] - 1)
+    return {"rows": len(both), "wrong": sum(loss > 0 for loss in losses), "loss": max(losses)}
 
 
 def compile_all(

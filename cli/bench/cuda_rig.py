@@ -15,6 +15,7 @@ from abw.core.errors import AbwError
 
 if TYPE_CHECKING:
     from abw.core.exec.cuda.backend import Scheme
+    from abw.core.exec.cuda.costs import Costs
     from abw.core.exec.cuda.device import Device
     from abw.core.exec.cuda.executor import CudaExecutor
     from abw.core.exec.cuda.floor import Limits
@@ -85,6 +86,13 @@ class Rig:
             keep_costs(self._device.traits, limits)
         return limits
 
+    def kept(self, costs: Costs) -> None:
+        """Let later runs choose schemes by these."""
+        from abw.core.exec.cuda.costs import keep_costs
+
+        with suppress(OSError):
+            keep_costs(self._device.traits, costs.limits, costs.batch, costs.plan)
+
     def checked(self, name: str, scheme: Scheme) -> float:
         """The largest error of any output of a workload against the reference executor's."""
         from abw.core.exec.compare import compare
@@ -122,7 +130,7 @@ class Rig:
         planned, params = self._mini_batch(name, batch, hidden)
         expected = _blas(planned, params)
         times = {scheme: self._timing(scheme, planned, params, expected) for scheme in schemes}
-        plain = None
+        image, plain = self._gpu.image, None
         if without and "batch" in times and (forms := self._gpu.forms).batch.tensor:
             self._gpu.forms = forms.without_tensor_cores()
             try:
@@ -138,6 +146,9 @@ class Rig:
             "batch": batch,
             "nodes": len(planned.graph),
             "batches": len(planned.schedule),
+            "items": len(image.items),
+            "phases": len(image.phase) - 1,
+            "product_flops": planned.product_flops,
             "gflop": (planned.product_flops + planned.other_flops) / 1e9,
             "scheme": best,
             "device_seconds": seconds,

@@ -82,6 +82,7 @@ def markdown(report: dict[str, Any]) -> str:
         "longer of arithmetic at the float32 units' peak and bytes at the bandwidth, and a barrier each; "
         "tensor cores can go below it. Float32 units: scheme batch without tensor cores, where these have "
         "most to do.",
+        *_choices(report.get("choices")),
     )
     return "\n".join([*head, *_timings(rows), *tail, *_published(report["published"])]) + "\n"
 
@@ -97,6 +98,19 @@ def _checks(errors: dict[str, dict[str, float]]) -> list[str]:
         f"batch, scheme plan); the largest error is {worst:.1e} of the output's root mean square ({where}, "
         "against the reference executor).",
         "",
+    ]
+
+
+def _choices(choices: dict[str, dict[str, Any]] | None) -> list[str]:
+    """How the scheme that `abw run` takes is chosen."""
+    if choices is None:
+        return []
+    before, now = choices["before"], choices["now"]
+    return [
+        "",
+        f"By launches and barriers alone the slower scheme is chosen in {before['wrong']} of "
+        f"{before['rows']} rows, and takes {before['loss']:.0%} longer in the worst; by the times fitted to "
+        f"these rows, which are kept for later runs, in {now['wrong']}, {now['loss']:.0%}.",
     ]
 
 

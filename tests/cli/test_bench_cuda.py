@@ -8,10 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from abw.cli.bench import cuda, cuda_rig, worker
-from abw.cli.bench.cuda import bench_cuda, compile_all, in_order, kernels_of, networks_of, quick_settings
+from abw.cli.bench.cuda import (
+    ENOUGH,
+    bench_cuda,
+    compile_all,
+    fitted,
+    in_order,
+    judged,
+    kernels_of,
+    networks_of,
+    quick_settings,
+)
 from abw.cli.bench.cuda_rig import Rig
 from abw.cli.bench.cuda_table import PUBLISHED as LATENCIES
 from abw.cli.bench.cuda_table import beside_published, markdown
@@ -20,7 +31,7 @@ from abw.core.errors import AbwError
 from abw.core.exec.cuda import available, gpu, probe
 from abw.core.exec.cuda.backend import Scheme
 from abw.core.exec.cuda.compiled import SM_90
-from abw.core.exec.cuda.costs import costs_of
+from abw.core.exec.cuda.costs import Costs, Times, costs_of
 from abw.core.exec.cuda.device import Device
 from abw.core.exec.cuda.driver import Driver
 from abw.core.exec.cuda.executor import CudaExecutor
@@ -296,6 +307,82 @@ def test_compiled_on_all_cores(
     assert "none.yaml" in failure
     later = [(tiny, 8, 1)]
     assert compile_all(root / "specs", later, SM_90, SMALL, Quiet(), until=0.0) == (len(probe.KERNELS), [])
+
+
+def rows_of(batch: Times, plan: Times, noise: float = 0.0) -> list[dict[str, Any]]:
+    """Rows of runs that take these times, within so much."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for items, phases, flops in (
+        (30, 10, 10**7),
+        (300, 100, 10**8),
+        (40, 12, 10**10),
+        (900, 210, 10**11),
+    ) * 3:
+        seconds = {
+            "batch": (batch.step * items + batch.flop * flops) * rng.uniform(1 - noise, 1 + noise),
+            "plan": (plan.step * phases + plan.flop * flops) * rng.uniform(1 - noise, 1 + noise),
+        }
+        rows.append(
+            {
+                "items": items,
+                "phases": phases,
+                "product_flops": flops,
+                "device_seconds": min(seconds.values()),
+                "schemes": {name: {"device_seconds": s} for name, s in seconds.items()},
+            }
+        )
+    return rows
+
+
+def test_the_schemes_times_are_told_from_rows() -> None:
+    batch, plan = Times(3e-6, 2e-14), Times(4e-6, 6e-14)
+    rows = rows_of(batch, plan)
+    costs = fitted(rows, LIMITS)
+    assert costs is not None
+    for found, true in ((costs.batch, batch), (costs.plan, plan)):
+        assert found is not None
+        assert (found.step, found.flop) == (pytest.approx(true.step), pytest.approx(true.flop))
+    assert judged(rows, costs) == {"rows": len(rows), "wrong": 0, "loss": 0.0}
+    wrong = judged(rows, Costs(LIMITS, Times(1.0, 0.0), Times(0.0, 1.0)))
+    best = [r["schemes"]["batch"]["device_seconds"] < r["schemes"]["plan"]["device_seconds"] for r in rows]
+    assert wrong["wrong"] == 0 if not any(best) else wrong["wrong"] > 0
+    rough = fitted(rows_of(batch, plan, 0.1), LIMITS)
+    assert rough is not None
+    assert rough.plan is not None
+    assert rough.plan.flop == pytest.approx(plan.flop, rel=0.3)
+    assert fitted(rows[: ENOUGH - 1], LIMITS) is None
+    assert fitted([{**r, "schemes": {"plan": r["schemes"]["plan"]}} for r in rows], LIMITS) is None
+
+
+def test_costs_that_choose_wrongly_are_told() -> None:
+    rows = rows_of(
+        Times(1e-6, 0.0), Times(3e-6, 0.0)
+    )  # by items and phases alone: plan in some, batch in others
+    losses = []
+    for r in rows:
+        batch, plan = (r["schemes"][name]["device_seconds"] for name in ("batch", "plan"))
+        losses.append(max(0.0, plan / batch - 1))
+    always_plan = Costs(LIMITS, Times(1.0, 0.0), Times(0.0, 0.0))
+    expected = {
+        "rows": len(rows),
+        "wrong": sum(loss > 0 for loss in losses),
+        "loss": pytest.approx(max(losses)),
+    }
+    assert judged(rows, always_plan) == expected
+    assert expected["wrong"] > 0
+
+
+def test_fitted_times_are_kept_and_told(
+    library: FakeLibrary, data: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda, "ENOUGH", 1)
+    report = run(library, data, root)
+    costs = costs_of(Device(Driver(library)).traits)
+    assert costs.plan is not None
+    assert costs.limits == LIMITS
+    assert report["choices"]["now"]["rows"] == 1
+    assert "kept for later runs" in markdown(report)
 
 
 def test_published_latencies_are_scaled_by_peaks() -> None:

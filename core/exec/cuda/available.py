@@ -86,7 +86,8 @@ def _gpu(patience: float = PATIENCE) -> tuple[Need, Device | None]:
 
 def _costs(traits: Traits) -> Need:
     costs = costs_of(traits)
-    known = f"{costs.limits.said()}; by these schemes are chosen"
+    fitted = "times fitted to runs" if costs.batch and costs.plan else "these"
+    known = f"{costs.limits.said()}; schemes are chosen by {fitted}"
     if costs.path is None:
         return Need("gpu costs", True, f"as published for H200, not measured: {known}", f"`{MEASURE}` does")
     return Need("gpu costs", True, f"measured ({costs.path}): {known}")

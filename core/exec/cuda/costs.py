@@ -22,18 +22,32 @@ CROWDED = 0.1
 
 
 @dataclass(frozen=True, slots=True)
+class Times:
+    """The seconds of a scheme: so many a `step` (an item's launch, or a phase) and an operation (`flop`)."""
+
+    step: float
+    flop: float
+
+
+@dataclass(frozen=True, slots=True)
 class Costs:
-    """What is known of a GPU; `path` is where it is kept, None for what was published."""
+    """What is known of a GPU; `path` is where it is kept, None for what was published.
+
+    `batch`, `plan`: the schemes' times, fitted to runs; None where there were none: then they are launches
+    and barriers, and products at the peak.
+    """
 
     limits: Limits = PUBLISHED
+    batch: Times | None = None
+    plan: Times | None = None
     path: Path | None = None
 
     def choose(self, items: int, phases: int, product_flops: int) -> Scheme:
-        """The scheme that is faster: launches against barriers, and the plan's one kernel against kernels
-        that fit each step."""
-        launches, barriers = self.limits.launch * items, self.limits.barrier * phases
-        crowded = CROWDED * product_flops / self.limits.flops
-        return "batch" if launches < barriers + crowded else "plan"
+        """The scheme that is faster."""
+        batch = self.batch or Times(self.limits.launch, 1 / self.limits.flops)
+        plan = self.plan or Times(self.limits.barrier, (1 + CROWDED) / self.limits.flops)
+        a, b = batch.step * items + batch.flop * product_flops, plan.step * phases + plan.flop * product_flops
+        return "batch" if a < b else "plan"
 
 
 UNMEASURED = Costs()
@@ -45,16 +59,22 @@ def costs_of(traits: Traits) -> Costs:
     with suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads(path.read_text())
         limits = Limits(**{name: float(kept[name]) for name in asdict(PUBLISHED)})
+        batch, plan = (Times(**kept[scheme]) if kept[scheme] else None for scheme in ("batch", "plan"))
         if min(asdict(limits).values()) > 0:
-            return Costs(limits, path)
+            return Costs(limits, batch, plan, path)
     return UNMEASURED
 
 
-def keep_costs(traits: Traits, limits: Limits) -> Costs:
+def keep_costs(
+    traits: Traits, limits: Limits, batch: Times | None = None, plan: Times | None = None
+) -> Costs:
     """Keep what was measured on a GPU. Errors: OSError where the folder cannot be written."""
     path = _path(traits)
-    write_whole(path, (json.dumps({"gpu": traits.name, **asdict(limits)}, indent=1) + "\n").encode())
-    return Costs(limits, path)
+    costs = Costs(limits, batch, plan, path)
+    times = {name: value and asdict(value) for name, value in (("batch", batch), ("plan", plan))}
+    document = {"gpu": traits.name, **asdict(limits), **times}
+    write_whole(path, (json.dumps(document, indent=1) + "\n").encode())
+    return costs
 
 
 def _path(traits: Traits) -> Path:

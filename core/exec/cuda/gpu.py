@@ -79,6 +79,11 @@ class Gpu:
         if self._floats.size:
             self.device.fill(self._floats.pointer, self._floats.size // 4, NOT_A_NUMBER)
 
+    @property
+    def image(self) -> Image:
+        """What ran last."""
+        return self._last[0]
+
     def again(self, times: int) -> float:
         """Seconds on the device that the last run takes, the mean of so many one right after the other.
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from abw.core.exec import registry
 from abw.core.exec.cuda import available, probe
-from abw.core.exec.cuda.costs import CROWDED, UNMEASURED, Costs, costs_of, keep_costs
+from abw.core.exec.cuda.costs import CROWDED, UNMEASURED, Costs, Times, costs_of, keep_costs
 from abw.core.exec.cuda.device import Device, Traits
 from abw.core.exec.cuda.driver import Driver
 from abw.core.exec.cuda.floor import PUBLISHED, Limits
@@ -36,9 +36,19 @@ def test_what_was_measured_is_kept_for_this_kind_of_gpu(traits: Traits, tmp_path
     kept = keep_costs(traits, MEASURED)
     assert kept.path is not None
     assert kept.path.parent == tmp_path / "gpus"
-    assert costs_of(traits) == kept == Costs(MEASURED, kept.path)
+    assert costs_of(traits) == kept == Costs(MEASURED, path=kept.path)
     assert costs_of(replace(traits, name="Another GPU")) == UNMEASURED
     assert costs_of(replace(traits, processors=7)) == UNMEASURED
+
+
+def test_times_fitted_to_runs_are_kept_and_used(traits: Traits) -> None:
+    kept = keep_costs(traits, MEASURED, Times(1e-6, 1e-14), Times(5e-6, 3e-14))
+    assert costs_of(traits) == kept
+    assert kept.choose(items=6, phases=1, product_flops=0) == "plan"
+    assert kept.choose(items=4, phases=1, product_flops=0) == "batch"
+    assert kept.choose(items=6, phases=1, product_flops=10**9) == "batch"
+    keep_costs(traits, MEASURED)
+    assert costs_of(traits).batch is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"flops": 1}', "null"])
@@ -98,4 +108,4 @@ def test_calibrate_measures_and_keeps(traits: Traits, monkeypatch: pytest.Monkey
     with patch.object(probe, "measure", lambda on: MEASURED if on is device else None):
         report = calibrate_gpu()
     assert {name: report[name] for name in asdict(MEASURED)} == asdict(MEASURED)
-    assert costs_of(traits) == Costs(MEASURED, Path(report["path"]))
+    assert costs_of(traits) == Costs(MEASURED, path=Path(report["path"]))
