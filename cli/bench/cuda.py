@@ -165,13 +165,13 @@ def fitted(rows: Sequence[dict[str, Any]], limits: Limits) -> Costs | None:
     if len(both) < ENOUGH:
         return None
     flops = np.array([r["product_flops"] for r in both], np.float64)
-    found: dict[str, Times] = {}
+    found: dict[Scheme, Times] = {}
     for scheme, count in zip(SCHEMES, ("items", "phases"), strict=True):
         steps = np.array([r[count] for r in both], np.float64)
         seconds = np.array([r["schemes"][scheme]["device_seconds"] for r in both])
         step, flop, _ = fit(flops / steps, seconds / steps)
         found[scheme] = Times(step, flop)
-    return Costs(limits, **found)
+    return Costs(limits, found["batch"], found["plan"])
 
 
 def judged(rows: Sequence[dict[str, Any]], costs: Costs) -> dict[str, Any]:

@@ -342,11 +342,9 @@ def test_the_schemes_times_are_told_from_rows() -> None:
     assert costs is not None
     for found, true in ((costs.batch, batch), (costs.plan, plan)):
         assert found is not None
-        assert (found.step, found.flop) == (pytest.approx(true.step), pytest.approx(true.flop))
+        assert found.step == pytest.approx(true.step)
+        assert found.flop == pytest.approx(true.flop)
     assert judged(rows, costs) == {"rows": len(rows), "wrong": 0, "loss": 0.0}
-    wrong = judged(rows, Costs(LIMITS, Times(1.0, 0.0), Times(0.0, 1.0)))
-    best = [r["schemes"]["batch"]["device_seconds"] < r["schemes"]["plan"]["device_seconds"] for r in rows]
-    assert wrong["wrong"] == 0 if not any(best) else wrong["wrong"] > 0
     rough = fitted(rows_of(batch, plan, 0.1), LIMITS)
     assert rough is not None
     assert rough.plan is not None
@@ -356,21 +354,10 @@ def test_the_schemes_times_are_told_from_rows() -> None:
 
 
 def test_costs_that_choose_wrongly_are_told() -> None:
-    rows = rows_of(
-        Times(1e-6, 0.0), Times(3e-6, 0.0)
-    )  # by items and phases alone: plan in some, batch in others
-    losses = []
-    for r in rows:
-        batch, plan = (r["schemes"][name]["device_seconds"] for name in ("batch", "plan"))
-        losses.append(max(0.0, plan / batch - 1))
-    always_plan = Costs(LIMITS, Times(1.0, 0.0), Times(0.0, 0.0))
-    expected = {
-        "rows": len(rows),
-        "wrong": sum(loss > 0 for loss in losses),
-        "loss": pytest.approx(max(losses)),
-    }
-    assert judged(rows, always_plan) == expected
-    assert expected["wrong"] > 0
+    rows = rows_of(Times(1e-6, 0.0), Times(4e-6, 0.0))  # the plan's is faster in every fourth one
+    found = judged(rows, Costs(LIMITS, Times(1.0, 0.0), Times(0.0, 0.0)))
+    assert (found["rows"], found["wrong"]) == (12, 9)
+    assert found["loss"] == pytest.approx(40 / 30 - 1)
 
 
 def test_fitted_times_are_kept_and_told(

@@ -68,12 +68,19 @@ def costs_of(traits: Traits) -> Costs:
 def keep_costs(
     traits: Traits, limits: Limits, batch: Times | None = None, plan: Times | None = None
 ) -> Costs:
-    """Keep what was measured on a GPU. Errors: OSError where the folder cannot be written."""
-    path = _path(traits)
-    costs = Costs(limits, batch, plan, path)
-    times = {name: value and asdict(value) for name, value in (("batch", batch), ("plan", plan))}
-    document = {"gpu": traits.name, **asdict(limits), **times}
-    write_whole(path, (json.dumps(document, indent=1) + "\n").encode())
+    """Keep what was measured on a GPU; times that were fitted before stay where none are given.
+
+    Errors: OSError where the folder cannot be written.
+    """
+    before = costs_of(traits)
+    costs = Costs(limits, batch or before.batch, plan or before.plan, _path(traits))
+    times = {scheme: getattr(costs, scheme) for scheme in ("batch", "plan")}
+    document = {
+        "gpu": traits.name,
+        **asdict(limits),
+        **{scheme: found and asdict(found) for scheme, found in times.items()},
+    }
+    write_whole(_path(traits), (json.dumps(document, indent=1) + "\n").encode())
     return costs
 
 

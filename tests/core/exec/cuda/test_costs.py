@@ -47,8 +47,9 @@ def test_times_fitted_to_runs_are_kept_and_used(traits: Traits) -> None:
     assert kept.choose(items=6, phases=1, product_flops=0) == "plan"
     assert kept.choose(items=4, phases=1, product_flops=0) == "batch"
     assert kept.choose(items=6, phases=1, product_flops=10**9) == "batch"
-    keep_costs(traits, MEASURED)
-    assert costs_of(traits).batch is None
+    keep_costs(traits, PUBLISHED)
+    again = costs_of(traits)
+    assert (again.limits, again.batch, again.plan) == (PUBLISHED, kept.batch, kept.plan)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"flops": 1}', "null"])
