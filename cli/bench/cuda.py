@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict
 from itertools import product
 from multiprocessing import get_context
@@ -206,20 +206,25 @@ def compile_all(
     processes = min(usable_cores(), len(networks))
     waiting = iter(networks)
     running: dict[Future[int], Network] = {}
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        while True:
-            while len(running) < processes and time.monotonic() < until and (network := next(waiting, None)):
-                running[pool.submit(_compile, *network, arch)] = network
-            if not running:
-                break
-            for done in wait(running, return_when=FIRST_COMPLETED).done:
-                network = running.pop(done)
-                spec, hidden, _ = network
-                try:
-                    made += done.result()
-                except AbwError as error:
-                    failures.append(f"{spec}: {error}")
-                progress.reached(networks.index(network) + 1, f"{spec.stem}, hidden {hidden}")
+    try:
+        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+            while True:
+                while len(running) < processes and time.monotonic() < until:
+                    if (network := next(waiting, None)) is None:
+                        break
+                    running[pool.submit(_compile, *network, arch)] = network
+                if not running:
+                    break
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    network = running.pop(done)
+                    spec, hidden, _ = network
+                    try:
+                        made += done.result()
+                    except AbwError as error:
+                        failures.append(f"{spec}: {error}")
+                    progress.reached(networks.index(network) + 1, f"{spec.stem}, hidden {hidden}")
+    except BrokenExecutor as error:  # a process died, as for want of memory: who needs the rest compiles it
+        failures.append(f"compiling stopped: {error}")
     return made, failures
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -307,6 +308,20 @@ def test_compiled_on_all_cores(
     assert "none.yaml" in failure
     later = [(tiny, 8, 1)]
     assert compile_all(root / "specs", later, SM_90, SMALL, Quiet(), until=0.0) == (len(probe.KERNELS), [])
+
+
+def dies(*given: object) -> int:
+    """As when there is no memory for a process any more."""
+    os._exit(9)
+
+
+def test_compiling_goes_on_without_a_process_that_died(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "_compile", dies)
+    monkeypatch.setattr(probe, "compiled", lambda arch: {})
+    settings = [(case("TreeLSTM"), hidden, 1) for hidden in range(4, 12)]
+    made, (failure,) = compile_all(root / "specs", settings, SM_90, SMALL, Quiet())
+    assert made == 0
+    assert failure.startswith("compiling stopped")
 
 
 def rows_of(batch: Times, plan: Times, noise: float = 0.0) -> list[dict[str, Any]]:
