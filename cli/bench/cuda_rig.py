@@ -39,6 +39,8 @@ LONGEST = 4.0
 """Seconds after which the runs done are enough for a median."""
 IN_A_ROW = 5
 """Runs one right after the other, between two events."""
+SLOW = 0.1
+"""Seconds from which on a run is timed alone: of several the GPU would seem to hang."""
 TORCH_DEVICE = "cuda"
 TOLERANCE = 1e-3
 """How far outputs of timed runs may be from blas and PyTorch, of their root mean square: all add hundreds of
@@ -198,7 +200,7 @@ class Rig:
             start = time.perf_counter()
             _outputs(executor, planned)
             total = time.perf_counter() - start
-            return self._gpu.again(IN_A_ROW), total
+            return self._gpu.again(IN_A_ROW if total < SLOW else 1), total
 
         device, total = zip(*self._often(once), strict=True)
         return median(device), median(total)
