@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,6 +52,9 @@ def cuda(
             "under ABW_HOME/kernels, which another machine can be given.",
         ),
     ] = False,
+    no_tensor_cores: Annotated[
+        bool, typer.Option("--no-tensor-cores", help="Leave products for many lanes to the float32 units.")
+    ] = False,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
@@ -84,7 +88,8 @@ def cuda(
 
     with progress(quiet) as told:
         if compile_only:
-            made, failed = compile_all(specs, networks, SM_90, HOPPER, told)
+            forms = HOPPER.without_tensor_cores() if no_tensor_cores else HOPPER
+            made, failed = compile_all(specs, networks, SM_90, forms, told)
             print(f"{made} kernels are compiled")
             if failed:
                 raise AbwError("; ".join(failed))
@@ -96,9 +101,10 @@ def cuda(
         until = math.inf if minutes is None else begun + 60 * minutes
         # half of the time at most: kernels that come along are only found
         half = (begun + until) / 2
-        forms = forms_for(gpu.processors, gpu.shared_bytes, gpu.tf32)
+        forms = forms_for(gpu.processors, gpu.shared_bytes, gpu.tf32 and not no_tensor_cores)
         compile_all(specs, networks, gpu.arch, forms, told, half)
-        apart = Apart(Rig, data, specs, runs, seconds=CALL_SECONDS)
+        rig = partial(Rig, tensor_cores=not no_tensor_cores)
+        apart = Apart(rig, data, specs, runs, seconds=CALL_SECONDS)
         try:
             bench_cuda(apart.call, cases, settings, runs, told, tell=tell, until=until)
         finally:

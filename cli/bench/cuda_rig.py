@@ -64,14 +64,16 @@ class Rig:
         runs: int,
         device: Device | None = None,
         make: Make = default_executor,
+        tensor_cores: bool = True,
     ) -> None:
-        """Medians are of `runs` runs. `device`: by default this machine's first GPU."""
+        """Medians are of `runs` runs. `device`: by default this machine's first GPU; `tensor_cores`: its
+        tensor cores where it has fast ones."""
         from abw.core.exec.cuda.available import open_device
         from abw.core.exec.cuda.gpu import Gpu
 
         self._data, self._specs, self._runs, self._make = data, specs, runs, make
         self._device = device or open_device(PATIENCE)
-        self._gpu = Gpu(self._device)
+        self._gpu = Gpu(self._device, tensor_cores=tensor_cores)
         self._torch, self._with = _torch()
 
     def opened(self) -> dict[str, Any]:

@@ -403,8 +403,8 @@ def command(
     """`abw bench cuda --output` on the stub, in this process."""
 
     class Near:
-        def __init__(self, make: object, *args: object, seconds: float) -> None:
-            self.rig = rig(library, data, root)
+        def __init__(self, make: Callable[..., Rig], *args: object, seconds: float) -> None:
+            self.rig = make(*args, Device(Driver(library), patience=0.05), small)
 
         def call(self, method: str, *args: object) -> object:
             return getattr(self.rig, method)(*args)
@@ -426,6 +426,27 @@ def test_the_command_writes_page_and_numbers(command: Callable[..., Outcome], tm
     report = json.loads((tmp_path / "t.json").read_text())
     assert len(report["rows"]) == 1
     assert command("--runs", "1", "--json").json().keys() == report.keys()
+
+
+@pytest.mark.parametrize(("flags", "used"), [((), True), (("--no-tensor-cores",), False)])
+def test_the_command_without_tensor_cores(
+    command: Callable[..., Outcome], flags: tuple[str, ...], used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Forms] = []
+    opened = Rig.opened
+
+    def compiling(specs: Path, networks: Any, arch: Any, forms: Forms, *more: Any) -> tuple[int, list[str]]:  # noqa: ANN401
+        asked.append(forms)
+        return 0, []
+
+    def opening(near: Rig) -> dict[str, Any]:
+        asked.append(near._gpu.forms)
+        return opened(near)
+
+    monkeypatch.setattr(cuda, "compile_all", compiling)
+    monkeypatch.setattr(Rig, "opened", opening)
+    assert command("--runs", "1", *flags).code == 0
+    assert [forms.batch.tensor for forms in asked] == [used, used]
 
 
 def test_the_command_fails_where_a_part_of_it_does(
