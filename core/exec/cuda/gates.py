@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from abw.core.exec.cuda.image import FRAME
-from abw.core.exec.cuda.rowwise import SIGNATURE, ZERO, load, open_step, operate, row_of
+from abw.core.exec.cuda.finish import finish_call
+from abw.core.exec.cuda.rowwise import SIGNATURE, ZERO, load, open_step, row_of
 from abw.core.exec.cuda.steps import CellSteps, Packed, Segment, Step
 from abw.core.exec.cuda.text import Text, plus, times, u
 from abw.core.exec.cuda.tiles import VECTOR, Sizes, Tile
@@ -39,45 +39,6 @@ def gate_text(cell: CellSteps, step: Step, sizes: Sizes, tile: Tile) -> tuple[st
     """
     gates = _Gates(cell, step, sizes, tile)
     return gates.text(), gates.shared
-
-
-def finish_text(cell: CellSteps, step: Step, *, laid: bool = False) -> str:
-    """What a step does to one lane's sums of four units: hoisted ones stored or added, biases, operations.
-
-    `block`: where the biases of the units begin; `s0`, `s1`, …: gate after gate, unit after unit.
-    `laid`: for a held step; `words` are then what is laid ready, in which the lane has the number `line`.
-    """
-    t = Text()
-    packed = step.weights
-    assert packed is not None
-    sums = [[f"s{g * VECTOR + e}" for e in range(VECTOR)] for g in range(len(packed.gates))]
-    names = ", ".join(name for gate in sums for name in gate)
-
-    def add(gate: int, memory: str, place: str) -> None:
-        found = load(t, memory, place, True, [None] * VECTOR)
-        t.add(*(f"{name} += {value}" for name, value in zip(sums[gate], found, strict=True)))
-
-    own = "line, " if laid else ""
-    with t.block(f"def finish({own}words, frame, first, block, lanes, lane, unit, floats, weights, {names})"):
-        if step.sums:
-            t.let(f"at_sums = words[frame + {u(FRAME - 1)}] + lane * {u(cell.sums)} + unit")
-        if step.hoisted:
-            for g, place in step.sums:
-                t.add(f"st4(floats, {plus('at_sums', place)}, {', '.join(sums[g])})")
-            return str(t)
-        for g, place in step.sums:
-            add(g, "floats", plus("at_sums", place))
-        for g, gate in enumerate(packed.gates):
-            if gate.biases:
-                add(g, "weights", plus("block", g * packed.block))
-        values = {gate.value: sums[g] for g, gate in enumerate(packed.gates)}
-        operate(t, cell, step, values, "lane", "unit", "line" if laid else None)
-    return str(t)
-
-
-def finish_call(block: str, names: list[str]) -> str:
-    """The call of `finish` for the sums of all gates: four units of one lane."""
-    return f"finish(words, frame, first, {block}, lanes, lane, unit, floats, weights, {', '.join(names)})"
 
 
 class _Gates:

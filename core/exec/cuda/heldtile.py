@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from abw.core.exec.cuda.finish import finish_call, load_ahead
 from abw.core.exec.cuda.hold import WARP, Column
 from abw.core.exec.cuda.rowwise import ZERO, frame_length, load, row_of
 from abw.core.exec.cuda.steps import CellSteps, Segment, Step
 from abw.core.exec.cuda.text import Text, plus, times, u
 from abw.core.exec.cuda.tiles import VECTOR, Sizes
 from abw.core.exec.cuda.walk import DESK
+from abw.core.exec.rows import padded
 
 HELD_SIGNATURE = "(desk, tile, floats, weights, shared)"
 """What a held step's function takes: what is laid ready, the tile's number, the memories."""
@@ -109,6 +111,7 @@ class _HeldTile:
                 t.add(f"sums[i] = {ZERO}")
             slabs = [(r, min(r + self.slab, column.rounds)) for r in range(0, column.rounds, self.slab)]
             fetched = self._fetch(*slabs[0])
+            kept = self._ahead()
             for number, (begin, end) in enumerate(slabs):
                 if number:
                     t.add("cuda.syncthreads()  # the slab before is used up")
@@ -117,8 +120,19 @@ class _HeldTile:
                 if number + 1 < len(slabs):
                     fetched = self._fetch(*slabs[number + 1])
                 self._multiply(begin, end, warps // tile.down)
-            self._finish()
+            self._finish(kept)
         return str(t)
+
+    def _ahead(self) -> list[str]:
+        """Load what is added to sums and operated with, for the lane and units that will be the thread's."""
+        t, column = self.t, self.column
+        block, units = column.weights.block, padded(column.weights.units, VECTOR)
+        t.let(f"line = thread // {u(column.across)}", "lane = lane0 + line")
+        t.let(f"beside = thread % {u(column.across)}")
+        t.let(f"unit = cuda.blockIdx.x % {u(column.columns)} * {u(column.units)} + beside * {u(VECTOR)}")
+        t.let(f"block = first + unit // {u(block)} * {u(column.weights.block_floats)} + unit % {u(block)}")
+        self.mine = f"thread < {u(self.tile.lanes * column.across)} and lane < lanes and unit < {u(units)}"
+        return load_ahead(t, self.cell, self.step, self.mine)
 
     def _fetch(self, begin: int, end: int) -> list[tuple[str, str | None, list[str]]]:
         """Load the lanes' elements of these rounds: of each vector its place in the slab, the condition under
@@ -188,7 +202,7 @@ class _HeldTile:
                     t.add(f"x = near[{VECTOR} * r + k]")
                     t.add(*(f"sums[{VECTOR} * r + {e}] += x * m{e}" for e in range(VECTOR)))
 
-    def _finish(self) -> None:
+    def _finish(self, kept: list[str]) -> None:
         """The parts' sums added, and what is done to a lane's of four units of all gates."""
         t, tile, column = self.t, self.tile, self.column
         quads, across = column.quads, column.across
@@ -214,20 +228,11 @@ class _HeldTile:
                     t.add(f"s{e} += shared[{plus('q', (whole + e) * self.pitch)}]")
             t.add(f"shared[q] = {' + '.join(chains)}")
         t.add("cuda.syncthreads()  # all sums are there")
-        with t.count("q", "thread", u(tile.lanes * across), u(self.sizes.threads)):
-            t.let(f"line = q // {u(across)}", "lane = lane0 + line", f"beside = q % {u(across)}")
-            t.let(f"unit0 = cuda.blockIdx.x % {u(column.columns)} * {u(column.units)} + beside * {u(VECTOR)}")
-            with t.block(f"if lane < lanes and unit0 < {u(-(-column.weights.units // VECTOR) * VECTOR)}"):
-                names: list[str] = []
-                for g in range(self.gates):
-                    own = [t.name("s") for _ in range(VECTOR)]
-                    place = plus(f"line * {u(quads)} + beside", g * across)
-                    t.add(f"{', '.join(own)} = ld4(shared, ({place}) * {u(VECTOR)})")
-                    names += own
-                block = column.weights.block
-                at = f"first + unit0 // {u(block)} * {u(column.weights.block_floats)} + unit0 % {u(block)}"
-                t.let(f"block = {at}")
-                t.add(
-                    "finish(line, words, frame, first, block, lanes, lane, unit0, floats, weights, "
-                    f"{', '.join(names)})"
-                )
+        with t.block(f"if {self.mine}"):
+            names: list[str] = []
+            for g in range(self.gates):
+                own = [t.name("s") for _ in range(VECTOR)]
+                place = plus(f"line * {u(quads)} + beside", g * across)
+                t.add(f"{', '.join(own)} = ld4(shared, ({place}) * {u(VECTOR)})")
+                names += own
+            t.add(finish_call("block", names + kept))

@@ -104,17 +104,18 @@ def _plan(t: Text, parts: Sequence[StepText], holds: Sequence[HoldText]) -> None
         t.let("block = cuda.blockIdx.x")
         for hold in holds:
             t.add(f"hold{number[hold.hold]}(weights, {u(hold.first)}, {u(hold.place)}, shared)")
-        t.let(f"phase = {u(0)}")
+        t.let(f"phase = {u(0)}", "begin = items", f"end = items + words[{u(HEADER + 1)}] * {u(ITEM)}")
         with t.block("while phase < phases"):
-            t.let(f"at = items + words[{u(HEADER)} + phase] * {u(ITEM)}")
-            t.let(f"end = items + words[{u(HEADER + 1)} + phase] * {u(ITEM)}")
-            t.add("at, tile = own_tile(words, at, end, block, blocks)", f"missing = phase > {u(0)}")
+            # a phase ahead: what waits for the word then has it
+            t.let(f"ahead = items + words[{u(HEADER + 2)} + phase] * {u(ITEM)}")
+            t.add("at, tile = own_tile(words, begin, end, block, blocks)", f"missing = phase > {u(0)}")
             with t.block("while at < end"):
                 t.add("lay_ready(words, at, tile, desk)")
+                t.let("kernel = words[at]")
+                t.add("later = next_tile(words, at, tile, end, block, blocks)")
                 with t.block("if missing"):
                     t.add(f"await_blocks(counters, phase - {u(1)}, blocks)", "missing = False")
                 t.add("cuda.syncthreads()  # the desk is laid, the phases before are over")
-                t.let("kernel = words[at]")
                 for n, part in enumerate(parts):
                     with t.block(f"{'el' if n else ''}if kernel == {u(n)}"):
                         if part.desk:
@@ -122,9 +123,9 @@ def _plan(t: Text, parts: Sequence[StepText], holds: Sequence[HoldText]) -> None
                         else:
                             t.add(f"part{n}(words, at, tile, floats, weights, shared)")
                 t.add("cuda.syncthreads()  # the tile is done")
-                t.add("at, tile = next_tile(words, at, tile, end, block, blocks)")
+                t.add("at, tile = later")
             t.add("arrive(counters, phase)")
-            t.let(f"phase = phase + {u(1)}")
+            t.let(f"phase = phase + {u(1)}", "begin = end", "end = ahead")
 
 
 def load_kernels(text: str, forms: Forms, plan_shared: int) -> Kernels:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.cuda.gates import finish_text, gate_text
+from abw.core.exec.cuda.finish import finish_text
+from abw.core.exec.cuda.gates import gate_text
 from abw.core.exec.cuda.heldtile import desk_words, held_text, held_tiles
 from abw.core.exec.cuda.hold import Held, choose_held, hold_text
 from abw.core.exec.cuda.image import Work
@@ -219,7 +220,7 @@ def _choices(
         tiles = tiles[-1:]
         # where that tile's many units by many lanes occupy all blocks
         many = sizes.blocks // tiles[0][0].columns(units) * tiles[0][0].lanes
-        finish, column = finish_text(cell, step, laid=True), held.column
+        finish, column = finish_text(cell, step, ahead=True), held.column
         for small, limit in held_tiles(column, sizes, many):
             text = held_text(cell, step, column, sizes, small)
             kernel = texts.add(StepText(text, finish, desk=desk_words(cell, small)))

@@ -62,28 +62,40 @@ def load(t: Text, memory: str, place: str, aligned: bool, within: list[str | Non
     return names
 
 
+def operands(cell: CellSteps, step: Step) -> tuple[int, ...]:
+    """The values that a stage's operations read from lanes' rows."""
+    stage = step.stage
+    assert isinstance(stage, Stage)
+    own = {*stage.operations, *(gate.value for gate in stage.gates)}
+    read = (a for value in stage.operations for a in cell.normal.arguments(value))
+    return tuple(dict.fromkeys(a for a in read if a not in own and not cell.normal.static[a]))
+
+
+def read_row(
+    t: Text, cell: CellSteps, step: Step, value: int, lane: str, unit: str, line: str | None = None
+) -> list[str]:
+    """The floats `unit` to `unit + 3` of a lane's row of one of the `operands`."""
+    stage = step.stage
+    assert isinstance(stage, Stage)
+    _, column = cell.place(value)
+    aligned, count = column % VECTOR == 0, columns(stage.shape)
+    # beyond a part's end lies something else, which another block may be writing
+    ends = count % VECTOR and not aligned
+    within = [f"{unit} + {u(e)} < {u(count)}" if ends and e else None for e in range(VECTOR)]
+    row = t.name("p")
+    t.let(f"{row} = {row_of(cell, cell.normal.root[value], lane, line)}")
+    return load(t, "floats", f"{plus(row, column)} + {unit}", aligned, within)
+
+
 def operate(
-    t: Text,
-    cell: CellSteps,
-    step: Step,
-    sums: Mapping[int, list[str]],
-    lane: str,
-    unit: str,
-    line: str | None = None,
+    t: Text, cell: CellSteps, step: Step, known: Mapping[int, list[str]], lane: str, unit: str
 ) -> None:
-    """The operations of a stage on the floats `unit` to `unit + 3` of a lane's rows; `sums` are its gates."""
+    """The operations of a stage on the floats `unit` to `unit + 3` of a lane's rows; `known` are the values
+    of its gates, and others that have been read."""
     stage = step.stage
     assert isinstance(stage, Stage)
     normal = cell.normal
-    found = dict(sums)
-    rows: dict[int, str] = {}
-    count = columns(stage.shape)
-
-    def begin(held: int) -> str:
-        if held not in rows:
-            rows[held] = t.name("p")
-            t.let(f"{rows[held]} = {row_of(cell, held, lane, line)}")
-        return rows[held]
+    found = dict(known)
 
     def read(a: int) -> list[str]:
         if a in found:
@@ -94,13 +106,7 @@ def operate(
             fixed = next(f for f in step.fixed if (f.value, f.shape) == (a, stage.shape))
             found[a] = load(t, "weights", f"{plus('first', fixed.offset)} + {unit}", True, [None] * VECTOR)
         else:
-            _, column = cell.place(a)
-            aligned = column % VECTOR == 0
-            # beyond a part's end lies something else, which another block may be writing
-            ends = count % VECTOR and not aligned
-            within = [f"{unit} + {u(e)} < {u(count)}" if ends and e else None for e in range(VECTOR)]
-            place = f"{plus(begin(normal.root[a]), column)} + {unit}"
-            found[a] = load(t, "floats", place, aligned, within)
+            found[a] = read_row(t, cell, step, a, lane, unit)
         return found[a]
 
     for value in stage.operations:
@@ -112,4 +118,4 @@ def operate(
             t.add(f"{results[-1]} = {done}")
         found[value] = results
     for value in stage.stores:
-        t.add(f"st4(floats, {begin(value)} + {unit}, {', '.join(found[value])})")
+        t.add(f"st4(floats, {row_of(cell, value, lane)} + {unit}, {', '.join(found[value])})")

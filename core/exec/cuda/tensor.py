@@ -16,7 +16,7 @@ floats, and the weights of every four elements begin 8 banks after those before.
 
 from __future__ import annotations
 
-from abw.core.exec.cuda.gates import finish_call
+from abw.core.exec.cuda.finish import finish_call
 from abw.core.exec.cuda.rowwise import SIGNATURE, ZERO, open_step, row_of
 from abw.core.exec.cuda.steps import CellSteps, Packed, Segment, Step
 from abw.core.exec.cuda.text import Text, plus, times, u

@@ -47,6 +47,8 @@ class SimulatedDevice:
         self.used += image.items[:, 0].tolist()
         kernels, words = self.kernels, image.words.copy()
         args: list[Any]
+        if scheme == "plan" and len(image.items) == 0:
+            return
         if scheme == "plan":
             counters = np.zeros(int(words[0]), np.uint32)
             args = [words, self.floats, self.weights, counters]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import sys
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -15,6 +17,7 @@ from numba import cuda as typed_cuda
 from numba import float32, uint32
 
 from abw.core.errors import Span
+from abw.core.exec.cuda import intrinsics
 from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.cuda.hold import Column, choose_held, hold_text, recurrent
 from abw.core.exec.cuda.image import ITEM
@@ -31,8 +34,9 @@ from abw.core.spec.load import Overrides
 from abw.core.spec.model import Table
 from abw.core.workload import open_model, open_networks
 from tests.conftest import ROOT
-from tests.core.exec.builder import error, lstm, make_graph, make_network, reference
+from tests.core.exec.builder import CellBuilder, error, lstm, make_graph, make_network, reference
 from tests.core.exec.builder import random_network as any_network
+from tests.core.exec.cuda import simgrid
 from tests.core.exec.cuda.simgrid import launch
 from tests.core.exec.cuda.simulated import SMALL, SimulatedDevice, aligned
 
@@ -276,3 +280,53 @@ def weights_of(gates: int, units: int, fours: list[int]) -> Packed:
 
     segments = tuple(Segment(Part(n, 0, 4 * f), 0, tuple(range(gates))) for n, f in enumerate(fours))
     return Packed(tuple(Gate(n, (), ()) for n in range(gates)), segments, True, units, 16)
+
+
+# banks
+
+
+@pytest.mark.parametrize("gates", [1, 2, 3, 4, 5])
+def test_products_and_parts_meet_in_no_bank(gates: int) -> None:
+    """Of the eight threads that shared memory serves at once, by what each of their accesses touches."""
+    taken: dict[tuple[Any, ...], dict[int, int]] = {}
+    times: dict[tuple[Any, ...], int] = {}
+
+    def watched(access: Any) -> Any:
+        def touch(memory: Any, index: Any, *values: Any) -> Any:
+            thread, frame = simgrid._me(), sys._getframe(1)
+            line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+            if memory.array is thread.grid.shared.get((thread.block, None)):
+                place = thread.block, line, frame.f_lineno, thread.number // 8
+                number = times[(*place, thread.number)] = times.get((*place, thread.number), 0) + 1
+                taken.setdefault((*place, number), {})[thread.number] = int(index)
+            return access(memory, index, *values)
+
+        return touch
+
+    b = CellBuilder()
+    h = b.input((24,))
+    sums = [b.op("matmul", b.param((24, 24)), h, shape=(24,)) for _ in range(gates)]
+    both = sums[0]
+    for total in sums[1:]:
+        both = b.op("mul", both, b.op("tanh", total, shape=(24,)), shape=(24,))
+    cell = b.cell("one", [b.op("tanh", both, shape=(24,))])
+    constants = (Constant("zeros", 0, (24,), 0, 1),)
+    network = make_network([("one", cell, None, (Slot("h", (24,), ((0, 0),), (0,)),))], (), constants, [])
+    graph = make_graph(network, [0] * 22, [[-1]] * 11 + [[i] for i in range(11)])
+    forms = replace(SMALL, plan=replace(SMALL.plan, held=8192))
+    executor = CudaExecutor(SimulatedDevice(1, forms, races=False), "plan")
+    executor.prepare(network, params := init_params(network, 0))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("ld4", "st4"):
+            key = id(getattr(intrinsics, name))
+            patch.setitem(simgrid._REPLACED, key, watched(simgrid._REPLACED[key]))
+        result = executor.run(plan(graph, Depth().schedule(graph.dag)))
+    assert error(result, reference(graph, params)) < 1e-5
+    roles = set()
+    for (_, line, *_), places in taken.items():
+        role = next((role for role in ("at_row", "at_weight", "sums[") if role in line), None)
+        if role is not None:
+            roles.add(role)
+            vectors = {index // 4 for index in places.values()}
+            assert len({vector % 8 for vector in vectors}) == len(vectors), line
+    assert len(roles) == 3
