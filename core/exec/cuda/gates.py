@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abw.core.exec.cuda.finish import finish_call
-from abw.core.exec.cuda.rowwise import SIGNATURE, ZERO, load, open_step, row_of
+from abw.core.exec.cuda.rowwise import SIGNATURE, ZERO, block_of, load, open_step, row_of
 from abw.core.exec.cuda.steps import CellSteps, Packed, Segment, Step
 from abw.core.exec.cuda.text import Text, plus, times, u
 from abw.core.exec.cuda.tiles import VECTOR, Sizes, Tile
@@ -63,22 +63,18 @@ class _Gates:
             t.let(f"column = tile % {u(tile.columns(self.units))}")
             t.let(f"lane0 = {times(f'tile // {u(tile.columns(self.units))}', tile.lanes)}")
             t.let(f"unit0 = {times('column', tile.units)}")
-            block = self.weights.block
-            t.let(
-                f"block = first + unit0 // {u(block)} * {u(self.weights.block_floats)} + unit0 % {u(block)}"
-            )
+            t.let(f"block = {block_of(self.weights, 'unit0')}")
             # arrays, since numba's time grows with the square of a function's variables; the loops over them
             # have constant bounds and are unrolled, so that they end up in registers
             t.add(f"sums = cuda.local.array({self.gates * tile.each * VECTOR}, float32)")
             t.add(f"near = cuda.local.array({tile.each * VECTOR}, float32)")
             with t.block(f"for i in range({self.gates * tile.each * VECTOR})"):
                 t.add(f"sums[i] = {ZERO}")
-            begin = self.gates * block if self.weights.biased else 0
-            for number, (segment, slab) in enumerate(zip(self.weights.segments, self.slabs, strict=True)):
+            segments = zip(self.weights.segments, self.slabs, self.weights.begins, strict=True)
+            for number, (segment, slab, begin) in enumerate(segments):
                 if number:
                     t.add("cuda.syncthreads()  # the operand before is used up")
                 self._segment(segment, slab, begin)
-                begin += segment.length * len(segment.fed) * block
             if tile.split == 1:
                 self._finish()
             else:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abw.core.exec.cuda.finish import finish_call, load_ahead
-from abw.core.exec.cuda.hold import WARP, Column
-from abw.core.exec.cuda.rowwise import ZERO, frame_length, load, row_of
+from abw.core.exec.cuda.hold import Column
+from abw.core.exec.cuda.rowwise import ZERO, block_of, frame_length, load, row_of
 from abw.core.exec.cuda.steps import CellSteps, Segment, Step
 from abw.core.exec.cuda.text import Text, plus, times, u
-from abw.core.exec.cuda.tiles import VECTOR, Sizes
+from abw.core.exec.cuda.tiles import VECTOR, WARP, Sizes
 from abw.core.exec.cuda.walk import DESK
 from abw.core.exec.rows import padded
 
@@ -126,11 +126,11 @@ class _HeldTile:
     def _ahead(self) -> list[str]:
         """Load what is added to sums and operated with, for the lane and units that will be the thread's."""
         t, column = self.t, self.column
-        block, units = column.weights.block, padded(column.weights.units, VECTOR)
+        units = padded(column.weights.units, VECTOR)
         t.let(f"line = thread // {u(column.across)}", "lane = lane0 + line")
         t.let(f"beside = thread % {u(column.across)}")
         t.let(f"unit = cuda.blockIdx.x % {u(column.columns)} * {u(column.units)} + beside * {u(VECTOR)}")
-        t.let(f"block = first + unit // {u(block)} * {u(column.weights.block_floats)} + unit % {u(block)}")
+        t.let(f"block = {block_of(column.weights, 'unit')}")
         self.mine = f"thread < {u(self.tile.lanes * column.across)} and lane < lanes and unit < {u(units)}"
         return load_ahead(t, self.cell, self.step, self.mine)
 

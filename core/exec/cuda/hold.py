@@ -2,7 +2,7 @@
 
 Of a held step block b has the weights of column b % columns: a few units' of all gates, for the whole launch.
 The blocks that have the same column share the lanes. (Persistent RNNs, Diamos et al., ICML 2016; for dynamic
-networks VPPS, Khadem et al., MICRO 2018.)
+networks VPPS, Khorasani et al., MICRO 2018.)
 
 In shared memory the weights lie as warps read them. A quad is four units of a gate; the threads of a warp are
 `split` times all quads of the column, and in a round multiply 4 * split elements. So do the weights lie:
@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from abw.core.exec.cuda.rowwise import block_of
 from abw.core.exec.cuda.steps import CellSteps, Packed
 from abw.core.exec.cuda.text import Text, plus, times, u
-from abw.core.exec.cuda.tiles import VECTOR, Sizes
+from abw.core.exec.cuda.tiles import VECTOR, WARP, Sizes
 from abw.core.exec.rows import padded
 from abw.core.graph.network import Network
 
-WARP = 32
 AT_ONCE = 8
 """Vectors of weights that a thread loads before it stores them."""
 
@@ -146,10 +146,10 @@ def hold_text(column: Column, threads: int) -> str:
         t.let(
             "thread = cuda.threadIdx.x", f"unit0 = cuda.blockIdx.x % {u(column.columns)} * {u(column.units)}"
         )
-        t.let(f"block = {block_of(weights)}")
+        t.let(f"block = {block_of(weights, 'unit0')}")
         t.add(f"got = cuda.local.array({AT_ONCE * VECTOR}, float32)")
         before = 0
-        for segment, begin in zip(weights.segments, begins(weights), strict=True):
+        for segment, begin in zip(weights.segments, weights.begins, strict=True):
             count, fed = segment.length * quads, len(segment.fed)
             with t.count("base", "thread", u(count), u(AT_ONCE * threads)):
                 for body in ("load", "store"):
@@ -174,17 +174,3 @@ def hold_text(column: Column, threads: int) -> str:
                                 t.add(f"st4(shared, {place}, {names})")
             before += segment.length
     return str(t)
-
-
-def begins(weights: Packed) -> list[int]:
-    """Where each segment's weights begin in those of a block of units."""
-    found = [len(weights.gates) * weights.block if weights.biased else 0]
-    for segment in weights.segments:
-        found.append(found[-1] + segment.length * len(segment.fed) * weights.block)
-    return found[:-1]
-
-
-def block_of(weights: Packed) -> str:
-    """Where the packed weights of unit `unit0` begin."""
-    block = weights.block
-    return f"first + unit0 // {u(block)} * {u(weights.block_floats)} + unit0 % {u(block)}"

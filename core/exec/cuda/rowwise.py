@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from abw.core.exec.cuda.image import FRAME, SLOT
-from abw.core.exec.cuda.steps import CellSteps, Step, is_number
+from abw.core.exec.cuda.steps import CellSteps, Packed, Step, is_number
 from abw.core.exec.cuda.text import Text, number, plus, times, u
 from abw.core.exec.cuda.tiles import VECTOR
 from abw.core.exec.rows import columns
@@ -43,6 +43,12 @@ def frame_length(cell: CellSteps) -> int:
     """The words of a batch's frame."""
     ports = cell.normal.cell
     return FRAME + SLOT * len(ports.inputs) + len(ports.outputs)
+
+
+def block_of(weights: Packed, unit: str) -> str:
+    """Where the packed weights of a unit begin."""
+    block = weights.block
+    return f"first + {unit} // {u(block)} * {u(weights.block_floats)} + {unit} % {u(block)}"
 
 
 def load(t: Text, memory: str, place: str, aligned: bool, within: list[str | None]) -> list[str]:

@@ -67,6 +67,14 @@ class Packed:
         return per_unit * self.block
 
     @property
+    def begins(self) -> tuple[int, ...]:
+        """Where each segment's weights begin in those of so many units."""
+        found = [len(self.gates) * self.block if self.biased else 0]
+        for segment in self.segments:
+            found.append(found[-1] + segment.length * len(segment.fed) * self.block)
+        return tuple(found[:-1])
+
+    @property
     def floats(self) -> int:
         """All of them."""
         return padded(self.units, self.block) // self.block * self.block_floats

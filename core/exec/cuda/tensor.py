@@ -64,10 +64,8 @@ class _Tensor:
             t.add(f"a = cuda.local.array({16 * tile.each}, float32)", "b = cuda.local.array(16, float32)")
             with t.block(f"for i in range({sums})"):
                 t.add(f"sums[i] = {ZERO}")
-            begin = self.gates * self.weights.block if self.weights.biased else 0
-            for segment in self.weights.segments:
+            for segment, begin in zip(self.weights.segments, self.weights.begins, strict=True):
                 self._segment(segment, begin)
-                begin += segment.length * len(segment.fed) * self.weights.block
             self._finish()
         return str(t)
 
