@@ -148,12 +148,14 @@ class TensorTile:
 
 def tensor_tile(sizes: Sizes, gates: int, fed: int) -> TensorTile | None:
     """The tile of a stage with so many gates, of which an operand feeds `fed` at most, on tensor cores; None
-    where there are none, or registers or shared memory do not hold the sums and the slabs."""
+    where there are none, a block has too few warps, or registers or shared memory do not hold all sums and
+    slabs."""
     across = sizes.packed // FRAGMENT
-    if not sizes.tensor or not across:
+    down = sizes.threads // (WARP * across) if across else 0
+    if not sizes.tensor or not down:
         return None
     for each in (4, 2, 1):
-        tile = TensorTile(across, sizes.threads // WARP // across, each)
+        tile = TensorTile(across, down, each)
         if 8 * gates * each <= sizes.sums and SLABS * tile.slab_floats(fed) <= sizes.shared:
             return tile
     return None

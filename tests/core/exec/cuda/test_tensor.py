@@ -165,6 +165,7 @@ def test_tiles_that_registers_or_shared_memory_do_not_hold_are_not_chosen() -> N
     assert tensor_tile(sizes, 11, 1) is None  # registers
     assert tensor_tile(replace(sizes, tensor=False), 4, 4) is None
     assert tensor_tile(replace(sizes, packed=8), 4, 4) is None
+    assert tensor_tile(replace(sizes, threads=32), 4, 4) is None
     for gates in range(1, 6):
         tile = tensor_tile(HOPPER.plan, gates, gates)
         assert tile is not None and tile.threads == HOPPER.plan.threads
