@@ -39,7 +39,7 @@ def test_any_values_of_one_shape_in_any_order(seed: int, nodes: int, some: bool)
     kept = set(values if keep is None else keep.tolist())
     shape = home[values[rng.integers(len(values))]][0]
     fit = [r for r, (its, _) in home.items() if its == shape and (r < 0 or r in kept)]
-    if rng.random() < 0.5:  # often all of them are of one type
+    if fit and rng.random() < 0.5:  # often all of them are of one type
         own = home[fit[0]][1]
         fit = [r for r in fit if home[r][1] == own]
     references = rng.choice(np.array(fit), rng.integers(1, 20)) if fit else np.zeros(0, np.int64)
