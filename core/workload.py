@@ -14,7 +14,7 @@ from abw.core.data.read import read
 from abw.core.data.source import open_feed
 from abw.core.data.stream import chunks
 from abw.core.errors import DataError, InstanceError, Problem, Span, SpecError
-from abw.core.graph.bind import Binding, EdgeSlots, bind, edge_slots
+from abw.core.graph.bind import Binding, bind
 from abw.core.graph.cells import cell_network
 from abw.core.graph.construct import construct
 from abw.core.graph.dag import Dag
@@ -23,6 +23,7 @@ from abw.core.graph.graph import Graph
 from abw.core.graph.group import Groups, group_types
 from abw.core.graph.network import Granularity, LayoutName, Network
 from abw.core.graph.ops import OpNetwork, expand, op_network
+from abw.core.graph.program import Program, program_of
 from abw.core.policy.launches import by_type
 from abw.core.policy.schedule import Schedule
 from abw.core.spec.load import Overrides, load_model
@@ -31,14 +32,14 @@ from abw.core.spec.model import DataSpec, Model
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """A model's network of cells, where its edges are, and what is made of them.
+    """A model's network of cells, the program that constructs its graphs, and what is made of them.
 
     `ops`: the network of operations, at granularity `op`. `fusion`: that network, or the one of cells, with
     reductions read in place. `groups`: what policies take for types, where that is not the types.
     """
 
     cells: Network
-    edges: EdgeSlots
+    program: Program
     ops: OpNetwork | None = None
     fusion: Fusion | None = None
     groups: Groups | None = None
@@ -127,7 +128,7 @@ def open_networks(
     """
     cells = cell_network(model, layout)
     ops = op_network(cells) if granularity == "op" else None
-    found = Networks(cells, edge_slots(model, cells), ops)
+    found = Networks(cells, program_of(model, cells), ops)
     if fuse:
         found = replace(found, fusion=fuse_network(found.unfused))
     groups = group_types(found.network)
@@ -136,7 +137,7 @@ def open_networks(
 
 def open_workload(model: Model, instances: Instances, networks: Networks) -> Workload:
     """Bring a model and its instances together. Errors: DataError (a word or a row that is not there)."""
-    return Workload(model, bind(model, networks.cells, networks.edges, instances), networks)
+    return Workload(model, bind(model, networks.cells, networks.program, instances), networks)
 
 
 def load_workload(

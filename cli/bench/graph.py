@@ -59,5 +59,5 @@ def _build(workload: Workload, instances: int) -> object:
     """Bind and construct, as for a run."""
     from abw.core.workload import Networks, open_workload
 
-    networks = Networks(workload.network, workload.binding.edges, None)
+    networks = Networks(workload.network, workload.binding.program, None)
     return open_workload(workload.model, workload.instances, networks).graph(0, instances)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -80,3 +80,34 @@ def single(vertices: NDArray[np.integer], targets: NDArray[np.integer], count: i
     target = np.full(count, -1, np.int32)
     target[vertices] = targets
     return Link(target)
+
+
+def along(ways: Sequence[tuple[Link, int | None]], count: int) -> Link:
+    """The many-link from each of `count` vertices to all that the links lead to, one after the other.
+
+    With a number, only that edge of a many-link is followed (negative: from the end). Cost: linear in what it
+    leads to; none where it is one of the links itself.
+    """
+    if len(ways) == 1 and ways[0][0].indptr is not None and ways[0][1] is None:
+        return ways[0][0]
+    at = np.arange(count, dtype=np.int32)
+    indptr: NDArray[np.integer] = np.arange(count + 1)
+    for way, index in ways:
+        each, at = _onwards(way, index, at)
+        indptr = np.append(0, np.cumsum(each))[indptr]
+    return Link(at, indptr.astype(np.int32))
+
+
+def _onwards(way: Link, index: int | None, at: Ints) -> tuple[NDArray[np.integer], Ints]:
+    """To how many vertices a link leads from each vertex, and to which."""
+    if way.indptr is None:
+        target = way.target[at]
+        return (target >= 0).astype(np.int64), target[target >= 0]
+    low, high = way.indptr[at].astype(np.int64), way.indptr[at + 1].astype(np.int64)
+    if index is not None:
+        edge = low + index if index >= 0 else high + index
+        there = (low <= edge) & (edge < high)
+        return there.astype(np.int64), way.target[edge[there]]
+    each = high - low
+    within = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
+    return each, way.target[np.repeat(low, each) + within]

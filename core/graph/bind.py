@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +9,12 @@ from numpy.typing import NDArray
 
 from abw.core.data.derive import field, link
 from abw.core.data.instances import Instances, Link
+from abw.core.data.links import along
 from abw.core.data.vocab import trained_ids, word_rows
-from abw.core.graph import kernels
-from abw.core.graph.network import Network, loops_of
-from abw.core.spec.model import Input, Model, NodeSource, TableSource
+from abw.core.graph.network import Network
+from abw.core.graph.program import Program
+from abw.core.jit import njit
+from abw.core.spec.model import Model
 
 Ints = NDArray[np.int32]
 _COMPARE = {
@@ -27,107 +28,66 @@ _COMPARE = {
 
 
 @dataclass(frozen=True, slots=True)
-class EdgeSlots:
-    """Where edges are looked for (see `kernels.consumers`), for each of T types with up to S slots.
-
-    `slots` (T,) how many it has; `lists` (T,) whether it is a reduction; `distinct` (T, S) is -1 for slots
-    that read no node, or everywhere the same as an earlier one; `loop` (T,) see `loops_of`.
-    """
-
-    slots: Ints
-    lists: NDArray[np.bool_]
-    distinct: Ints
-    loop: Ints
-
-
-def edge_slots(model: Model, network: Network) -> EdgeSlots:
-    """What the model alone says of its graphs' edges.
-
-    Two slots read the same node everywhere if their sources differ in nothing but the outputs they take, and
-    these are outputs of a cell, or of a reduction whose two inputs are again such slots: what it passes on
-    over one link is theirs.
-    """
-    slots = np.array([len(t.inputs) for t in model.types], np.int32)
-    like = [[0] * len(t.outputs if t.reduction else ()) for t in model.types]
-    while True:  # from all outputs of a reduction alike, as long as one proves to differ
-        first = [_first_alike([_way(i, like) for i in t.inputs]) for t in model.types]
-        found = [first[t] if node_type.reduction else [] for t, node_type in enumerate(model.types)]
-        if found == like:
-            break
-        like = found
-    distinct = np.full((len(slots), max(slots, default=0)), -1, np.int32)
-    for t, node_type in enumerate(model.types):
-        for s, wanted in enumerate(node_type.inputs):
-            if first[t][s] == s and any(isinstance(source, NodeSource) for source in wanted.sources):
-                distinct[t, s] = s
-    lists = np.array([t.reduction is not None for t in model.types])
-    return EdgeSlots(slots, lists, distinct, loops_of(network))
-
-
-def _way(wanted: Input, like: Sequence[Sequence[int]]) -> tuple[object, ...]:
-    """What decides which node an input reads; outputs of reduction t are the same where `like[t]` is."""
-    return tuple(
-        (source.hops, tuple((t, like[t][o] if like[t] else 0) for t, o in source.producers))
-        if isinstance(source, NodeSource)
-        else (source if isinstance(source, TableSource) else None)
-        for source in wanted.sources
-    )
-
-
-def _first_alike(keys: Sequence[object]) -> list[int]:
-    """For each key the place of the first that is equal."""
-    return [keys.index(key) for key in keys]
-
-
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """A field through which a table is read: `ids` (V,), and a row for each id (`rows`, see `word_rows`)."""
-
-    ids: Ints
-    rows: Ints
-
-
-@dataclass(frozen=True, slots=True)
 class Binding:
     """A model's names, found in the instances: what all their mini-batches share.
 
-    `vertices[t]` are the vertices (of all instances) that type t is for, in order; `links` and `lookups`
-    (by table and field) are those that the model mentions.
+    `data` holds, one array behind the other, what the program names, and `tables[number]` says where: of a
+    type the vertices (of all instances) that it is for, in order, and how many they are; of a link or a list
+    its `indptr` (-1: a single link) and `target`; of a lookup each vertex's id, and the row of each id (-1:
+    that is the id modulo the table's rows).
     """
 
     model: Model
     network: Network
     instances: Instances
-    vertices: tuple[Ints, ...]
-    links: dict[str, Link]
-    lookups: dict[tuple[int, str], Lookup]
-    edges: EdgeSlots
+    program: Program
+    data: Ints
+    tables: NDArray[np.int64]
 
 
-def bind(model: Model, network: Network, edges: EdgeSlots, instances: Instances) -> Binding:
+def bind(model: Model, network: Network, program: Program, instances: Instances) -> Binding:
     """Look up a model's kinds, links, fields and table rows. Cost: linear in the vertices.
 
-    `network` is the model's at granularity `cell`, `edges` its `edge_slots`. Errors: DataError where a
+    `network` is the model's at granularity `cell`, `program` its `program_of`. Errors: DataError where a
     vocabulary is for numbers, or a table with weights has none for words.
     """
-    sources = [s for t in model.types for i in t.inputs for s in i.sources]
-    hops = {h.link for s in sources if isinstance(s, NodeSource | TableSource) for h in s.hops}
-    wanted = {(s.table, s.field) for s in sources if isinstance(s, TableSource)}
-    lookups = {}
-    for table, name in sorted(wanted):
+    found = _Found()
+    for vertices in _vertices(model, instances):
+        found.tables.append((found.place(vertices), len(vertices)))
+    names = {*program.links, *(hop.link for hops in program.lists for hop in hops)}
+    links = {name: link(instances, name) for name in sorted(names)}
+    for name in program.links:
+        found.add(links[name])
+    for hops in program.lists:
+        found.add(along([(links[hop.link], hop.index) for hop in hops], len(instances.kind)))
+    for table, name in program.lookups:
         ids = field(instances, name, model.data.seed)
         if model.weights.file:
             ids = trained_ids(instances, name, ids, model.tables[table])
-        lookups[table, name] = Lookup(ids, word_rows(instances, name, model.tables[table]))
-    return Binding(
-        model,
-        network,
-        instances,
-        _vertices(model, instances),
-        {name: link(instances, name) for name in sorted(hops)},
-        lookups,
-        edges,
-    )
+        rows = word_rows(instances, name, model.tables[table])
+        found.tables.append((found.place(ids), found.place(rows) if len(rows) else -1))
+    data = np.concatenate(found.arrays, dtype=np.int32)
+    return Binding(model, network, instances, program, data, np.array(found.tables, np.int64))
+
+
+class _Found:
+    """Arrays one behind the other, each once, and the tables that say where."""
+
+    def __init__(self) -> None:
+        self.arrays: list[Ints] = []
+        self.tables: list[tuple[int, int]] = []
+        self.begin: dict[int, int] = {}
+        self.size = 0
+
+    def place(self, array: Ints) -> int:
+        if id(array) not in self.begin:
+            self.begin[id(array)] = self.size
+            self.arrays.append(array)
+            self.size += len(array)
+        return self.begin[id(array)]
+
+    def add(self, way: Link) -> None:
+        self.tables.append((-1 if way.indptr is None else self.place(way.indptr), self.place(way.target)))
 
 
 def _vertices(model: Model, instances: Instances) -> tuple[Ints, ...]:
@@ -138,10 +98,20 @@ def _vertices(model: Model, instances: Instances) -> tuple[Ints, ...]:
         if t.kinds not in of_kinds:
             wanted = np.array([kind in t.kinds for kind in instances.schema.kinds])
             out = np.empty(len(instances.kind) + 1, np.int32)
-            of_kinds[t.kinds] = out[: kernels.select(instances.kind, wanted, out)]
+            of_kinds[t.kinds] = out[: _select(instances.kind, wanted, out)]
         vertices = of_kinds[t.kinds]
         for condition in t.where:
             values = field(instances, condition.field, model.data.seed)[vertices]
             vertices = vertices[_COMPARE[condition.comparison](values, condition.value)]
         found.append(vertices)
     return tuple(found)
+
+
+@njit
+def _select(kind: NDArray[np.uint8], wanted: NDArray[np.bool_], out: Ints) -> int:
+    """The vertices (V,) whose kind is wanted, in order, and how many; `wanted` (kinds,), `out` (V + 1,)."""
+    n = 0
+    for v in range(len(kind)):
+        out[n] = v  # written over unless it is wanted: kinds follow no pattern that a branch could learn
+        n += wanted[kind[v]]
+    return n

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.dag import Dag
+from abw.core.graph.edges import consumers
 from abw.core.graph.graph import Graph, ResultRefs
-from abw.core.graph.kernels import consumers
 from abw.core.graph.network import NetType, Network, Slot
 from abw.core.spec.cell import Cell, Op, Param, Port, Shape
 

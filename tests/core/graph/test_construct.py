@@ -260,6 +260,37 @@ def test_what_the_data_does_not_give_is_said_with_its_place(
     assert problem.hint
 
 
+def test_a_default_need_only_be_where_a_reduction_reduces_nothing(tmp_path: Path) -> None:
+    spec = json_model(
+        tmp_path,
+        "  a: {per: x, cell: cell.yaml, inputs: {u: s.y or zeros, v: zeros}}\n"
+        "  b: {per: y, cell: cell.yaml, inputs: {u: zeros, v: zeros}}\n"
+        "  s: {per: x, sum: {y: go.b.y or only.b.y}}",
+        '"go": [[0, 2], [0, 3]], "only": [[1, 2]]',
+        '{"kind": "x"}, {"kind": "x"}, {"kind": "y"}, {"kind": "y"}',
+    )
+    compare(workload_of(spec), 0, 1)
+
+
+def test_a_reduction_that_stands_for_another_may_have_fewer_outputs(tmp_path: Path) -> None:
+    """The places of outputs that one of them does not have hold nothing to follow."""
+    spec = json_model(
+        tmp_path,
+        "  a: {per: x, cell: two.yaml, inputs: {u: r.y or zeros, v: zeros}}\n"
+        "  s: {per: x, sum: {y: go.a.y}}\n"
+        "  r: {per: x, sum: {y: go.s.y}}",
+        '"go": [[0, 1], [1, 2], [1, 3]]',
+        ", ".join(['{"kind": "x"}'] * 4),
+    )
+    two = CELL.replace("cell: cell", "cell: two").replace("{y: y}", "{y: y, z: y}")
+    (tmp_path / "two.yaml").write_text(two)
+    found = workload_of(spec)
+    for size in range(4, 64):  # whatever lay in memory before
+        for array in [np.full(size, -(2**30) - 7, np.int32) for _ in range(8)]:
+            del array
+        compare(found, 0, 1)
+
+
 def test_reductions_that_stand_for_each_other_are_refused(tmp_path: Path) -> None:
     spec = json_model(
         tmp_path,

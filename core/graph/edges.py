@@ -1,0 +1,191 @@
+"""The edges of a graph: where they are looked for, their lists, cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.graph.network import Network, loops_of
+from abw.core.jit import njit
+from abw.core.spec.model import Input, Model, NodeSource, TableSource
+
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeSlots:
+    """Where edges are looked for (see `consumers`), for each of T types with up to S slots.
+
+    `slots` (T,) how many it has; `lists` (T,) whether it is a reduction; `distinct` (T, S) is -1 for slots
+    that read no node, or everywhere the same as an earlier one; `loop` (T,) see `loops_of`.
+    """
+
+    slots: Ints
+    lists: NDArray[np.bool_]
+    distinct: Ints
+    loop: Ints
+
+
+def edge_slots(model: Model, network: Network) -> EdgeSlots:
+    """What the model alone says of its graphs' edges.
+
+    Two slots read the same node everywhere if their sources differ in nothing but the outputs they take, and
+    these are outputs of a cell, or of a reduction whose two inputs are again such slots: what it passes on
+    over one link is theirs.
+    """
+    slots = np.array([len(t.inputs) for t in model.types], np.int32)
+    like = [[0] * len(t.outputs if t.reduction else ()) for t in model.types]
+    while True:  # from all outputs of a reduction alike, as long as one proves to differ
+        first = [_first_alike([_way(i, like) for i in t.inputs]) for t in model.types]
+        found = [first[t] if node_type.reduction else [] for t, node_type in enumerate(model.types)]
+        if found == like:
+            break
+        like = found
+    distinct = np.full((len(slots), max(slots, default=0)), -1, np.int32)
+    for t, node_type in enumerate(model.types):
+        for s, wanted in enumerate(node_type.inputs):
+            if first[t][s] == s and any(isinstance(source, NodeSource) for source in wanted.sources):
+                distinct[t, s] = s
+    lists = np.array([t.reduction is not None for t in model.types])
+    return EdgeSlots(slots, lists, distinct, loops_of(network))
+
+
+def _way(wanted: Input, like: Sequence[Sequence[int]]) -> tuple[object, ...]:
+    """What decides which node an input reads; outputs of reduction t are the same where `like[t]` is."""
+    return tuple(
+        (source.hops, tuple((t, like[t][o] if like[t] else 0) for t, o in source.producers))
+        if isinstance(source, NodeSource)
+        else (source if isinstance(source, TableSource) else None)
+        for source in wanted.sources
+    )
+
+
+def _first_alike(keys: Sequence[object]) -> list[int]:
+    """For each key the place of the first that is equal."""
+    return [keys.index(key) for key in keys]
+
+
+def consumers(
+    type_ptr: Ints,
+    slots: Ints,
+    lists: NDArray[np.bool_],
+    distinct: Ints,
+    operand_ptr: Ints,
+    operand: Ints,
+    shift: int,
+) -> tuple[Ints, Ints, Ints]:
+    """Successor lists and in-degrees from the operands, each edge once.
+
+    Type t has `slots[t]` slots, of a reduction (`lists[t]`) each a run of operands. Only the slots s with
+    `distinct[t, s] >= 0` are looked at: the others always read nodes that one of these reads.
+    """
+    n = len(operand_ptr) - 1
+    ptr, indegree = np.zeros(n + 2, np.int32), np.empty(n, np.int32)
+    edges, succ = np.empty(len(operand) + 1, np.int32), np.empty(len(operand), np.int32)
+    seen = np.full(n, -1, np.int32)
+    columns = np.empty(distinct.shape[1], np.int32)
+    m = _consumers(
+        (type_ptr, slots, operand_ptr, operand), lists, distinct, shift, (seen, columns, edges),
+        ptr, succ, indegree,
+    )  # fmt: skip
+    return ptr[: n + 1], succ[:m].copy(), indegree
+
+
+@njit
+def _consumers(
+    operands: tuple[Ints, Ints, Ints, Ints],
+    lists: NDArray[np.bool_],
+    distinct: Ints,
+    shift: int,
+    space: tuple[Ints, Ints, Ints],
+    ptr: Ints,
+    succ: Ints,
+    indegree: Ints,
+) -> int:
+    """Fill `ptr` (n + 2,), of zeros, `succ` and `indegree` (n,); the number of edges."""
+    type_ptr, slots, operand_ptr, operand = operands
+    seen, columns, edges = space
+    n = len(indegree)
+    m = 0
+    for t in range(len(slots)):
+        count = 0
+        for s in range(slots[t]):
+            if distinct[t, s] >= 0:
+                columns[count] = s
+                count += 1
+        if lists[t]:
+            for v in range(type_ptr[t], type_ptr[t + 1]):
+                low, before = operand_ptr[v], m
+                # unsigned: the machine's division of those is several times faster
+                run = np.int64(np.uint32(operand_ptr[v + 1] - low) // np.uint32(slots[t]))
+                for c in range(count):
+                    for e in range(low + columns[c] * run, low + (columns[c] + 1) * run):
+                        u = operand[e] >> shift
+                        if u >= 0 and seen[u] != v:
+                            seen[u] = v
+                            edges[m] = u
+                            m += 1
+                indegree[v] = m - before
+        else:
+            for v in range(type_ptr[t], type_ptr[t + 1]):
+                low, before = operand_ptr[v], m
+                for c in range(count):
+                    u = operand[low + columns[c]] >> shift
+                    new = u >= 0
+                    for d in range(before, m):
+                        new &= edges[d] != u
+                    edges[m] = u
+                    m += new
+                indegree[v] = m - before
+    for e in range(m):
+        ptr[edges[e] + 2] += 1
+    for v in range(n):
+        ptr[v + 2] += ptr[v + 1]
+    m = 0
+    for v in range(n):
+        for _ in range(indegree[v]):
+            u = edges[m]
+            succ[ptr[u + 1]] = v
+            ptr[u + 1] += 1
+            m += 1
+    return m
+
+
+def stuck(succ_ptr: Ints, succ: Ints, indegree: Ints) -> int:
+    """A node on a cycle, or -1 where there is none."""
+    n = len(indegree)
+    return _stuck(succ_ptr, succ, indegree.copy(), np.empty(n, np.int32), np.full(n, -1, np.int32))
+
+
+@njit
+def _stuck(succ_ptr: Ints, succ: Ints, waits: Ints, queue: Ints, back: Ints) -> int:
+    n = len(waits)
+    tail = 0
+    for v in range(n):
+        if waits[v] == 0:
+            queue[tail] = v
+            tail += 1
+    head = 0
+    while head < tail:
+        v = queue[head]
+        head += 1
+        for e in range(succ_ptr[v], succ_ptr[v + 1]):
+            waits[succ[e]] -= 1
+            if waits[succ[e]] == 0:
+                queue[tail] = succ[e]
+                tail += 1
+    if tail == n:
+        return -1
+    # every node that waits has a producer that waits: walking back along those must come round
+    last = -1
+    for v in range(n):
+        if waits[v] > 0:
+            last = v
+            for e in range(succ_ptr[v], succ_ptr[v + 1]):
+                back[succ[e]] = v
+    for _ in range(n):
+        last = back[last]
+    return last

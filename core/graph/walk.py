@@ -1,0 +1,257 @@
+"""The compiled part of construction: from a mini-batch's vertices to its nodes and operands.
+
+Here vertices are counted from the mini-batch's first: by `base` less than in the binding's data. `space` has
+rows of an entry for each of them, and two more. Row t begins with the vertices of type t, its *candidates*.
+Another row may say where each of these leads; or be a *home*, and say what there is on each vertex: a
+reference, or MISSING. `home[NOWHERE]` and `home[SEVERAL]`, its last entries, are MISSING, too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.jit import njit
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+
+NOWHERE, SEVERAL = -1, -2
+"""In place of a vertex: there is none; there are two or more."""
+
+MISSING = -(2**31)
+"""A reference that nothing has filled yet."""
+
+VIRTUAL = -(2**30)
+"""`VIRTUAL - place`: what stands for a reduction's output, by its place in `stand`, is not known yet."""
+
+ONLY = -(2**31)
+"""In place of the number of one of a link's edges: the first, and there must not be more."""
+
+FIELDS = 10
+SLOTS, ROWS, COUNT, NODES, OPERANDS, FIRST, AT, PLACES, NONE, WAYS = range(FIELDS)
+"""Of each type: how many slots; of a reduction the first of its three rows, else -1; how many candidates,
+nodes, operands; which node, operand, place in `stand` is its first; how many candidates reduce nothing.
+Behind the last type, the first ones are how many there are in all. And of a loop of types, by its number,
+WAYS: whether its nodes read from vertices before their own (1), behind (2), or both."""
+
+WIDTH = 7
+CLEAR, SETTLE, FOLLOW, STAND, WRITE = range(5)
+INTO, FILL_NODES, FILL_ROWS, FILL_CONSTANT, NEED, UNLESS_MISSING = range(5, 11)
+"""A step of `fill` is one of these operations, a type, and up to five arguments."""
+
+CELL, STANDING, WAITING = range(3)
+"""What SETTLE settles: a cell's output; what stands for a reduction's; or that this is not known yet."""
+
+
+@njit
+def measure(
+    reductions: Ints,
+    producers: Ints,
+    tables: Longs,
+    data: Ints,
+    start: Longs,
+    first: int,
+    last: int,
+    space: Ints,
+    state: Longs,
+) -> None:
+    """Find the candidates of instances `first` to before `last`; number nodes, operands and places.
+
+    A row of `reductions` is a type, its list, its loop or -1, and which of `producers` have what it reduces:
+    the first of them, and the first behind. Its rows in `space` say what each candidate reduces (a vertex,
+    NOWHERE or SEVERAL); on which vertices its nodes are; how much these reduce. `tables`, `data`: see
+    `Binding`. `state` (types + 1, FIELDS) has SLOTS and ROWS, and is zero elsewhere.
+    """
+    base, types = start[first], len(state) - 1
+    for t in range(types):
+        own, here = space[t], state[t]
+        low, end = tables[t, 0], tables[t, 0] + tables[t, 1]
+        high = end
+        while low < high:
+            middle = (low + high) >> 1
+            if data[middle] < base:
+                low = middle + 1
+            else:
+                high = middle
+        n, behind = 0, start[last]
+        while low < end and data[low] < behind:
+            own[n] = data[low] - base
+            low += 1
+            n += 1
+        here[COUNT], here[NODES], here[OPERANDS] = n, n, n * here[SLOTS]
+    for r in range(len(reductions)):
+        t, members, loop = reductions[r, 0], reductions[r, 1], reductions[r, 2]
+        own, here = space[t], state[t]
+        row = here[ROWS]
+        soles, heads, sizes, present = space[row], space[row + 1], space[row + 2], space[row + 3]
+        indptr, target = tables[members, 0] + base, tables[members, 1]
+        for v in range(len(present)):
+            present[v] = 0
+        for p in range(reductions[r, 3], reductions[r, 4]):
+            others = space[producers[p]]
+            for i in range(state[producers[p], COUNT]):
+                present[others[i]] = 1
+        nodes, operands, none, before, behind = 0, 0, 0, 0, 0
+        for i in range(here[COUNT]):
+            v = own[i]
+            count, sole = 0, NOWHERE
+            for e in range(data[indptr + v], data[indptr + v + 1]):
+                u = data[target + e] - base
+                there = present[u]
+                count += there
+                sole = u if there else sole
+                before |= there & (u <= v)
+                behind |= there & (u >= v)
+            several = count >= 2
+            soles[i] = SEVERAL if several else sole
+            heads[nodes], sizes[nodes] = v, count  # written over unless it is a node
+            nodes += several
+            operands += count if several else 0
+            none += count == 0
+        here[NODES], here[OPERANDS], here[NONE] = nodes, operands * here[SLOTS], none
+        here[PLACES] = here[COUNT]
+        if loop >= 0:
+            state[loop, WAYS] |= before + 2 * behind
+    nodes, operands, places = 0, 0, 0
+    for t in range(types + 1):
+        here = state[t]
+        here[FIRST], here[AT] = nodes, operands
+        nodes, operands = nodes + here[NODES], operands + here[OPERANDS]
+        here[PLACES], places = places, places + here[PLACES]
+
+
+@njit
+def place(start: Longs, first: int, space: Ints, state: Longs, nodes: Ints, operand_ptr: Ints) -> None:
+    """Write each node's type, vertex and instance to `nodes` (3, n), and where its operands end."""
+    node, end, base = 0, 0, start[first]
+    types, vertices, instances = nodes[0], nodes[1], nodes[2]
+    operand_ptr[0] = 0
+    for t in range(len(state) - 1):
+        slots, rows, k = state[t, SLOTS], state[t, ROWS], first
+        own, sizes = space[rows + 1 if rows >= 0 else t], space[rows + 2]
+        behind = start[k + 1] - base
+        for i in range(state[t, NODES]):
+            v = own[i]
+            while behind <= v:
+                k += 1
+                behind = start[k + 1] - base
+            end += slots * sizes[i] if rows >= 0 else slots
+            types[node], vertices[node], instances[node] = t, v, k - first
+            node += 1
+            operand_ptr[node] = end
+
+
+@njit
+def fill(
+    steps: Ints,
+    step: int,
+    end: int,
+    tables: Longs,
+    data: Ints,
+    base: int,
+    shift: int,
+    space: Ints,
+    state: Longs,
+    stand: Ints,
+    operand: Ints,
+) -> tuple[int, int]:
+    """Do the steps from `step` to before `end`, which find what stands for reductions' outputs, and operands.
+
+    Output s of the i-th of all reductions' candidates has the place `i << shift | s` in `stand`. That and
+    `operand` are MISSING at first. Returns the step that failed and the candidate it failed for, or (-1, -1).
+    """
+    unit = 1 << shift  # from a node's reference to that of the next one's same output
+    out, at, stride, missing = operand, base, base, base  # the column being filled; what is missing of it
+    while step < end:
+        now = steps[step]
+        do, t, a, b, c = now[0], now[1], now[2], now[3], now[4]
+        here, own = state[t], space[t]
+        n, rows = here[COUNT], here[ROWS]
+        node, place = here[FIRST] << shift, here[PLACES] << shift
+        if do == CLEAR:  # a: home
+            home = space[a]
+            for v in range(len(home)):
+                home[v] = MISSING
+        elif do == SETTLE:  # a: home, b: output, c: what
+            home, further = space[a], unit if c == CELL else -unit
+            found = node + b if c == CELL else VIRTUAL - place - b
+            for i in range(n):
+                home[own[i]] = stand[place + b] if c == STANDING else found
+                found += further
+                place += unit
+        elif do == FOLLOW:  # a: row, b: link, c: number of the edge, then: row to write, loop or -1
+            where, there = space[a], space[now[5]]
+            single, indptr, target = tables[b, 0] < 0, tables[b, 0] + base, tables[b, 1]
+            before, behind = 0, 0
+            for i in range(n):
+                u, v = NOWHERE, where[i]
+                if v >= 0 and single:
+                    u = data[target + base + v] - base
+                elif v >= 0:
+                    low, high = data[indptr + v], data[indptr + v + 1]
+                    edge = low
+                    if c != ONLY:
+                        edge = low + c if c >= 0 else high + c
+                    elif high - low > 1:
+                        return step, i
+                    if low <= edge < high:
+                        u = data[target + edge] - base
+                u = u if u >= 0 else NOWHERE
+                there[i] = u
+                before |= (u >= 0) & (u <= own[i])
+                behind |= u >= own[i]
+            if now[6] >= 0:
+                state[now[6], WAYS] |= before + 2 * behind
+        elif do == STAND:  # a: slot, b: home
+            soles, home = space[rows], space[b]
+            for i in range(n):
+                found, several = home[soles[i]], soles[i] == SEVERAL
+                stand[place + a] = node + a if several else found
+                node += unit if several else 0
+                place += unit
+        elif do == WRITE:  # a: slot, b: home, c: list
+            heads, sizes, home = space[rows + 1], space[rows + 2], space[b]
+            indptr, target = tables[c, 0] + base, tables[c, 1]
+            begin, slots = here[AT], here[SLOTS]
+            for i in range(here[NODES]):
+                v, run = heads[i], begin + a * sizes[i]
+                begin += slots * sizes[i]
+                for edge in range(data[indptr + v], data[indptr + v + 1]):
+                    found = home[data[target + edge] - base]
+                    if found != MISSING:
+                        operand[run] = found
+                        run += 1
+        elif do == INTO:  # a: slot
+            if rows >= 0:
+                out, at, stride, missing = stand, place + a, unit, here[NONE]
+            else:
+                out, at, stride, missing = operand, here[AT] + a, here[SLOTS], n
+        elif do in (FILL_NODES, FILL_ROWS, FILL_CONSTANT):
+            # a: row, b: home, lookup or reference; of a lookup, c: the first reference, then: how many rows
+            where, home = space[a], space[b if do == FILL_NODES else a]
+            lookup = b if do == FILL_ROWS else 0
+            ids, rows = tables[lookup, 0] + base, tables[lookup, 1]
+            missing, to = 0, at
+            for i in range(n):
+                if out[to] == MISSING:
+                    found, v = b, where[i]
+                    if do == FILL_NODES:
+                        found = home[v]
+                    elif do == FILL_ROWS:
+                        row = data[ids + v] if v >= 0 else -1
+                        if row >= 0:
+                            row = data[rows + row] if rows >= 0 else row % now[5]
+                        found = c - row if row >= 0 else MISSING
+                    out[to] = found
+                    missing += found == MISSING
+                to += stride
+        elif do == NEED:
+            candidate = 0
+            while out[at + candidate * stride] != MISSING:
+                candidate += 1
+            return step, candidate
+        elif missing == 0:  # UNLESS_MISSING, a: steps to pass over
+            step += a
+        step += 1
+    return -1, -1
