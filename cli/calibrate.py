@@ -44,7 +44,8 @@ def calibrate(
         _gpu(as_json)
         return
     if spec is None or output is None:
-        raise AbwError("SPEC and --output are needed", hint="but for --device cuda", exit_code=2)
+        hint = "a GPU is measured without either: abw calibrate --device cuda"
+        raise AbwError("SPEC and --output are needed", hint=hint, exit_code=2)
     changes = options.overrides(data, limit, None, sizes, seed)
     from abw.core.calibrate import calibrate as run_calibrate
 
