@@ -183,7 +183,10 @@ def run(
 
 
 def _spare(output: Path, *read: Path | None) -> None:
-    """Refuse to write over what the run reads. Errors: AbwError."""
+    """Refuse, before any work, to write over what the run reads, or where no folder is. Errors: AbwError."""
+    if not output.parent.is_dir():
+        hint = f"make it (mkdir -p {output.parent}), or name another"
+        raise AbwError(f"cannot write {output}: there is no folder {output.parent}", hint=hint)
     if output.exists() and any(path and path.exists() and output.samefile(path) for path in read):
         hint = "name another file for the outputs"
         raise AbwError(f"{output} would be overwritten, and this run reads it", hint=hint, exit_code=2)

@@ -265,7 +265,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_anything_is_read(
     [
         (("--json", "--output", "-"), "both want standard output"),
         (("--output", "out.txt"), ".safetensors"),
-        (("--output", "nowhere/out.jsonl"), "nowhere/out.jsonl"),
+        (("--output", "nowhere/out.jsonl"), "cannot write nowhere/out.jsonl: there is no folder nowhere"),
     ],
 )
 def test_outputs_that_cannot_be(abw: Abw, args: tuple[str, ...], said: str, tmp_path: Path) -> None:
