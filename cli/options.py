@@ -75,6 +75,14 @@ Threads = Annotated[
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else on standard output.")
 ]
+NoTensorCores = Annotated[
+    bool,
+    typer.Option(
+        "--no-tensor-cores",
+        help="Leave products for many lanes to the float32 units; else executor cuda has tensor cores "
+        "compute them where those are faster (3xTF32: about float32's own accuracy).",
+    ),
+]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 
 

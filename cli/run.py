@@ -76,14 +76,7 @@ def run(
             show_default="auto",
         ),
     ] = None,
-    no_tensor_cores: Annotated[
-        bool,
-        typer.Option(
-            "--no-tensor-cores",
-            help="Leave products for many lanes to the float32 units; else executor cuda has tensor cores "
-            "compute them where those are faster (3xTF32: about float32's own accuracy).",
-        ),
-    ] = False,
+    no_tensor_cores: options.NoTensorCores = False,
     kernels: Annotated[
         Literal["ir", "njit"] | None,
         typer.Option(

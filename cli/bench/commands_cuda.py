@@ -52,9 +52,7 @@ def cuda(
             "under ABW_HOME/kernels, which another machine can be given.",
         ),
     ] = False,
-    no_tensor_cores: Annotated[
-        bool, typer.Option("--no-tensor-cores", help="Leave products for many lanes to the float32 units.")
-    ] = False,
+    no_tensor_cores: options.NoTensorCores = False,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:

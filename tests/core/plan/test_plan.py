@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from abw.core.cell.layout import CONTIGUOUS, COPIED
 from abw.core.errors import CheckError, Span
 from abw.core.graph.graph import Graph
-from abw.core.graph.network import Constant, Network, Slot
+from abw.core.graph.network import Constant, Slot
 from abw.core.plan.arenas import arenas_of
 from abw.core.plan.check import check_plan
 from abw.core.plan.kernels import GATHERED
@@ -30,20 +30,9 @@ from tests.core.exec.builder import (
     random_network,
     random_schedule,
 )
+from tests.core.exec.corners import words_network
 
 seeds = st.integers(0, 2**32 - 1)
-
-
-def lstm_network() -> Network:
-    """An LSTM over words; h and c of the one before it, or zeros."""
-    constants = (Constant("table", 0, (3,), 0, 6), Constant("zeros", 0, (3,), 6, 1))
-    slots = (
-        Slot("x", (3,), (), (0,)),
-        Slot("h", (3,), ((0, 0),), (1,)),
-        Slot("c", (3,), ((0, 1),), (1,)),
-    )
-    table = Table("words", 6, (3,), None, None, Span("test", 1))
-    return make_network([("lstm", lstm(3), None, slots)], (table,), constants, [])
 
 
 def chains(words: list[list[int]]) -> tuple[Graph, Schedule]:
@@ -55,7 +44,7 @@ def chains(words: list[list[int]]) -> tuple[Graph, Schedule]:
             before = 2 * (len(operands) - 1)
             operands.append([-1 - word, *((before, before + 1) if i else (-7, -7))])
             steps.setdefault(i, []).append(len(operands) - 1)
-    graph = make_graph(lstm_network(), [0] * len(operands), operands)
+    graph = make_graph(words_network(), [0] * len(operands), operands)
     ptr = np.cumsum([0, *(len(nodes) for nodes in steps.values())]).astype(np.int32)
     nodes = np.array([v for group in steps.values() for v in group], np.int32)
     return graph, Schedule(np.zeros(len(steps), np.int32), ptr, nodes)
@@ -129,7 +118,7 @@ def test_values_that_flow_into_one_slot_share_an_arena() -> None:
 
 
 def test_an_empty_graph_and_one_node() -> None:
-    graph = make_graph(lstm_network(), [], [])
+    graph = make_graph(words_network(), [], [])
     empty = Schedule(np.zeros(0, np.int32), np.zeros(1, np.int32), np.zeros(0, np.int32))
     made = plan(graph, empty)
     check_plan(graph, made)
