@@ -4,12 +4,12 @@ import importlib
 import sys
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["AbwError", "DataError", "LoadedModel", "Outputs", "Ragged", "SpecError", "load"]
 
 _EXPORTED = {
     "abw.core.api": ("LoadedModel", "Outputs", "Ragged", "load"),
-    "abw.core.errors": ("AbwError", "DataError", "SpecError"),
+    "abw.core.base.errors": ("AbwError", "DataError", "SpecError"),
 }
 
 
@@ -36,10 +36,10 @@ def _show_in_notebooks() -> None:
         ("abw.core.store.runs", "StoredRun"),
         ("abw.core.graph.graph", "Graph"),
         ("abw.core.plan.plan", "Plan"),
-        ("abw.core.policy.fsm", "FsmPolicy"),
-        ("abw.core.spec.cell", "Cell"),
+        ("abw.core.policy.learned.fsm", "FsmPolicy"),
+        ("abw.core.ir.cell", "Cell"),
         ("abw.pqtree.tree", "PQTree"),
-        ("abw.pqtree.layout", "Layout"),
+        ("abw.pqtree.layouts.layout", "Layout"),
     ):
         shell.display_formatter.formatters["text/html"].for_type_by_name(module, name, _show)
 

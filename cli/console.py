@@ -7,17 +7,18 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from abw.core.errors import AbwError
+from abw.core.base.errors import AbwError
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
+    from rich.table import Table
 
-    from abw.core.progress import Progress
+    from abw.core.base.progress import Progress
 
 
 SECONDS = 10.0
@@ -35,7 +36,8 @@ class Outlet(io.TextIOWrapper):
     """
 
     def __init__(self, out: TextIO) -> None:
-        super().__init__(out.buffer, out.encoding, out.errors, line_buffering=out.isatty())
+        # what the encoding does not have is written as an escape: it is no reason to fail
+        super().__init__(out.buffer, out.encoding, "backslashreplace", line_buffering=out.isatty())
 
     def write(self, text: str) -> int:
         """Write a text."""
@@ -78,9 +80,33 @@ def standard_output() -> Iterator[None]:
 
 
 def print_json(document: Any) -> None:  # noqa: ANN401
-    """Print one JSON document."""
-    json.dump(document, sys.stdout, indent=1, ensure_ascii=False)
-    sys.stdout.write("\n")
+    """Print one JSON document, whole: nothing of it is printed where it cannot be made."""
+    unicode = sys.stdout.encoding.lower().startswith("utf")
+    sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=not unicode) + "\n")
+
+
+def give(report: dict[str, Any], as_json: bool, say: Callable[[dict[str, Any]], None]) -> None:
+    """Print a report: as JSON, or for people, by `say`."""
+    print_json(report) if as_json else say(report)
+
+
+def grid(*columns: str, **options: Any) -> Table:  # noqa: ANN401
+    """A table without lines whose first column stands left, the others right."""
+    from rich.table import Table
+
+    table = Table(*columns, box=None, pad_edge=False, **options)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    return table
+
+
+def show(*things: Table | str) -> None:
+    """Print tables and texts."""
+    from abw.core.base.console import Console
+
+    console = Console()
+    for thing in things:
+        console.print(thing)
 
 
 class _Lines:
@@ -96,7 +122,7 @@ class _Lines:
         self.name, self.told = name, time.monotonic()
 
     def reached(self, step: int, note: object = "") -> None:
-        """So many of its steps are done."""
+        """`step` steps of the phase are done."""
         if isinstance(note, str) and note and time.monotonic() > self.told + SECONDS:
             print(f"{self.name}: {note}", file=sys.stderr, flush=True)
             self.told = time.monotonic()
@@ -118,7 +144,7 @@ class _Live:
         self.task = self.bars.add_task(name, total=total, note="")
 
     def reached(self, step: int, note: object = "") -> None:
-        """So many of its steps are done."""
+        """`step` steps of the phase are done."""
         if self.task is not None:
             said = note if isinstance(note, str) and note else f"{step}/{self.total or '?'}"
             self.bars.update(self.task, completed=step, note=said)
@@ -127,7 +153,7 @@ class _Live:
 @contextmanager
 def progress(quiet: bool) -> Iterator[Progress]:
     """Progress for one command: bars on a terminal, lines elsewhere, nothing when quiet."""
-    from abw.core.progress import Quiet
+    from abw.core.base.progress import Quiet
 
     if quiet:
         yield Quiet()

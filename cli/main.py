@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import typer
 
-from abw.cli import (
+from abw.cli.bench import commands as bench
+from abw.cli.commands import (
     calibrate,
     check,
     compare,
@@ -23,10 +25,10 @@ from abw.cli import (
     viz,
     weights,
 )
-from abw.cli.bench import commands as bench
 from abw.cli.console import standard_output
-from abw.core.errors import INTERRUPTED, AbwError, InterruptedWorkError
-from abw.core.memory import keep_freed_memory
+from abw.core.base.errors import AbwError, InterruptedWorkError, from_system
+from abw.core.base.interrupts import INTERRUPTED, Terminated
+from abw.core.base.memory import keep_freed_memory
 
 app = typer.Typer(
     name="abw",
@@ -35,7 +37,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="The auto-batching workbench: runs mini-batches of dynamic neural networks fast, and shows how.",
 )
-app.command("run")(run.run)
+app.command("run", cls=run.RunCommand)(run.run)
 app.command("new")(new.new)
 app.command("check")(check.check)
 app.command("learn")(learn.learn)
@@ -61,8 +63,10 @@ def _main(version: bool = typer.Option(False, "--version", help="Print the versi
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted,
-    141 where nobody reads standard output any more.
+    """Run the command line. Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted, 143 ended
+    by SIGTERM (129 by SIGHUP), 141 where nobody reads standard output any more.
+
+    Whatever the user, the files or the system are to blame for ends here, as one line on standard error.
     """
     keep_freed_memory()
     if sys.stderr is None:  # closed: what is printed there must not go to standard output
@@ -70,10 +74,17 @@ def main() -> None:
     try:
         with standard_output():
             app(prog_name="abw")
-    except AbwError as error:
-        print(error if isinstance(error, InterruptedWorkError) else f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+    except (AbwError, MemoryError, OSError, RecursionError, UnicodeError) as error:
+        told = error if isinstance(error, AbwError) else from_system(error)
+        _say(str(told) if isinstance(told, InterruptedWorkError) else f"error: {told}")
+        sys.exit(told.exit_code)
     except SystemExit as end:
-        if end.code == INTERRUPTED:
-            print("interrupted: nothing half done was kept; finished runs are as they were", file=sys.stderr)
-        raise
+        if end.code == INTERRUPTED or isinstance(end, Terminated):
+            word = "terminated" if isinstance(end, Terminated) else "interrupted"
+            _say(f"{word}: nothing half done was kept; finished runs are as they were")
+        sys.exit(end.code)
+
+
+def _say(text: str) -> None:
+    with suppress(OSError, ValueError):  # nobody may hear it: the exit code says that it failed
+        print(text, file=sys.stderr, flush=True)

@@ -75,6 +75,12 @@ Threads = Annotated[
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else on standard output.")
 ]
+AllowOutside = Annotated[
+    bool,
+    typer.Option(
+        "--allow-outside", help="Let the spec name cells, data, vocabularies and weights outside its folder."
+    ),
+]
 NoTensorCores = Annotated[
     bool,
     typer.Option(
@@ -94,6 +100,7 @@ def overrides(
     seed: int | None,
     hoist: bool = False,
     weights: Path | None = None,
+    allow_outside: bool = False,
 ) -> Overrides:
     """What the command line changes of a spec; a wrong `--set`, or data from a pipe, is a usage error."""
     from abw.core.spec.load import Overrides
@@ -108,18 +115,22 @@ def overrides(
                 f"'{text}' is not of the form DIM=SIZE, as in hidden=256", param_hint="--set"
             )
         dims[name.strip()] = int(value)
-    return Overrides(dims=dims, data=data, limit=limit, batch=batch, seed=seed, hoist=hoist, weights=weights)
-
-
-def default_policy(granularity: str) -> str:
-    """The policy where none is named: at `op` there are too many states to learn, and this rule does best."""
-    return "fsm" if granularity == "cell" else "critical-free"
+    return Overrides(
+        dims=dims,
+        data=data,
+        limit=limit,
+        batch=batch,
+        seed=seed,
+        hoist=hoist,
+        weights=weights,
+        allow_outside=allow_outside,
+    )
 
 
 def one_of(value: str, allowed: Sequence[str], option: str) -> str:
     """The value if it is allowed, else a usage error that names what is."""
     if value not in allowed:
-        from abw.core.errors import did_you_mean
+        from abw.core.base.errors import did_you_mean
 
         raise typer.BadParameter(f"'{value}': {did_you_mean(value, allowed)}", param_hint=option)
     return value

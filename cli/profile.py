@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from abw.cli.console import amount, duration
+from abw.cli.console import amount, duration, grid
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,8 +16,6 @@ MOST = 12
 
 def profile_table(profile: dict[str, Any]) -> Table:
     """A row a type, and below what is no type's; reasons are shares of the whole time."""
-    from rich.table import Table
-
     reasons = profile["reasons"]
 
     def share(seconds: float) -> str:
@@ -31,12 +29,11 @@ def profile_table(profile: dict[str, Any]) -> Table:
         f"time accounted for, {share(profile['held_up_seconds'])} held up by other processes; peak "
         f"{profile['peak_gflops']:.1f} GFLOP/s a core"
     )
-    table = Table(
+    table = grid(
         "type", "batches", "rows", "ms", "gather", "product", "element-\nwise", "of\npeak",
-        "products\nof peak", box=None, pad_edge=False, caption=said, caption_justify="left",
+        "products\nof peak", caption=said, caption_justify="left",
     )  # fmt: skip
     for column in table.columns[1:]:
-        column.justify = "right"
         column.no_wrap = True
 
     def ms(seconds: float) -> str:

@@ -38,12 +38,12 @@ def _walk(name: str, command: Command) -> Iterator[tuple[str, Command]]:
 
 def reference() -> str:
     """The page, as Markdown."""
-    found = {name: command for name, command in commands().items() if name != "abw"}
+    named = {name: command for name, command in commands().items() if name != "abw"}
     lines = [_HEAD, "| command | |", "| --- | --- |"]
-    for name, command in found.items():
+    for name, command in named.items():
         lines.append(f"| [`{name}`](#{name.replace(' ', '-')}) | {_escaped(_first(command))} |")
     lines.append("")
-    for name, command in found.items():
+    for name, command in named.items():
         lines.extend(_command(name, command))
     return "\n".join(lines)
 
@@ -59,7 +59,7 @@ def _command(name: str, command: Command) -> Iterator[str]:
     inner = " COMMAND" if getattr(command, "commands", None) else ""
     yield f"## {name}\n\n```\n{name}{shown}{' [OPTIONS]' if options else ''}{inner}\n```\n"
     yield inspect.cleandoc(command.help) + "\n"
-    kinds = _annotations(command)
+    kinds = kinds_of(command)
     if arguments:
         yield "| argument | | default |\n| --- | --- | --- |"
         for a in arguments:
@@ -75,18 +75,18 @@ def _command(name: str, command: Command) -> Iterator[str]:
         yield ""
 
 
-def _annotations(command: Command) -> dict[str, Any]:
+def kinds_of(command: Command) -> dict[str, Any]:
     """The type of each parameter as its function declares it, without None; of lists, their members'."""
     if command.callback is None:
         return {}
-    found = {}
+    kinds = {}
     for name, parameter in inspect.signature(command.callback, eval_str=True).parameters.items():
         annotation = parameter.annotation
         kind = get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation
         if type(None) in get_args(kind):
             kind = next(one for one in get_args(kind) if one is not type(None))
-        found[name] = get_args(kind)[0] if get_origin(kind) is list else kind
-    return found
+        kinds[name] = get_args(kind)[0] if get_origin(kind) is list else kind
+    return kinds
 
 
 def _value(kind: object) -> str:

@@ -33,31 +33,33 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.base.errors import AbwError, did_you_mean
+from abw.core.base.progress import Clock, Quiet
+from abw.core.data.feed import open_feed
 from abw.core.data.instances import Instances
-from abw.core.data.objects import feed_of
-from abw.core.data.read import read, take
-from abw.core.data.source import ALL, open_feed
+from abw.core.data.objects import read_objects
+from abw.core.data.read import read
 from abw.core.data.stream import chunks
-from abw.core.errors import AbwError, did_you_mean
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params
 from abw.core.exec.registry import get_executor
-from abw.core.exec.weights import load_weights, make_params
+from abw.core.exec.trained import load_weights, make_params
 from abw.core.graph.graph import Graph
-from abw.core.graph.network import Granularity, LayoutName, Network
-from abw.core.learning import TRAIN_LIMIT, Choice, chosen_policy, kept_policy
-from abw.core.minibatches import run_all
+from abw.core.ir.model import Model
+from abw.core.ir.network import Granularity, LayoutName, Network
 from abw.core.plan.plan import Plan, plan
-from abw.core.policy.launches import by_type
-from abw.core.policy.registry import LEARNED, PLAIN, Policy, get_policy
+from abw.core.policy.foreign import Foreign, checked
+from abw.core.policy.learned.states import Encoding
+from abw.core.policy.registry import CHOSEN, LEARNED, Policy, get_policy
 from abw.core.policy.schedule import Schedule
-from abw.core.policy.states import Encoding
-from abw.core.progress import Clock, Quiet
+from abw.core.run.finite import refuse_values, refuse_weights
+from abw.core.run.footprint import require_weights
+from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds
+from abw.core.run.minibatches import run_all
+from abw.core.run.streaming import column_of, read_ahead
+from abw.core.run.workload import Networks, Workload, open_model, open_networks, open_sample, open_workload
 from abw.core.spec.load import Overrides
-from abw.core.spec.model import Model
 from abw.core.store.outputs import Column
-from abw.core.streaming import column_of, read_ahead
-from abw.core.workload import Networks, Workload, open_model, open_networks, open_sample, open_workload
 
 Floats = NDArray[np.float32]
 Given = os.PathLike[str] | Iterable[object] | Instances
@@ -116,7 +118,7 @@ def load(
     data: str | os.PathLike[str] | None = None,
     dims: Mapping[str, int] | None = None,
     batch: int | None = None,
-    policy: str | Policy = LEARNED,
+    policy: str | Policy = CHOSEN,
     encoding: Choice = "best",
     executor: str = "cpu",
     granularity: Granularity = "cell",
@@ -126,18 +128,24 @@ def load(
     group: bool = False,
     threads: int | None = None,
     seed: int = 0,
+    allow_outside: bool = False,
+    check_finite: bool = False,
 ) -> LoadedModel:
     """A model ready to run: what `abw run`'s options of the same names say.
 
     `weights` is a file of trained ones (else those that the spec names, else random ones from `seed`),
     `data` what a policy is learned from that is not on disk yet (else what the spec names), `policy` a name,
-    a policy's `.json` file or an object with `schedule(dag)`. Errors: SpecError with all
-    that is wrong in the spec, AbwError. Cost: the kernels' compilation, 0.1 to 0.3 s; nothing where they
+    a policy's `.json` file or an object with `schedule(dag)`, whose schedules are checked; with
+    `allow_outside` the spec may name files outside its folder; with `check_finite` a NaN or an infinity, in
+    the weights or in any value that is computed, is an AbwError that says where it is. Errors: SpecError with
+    all that is wrong in the spec, AbwError. Cost: the kernels' compilation, 0.1 to 0.3 s; nothing where they
     are on disk from before.
     """
     _require("granularity", granularity, get_args(Granularity))
     _require("layout", layout, get_args(LayoutName))
     _require("encoding", encoding, ("best", *get_args(Encoding)))
+    if policy == CHOSEN and encoding != "best":
+        policy = LEARNED  # an encoding is that of an FSM
     if threads is not None and threads < 1:
         raise AbwError(f"threads cannot be {threads}", hint="1 or more; None: one a core")
     overrides = Overrides(
@@ -147,13 +155,17 @@ def load(
         seed=seed,
         hoist=hoist,
         weights=Path(weights) if weights else None,
+        allow_outside=allow_outside,
     )
     model = open_model(Path(spec), overrides)
+    require_weights(model)
     networks = open_networks(model, granularity, layout, fuse=fuse, group=group)
     params = make_params(networks.cells, load_weights(model), seed)
+    if check_finite:
+        refuse_weights(networks.cells, params)
     ready = get_executor(executor)
     ready.prepare(networks.network, params, threads)
-    return LoadedModel(model, networks, params, ready, policy, encoding, seed)
+    return LoadedModel(model, networks, params, ready, policy, encoding, seed, check_finite)
 
 
 def _require(what: str, given: str, known: Sequence[str]) -> None:
@@ -180,6 +192,7 @@ class LoadedModel:
         policy: str | Policy,
         encoding: Choice,
         seed: int,
+        check_finite: bool = False,
     ) -> None:
         self.spec = spec
         self.executor = executor
@@ -187,8 +200,9 @@ class LoadedModel:
         self._params = params
         self._encoding: Choice = encoding
         self._seed = seed
+        self._check_finite = check_finite
         self._name = policy if isinstance(policy, str) else ""
-        self._policy = None if isinstance(policy, str) else policy
+        self._policy: Policy | None = None if isinstance(policy, str) else Foreign(policy)
 
     def __call__(self, instances: Given) -> Outputs:
         """The outputs of some instances, in their order; run in mini-batches of the spec's size.
@@ -223,11 +237,7 @@ class LoadedModel:
             return read(Path(instances), data.format, frequency=data.frequency)
         if isinstance(instances, str):
             raise TypeError("a text is neither a file nor instances: give Path(...) or a list")
-        with feed_of(instances, data.format) as feed:
-            found = take(feed, data.format, 0, ALL, frequency=data.frequency, schema=self.spec.schema)
-        if not len(found):
-            raise AbwError("there are no instances")
-        return found
+        return read_objects(instances, data.format, frequency=data.frequency, schema=self.spec.schema)
 
     def graph(self, instances: Given) -> Graph:
         """The dataflow graph of all of them as one mini-batch."""
@@ -238,17 +248,18 @@ class LoadedModel:
         """The batches of a graph, by the model's policy or another one (a name, or with `schedule(dag)`).
 
         One that was not learned yet is learned from the spec's data. Errors: AbwError for a name that no
-        policy has.
+        policy has, and where an object's schedule is not one of the graph.
         """
-        named = self._named(policy) if isinstance(policy, str) else policy
-        groups = self._networks.groups
-        dag = groups.apply(graph.dag) if groups else graph.dag
-        schedule = (named or self._ready()).schedule(dag)
-        return by_type(schedule, graph.dag) if groups else schedule
+        if policy is None:
+            chosen = self._ready()
+        else:
+            chosen = self._named(policy) if isinstance(policy, str) else Foreign(policy)
+        return self._networks.launched(graph, chosen.schedule(self._networks.seen(graph)))
 
     def plan(self, graph: Graph, schedule: Schedule | None = None) -> Plan:
-        """A schedule (the model's own if none is given) with its memory."""
-        return plan(graph, self.executor.arrange(graph, schedule or self.schedule(graph)))
+        """A schedule (the model's own if none is given) with its memory. Errors: AbwError for a wrong one."""
+        given = self.schedule(graph) if schedule is None else checked(schedule, graph.dag, "schedule")
+        return plan(graph, self.executor.arrange(graph, given))
 
     def run(self, planned: Plan) -> Result:
         """Execute a plan. Read the result before the next run: that takes the memory again."""
@@ -282,7 +293,10 @@ class LoadedModel:
     def _outputs(self, workload: Workload) -> Outputs:
         parts: list[list[Column]] = [[] for _ in self.spec.outputs]
         clock = Clock("construct", "schedule", "plan", "execute")
-        for batch, result in run_all(workload, self._ready(), self.executor, clock):
+        keep = self._check_finite
+        for batch, result in run_all(workload, self._ready(), self.executor, clock, keep_all=keep):
+            if self._check_finite:
+                refuse_values(batch, result, workload.instances)
             start = workload.instances.start[batch.first : batch.last + 1]
             for part, refs in zip(parts, batch.graph.results, strict=True):
                 part.append(column_of(refs, result, start - start[0]))
@@ -297,12 +311,14 @@ class LoadedModel:
 
     def _named(self, name: str) -> Policy:
         """A policy by its rule, from disk, or learned from the spec's data."""
-        if name in PLAIN:
+        launch = launch_seconds(self._networks.network, self.executor.name)
+        asked = Asked(name, self._encoding, self._seed, self.spec.data.batch, launch)
+        if not asked.learned:
             return get_policy(name)
-        if kept := kept_policy(self._networks, name, self._encoding, self._seed):
+        if kept := kept_policy(self._networks, asked):
             return kept.policy
-        sample, used = open_sample(self.spec, self._networks, TRAIN_LIMIT)
-        policy, _ = chosen_policy(None, sample, name, self._encoding, self._seed, used=used, progress=Quiet())
+        sample, used = open_sample(self.spec, self._networks, asked.instances)
+        policy, _ = chosen_policy(None, sample, asked, used=used, progress=Quiet())
         return policy
 
 

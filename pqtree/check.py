@@ -10,7 +10,7 @@ class InvariantError(AssertionError):
     """A PQ-tree is broken; `name` is the invariant's."""
 
     def __init__(self, name: str, detail: str) -> None:
-        """Of the invariant `name`, with what was found."""
+        """The invariant `name` does not hold: what was found instead."""
         super().__init__(f"{name}: {detail}")
         self.name = name
 

@@ -8,11 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
-
-from abw.pqtree.tree import PQTree
+from typing import Protocol, TypeVar
 
 T = TypeVar("T")
+
+
+class Tree(Protocol):
+    """What is asked of a PQ-tree here."""
+
+    def reduce(self, *rows: Sequence[int]) -> bool:
+        """Make rows consecutive, if that can be."""
+
+    def checkpoint(self) -> int:
+        """Remember the tree as it is."""
+
+    def rollback(self, mark: int) -> None:
+        """Take back all changes since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +65,30 @@ def smallest(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T
     return explain([], False, list(items)) if items else []
 
 
-def contradict(tree: PQTree, rows: Sequence[Sequence[int]]) -> bool:
+def contradict(tree: Tree, rows: Sequence[Sequence[int]]) -> bool:
     """Whether the rows cannot all be added to the tree, which stays as it is."""
+    return first_refused(tree, rows) is not None
+
+
+def first_refused(tree: Tree, rows: Sequence[Sequence[int]]) -> int | None:
+    """The number of the first row that those before it and the tree contradict; the tree stays as it is."""
     mark = tree.checkpoint()
-    done = all(tree.reduce(row) for row in rows)
+    refused = next((i for i, row in enumerate(rows) if not tree.reduce(row)), None)
     tree.rollback(mark)
-    return not done
+    return refused
 
 
-def find_conflict(
-    n: int, tree_rows: Sequence[Sequence[int]], rows: Sequence[Sequence[int]]
+def conflict_among(
+    free: Tree, tree_rows: Sequence[Sequence[int]], rows: Sequence[Sequence[int]]
 ) -> Conflict | None:
-    """A minimal contradiction among `rows` of n leaves, with `tree_rows`, which are possible together."""
+    """A minimal contradiction among rows, with a tree's own, which are possible together.
+
+    `free` is a tree of the leaves that allows all orders, and stays so.
+    """
     every = [*tree_rows, *rows]
-    tree = PQTree(n)
-    last = next((i for i, row in enumerate(every) if not tree.reduce(row)), None)
+    last = first_refused(free, every)
     if last is None:
         return None
-    free = PQTree(n)
     numbers = sorted(smallest(range(last + 1), lambda some: contradict(free, [every[i] for i in some])))
     core = [set(every[i]) for i in numbers]
 

@@ -26,7 +26,7 @@ def tree_svg(tree: PQTree, names: Sequence[str] | None = None) -> str:
 
 
 def code_svg(code: Code, label: Sequence[str]) -> str:
-    """The same of a code, with its children in the order they have there."""
+    """The picture of a code, with its children in the order they have there."""
     gap = max(GAP, max((len(name) for name in label), default=0) * LETTER + 10)
     children = children_of(code)
     height = [0] * len(code)

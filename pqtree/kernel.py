@@ -31,6 +31,9 @@ FIRST, LAST, COUNT, FULLS, FULL_CHILD, PARTIALS, PARTIAL_A, PARTIAL_B = range(8,
 # the header row; its place UNION stays 0, so that "no node" has no absorber
 END, ROOT, LEAVES, ROW, VISITED = range(5)
 
+ENTRIES = ("start", "survey", "reduce_row", "reduce_rows", "encode", "encode_row", "undo")
+LARGE = ("reduce_rows", "encode_row")  # compiled once, not into each caller
+
 LEAF, P, Q = 0, 1, 2
 PARTIAL, FULL, QUEUED = 1, 2, 3
 

@@ -31,28 +31,28 @@ def is_q(token: int) -> bool:
 
 def children_of(code: Sequence[int]) -> dict[int, list[int]]:
     """For the place of each inner node, from the last to the first, the places of its children in order."""
-    found: dict[int, list[int]] = {}
+    children: dict[int, list[int]] = {}
     open_: list[int] = []
     for at in range(len(code) - 1, -1, -1):
         if code[at] < 0:
             count = -code[at] // 2
-            found[at] = open_[: -count - 1 : -1]
+            children[at] = open_[: -count - 1 : -1]
             del open_[-count:]
         open_.append(at)
-    return found
+    return children
 
 
 def arrange(code: Sequence[int]) -> dict[int, list[int]]:
     """`children_of`, in canonical order: of P-nodes by their least leaf, of Q-nodes the lesser end first."""
-    found = children_of(code)
+    by_place = children_of(code)
     least = list(code)
-    for at, children in found.items():
+    for at, children in by_place.items():
         if code[at] % 2 == 0:
             children.sort(key=least.__getitem__)
         elif least[children[0]] > least[children[-1]]:
             children.reverse()
         least[at] = min([least[child] for child in children])
-    return found
+    return by_place
 
 
 def walk(children: dict[int, list[int]], root: int = 0) -> Iterator[int]:
@@ -66,7 +66,7 @@ def walk(children: dict[int, list[int]], root: int = 0) -> Iterator[int]:
 
 
 def canonical(code: Sequence[int]) -> Code:
-    """The same for all codes of one set of orders."""
+    """A code that is the same for all codes of one set of orders."""
     return tuple([code[at] for at in walk(arrange(code))]) if code else ()
 
 

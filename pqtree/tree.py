@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from abw.pqtree import compiled, kernel, shape
-
-if TYPE_CHECKING:
-    from abw.pqtree.conflict import Conflict
+from abw.pqtree.conflict import Conflict, conflict_among
 
 Row = Iterable[int]
 
@@ -35,42 +33,68 @@ class PQTree:
         self.n = n
         self._compiled = compiled.wanted(n) if use_compiled is None else use_compiled
         self._kernel: ModuleType | SimpleNamespace = compiled.compiled() if self._compiled else kernel
-        self._table: Any = self._zeros(kernel.table_size(n, 2 * n + 8))
-        self._work: Any = self._zeros(8 * n + 64)
+        self._table: Any = self.array(kernel.table_size(n, 2 * n + 8))
+        self._work: Any = self.array(8 * n + 64)
         self._spare: Any = None  # the journal, kept for the next checkpoint
         self._journal: Any = None
         self._marks: list[int] = []
         self._kernel.start(self._table, n)
 
-    def _zeros(self, size: int) -> Any:  # noqa: ANN401 - a list or an array
+    # --- for kernels that build on the tree's
+
+    def kernel_of(self, module: ModuleType) -> ModuleType | SimpleNamespace:
+        """The module, or its entries compiled, as this tree's own kernel is."""
+        return compiled.compiled(module) if self._compiled else module
+
+    def array(self, size: int) -> Any:  # noqa: ANN401 - a list or an array
+        """Zeros, as the kernel takes them."""
         if not self._compiled:
             return [0] * size
         raw = np.zeros(size + 16, np.int32)
         begin = -raw.ctypes.data % 64 // 4  # rows are to lie in one cache line each
         return raw[begin : begin + size]
 
-    def _doubled(self, old: Any) -> Any:  # noqa: ANN401
-        grown = self._zeros(2 * len(old) + 1024)
-        grown[: len(old)] = old
-        return grown
-
-    def _row(self, row: Row) -> Any:  # noqa: ANN401
+    def row(self, row: Row) -> Any:  # noqa: ANN401
+        """Integers, as the kernel takes them."""
         if not self._compiled:
             return row if isinstance(row, list) else list(row)
         if not isinstance(row, np.ndarray | list | tuple):
             row = list(row)
         return np.asarray(row, np.int32)
 
-    def _reduce(self, row: Row) -> int:
-        leaves = self._row(row)
-        reduce_row = self._kernel.reduce_row
-        answer = reduce_row(self._table, self._journal, self._work, leaves, 0, len(leaves))
+    def rows_of(self, rows: Sequence[Sequence[int]]) -> Any:  # noqa: ANN401
+        """Several rows of integers, as the kernel takes them; compiled, zeros fill them up to one length."""
+        if not self._compiled:
+            return [list(row) for row in rows]
+        filled = np.zeros((len(rows), max(map(len, rows))), np.int32)
+        for kept, row in zip(filled, rows, strict=True):
+            kept[: len(row)] = row
+        return filled
+
+    @property
+    def room(self) -> int:
+        """No node's name is larger than this, until `run` has made more room."""
+        return len(self._table)
+
+    def run(self, entry: Callable[..., int], *arguments: Any) -> int:  # noqa: ANN401
+        """What an entry of a kernel answers about this tree; again with more room while it finds none."""
+        answer = entry(self._table, self._journal, self._work, *arguments)
         while answer in (kernel.TABLE_FULL, kernel.JOURNAL_FULL):
             if answer == kernel.JOURNAL_FULL:
                 self._journal = self._doubled(self._journal)
             else:
                 self._table, self._work = self._doubled(self._table), self._doubled(self._work)
-            answer = reduce_row(self._table, self._journal, self._work, leaves, 0, len(leaves))
+            answer = entry(self._table, self._journal, self._work, *arguments)
+        return answer
+
+    def _doubled(self, old: Any) -> Any:  # noqa: ANN401
+        grown = self.array(2 * len(old) + 1024)
+        grown[: len(old)] = old
+        return grown
+
+    def _reduce(self, row: Row) -> int:
+        leaves = self.row(row)
+        answer = self.run(self._kernel.reduce_row, leaves, 0, len(leaves))
         if answer == kernel.NOT_A_LEAF:
             raise ValueError(f"a row has a leaf that is not in 0..{self.n - 1}")
         return int(answer)
@@ -125,7 +149,7 @@ class PQTree:
 
     def would_accept(self, row: Row) -> bool:
         """Whether `reduce(row)` would be true. The tree stays as it is."""
-        leaves = self._row(row)
+        leaves = self.row(row)
         answer = self._kernel.survey(self._table, self._journal, self._work, leaves, 0, len(leaves))
         if answer == kernel.NOT_A_LEAF:
             raise ValueError(f"a row has a leaf that is not in 0..{self.n - 1}")
@@ -146,7 +170,7 @@ class PQTree:
         """
         if self._journal is None:
             if self._spare is None:
-                self._spare = self._zeros(1024)
+                self._spare = self.array(1024)
             self._journal = self._spare
             self._journal[0] = 1
         self._marks.append(int(self._journal[0]))
@@ -181,10 +205,10 @@ class PQTree:
         Q-node's name. The names hold until the tree changes. Raises ValueError if the leaves are not
         different, or not consecutive in all orders.
         """
-        leaves, members = self._row(row), set(row)
+        leaves, members = self.row(row), set(row)
         if not members or len(members) < len(leaves) or min(members) < 0 or max(members) >= self.n:
             raise ValueError(f"{sorted(members)} are not different leaves in 0..{self.n - 1}")
-        code, nodes = self._zeros(2 * len(leaves) + 1), self._zeros(2 * len(leaves) + 1)
+        code, nodes = self.array(2 * len(leaves) + 1), self.array(2 * len(leaves) + 1)
         size = self._kernel.encode_row(
             self._table, self._journal, self._work, leaves, 0, len(leaves), code, nodes
         )
@@ -197,7 +221,7 @@ class PQTree:
     def places(self) -> tuple[list[int], list[int]]:
         """The code of the whole tree and the node at each of its places, as `below` names them."""
         used = int(self._table[kernel.END]) // kernel.HALF
-        code, nodes = self._zeros(used), self._zeros(used)
+        code, nodes = self.array(used), self.array(used)
         size = self._kernel.encode(self._table, self._work, int(self._table[kernel.ROOT]), code, nodes, 0)
         if self._compiled:
             return code[:size].tolist(), nodes[:size].tolist()
@@ -221,7 +245,7 @@ class PQTree:
         return shape.contains(self.code(), order)
 
     def canonical(self) -> str:
-        """The same text for the same set of orders, and only for it; `from_text` reads it."""
+        """A text that is the same for one set of orders, and only for it; `from_text` reads it."""
         return shape.to_text(shape.canonical(self.code()))
 
     def rows(self) -> list[list[int]]:
@@ -230,8 +254,6 @@ class PQTree:
 
     def conflict(self, rows: Iterable[Row]) -> Conflict | None:
         """Which of the rows contradict each other or this tree: as few as can be. None if none do."""
-        from abw.pqtree.conflict import find_conflict  # which stands on this module
-
         return find_conflict(self.n, self.rows(), [list(row) for row in rows])
 
     # --- other forms
@@ -276,6 +298,13 @@ class PQTree:
         """For a small tree, its canonical text."""
         text = self.canonical() if self.n <= 32 else f"{self.n} leaves"
         return f"PQTree({text})"
+
+
+def find_conflict(
+    n: int, tree_rows: Sequence[Sequence[int]], rows: Sequence[Sequence[int]]
+) -> Conflict | None:
+    """A minimal contradiction among `rows` of n leaves, with `tree_rows`, which are possible together."""
+    return conflict_among(PQTree(n), tree_rows, rows)
 
 
 def _from_code(code: shape.Code) -> PQTree:

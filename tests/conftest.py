@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,11 @@ ROOT = Path(__file__).resolve().parents[1]
 # elsewhere every run draws new ones
 settings.register_profile("abw", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("abw")
+
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # started in the background by a shell: commands that tests interrupt would never notice
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

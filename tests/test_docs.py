@@ -11,7 +11,10 @@ import pytest
 from abw.cli.reference import commands
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")),
+    *sorted((ROOT / "docs").glob("*.md")),
+)
 OPTIONS = {
     name: {"--help", *(opt for param in command.params for opt in param.opts if opt.startswith("-"))}
     for name, command in commands().items()
@@ -82,9 +85,28 @@ def test_every_option_that_stands_alone_exists(page: Path) -> None:
 
 @pages
 def test_every_file_that_is_named_exists(page: Path) -> None:
-    tops = "abw|cli|core|pqtree|viz|specs|tests|docs|\\.ci"
+    tops = "abw|bench|cli|core|pqtree|viz|specs|tests|docs|\\.ci"
     for name in re.findall(rf"`((?:{tops})/[\w./-]+)`", page.read_text()):
         assert (ROOT / name).exists(), name
+
+
+@pages
+def test_every_name_beside_a_file_is_in_that_file(page: Path) -> None:
+    assert [pair for pair in named_in(page.read_text()) if not defined(*pair)] == []
+
+
+def named_in(text: str) -> Iterator[tuple[str, str]]:
+    """(name, file) of "`file`: `Name`, `Name`" and of "`NAME` in `file`" or "of"."""
+    file = r"`([\w./-]+/[\w.-]+\.py)`"
+    for path, names in re.findall(rf"{file}: ((?:`\w+`(?:, | and )?)+)", text):
+        yield from ((name, path) for name in re.findall(r"`(\w+)`", names))
+    yield from re.findall(rf"`(\w+)` (?:in|of) {file}", text)
+
+
+def defined(name: str, file: str) -> bool:
+    """Whether a file defines a name: a function, a class, a constant, a field."""
+    pattern = rf"^\s*(?:def|class) {name}\b|^\s*{name}\b[^=\n(]*(?:=|:)"
+    return re.search(pattern, (ROOT / file).read_text(), re.MULTILINE) is not None
 
 
 def test_mistakes_would_be_found() -> None:
@@ -95,6 +117,9 @@ def test_mistakes_would_be_found() -> None:
     assert found("abw run a.yaml --dta x && abw rnu") == ["abw run has no --dta", "no command rnu"]
     assert found("ABW_HOME=x abw bench cpu --cpu") == ["abw bench cpu has no --cpu"]
     assert found("abw bench cup") == ["no command cup"]
+    pairs = list(named_in("`core/ir/cell.py`: `Cell`, `Oops`; and `Dag` in `core/graph/dag.py`"))
+    assert pairs == [("Cell", "core/ir/cell.py"), ("Oops", "core/ir/cell.py"), ("Dag", "core/graph/dag.py")]
+    assert [defined(*pair) for pair in pairs] == [True, False, True]
     assert found("abw runs show --json -x") == ["abw runs show has no -x"]
     assert list(shell_lines("`abw run x` and `run`\n```sh\nabw a \\\n  b\n```\n")) == [
         "abw a    b",

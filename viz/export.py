@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from abw.core.errors import AbwError
-from abw.viz.collect import Picture
-from abw.viz.dot import as_dot, render
-from abw.viz.draw import as_svg
-from abw.viz.pictures import GraphPicture, PolicyPicture
-from abw.viz.svg import document, stacked
-from abw.viz.text import plain
+from abw.core.base.errors import AbwError
+from abw.viz.data.collect import Picture
+from abw.viz.data.pictures import GraphPicture, PolicyPicture
+from abw.viz.drawing.dot import as_dot, render
+from abw.viz.drawing.draw import as_svg
+from abw.viz.drawing.svg import document, stacked
+from abw.viz.drawing.terminal import plain
 
 Format = Literal["text", "svg", "dot", "png"]
 Engine = Literal["own", "dot"]

@@ -11,22 +11,22 @@ from html import escape
 from typing import Any
 
 from abw.core.graph.graph import Graph
+from abw.core.ir.cell import Cell
 from abw.core.plan.plan import Plan
-from abw.core.policy.fsm import FsmPolicy
+from abw.core.policy.learned.fsm import FsmPolicy
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
-from abw.core.spec.cell import Cell
 from abw.core.store.runs import StoredRun
-from abw.pqtree.layout import Layout, name_of
+from abw.pqtree.layouts.layout import Layout, name_of
 from abw.pqtree.tree import PQTree
-from abw.viz.draw import as_svg
-from abw.viz.fsm import policy_alone
-from abw.viz.memory import memory_picture
-from abw.viz.pictures import CellBatchView, OperandView, Ordering, TreePicture, Variable
-from abw.viz.scene import Scene, scene_of_run
-from abw.viz.steps import batches_picture, graph_picture
-from abw.viz.svg import Svg, document
-from abw.viz.svg_memory import ordering_svg
+from abw.viz.data.fsm import policy_alone
+from abw.viz.data.memory import memory_picture
+from abw.viz.data.pictures import CellBatchView, OperandView, Ordering, TreePicture, Variable
+from abw.viz.data.scene import Scene, scene_of_run
+from abw.viz.data.steps import batches_picture, graph_picture
+from abw.viz.drawing.draw import as_svg
+from abw.viz.drawing.svg import Svg, document
+from abw.viz.drawing.svg_memory import ordering_svg
 
 STATES, BATCHES, VARIABLES = 60, 3_000, 80
 """The most states of a policy, batches of a run, variables of a cell, tree or layout that are drawn."""
@@ -109,9 +109,9 @@ def show_tree(tree: PQTree) -> str:
 
 
 def show_layout(layout: Layout) -> str:
-    """A layout: the slots in order, and what becomes of every operand."""
+    """A layout: the variables in order, and what becomes of every operand."""
     said = (
-        f"layout of {len(layout.order)} slots: {layout.copy_free_operands} operands without copies, "
+        f"layout of {len(layout.order)} variables: {layout.copy_free_operands} operands without copies, "
         f"{layout.kernels} memory kernels that move {layout.bytes_moved} bytes"
     )
     small = len(layout.order) <= VARIABLES
@@ -119,27 +119,23 @@ def show_layout(layout: Layout) -> str:
 
 
 def _ordering(layout: Layout) -> Ordering:
-    """A layout as an order of variables x0, x1, ...; slot s holds variable `layout.variables[s]`."""
-    name = [f"x{v}" for v in layout.variables]
-    for slot in range(len(name)):
-        if layout.variables[slot] in layout.variables[:slot]:
-            name[slot] += f"'{slot}"  # a second copy
+    """A layout as an order of variables x0, x1, ..."""
     batches = tuple(
         CellBatchView(
             f"B{b}",
             tuple(
                 OperandView(
                     name_of(o.key).partition("'s ")[2],
-                    tuple(name[o.slots[lane]] for lane in layout.lanes[b]),
+                    tuple(f"x{o.variables[lane]}" for lane in layout.lanes[b]),
                     str(o.status),
                 )
                 for o in operands
-                if len(o.slots) == len(layout.lanes[b])
+                if len(o.variables) == len(layout.lanes[b])
             ),
         )
         for b, operands in enumerate(layout.operands)
     )
-    variables = tuple(Variable(name[s], name[s], 0, staged=False) for s in layout.order)
+    variables = tuple(Variable(f"x{v}", f"x{v}", 0, staged=False) for v in layout.order)
     return Ordering(variables, batches, layout.kernels, layout.bytes_moved // 4)
 
 

@@ -16,16 +16,16 @@ from abw.core.graph.graph import Graph
 from abw.core.plan.arenas import arenas_of
 from abw.core.plan.plan import plan
 from abw.core.policy.schedule import Schedule
-from abw.viz.arrange import arrange
-from abw.viz.collect import tree_pictures
-from abw.viz.draw import as_svg
-from abw.viz.fsm import policy_picture
-from abw.viz.memory import arena_picture, memory_pictures
-from abw.viz.palette import colour, ink, marks, pattern
-from abw.viz.pictures import PolicyPicture
-from abw.viz.scene import Kept, Scene
-from abw.viz.steps import batches_picture, frontier_picture
-from abw.viz.svg import DARK, STYLE, Svg, inline, patterns
+from abw.viz.data.collect import tree_pictures
+from abw.viz.data.fsm import policy_picture
+from abw.viz.data.memory import arena_picture, memory_pictures
+from abw.viz.data.pictures import PolicyPicture
+from abw.viz.data.scene import Kept, Scene
+from abw.viz.data.steps import batches_picture, frontier_picture
+from abw.viz.drawing.draw import as_svg
+from abw.viz.drawing.palette import colour, ink, marks, pattern
+from abw.viz.drawing.svg import DARK, STYLE, Svg, inline, patterns
+from abw.viz.placement import arrange
 
 SCRIPTS = ("model.js", "graph.js", "timeline.js", "panels.js", "app.js")
 VALUES, SHORT = 60_000, 8

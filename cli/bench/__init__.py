@@ -1,1 +1,1 @@
-"""Benchmarks, as commands of the installed package (`abw bench ...`)."""
+"""The commands of `abw bench`: arguments, calls and printing; what they call is `abw.bench`."""

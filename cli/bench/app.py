@@ -1,11 +1,17 @@
-"""What the commands of `abw bench` share: the app that they belong to, options, tables."""
+"""What the commands of `abw bench` share: the app that they belong to, how they print, options."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from abw.cli import options
+from abw.cli.console import print_json, progress, show
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,18 +33,35 @@ ThreadCounts = Annotated[list[int], typer.Option("--threads", min=1, help="Threa
 Runs = Annotated[int, typer.Option("--runs", min=1, metavar="N", help="Runs that a median is taken of.")]
 
 
-def new_table(*columns: str) -> Any:  # noqa: ANN401
-    """A table whose first column stands left, the others right."""
-    from rich.table import Table
-
-    table = Table(*columns, box=None, pad_edge=False)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    return table
+Shown = Iterator[Any]
+"""What a bench says: first its report, then tables and lines of text."""
 
 
-def show(table: Any) -> None:  # noqa: ANN401
-    """Print a table."""
-    from rich.console import Console
+def bench(name: str) -> Callable[[Callable[..., Shown]], Callable[..., None]]:
+    """Make a generator the command `abw bench NAME`: with --json its report alone is printed, else the rest.
 
-    Console(highlight=False).print(table)
+    One whose first parameter is `told`, the progress, also has the option --quiet.
+    """
+
+    def made(body: Callable[..., Shown]) -> Callable[..., None]:
+        params = list(inspect.signature(body, eval_str=True).parameters.values())
+        tells = params[0].name == "told"
+
+        def command(*, as_json: bool, quiet: bool = True, **given: object) -> None:
+            with progress(quiet) as told:
+                shown = body(told, **given) if tells else body(**given)
+                report = next(shown)
+            if as_json:
+                print_json(report)
+            else:
+                show(*shown)
+
+        own = {"quiet": options.QuietFlag, "as_json": options.Json} if tells else {"as_json": options.Json}
+        flag = functools.partial(inspect.Parameter, kind=params[0].kind, default=False)
+        added = [flag(key, annotation=annotation) for key, annotation in own.items()]
+        functools.update_wrapper(command, body)
+        command.__signature__ = inspect.Signature([*params[tells:], *added])  # type: ignore[attr-defined]
+        command.__annotations__ = {p.name: p.annotation for p in [*params[tells:], *added]}
+        return app.command(name)(command)
+
+    return made

@@ -7,9 +7,8 @@ from typing import Any
 
 from rich.table import Table
 
-from abw.cli.bench.app import new_table
-from abw.cli.bench.systems import PHASES
-from abw.cli.console import amount, duration
+from abw.bench.systems import STEPS
+from abw.cli.console import amount, duration, grid
 
 
 def tables(report: dict[str, Any]) -> Iterator[Table]:
@@ -21,7 +20,7 @@ def tables(report: dict[str, Any]) -> Iterator[Table]:
 
 def _fig6(rows: list[dict[str, Any]]) -> Iterator[Table]:
     names = list(rows[0]["instances_per_second"])
-    table = new_table(
+    table = grid(
         "Fig. 6: instances/s (mini-batch)", "size", *names, "ed-batch", "abw over cavs-dynet", "the paper"
     )
     for r in rows:
@@ -34,23 +33,23 @@ def _fig6(rows: list[dict[str, Any]]) -> Iterator[Table]:
 
 
 def _fig7(rows: list[dict[str, Any]]) -> Iterator[Table]:
-    from abw.cli.compare import size_table
+    from abw.cli.commands.compare import size_table
 
     for r in rows:
         yield size_table(f"Fig. 7: {r['workload']}", r["batch_sizes"])
 
 
 def _fig9(rows: list[dict[str, Any]]) -> Iterator[Table]:
-    table = new_table("Fig. 9: size 128, mini-batch 64", "", *PHASES, "in all")
+    table = grid("Fig. 9: size 128, mini-batch 64", "", *STEPS, "in all")
     for r in rows:
         for name, seconds in r["seconds"].items():
-            times = [duration(seconds[phase]) for phase in PHASES]
+            times = [duration(seconds[step]) for step in STEPS]
             table.add_row(r["workload"], name, *times, duration(sum(seconds.values())))
     yield table
 
 
 def _table2(rows: list[dict[str, Any]]) -> Iterator[Table]:
-    table = new_table(
+    table = grid(
         "Tables 2 and 5", "latency", "the paper", "copies", "the paper", "KiB", "the paper", "planning",
         "the paper",
     )  # fmt: skip
@@ -71,7 +70,7 @@ def _table2(rows: list[dict[str, Any]]) -> Iterator[Table]:
 
 
 def _table3(rows: list[dict[str, Any]]) -> Iterator[Table]:
-    table = new_table(
+    table = grid(
         "Table 3: one core here, a V100 there", "mini-batch", "size", "ed-batch", "abw", "Cortex", "the paper"
     )
     for r in rows:
@@ -83,16 +82,16 @@ def _table3(rows: list[dict[str, Any]]) -> Iterator[Table]:
 
 def _table4(rows: list[dict[str, Any]]) -> Iterator[Table]:
     encodings = list(rows[0]["learning"])
-    table = new_table("Table 4: learning (trials)", "nodes", *encodings, "the paper")
+    table = grid("Table 4: learning (trials)", "nodes", *encodings, "the paper")
     for r in rows:
-        found = [f"{duration(f['seconds'])} ({f['trials']})" for f in r["learning"].values()]
+        times = [f"{duration(f['seconds'])} ({f['trials']})" for f in r["learning"].values()]
         paper = "{} s ({})".format(*r["paper"]) if r["paper"] else ""
-        table.add_row(r["workload"], str(r["training_nodes"]), *found, paper)
+        table.add_row(r["workload"], str(r["training_nodes"]), *times, paper)
     yield table
 
 
 def _table6(rows: list[dict[str, Any]]) -> Iterator[Table]:
-    table = new_table("Table 6: TreeLSTM 512 x 256", "inputs/s")
+    table = grid("Table 6: TreeLSTM 512 x 256", "inputs/s")
     for r in rows:
         for name, rate in r["inputs_per_second"].items():
             table.add_row(f"{name}, one core here", amount(rate))

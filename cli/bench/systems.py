@@ -1,166 +1,129 @@
-"""Workloads run from instances to outputs in one of several ways, side by side, timed by phase."""
+"""`abw bench`: whole workloads beside other systems and the machine's limits."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-from abw.cli.bench.workloads import Case, learned_policy
-from abw.core.errors import AbwError
+import typer
 
-if TYPE_CHECKING:
-    from abw.core.graph.network import Granularity, LayoutName
-    from abw.core.learning import Choice
-
-PHASES = ("construct", "schedule", "plan", "execute")
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """How to run: what `abw run`'s options of the same names say."""
-
-    policy: str
-    encoding: Choice
-    granularity: Granularity
-    layout: LayoutName
-    executor: str
-    hoist: bool = False
-    fuse: bool = False
-    group: bool = False
-    threads: int = 1
+from abw.cli import options
+from abw.cli.bench.app import (
+    Batch,
+    BatchSizes,
+    DataDir,
+    Hidden,
+    HiddenSizes,
+    Runs,
+    Shown,
+    SpecsDir,
+    ThreadCounts,
+    Workloads,
+    bench,
+)
+from abw.cli.console import amount, duration, grid
+from abw.core.base.progress import Progress
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """What some mini-batches took: `seconds` by phase; counts over all of them.
+@bench("ablation")
+def ablation(
+    told: Progress,
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    workloads: Workloads = "BiLSTM-Tagger,TreeLSTM,LatticeLSTM",
+    hidden: HiddenSizes = [128],
+    batch: BatchSizes = [8, 64],
+    runs: Runs = 5,
+) -> Shown:
+    """Policy, layout, fusion, hoisting and executor, each with each: batches, copies, time by step."""
+    from abw.bench.whole.ablation import bench_ablation
 
-    `kernels`: batches of one type, of which a batch of a group has several.
-    """
-
-    seconds: Mapping[str, float]
-    instances: int
-    batches: int
-    launches: int
-    memory_kernels: int
-    bytes_moved: int
-    product_flops: int
-    kernels: int
-
-    @property
-    def total(self) -> float:
-        """Seconds from instances to outputs."""
-        return sum(self.seconds.values())
-
-    @property
-    def instances_per_second(self) -> float:
-        """From instances, already read, to outputs."""
-        return self.instances / self.total
-
-
-def preset(name: str, threads: int = 1) -> Setting:
-    """The setting of a preset."""
-    from abw.core.presets import PRESETS
-
-    p = PRESETS[name]
-    return Setting(p.policy, p.encoding, p.granularity, p.layout, p.executor, threads=threads)
-
-
-class System:
-    """A workload prepared to be run in one way, again and again, over its first mini-batches."""
-
-    def __init__(
-        self,
-        chosen: Case,
-        setting: Setting,
-        specs: Path,
-        data: Path,
-        hidden: int,
-        batch: int,
-        mini_batches: int = 1,
-    ) -> None:
-        """Read the data, learn the policy, compile and prepare the executor. Errors: AbwError."""
-        from abw.core.exec.params import init_params
-        from abw.core.exec.registry import get_executor
-        from abw.core.policy.registry import LEARNED, get_policy
-        from abw.core.spec.load import Overrides
-        from abw.core.workload import open_model, open_networks, open_workload, read_instances
-
-        overrides = Overrides(
-            data=data / chosen.data,
-            batch=batch,
-            limit=batch * mini_batches,
-            dims={"hidden": hidden},
-            hoist=setting.hoist,
-        )
-        model = open_model(specs / chosen.spec, overrides)
-        self.setting = setting
-        networks = open_networks(
-            model, setting.granularity, setting.layout, fuse=setting.fuse, group=setting.group
-        )
-        hoists = any(t.name.endswith("-hoisted") for t in model.types)
-        fuses = networks.fusion is not None and networks.network.types != networks.unfused.types
-        self.differs = hoists == setting.hoist and fuses == setting.fuse  # hoisting and fusion find something
-        self._workload = open_workload(model, read_instances(model.data, model.data.limit), networks)
-        self._policy = (
-            learned_policy(model, networks, setting.encoding)
-            if setting.policy == LEARNED
-            else get_policy(setting.policy)
-        )
-        self._executor = get_executor(setting.executor)
-        self._executor.prepare(networks.network, init_params(networks.cells, 0), setting.threads)
-
-    def run(self) -> Taken:
-        """Every mini-batch once. Times are this thread's CPU time, with several threads the wall clock's."""
-        from abw.core.minibatches import run_all
-        from abw.core.progress import Clock
-
-        clock = Clock(*PHASES, timer=time.thread_time if self.setting.threads == 1 else time.perf_counter)
-        counts = [0] * 7
-        for batch, result in run_all(self._workload, self._policy, self._executor, clock):
-            found = (
-                batch.graph.instances, len(batch.schedule), result.counts.launches,
-                result.counts.memory_kernels, result.counts.bytes_moved, batch.plan.product_flops,
-                len(batch.plan.schedule),
-            )  # fmt: skip
-            counts = [a + b for a, b in zip(counts, found, strict=True)]
-        return Taken(clock.seconds, *counts)
+    report = bench_ablation(specs, data, workloads, hidden, batch, runs, told)
+    yield report
+    blocks = dict.fromkeys((r["workload"], r["hidden"], r["batch"]) for r in report["rows"])
+    for workload, size, instances in blocks:
+        table = grid(
+            f"{workload} {size} x {instances}", "layout", "hoist", "fuse", "batches", "copies", "moved",
+            "schedule", "execute", "instances/s", "gain",
+        )  # fmt: skip
+        for r in report["rows"]:
+            if (r["workload"], r["hidden"], r["batch"]) == (workload, size, instances):
+                table.add_row(
+                    f"{r['executor']}, {r['policy']}", r["layout"], "yes" if r["hoist"] else "",
+                    "yes" if r["fuse"] else "",
+                    str(r["batches"]), str(r["memory_kernels"]), amount(r["bytes_moved"], "B"),
+                    duration(r["seconds"]["schedule"]), duration(r["seconds"]["execute"]),
+                    amount(r["instances_per_second"]), f"{r['speedup']:.2f} x",
+                )  # fmt: skip
+        yield table
+    yield "gain: instances a second, over those of the preset cavs-dynet"
 
 
-def side_by_side(systems: Mapping[str, System], runs: int) -> dict[str, Taken]:
-    """Each system's medians by phase over `runs` rounds in which all take turns, after one not counted."""
-    taken: dict[str, list[Taken]] = {name: [] for name in systems}
-    for name, system in systems.items():
-        taken[name].append(system.run())
-    for number in range(runs):
-        for name, system in systems.items():
-            system.run()  # so that it does not find its weights thrown out of the caches by another's
-            found = system.run()
-            taken[name] = [found] if number == 0 else [*taken[name], found]
-    return {
-        name: replace(found[0], seconds={phase: median(t.seconds[phase] for t in found) for phase in PHASES})
-        for name, found in taken.items()
-    }
+@bench("peers")
+def peers(
+    told: Progress,
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    workloads: Workloads = None,
+    hidden: Hidden = 128,
+    batch: Batch = 64,
+    mini_batches: Annotated[int, typer.Option("--mini-batches", min=1, help="So many of them.")] = 4,
+    threads: ThreadCounts = [1],
+    runs: Runs = 5,
+) -> Shown:
+    """All workloads end to end, beside the machine's limit and the papers' own programs."""
+    from abw.bench.whole.peers import bench_peers
+
+    report = bench_peers(specs, data, workloads, hidden, batch, mini_batches, threads, runs, told)
+    yield report
+    table = grid(
+        "workload", "threads", "instances/s", "of the limit", "construct", "schedule", "plan", "execute",
+        "vanilla DyNet", "Cavs DyNet", "ED-Batch", "ahead",
+    )  # fmt: skip
+    for r in report["rows"]:
+        rates = list(r["peers"].values()) if r["peers"] and r["threads"] == 1 else []
+        table.add_row(
+            r["workload"], str(r["threads"]), amount(r["instances_per_second"]), f"{r['share_of_limit']:.0%}",
+            *(duration(r["seconds"][p]) for p in ("construct", "schedule", "plan", "execute")),
+            *(amount(value) for value in rates),
+            *([f"{r['instances_per_second'] / max(rates):.2f} x"] if rates else []),
+        )  # fmt: skip
+    yield table
+    yield f"measured peak of one thread: {report['peak_gflops']:.1f} GFLOP/s"
 
 
-def chosen_cases(names: str | None) -> tuple[Case, ...]:
-    """The workloads of a list such as `TreeLSTM,LatticeLSTM`, case aside; all for None. Errors: AbwError."""
-    from abw.cli.bench.workloads import CASES
-    from abw.core.errors import did_you_mean
+@bench("paper")
+def paper(
+    told: Progress,
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only", metavar="PART,...", help="fig6, fig7, fig9, table2, table3, table4, table6 (all)."
+        ),
+    ] = None,
+    workloads: Workloads = None,
+    hidden: Annotated[list[int], typer.Option("--hidden", min=1, help="Sizes of fig6; can be repeated.")] = [
+        32,
+        64,
+        128,
+        256,
+        512,
+    ],
+    batches: Annotated[
+        str, typer.Option("--batches", metavar="B,...", help="Mini-batches of fig6 and fig7.")
+    ] = "1,8,32,64,128,256",
+    runs: Runs = 3,
+) -> Shown:
+    """The evaluation of the ED-Batch paper, measured here, with its numbers beside (all: ten minutes)."""
+    from abw.bench.whole.paper import PARTS, bench_paper
+    from abw.cli.bench.paper_tables import tables
+    from abw.cli.commands.compare import numbers
 
-    if names is None:
-        return CASES
-    by_name = {c.name.lower(): c for c in CASES}
-    found = []
-    for name in names.split(","):
-        if name.strip().lower() not in by_name:
-            raise AbwError(
-                f"no workload is called '{name.strip()}'",
-                hint=did_you_mean(name.strip(), [c.name for c in CASES]),
-                exit_code=2,
-            )
-        found.append(by_name[name.strip().lower()])
-    return tuple(found)
+    parts = tuple(options.one_of(p.strip(), PARTS, "--only") for p in only.split(",")) if only else PARTS
+    report = bench_paper(
+        specs, data, parts, workloads, hidden, list(numbers(batches, "--batches")), runs, told
+    )
+    yield report
+    yield from tables(report)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from abw.core.cell.batches import Batches
 from abw.core.cell.layout import Arrangement
 from abw.core.cell.normal import NormalCell, size_of
-from abw.core.graph.network import LayoutName
+from abw.core.ir.network import LayoutName
 from abw.pqtree import Layout, Status, declared_layout, paper_layout, plan_layout
 
 SCRATCH = -1
@@ -61,12 +61,12 @@ def solve(normal: NormalCell, batches: Batches, how: LayoutName = "planned") -> 
         wanted = moved
         layout = _plan(normal, rows, variables, wanted, how)
         moved = frozenset(
-            variables[slot]
+            variables[v]
             for operands in layout.operands
             for operand in operands
-            if len(set(operand.slots)) > 1 and operand.status is not Status.COPIED
-            for slot in operand.slots
-            if variables[slot] in wanted
+            if len(set(operand.variables)) > 1 and operand.status is not Status.COPIED
+            for v in operand.variables
+            if variables[v] in wanted
         )
     return CellLayout(variables, tuple(kept), moved, layout)
 
@@ -97,14 +97,17 @@ def _plan(
 
 def arrange(normal: NormalCell, batches: Batches, how: LayoutName = "planned") -> Arrangement:
     """The lane orders and positions that a cell's program is made from."""
-    found = solve(normal, batches, how)
+    solved = solve(normal, batches, how)
     ordered = tuple(
-        tuple(lanes[lane] for lane in order) for lanes, order in zip(batches, found.layout.lanes, strict=True)
+        tuple(lanes[lane] for lane in order)
+        for lanes, order in zip(batches, solved.layout.lanes, strict=True)
     )
     outputs = {value for _, value in normal.cell.outputs}
-    inside = found.moved.union(v for lanes in batches for v in lanes) - outputs
+    inside = solved.moved.union(v for lanes in batches for v in lanes) - outputs
     position = [-1] * len(normal.static)
-    for rank, value in enumerate(v for v in (found.variables[s] for s in found.layout.order) if v in inside):
+    for rank, value in enumerate(
+        v for v in (solved.variables[s] for s in solved.layout.order) if v in inside
+    ):
         position[value] = rank
     return Arrangement(ordered, tuple(position))
 

@@ -10,6 +10,9 @@ from abw.core.cell.normal import NormalCell
 MAX_VISITS = 5_000
 """States after which the search keeps the best sequence it has; the cells of the paper need under 100."""
 
+SEARCHED = 256
+"""Cells of more operations are not searched: they get the sequence that the search begins with."""
+
 Batches = tuple[tuple[int, ...], ...]
 
 
@@ -70,6 +73,8 @@ def fewest_batches(keys: Sequence[Hashable], needs: Sequence[int]) -> list[list[
     among what is left (ED-Batch A.3). A type whose remaining operations are all ready is taken at once: no
     other choice can save its batch.
     """
+    if len(keys) > SEARCHED:
+        return _first_batches(keys, needs)
     n = len(keys)
     types: dict[Hashable, int] = {}
     for i, key in enumerate(keys):
@@ -116,6 +121,35 @@ def fewest_batches(keys: Sequence[Hashable], needs: Sequence[int]) -> list[list[
 
     visit(0, [])
     return [[i for i in range(n) if mask >> i & 1] for mask in best]
+
+
+def _first_batches(keys: Sequence[Hashable], needs: Sequence[int]) -> list[list[int]]:
+    """Always the type of which the largest share of what is left is ready. Cost: linear in the needs, but for
+    the types that are ready at once.
+    """
+    left = Counter(keys)
+    waits = [mask.bit_count() for mask in needs]
+    readers: list[list[int]] = [[] for _ in keys]
+    for i, mask in enumerate(needs):
+        while mask:
+            low = mask & -mask
+            readers[low.bit_length() - 1].append(i)
+            mask ^= low
+    ready: dict[Hashable, list[int]] = {}
+    for i, count in enumerate(waits):
+        if not count:
+            ready.setdefault(keys[i], []).append(i)
+    batches = []
+    while ready:
+        key = max(ready, key=lambda key: len(ready[key]) / left[key])
+        batch = sorted(ready.pop(key))
+        batches.append(batch)
+        left[key] -= len(batch)
+        for reader in (r for i in batch for r in readers[i]):
+            waits[reader] -= 1
+            if not waits[reader]:
+                ready.setdefault(keys[reader], []).append(reader)
+    return batches
 
 
 def _chains(keys: Sequence[Hashable], needs: Sequence[int]) -> list[int]:

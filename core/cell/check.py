@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from math import prod
 
+from abw.core.base.errors import CheckError
 from abw.core.cell.layout import BROADCAST, CONTIGUOUS, COPIED, PACKED, STRIDED
 from abw.core.cell.program import CellProgram, Operand
-from abw.core.errors import CheckError
 
 
 def check_cell_program(program: CellProgram) -> None:

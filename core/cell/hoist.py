@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 from abw.core.cell.names import value_names
 from abw.core.graph.cells import cell_network
-from abw.core.graph.network import loops_of
-from abw.core.spec.cell import Cell, Op, Port
-from abw.core.spec.model import Input, Model, NodeSource, NodeType
+from abw.core.ir.cell import Cell, Op, Port
+from abw.core.ir.model import Input, Model, NodeSource, NodeType
+from abw.core.ir.network import loops_of
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SubCell:
     """A part of a cell as a cell: which of the whole's inputs and parameters it has, in its own order.
 
     What another part computes for it are further inputs behind `inputs`.
@@ -63,7 +63,7 @@ def _producers(wanted: Input) -> list[int]:
     return [t for s in wanted.sources if isinstance(s, NodeSource) for t, _ in s.producers]
 
 
-def _typed(node_type: NodeType, part: Part) -> NodeType:
+def _typed(node_type: NodeType, part: SubCell) -> NodeType:
     """The type with a part of its cell; what other parts compute for it is not among its inputs yet."""
     return replace(
         node_type,
@@ -73,7 +73,7 @@ def _typed(node_type: NodeType, part: Part) -> NodeType:
     )
 
 
-def split(cell: Cell, early: Sequence[bool]) -> tuple[Part, Part] | None:
+def split(cell: Cell, early: Sequence[bool]) -> tuple[SubCell, SubCell] | None:
     """Part a cell by which of its inputs are there early: what can be computed of these alone, and the rest.
 
     None if no matrix product is among the first. The first part's outputs are the last inputs of the second.
@@ -99,7 +99,7 @@ def split(cell: Cell, early: Sequence[bool]) -> tuple[Part, Part] | None:
     return replace(first, cell=replace(first.cell, name=f"{cell.name}-hoisted")), rest
 
 
-def _part(cell: Cell, outputs: Sequence[tuple[str, int]], given: Collection[int]) -> Part:
+def _part(cell: Cell, outputs: Sequence[tuple[str, int]], given: Collection[int]) -> SubCell:
     """What `outputs` need, where the operations `given` are inputs, behind the cell's own."""
     needed = {value for _, value in outputs}
     for value in range(cell.first_op + len(cell.ops) - 1, cell.first_op - 1, -1):
@@ -115,9 +115,13 @@ def _part(cell: Cell, outputs: Sequence[tuple[str, int]], given: Collection[int]
         if value in needed and value not in number:
             number[value] = len(number)
             ops.append(replace(op, args=tuple(number[a] for a in op.args)))
+    for name, value in outputs:
+        if value in given:  # an output is an operation's own, at whatever granularity
+            ops.append(Op("identity", (number[value],), cell.shape_of(value), label=name))
+            number[value] = len(inputs) + len(given) + len(params) + len(ops) - 1
     names = value_names(cell)
     ports = (*(cell.inputs[i] for i in inputs), *(Port(names[v], cell.shape_of(v)) for v in given))
-    return Part(
+    return SubCell(
         Cell(
             cell.name,
             ports,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from abw.core.spec.cell import Cell
-
-SIGNS = {"matmul": "@", "add": "+", "sub": "-", "mul": "*", "div": "/"}
+from abw.core.ir.cell import Cell
+from abw.core.ir.operations import OPERATIONS
 
 
 def value_names(cell: Cell) -> tuple[str, ...]:
@@ -37,8 +36,8 @@ def meaning(cell: Cell, value: int, names: Sequence[str]) -> str:
         return names[value]
     op = cell.ops[value - cell.first_op]
     arguments = [names[a] for a in op.args]
-    if op.name in SIGNS and len(arguments) == 2:
-        return f"{arguments[0]} {SIGNS[op.name]} {arguments[1]}"
+    if sign := OPERATIONS[op.name].sign:
+        return f"{arguments[0]} {sign} {arguments[1]}"
     if op.name == "constant":
         return f"{op.attr[0]:g}"
     if op.name == "slice":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from abw.core.spec.cell import Cell, Op
+from abw.core.ir.cell import Cell, Op
 
 
 @dataclass(frozen=True, slots=True)

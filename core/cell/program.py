@@ -7,11 +7,11 @@ from functools import lru_cache
 
 from abw.core.cell.arrange import arrange
 from abw.core.cell.batches import batch_operations
-from abw.core.cell.costs import CellCosts, cell_costs
+from abw.core.cell.flops import CellCosts, cell_costs
 from abw.core.cell.layout import COPIED, Arrangement, Place, operand_status, places
 from abw.core.cell.normal import NormalCell, normalise, size_of
-from abw.core.graph.network import LayoutName
-from abw.core.spec.cell import Cell
+from abw.core.ir.cell import Cell
+from abw.core.ir.network import LayoutName
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def _coin(instances: Instances, seed: int) -> Ints:
     """
     instance = _instance_of(instances)
     place = np.arange(len(instance)) - instances.start[instance] - 1
-    number = (instance + instances.first).astype(np.uint64) << np.uint64(32)
+    number = instances.numbers[instance].astype(np.uint64) << np.uint64(32)
     x = number | (place.astype(np.uint64) & np.uint64(2**32 - 1))
     x += np.uint64(seed * _GOLDEN & _WORD)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.spec.schema import Schema
+from abw.core.ir.schema import Schema
 
 Ints = NDArray[np.int32]
 
@@ -34,8 +34,9 @@ class Instances:
     `kind` (V,) numbers into `schema.kinds`; instance i has the vertices `start[i]:start[i + 1]` (N + 1,),
     of which the first is its vertex of kind 'instance'. `fields[f]` (V,) is -1 where a vertex has none.
     `vocabulary[f]` are the distinct strings behind a text field's integers. `lines[i]` (N,) is the line of
-    `source` on which instance i begins; `names` are the instances' ids where the data has some. Instance i
-    is number `first + i` of the file: the coin is tossed for that number.
+    `source` on which instance i begins; `numbers[i]` (N,) its number in the file, from 0, for which the coin
+    is tossed: it does not depend on whether others before it were left out. `names` are the instances' ids
+    where the data has some.
     """
 
     schema: Schema
@@ -46,8 +47,8 @@ class Instances:
     vocabulary: Mapping[str, Sequence[str]]
     source: Path
     lines: Ints
-    names: tuple[str, ...] | None = None
-    first: int = 0
+    numbers: NDArray[np.int64]
+    names: tuple[str | int, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.start) - 1

@@ -8,7 +8,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.jit import njit
+from abw.core.base.jit import njit
 
 Ints = NDArray[np.int32]
 

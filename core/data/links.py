@@ -8,10 +8,16 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.base.errors import AbwError
+from abw.core.base.jit import njit
+from abw.core.base.memory import require_memory
 from abw.core.data.instances import Ints, Link
-from abw.core.jit import njit
 
 T = TypeVar("T")
+
+EDGE_BYTES = 28
+"""What an edge of a link takes while the link is made of others."""
+MOST_EDGES = 2**31 - 1
 
 
 class Lazy(Mapping[str, T]):
@@ -109,5 +115,11 @@ def _onwards(way: Link, index: int | None, at: Ints) -> tuple[NDArray[np.integer
         there = (low <= edge) & (edge < high)
         return there.astype(np.int64), way.target[edge[there]]
     each = high - low
+    edges = int(each.sum())
+    what = f"following the spec's links to {edges:,} vertices, from {len(at):,},"
+    hint = "fewer instances at once; or does a sum count every vertex for every other?"
+    require_memory(EDGE_BYTES * edges, what, hint)
+    if edges > MOST_EDGES:
+        raise AbwError(f"{what} is more than can be numbered ({MOST_EDGES:,})", hint=hint)
     within = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
     return each, way.target[np.repeat(low, each) + within]

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+import reprlib
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
-from abw.core.data.source import Feed
-from abw.core.errors import AbwError
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.errors import AbwError, DataError, Problem
+from abw.core.data.feed import ALL, Feed
+from abw.core.data.instances import Instances
+from abw.core.data.read import take
+from abw.core.data.readers.pairs import SHORT
+from abw.core.ir.schema import Schema
 
 NAME = Path("instances")
-"""What errors call the file that objects are written to; but for lattices, instance i is its line i + 1."""
+"""What instances given as objects have for a file; instance i is its line i + 1."""
 
 EXPECTED: Mapping[str, str] = {
     "trees": "a tree is (label, child, ...), its children trees; a leaf is (label, word): (3, (2, 'It'), …)",
@@ -24,31 +33,74 @@ EXPECTED: Mapping[str, str] = {
 """What an instance of each format is in Python; a text as it stands in a file is right for all of them."""
 
 
-@contextmanager
-def feed_of(instances: Iterable[object], format: str) -> Iterator[Feed]:
-    """The instances as a file of their format.
+def read_objects(
+    instances: Iterable[object], format: str, *, frequency: int = 0, schema: Schema | None = None
+) -> Instances:
+    """Instances given as objects: as many as objects, in their order; the rest as `abw.core.data.read.take`.
 
-    Errors: AbwError for one that is not what EXPECTED says; reading the file finds the rest (DataError).
+    Errors: AbwError where there are none, and for one that is not what EXPECTED says; DataError with the
+    number of the instance, and with line and column in its text.
     """
     texts = [_text(number, instance, format) for number, instance in enumerate(instances)]
-    if format == "lattice":
-        texts.insert(0, str(len(texts)))
+    if not texts:
+        raise AbwError("there are no instances")
+    head = f"{len(texts)}\n".encode() if format == "lattice" else b""
+    lines = np.array([0, *accumulate(text.count(b"\n") + 1 for text in texts)]) + 1 + head.count(b"\n")
     with tempfile.TemporaryFile() as file:
-        file.write("".join(f"{text}\n" for text in texts).encode())
+        file.write(head + b"".join(text + b"\n" for text in texts))
         file.seek(0)
-        yield Feed(NAME, file.fileno())
+        try:
+            found = take(Feed(NAME, file.fileno()), format, 0, ALL, frequency=frequency, schema=schema)
+        except DataError as error:
+            raise DataError([_placed(problem, lines) for problem in error.problems]) from None
+    # of several lines is a lattice alone, whose lines were counted: what is missing holds no instance
+    counts = np.bincount(np.searchsorted(lines, found.lines, "right") - 1, minlength=len(texts))
+    if wrong := np.flatnonzero(counts != 1).tolist():
+        short = format == "pairs"
+        what = "blank, or too short" if short else "blank"
+        raise AbwError(f"instance {wrong[0]} is {what}", hint=SHORT if short else EXPECTED[format])
+    return replace(found, source=NAME, lines=np.arange(1, len(texts) + 1, dtype=np.int32))
 
 
-def _text(number: int, instance: object, format: str) -> str:
-    if isinstance(instance, str):
-        if format != "lattice" and "\n" in instance.strip("\n"):
-            raise AbwError(f"instance {number} is a text of several lines", hint="an instance is one line")
-        return instance.strip("\n")
+def _placed(problem: Problem, lines: NDArray[np.int64]) -> Problem:
+    """A mistake by its instance, and the line in that; instance i begins on the file's line `lines[i]`."""
+    where = problem.where
+    if where is None:
+        return problem
+    number = int(np.searchsorted(lines, where.line, "right")) - 1
+    line = where.line - int(lines[number]) + 1
+    return replace(problem, where=replace(where, file=f"instance {number}", line=line))
+
+
+def _text(number: int, instance: object, format: str) -> bytes:
+    """An instance's own lines, parted by newlines. Errors: AbwError."""
     try:
-        return _WRITTEN[format](instance)
+        text = _given(instance, format) if isinstance(instance, str) else _WRITTEN[format](instance)
+        if "\n" in text and format != "lattice":
+            raise ValueError("it is a text of several lines, and an instance is one line")
+        return text.encode()
+    except UnicodeEncodeError:
+        problem = "it holds half of a surrogate pair, which is no character"
+    except RecursionError:
+        problem = "it is nested too deeply"
     except (TypeError, ValueError) as error:
-        message = f"instance {number} is no instance of format {format}: {error}"
-        raise AbwError(message, hint=EXPECTED[format]) from None
+        problem = str(error)
+    message = f"instance {number} is no instance of format {format}: {problem}"
+    raise AbwError(message, hint=EXPECTED[format]) from None
+
+
+def _given(text: str, format: str) -> str:
+    """A text as it stands in a file, without what is before and behind it."""
+    text = text.removeprefix("\ufeff").strip("\n")
+    if format != "lattice":
+        return text
+    lines = [line for line in text.split("\n") if any(c > " " for c in line)]
+    length = lines[0].strip() if lines else ""
+    if not (length.isascii() and length.isdecimal() and len(length) < 11):
+        raise ValueError("it begins with no length")
+    if len(lines) != int(length) + 2:
+        raise ValueError(f"of length {length} it has {int(length) + 2} lines, this has {len(lines)}")
+    return "\n".join(lines)
 
 
 def _tree(tree: object) -> str:
@@ -56,7 +108,7 @@ def _tree(tree: object) -> str:
     if len(children) == 1 and isinstance(children[0], str):
         return f"({_word(label, '()')} {_word(children[0], '()')})"
     if not children:
-        raise ValueError(f"{tree!r} has no children and no word")
+        raise ValueError(f"{_shown(tree)} has no children and no word")
     return f"({_word(label, '()')} {' '.join(map(_tree, children))})"
 
 
@@ -64,43 +116,48 @@ def _lattice(positions: object) -> str:
     rows = [[_sequence(arc) for arc in _sequence(arcs)] for arcs in _sequence(positions)]
     for arc in (arc for arcs in rows for arc in arcs):
         if len(arc) != 2:
-            raise ValueError(f"{arc!r} is no pair (from, id)")
-    lines = [" ".join(map(str, [len(arcs), *(n for arc in arcs for n in arc)])) for arcs in rows]
+            raise ValueError(f"{_shown(arc)} is no pair (from, id)")
+    lines = [" ".join(map(str, [len(arcs), *(_word(n) for arc in arcs for n in arc)])) for arcs in rows]
     return "\n".join([str(len(rows)), " ".join("0" * len(rows)), *lines])
 
 
 def _sentence(words: object) -> str:
     pairs = [(w, "O") if isinstance(w, str) else tuple(_sequence(w)) for w in _sequence(words)]
     if not pairs or any(len(pair) != 2 for pair in pairs):
-        raise ValueError(f"{words!r} is no list of words or of pairs")
+        raise ValueError(f"{_shown(words)} is no list of words or of pairs")
     return " ".join(f"{_word(word)}|{_word(tag, '|')}" for word, tag in pairs)
 
 
 def _pair(pair: object) -> str:
     sides = _sequence(pair)
     if len(sides) != 2:
-        raise ValueError(f"{pair!r} has not two sides")
+        raise ValueError(f"{_shown(pair)} has not two sides")
     source, target = (s if isinstance(s, str) else " ".join(_word(w) for w in _sequence(s)) for s in sides)
     return f"{source} ||| {target}"
 
 
 def _object(instance: object) -> str:
     if not isinstance(instance, Mapping):
-        raise TypeError(f"{instance!r} is no mapping")
+        raise TypeError(f"{_shown(instance)} is no mapping")
     return json.dumps(instance, ensure_ascii=False)
 
 
 def _sequence(value: object) -> Sequence[object]:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise TypeError(f"{value!r} is no sequence")
+        raise TypeError(f"{_shown(value)} is no sequence")
     return value
+
+
+def _shown(value: object) -> str:
+    """A value in a few characters, whatever it is."""
+    return reprlib.repr(value)
 
 
 def _word(value: object, forbidden: str = "") -> str:
     """A word as it stands in a file; nothing may part it."""
     text = str(value)
     if not text or any(c.isspace() or ord(c) <= ord(" ") or c in forbidden for c in text):
-        raise ValueError(f"{text!r} is not one word")
+        raise ValueError(f"{_shown(text)} is not one word")
     return text
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from abw.core.base.errors import AbwError, DataError, Problem, Span, did_you_mean
+from abw.core.data.feed import ALL, Feed, open_feed
 from abw.core.data.instances import Instances
-from abw.core.data.jsonl import read_json
-from abw.core.data.lattice import read_lattices
-from abw.core.data.pairs import SHORT, read_pairs
-from abw.core.data.source import ALL, Feed, open_feed
-from abw.core.data.tags import read_tags
-from abw.core.data.trees import read_trees
-from abw.core.errors import AbwError, DataError, Problem, Span, did_you_mean
-from abw.core.spec.formats import FORMATS
-from abw.core.spec.schema import Schema
+from abw.core.data.readers.jsonl import read_json
+from abw.core.data.readers.lattice import read_lattices
+from abw.core.data.readers.pairs import SHORT, read_pairs
+from abw.core.data.readers.tags import read_tags
+from abw.core.data.readers.trees import read_trees
+from abw.core.ir.formats import FORMATS
+from abw.core.ir.schema import Schema
 
 
 def read(
@@ -28,19 +28,20 @@ def read(
     Cost: at most 60 ns for a node of the graphs that the shipped models make; with a limit, only so much of
     the file is parsed (of json, and of tags with a frequency, all).
     """
-    if skip < 0 or frequency < 0 or (limit is not None and limit < 1):
-        raise AbwError("skip and frequency may not be negative, and limit must be at least 1")
+    for name, least, value in (("skip", 0, skip), ("frequency", 0, frequency), ("limit", 1, limit)):
+        if value is not None and not least <= value <= ALL:
+            raise AbwError(f"{name} cannot be {value}", hint=f"from {least} to {ALL}", exit_code=2)
     if format not in FORMATS:
         raise AbwError(f"no data format '{format}'", hint=did_you_mean(format, FORMATS))
     with open_feed(path) as feed:
-        found = take(feed, format, skip, ALL if limit is None else limit, frequency=frequency)
-        if len(found) == 0:
+        taken = take(feed, format, skip, ALL if limit is None else limit, frequency=frequency)
+        if len(taken) == 0:
             where = Span(str(path), 1)
             if feed.seen == 0:
                 hint = SHORT if format == "pairs" else ""
                 raise DataError([Problem("no instances in the file", where, hint)])
             raise DataError([Problem(f"cannot skip {skip} instances: the file has {feed.seen}", where)])
-    return found
+    return taken
 
 
 def take(

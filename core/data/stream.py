@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from abw.core.base.errors import DataError, Problem
+from abw.core.data.feed import ALL, Feed
 from abw.core.data.instances import Instances
 from abw.core.data.read import take
-from abw.core.data.source import ALL, Feed
-from abw.core.errors import DataError, Problem
-from abw.core.spec.schema import Schema
+from abw.core.ir.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile, ZipInfo
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from abw.core.errors import AbwError, missing_file
+from abw.core.base.errors import AbwError, missing_file
 
 Array = NDArray[Any]
 
@@ -49,15 +54,21 @@ _TYPES = {
 """NumPy's types by safetensors' names; bfloat16 comes as its bits."""
 
 
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+"""NumPy's readers of an array's header, by its version; the third one is for arrays of records."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A tensor of a file: its values, and the name of the type it is stored in.
+    """A tensor of a file: its shape, and the name of the type it is stored in.
 
-    NumPy has no bfloat16: such values come as float32, which holds them exactly.
+    `read` gives its values, which for an archive (npz) are only then read: what they take is known before.
+    NumPy has no bfloat16: such values come as float32, which holds them exactly. Errors of `read`: AbwError.
     """
 
-    values: Array
+    shape: tuple[int, ...]
     dtype: str
+    read: Callable[[], Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +91,8 @@ def read_tensors(path: Path) -> TensorFile:
     """All tensors of a file; its format is told by how its name ends (`FORMATS`).
 
     Errors: AbwError where the file is missing, damaged or of another format, where it holds anything but
-    tensors, or where the package that reads it is not installed. Cost: memory and time of the file.
+    tensors, or where the package that reads it is not installed. Cost: memory and time of the file, not of
+    what an archive (npz) unpacks to.
     """
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:
@@ -90,14 +102,26 @@ def read_tensors(path: Path) -> TensorFile:
         if path.exists():
             raise AbwError(f"{path}: {'a folder' if path.is_dir() else 'a pipe or device'}, not a file")
         raise AbwError(f"{path}: no such file", hint=missing_file(path))
-    try:
+    with _reading(path, kind):
         tensors = _READERS[kind](path)
+    return TensorFile(path, kind, file_digest(path), tensors)
+
+
+@contextmanager
+def _reading(path: Path, kind: str) -> Iterator[None]:
+    """What goes wrong in the block as an AbwError."""
+    try:
+        yield
     except AbwError:
         raise
     except Exception as error:  # readers of three packages, and zlib, on bytes of any kind
         message = f"cannot read {path} as {kind}: {error}"
         raise AbwError(message, hint="is it whole, and of that format?") from None
-    return TensorFile(path, kind, file_digest(path), tensors)
+
+
+def _held(values: Array, dtype: str) -> Stored:
+    """A tensor whose values are there."""
+    return Stored(values.shape, dtype, lambda: values)
 
 
 def _safetensors(path: Path) -> dict[str, Stored]:
@@ -105,24 +129,51 @@ def _safetensors(path: Path) -> dict[str, Stored]:
         import safetensors
     except ImportError:
         raise AbwError(f"{path} needs the package safetensors", hint="pip install safetensors") from None
-    deserialize: Any = safetensors.deserialize  # its package's reader for NumPy knows no bfloat16
+    with safetensors.safe_open(path, framework="numpy"):
+        pass  # the package checks the header; reading it through would hold the file twice, and no bfloat16
     tensors = {}
-    for name, item in sorted(deserialize(path.read_bytes())):
-        kind = _TYPES.get(item["dtype"])
-        if kind is None:
-            raise ValueError(f"tensor '{name}' is of type {item['dtype']}")
-        values = np.frombuffer(item["data"], kind).reshape(item["shape"])
-        if item["dtype"] == "BF16":
-            tensors[name] = Stored((values.astype(np.uint32) << 16).view(np.float32), "bfloat16")
-        else:
-            tensors[name] = Stored(values, values.dtype.name)
+    with path.open("rb") as file:
+        begin = 8 + int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(begin - 8))
+        header.pop("__metadata__", None)
+        for name, item in sorted(header.items()):
+            kind = _TYPES.get(item["dtype"])
+            if kind is None:
+                raise ValueError(f"tensor '{name}' is of type {item['dtype']}")
+            file.seek(begin + item["data_offsets"][0])
+            values = np.fromfile(file, kind, math.prod(item["shape"])).reshape(item["shape"])
+            if item["dtype"] == "BF16":
+                tensors[name] = _held((values.astype(np.uint32) << 16).view(np.float32), "bfloat16")
+            else:
+                tensors[name] = _held(values, values.dtype.name)
     return tensors
 
 
 def _npz(path: Path) -> dict[str, Stored]:
-    with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    return {name: Stored(values, values.dtype.name) for name, values in arrays.items()}
+    with ZipFile(path) as archive:
+        return {
+            member.filename.removesuffix(".npy"): _member(path, archive, member)
+            for member in archive.infolist()
+        }
+
+
+def _member(path: Path, archive: ZipFile, member: ZipInfo) -> Stored:
+    """An array of an archive: its header is read, and held against the member's size."""
+    with archive.open(member) as file:
+        version = npy.read_magic(file)
+        if version not in _HEADERS:
+            raise ValueError(f"'{member.filename}' is of a version unknown here: {version}")
+        shape, _, dtype = _HEADERS[version](file)
+        if dtype.hasobject:
+            raise ValueError(f"'{member.filename}' holds Python objects")
+        if file.tell() + math.prod(shape) * dtype.itemsize != member.file_size:
+            raise ValueError(f"'{member.filename}' does not have the size that its header says")
+
+    def read() -> Array:
+        with _reading(path, "npz"), ZipFile(path) as archive, archive.open(member) as file:
+            return npy.read_array(file, allow_pickle=False)
+
+    return Stored(shape, dtype.name, read)
 
 
 def _torch(path: Path) -> dict[str, Stored]:
@@ -153,7 +204,7 @@ def _torch(path: Path) -> dict[str, Stored]:
             raise AbwError(f"{path}: tensor '{name}' is sparse or quantized", hint="save it dense")
         kind = str(value.dtype).removeprefix("torch.")
         whole = value.float() if kind == "bfloat16" else value
-        tensors[name] = Stored(whole.detach().resolve_conj().resolve_neg().numpy(), kind)
+        tensors[name] = _held(whole.detach().resolve_conj().resolve_neg().numpy(), kind)
     return tensors
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.errors import AbwError
+from abw.core.base.errors import AbwError
 from abw.core.exec.params import Params
 from abw.core.graph.graph import Graph
-from abw.core.graph.network import Network
-from abw.core.plan.plan import Counts, Plan
+from abw.core.ir.network import Network
+from abw.core.plan.counts import Counts
+from abw.core.plan.plan import Plan
 from abw.core.policy.schedule import Schedule
 
 
@@ -37,7 +38,7 @@ class Result:
 
     An executor that knows no batches counts each node as one. `read` gets the values behind references, all
     of one shape; use `values` and `value`. They raise RuntimeError for what the plan did not keep, and after
-    the executor's next run, which takes the memory again.
+    the executor's next run, which takes the memory again unless its plan goes on from this one.
     """
 
     graph: Graph
@@ -56,12 +57,64 @@ class Result:
         return found.reshape(last - first, *network.types[type].outputs[output].shape)
 
 
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What the rest of abw asks of an executor before it uses it.
+
+    `overlaps`: a run leaves the processor free, so that the next mini-batch is planned meanwhile; its memory
+    is best not given to several values. `knows_batches`: the schedule it is given decides what it costs.
+    """
+
+    overlaps: bool = False
+    knows_batches: bool = True
+
+
+USUAL = Abilities()
+"""Of an executor that works on the processor, batch after batch."""
+
+
+class Profiler(Protocol):
+    """Says where the time of an executor's runs goes."""
+
+    def measure(self) -> None:
+        """From now on measure where the time of runs goes; each is to be followed by `sample`."""
+
+    def sample(self, plan: Plan) -> None:
+        """Measure the plan that was run last by running it again; its result stays as it is."""
+
+    def profile(self) -> Profile:
+        """Where the time of all runs since `measure` went. Raises ValueError where nothing was measured."""
+
+
+class Profile(Protocol):
+    """Time by type and reason."""
+
+    def document(self) -> dict[str, Any]:
+        """As it stands in a run's report."""
+
+
 class Executor(Protocol):
-    """Runs plans of one network with one set of parameters."""
+    """Runs plans of one network with one set of parameters.
+
+    An executor inherits from this: what is not said otherwise below is what it does by itself.
+    """
+
+    name: ClassVar[str]
+    """What the user calls it."""
+
+    abilities: ClassVar[Abilities] = USUAL
 
     @property
-    def name(self) -> str:
-        """What the user calls it."""
+    def profiler(self) -> Profiler | None:
+        """What can say where the time of its runs goes; None where nothing can."""
+        return None
+
+    def kernels(self) -> Mapping[str, str]:
+        """What was compiled for the network prepared: each type's text, or one for all under the name ''.
+
+        Empty where nothing is compiled.
+        """
+        return {}
 
     def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:
         """Take a network's parameters, and do what has to be done once for them.
@@ -70,8 +123,15 @@ class Executor(Protocol):
         a run cannot be shared.
         """
 
+    def update(self, params: Params) -> None:
+        """Take other values of the parameters and tables, from the next run on; nothing is compiled again.
+
+        Results of earlier runs cannot be read any more. Raises ValueError for other shapes.
+        """
+
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
         """The same batches as this executor runs them best, to be planned: in parts, or as they are."""
+        return schedule
 
     def run(self, plan: Plan) -> Result:
         """Execute a plan of the network prepared."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.graph.network import Network
-from abw.core.spec.cell import Param, Shape
+from abw.core.ir.cell import Param, Shape
+from abw.core.ir.network import Network
 
 Floats = NDArray[np.float32]
 
@@ -26,6 +26,12 @@ class Params:
 
     values: tuple[Floats, ...]
     tables: tuple[Floats, ...]
+
+    def refuse_unlike(self, other: Params) -> None:
+        """Raise ValueError unless all have the shapes of the other ones."""
+        for own, others in ((self.values, other.values), (self.tables, other.tables)):
+            if [array.shape for array in own] != [array.shape for array in others]:
+                raise ValueError("the parameters are not of the shapes that the executor was prepared for")
 
 
 def init_params(network: Network, seed: int) -> Params:
@@ -77,4 +83,6 @@ def _row_rms(shape: Shape) -> float:
 def _draw(seed: int, name: str, shape: Sequence[int], rms: float) -> Floats:
     digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
     generator = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
-    return generator.standard_normal(tuple(shape), np.float32) * np.float32(rms)
+    drawn = generator.standard_normal(tuple(shape), np.float32)
+    drawn *= np.float32(rms)
+    return drawn

@@ -2,69 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.arenas import refuse_lost
-from abw.core.exec.interface import Result, refuse_threads
+from abw.core.exec.interface import Abilities, Executor, Result, refuse_threads
 from abw.core.exec.params import Params, constant_value
+from abw.core.exec.values import refuse_lost
 from abw.core.graph.graph import Graph
-from abw.core.graph.network import Network, Slot
-from abw.core.plan.plan import Counts, Plan
-from abw.core.policy.schedule import Schedule
-from abw.core.spec.cell import Cell, Op
-from abw.core.spec.model import Reduction
+from abw.core.ir.cell import Cell, Op
+from abw.core.ir.meanings import Arrays
+from abw.core.ir.model import Reduction
+from abw.core.ir.network import Network, Slot
+from abw.core.ir.operations import OPERATIONS
+from abw.core.plan.counts import Counts
+from abw.core.plan.plan import Earlier, Plan
 
 Array = NDArray[np.float64]
 
-
-def sigmoid(x: Array) -> Array:
-    """1 / (1 + exp(-x)), without overflow on either side."""
-    return np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), 1 - 1 / (1 + np.exp(-np.abs(x))))
-
-
-def softmax(x: Array) -> Array:
-    """Over the last axis; shifted by the largest, which changes nothing but the range."""
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
-    return np.asarray(e / e.sum(axis=-1, keepdims=True))
-
-
-OPERATIONS: Mapping[str, Callable[..., Any]] = {
-    "matmul": np.matmul,
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "neg": np.negative,
-    "sigmoid": sigmoid,
-    "tanh": np.tanh,
-    "relu": lambda x: np.maximum(x, 0.0),
-    "exp": np.exp,
-    "softmax": softmax,
-    "concat": lambda *parts: np.concatenate(parts, axis=0),
-    "transpose": np.transpose,
-    "identity": np.array,
-}
-
-REDUCTIONS: Mapping[str, Callable[[Array], Array]] = {
-    "sum": lambda rows: np.asarray(rows.sum(axis=0)),
-    "mean": lambda rows: np.asarray(rows.mean(axis=0)),
-    "max": lambda rows: np.asarray(rows.max(axis=0)),
-}
+NUMPY = Arrays(np)
 
 
 def evaluate(op: Op, arguments: Sequence[Array]) -> Array:
-    """One operation on one node's values."""
-    if op.name == "constant":
-        return np.array(op.attr[0], np.float64)
-    if op.name == "slice":
-        start, stop = (int(a) for a in op.attr)
-        return arguments[0][start:stop]
-    return np.asarray(OPERATIONS[op.name](*arguments))
+    """One operation on one node's values, in their precision."""
+    return np.asarray(OPERATIONS[op.name].meaning(NUMPY, *arguments, *op.attr))
 
 
 def run_cell(cell: Cell, inputs: Sequence[Array], params: Sequence[Array]) -> list[Array]:
@@ -75,28 +39,36 @@ def run_cell(cell: Cell, inputs: Sequence[Array], params: Sequence[Array]) -> li
     return [values[value] for _, value in cell.outputs]
 
 
-class ReferenceExecutor:
+class ReferenceExecutor(Executor):
     """Walks the graph in a topological order of its own; of the plan it takes the graph and what is kept.
 
     Cost: about 2 us an operation.
     """
 
     name = "reference"
+    abilities = Abilities(knows_batches=False)
 
     def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:
         """Widen the parameters. Errors: AbwError for several threads."""
         refuse_threads(self.name, threads)
         self._network = network
+        self._widen(params)
+
+    def update(self, params: Params) -> None:
+        """Widen other parameters. Raises ValueError for other shapes."""
+        params.refuse_unlike(self._params)
+        self._widen(params)
+
+    def _widen(self, params: Params) -> None:
         self._params = params
         self._values = [np.asarray(value, np.float64) for value in params.values]
-
-    def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
-        """The schedule as it is."""
-        return schedule
+        self._runs: list[tuple[Plan, Result]] = []  # the last one, and those that it went on from
 
     def run(self, plan: Plan) -> Result:
         """Compute every node's outputs; those can be read that the plan keeps."""
-        found = self.run_graph(plan.graph)
+        self._runs = self._runs if plan.earlier else []
+        found = self.run_graph(plan.graph, self._held(plan.earlier) if plan.earlier else ())
+        self._runs.append((plan, found))
 
         def read(references: NDArray[np.integer[Any]]) -> NDArray[np.floating[Any]]:
             refuse_lost(plan, references)
@@ -104,10 +76,23 @@ class ReferenceExecutor:
 
         return replace(found, read=read)
 
-    def run_graph(self, graph: Graph) -> Result:
-        """The same without a plan."""
+    def _held(self, earlier: Earlier) -> list[Array]:
+        """The values of earlier runs that lie where a plan says."""
+        held: dict[tuple[int, int], tuple[Result, int]] = {}
+        for plan, found in self._runs:
+            type_of = np.repeat(np.arange(len(self._network.types)), plan.graph.type_sizes)
+            references = np.flatnonzero(plan.row >= 0)
+            node, output = np.divmod(references, self._network.width)
+            places = zip(plan.arenas.output_arena[type_of[node], output], plan.row[references], strict=True)
+            held.update(zip(places, ((found, r) for r in references.tolist()), strict=True))
+        wanted = [held[place] for place in zip(earlier.arena, earlier.row, strict=True)]
+        return [found.values(np.array([reference]))[0] for found, reference in wanted]
+
+    def run_graph(self, graph: Graph, before: Sequence[Array] = ()) -> Result:
+        """Compute every node's outputs, without a plan; `before`: the values of earlier runs (`Earlier`)."""
         network = self._network
         outputs: list[list[Array]] = [[] for _ in range(len(graph))]
+        own = len(graph) * network.width
         ptr = graph.operand_ptr.tolist()
         references = graph.operand.tolist()
 
@@ -115,10 +100,12 @@ class ReferenceExecutor:
             if reference < 0:
                 return np.asarray(constant_value(network, self._params, reference), np.float64)
             node, output = divmod(reference, network.width)
-            return outputs[node][output]
+            return outputs[node][output] if node < len(outputs) else before[reference - own]
 
         def reduced(reduction: Reduction, wanted: list[int]) -> Array:
-            return REDUCTIONS[reduction](np.stack([value(reference) for reference in wanted]))
+            # along neighbours in memory NumPy adds pairwise
+            rows = np.stack([value(reference) for reference in wanted], axis=-1)
+            return np.asarray(getattr(np, reduction)(rows, axis=-1))
 
         def operand(slot: Slot, reference: int) -> Array:
             if slot.reduction is None:
@@ -156,7 +143,7 @@ def _topological(graph: Graph) -> list[int]:
             value // width
             for reference in references[ptr[v] : ptr[v + 1]]
             for value in graph.values_of(reference)
-            if value >= 0
+            if 0 <= value < len(graph) * width
         }
         for v in range(len(graph))
     ]

@@ -1,84 +1,127 @@
-"""The executors by name."""
+"""The executors by name: what each is, what it can be told, and how one is made."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
 
-from abw.core.errors import AbwError, did_you_mean
-from abw.core.exec.blas import BlasExecutor
+from abw.core.base.errors import AbwError, did_you_mean
+from abw.core.exec.blas.executor import BlasExecutor
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.target import KNOWN
-from abw.core.exec.interface import Executor
+from abw.core.exec.cuda.options import ABILITIES, CudaOptions
+from abw.core.exec.interface import USUAL, Abilities, Executor
 from abw.core.exec.reference import ReferenceExecutor
 
 KernelsName = Literal["ir", "njit"]
 """What the kernels of the executor cpu are written in."""
 
-SchemeName = Literal["auto", "batch", "plan"]
-"""How the executor cuda launches: each step of a batch, a whole plan, or whichever its costs say."""
+
+@dataclass(frozen=True, slots=True)
+class NoOptions:
+    """Of an executor that can be told nothing."""
 
 
-def _cuda(scheme: SchemeName = "auto", tensor_cores: bool = True) -> Executor:
-    """On the first GPU. Errors: AbwError that says what is missing."""
+@dataclass(frozen=True, slots=True)
+class CpuOptions:
+    """`kernels`: None is IR where that was ever tried, else njit."""
+
+    kernels: KernelsName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An executor: `summary` in one line; `options`, a dataclass whose defaults hold where nothing is said.
+
+    `flag` is how the command line chooses it, `make` gives a fresh one of such options. Errors: AbwError
+    where it cannot run on this machine, which says what is missing and how to get it.
+    """
+
+    summary: str
+    make: Callable[[Any], Executor]
+    abilities: Abilities = USUAL
+    options: type[Any] = NoOptions
+    flag: str = "--executor"
+
+
+def _cpu(options: CpuOptions) -> Executor:
+    if (options.kernels or ("ir" if KNOWN else "njit")) == "njit":
+        from abw.core.exec.cpu.njit.executor import NjitExecutor
+
+        return NjitExecutor()
+    return CpuExecutor()
+
+
+def _cuda(options: CudaOptions) -> Executor:
+    """On the first GPU."""
     from abw.core.exec.cuda.available import open_device
-    from abw.core.exec.cuda.costs import costs_of
+    from abw.core.exec.cuda.driver.gpu import Gpu
     from abw.core.exec.cuda.executor import CudaExecutor
-    from abw.core.exec.cuda.gpu import Gpu
+    from abw.core.exec.cuda.measure.costs import costs_of
 
     device = open_device()
-    return CudaExecutor(Gpu(device, tensor_cores=tensor_cores), scheme, costs_of(device.traits))
+    gpu = Gpu(device, tensor_cores=options.tensor_cores)
+    return CudaExecutor(gpu, options.scheme or "auto", costs_of(device.traits))
 
 
-EXECUTORS: dict[str, Callable[[], Executor]] = {
-    "reference": ReferenceExecutor,
-    "blas": BlasExecutor,
-    "cpu": CpuExecutor,
-    "cuda": _cuda,
+EXECUTORS: dict[str, Entry] = {
+    "reference": Entry(
+        "the meaning: float64, a node at a time", lambda _: ReferenceExecutor(), ReferenceExecutor.abilities
+    ),
+    "blas": Entry(
+        "NumPy calls, one for each batch of operations, with gathers between, as frameworks do it",
+        lambda _: BlasExecutor(),
+    ),
+    "cpu": Entry(
+        "the default: one fused kernel a cell, on as many cores as there are", _cpu, options=CpuOptions
+    ),
+    "cuda": Entry("an NVIDIA GPU", _cuda, ABILITIES, CudaOptions, "--device"),
 }
-SUMMARIES: dict[str, str] = {
-    "reference": "the meaning: float64, a node at a time",
-    "blas": "NumPy calls, one for each batch of operations, with gathers between, as frameworks do it",
-    "cpu": "the default: one fused kernel a cell, on as many cores as there are",
-    "cuda": "an NVIDIA GPU",
-}
-"""What each executor is, in one line."""
 
 
-def get_executor(
-    name: str,
-    kernels: KernelsName | None = None,
-    scheme: SchemeName | None = None,
-    tensor_cores: bool = True,
-) -> Executor:
-    """A fresh executor; `kernels` are for cpu alone, None: IR where that was ever tried; `scheme` and
-    `tensor_cores` for cuda.
-
-    Errors: AbwError for a name that none has, for kernels, a scheme or tensor cores where there is no choice,
-    and where cuda cannot run: it says what is missing and how to get it.
-    """
+def entry_of(name: str) -> Entry:
+    """What is known of an executor by its name. Errors: AbwError for a name that none has."""
     if name not in EXECUTORS:
         raise AbwError(
             f"no executor is called '{name}'", hint=did_you_mean(name, list(EXECUTORS)), exit_code=2
         )
-    if kernels and name != "cpu":
+    return EXECUTORS[name]
+
+
+def get_executor(name: str, **told: object) -> Executor:
+    """A fresh executor; `told` are options of its own by their names (see `Entry.options`).
+
+    Errors: AbwError for a name that none has, for an option that is another executor's, and where it cannot
+    run on this machine.
+    """
+    entry = entry_of(name)
+    return entry.make(_options(name, entry, told))
+
+
+def settings(name: str, **told: object) -> dict[str, Any]:
+    """Every executor's options as they stand when `name` is told this: None for those that are not its own.
+
+    Errors: as `get_executor`, but for the machine.
+    """
+    entry = entry_of(name)
+    own = asdict(_options(name, entry, told))
+    return {option: own.get(option) for e in EXECUTORS.values() for option in _names(e)}
+
+
+def _options(name: str, entry: Entry, told: dict[str, object]) -> Any:  # noqa: ANN401
+    for option in told.keys() - _names(entry):
+        owner = next((n for n, e in EXECUTORS.items() if option in _names(e)), None)
+        if owner is None:
+            raise TypeError(f"no executor has the option '{option}'")
+        what = option.replace("_", " ")
         raise AbwError(
-            f"executor '{name}' has no choice of kernels", hint="--kernels needs --executor cpu", exit_code=2
-        )
-    if scheme and name != "cuda":
-        raise AbwError(
-            f"executor '{name}' has no choice of schemes", hint="--scheme needs --device cuda", exit_code=2
-        )
-    if not tensor_cores and name != "cuda":
-        raise AbwError(
-            f"executor '{name}' has no choice of tensor cores",
-            hint="--no-tensor-cores needs --device cuda",
+            f"executor '{name}' has no choice of {what if what.endswith('s') else what + 's'}",
+            hint=f"that needs {EXECUTORS[owner].flag} {owner}",
             exit_code=2,
         )
-    if name == "cuda":
-        return _cuda(scheme or "auto", tensor_cores)
-    if name == "cpu" and (kernels or ("ir" if KNOWN else "njit")) == "njit":
-        from abw.core.exec.cpu.njit import NjitExecutor
+    return entry.options(**told)
 
-        return NjitExecutor()
-    return EXECUTORS[name]()
+
+def _names(entry: Entry) -> set[str]:
+    return {f.name for f in fields(entry.options)}

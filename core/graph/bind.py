@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.base.jit import njit
 from abw.core.data.derive import field, link
 from abw.core.data.instances import Instances, Link
 from abw.core.data.links import along
-from abw.core.data.vocab import trained_ids, word_rows
-from abw.core.graph.network import Network
-from abw.core.graph.program import Program
-from abw.core.jit import njit
-from abw.core.spec.model import Model
+from abw.core.data.lookup import trained_ids, word_rows
+from abw.core.graph.bytecode import Bytecode
+from abw.core.ir.model import Model
+from abw.core.ir.network import Network
 
 Ints = NDArray[np.int32]
 _COMPARE = {
@@ -40,12 +40,12 @@ class Binding:
     model: Model
     network: Network
     instances: Instances
-    program: Program
+    program: Bytecode
     data: Ints
     tables: NDArray[np.int64]
 
 
-def bind(model: Model, network: Network, program: Program, instances: Instances) -> Binding:
+def bind(model: Model, network: Network, program: Bytecode, instances: Instances) -> Binding:
     """Look up a model's kinds, links, fields and table rows. Cost: linear in the vertices.
 
     `network` is the model's at granularity `cell`, `program` its `program_of`. Errors: DataError where a
@@ -93,7 +93,7 @@ class _Found:
 def _vertices(model: Model, instances: Instances) -> tuple[Ints, ...]:
     """For each type the vertices that it is for, in order."""
     of_kinds: dict[frozenset[str], Ints] = {}
-    found = []
+    every = []
     for t in model.types:
         if t.kinds not in of_kinds:
             wanted = np.array([kind in t.kinds for kind in instances.schema.kinds])
@@ -103,8 +103,8 @@ def _vertices(model: Model, instances: Instances) -> tuple[Ints, ...]:
         for condition in t.where:
             values = field(instances, condition.field, model.data.seed)[vertices]
             vertices = vertices[_COMPARE[condition.comparison](values, condition.value)]
-        found.append(vertices)
-    return tuple(found)
+        every.append(vertices)
+    return tuple(every)
 
 
 @njit

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abw.core.graph.network import Constant, LayoutName, NetType, Network, Slot
-from abw.core.spec.cell import Shape
-from abw.core.spec.model import Input, Model, NodeSource, ParamSource, Source, TableSource, ZeroSource
+from abw.core.ir.cell import Shape
+from abw.core.ir.model import Input, Model, NodeSource, ParamSource, Source, TableSource, ZeroSource
+from abw.core.ir.network import Constant, LayoutName, NetType, Network, Slot
 
 Flow = tuple[set[tuple[int, int]], set[int]]
 """What may flow somewhere: producers (type, output) and constants."""

@@ -37,26 +37,26 @@ def construct(binding: Binding, first: int, last: int) -> Graph:
     nodes = np.empty((3, sizes[FIRST][-1]), np.int32)
     operand_ptr = np.empty(sizes[FIRST][-1] + 1, np.int32)
     place(start, first, space, state, nodes, operand_ptr)
-    stand = np.full(sizes[PLACES][-1] << shift, MISSING, np.int32)
+    alias = np.full(sizes[PLACES][-1] << shift, MISSING, np.int32)
     operand = np.full(sizes[AT][-1], MISSING, np.int32)
 
     def filled(begin: int, end: int) -> None:
         step, candidate = fill(
-            program.steps, begin, end, binding.tables, binding.data, base, shift, space, state, stand, operand
+            program.steps, begin, end, binding.tables, binding.data, base, shift, space, state, alias, operand
         )
         if step >= 0:
             refuse(binding, first, step, candidate)
 
     if program.nested:
-        filled(0, program.standing)
-        _chase(binding, stand)
-    filled(program.standing if program.nested else 0, len(program.steps))
+        filled(0, program.aliasing)
+        _chase(binding, alias)
+    filled(program.aliasing if program.nested else 0, len(program.steps))
     type_ptr = np.array(sizes[FIRST], np.int32)
     edges = program.edges
     succ_ptr, succ, indegree = consumers(
         type_ptr, edges.slots, edges.lists, edges.distinct, operand_ptr, operand, shift
     )
-    results = _results(binding, first, last, sizes, space, nodes, stand)
+    results = _results(binding, first, last, sizes, space, nodes, alias)
     type_of, vertex, instance = nodes
     graph = Graph(
         network,
@@ -74,30 +74,30 @@ def construct(binding: Binding, first: int, last: int) -> Graph:
     return graph
 
 
-def _chase(binding: Binding, stand: Ints) -> None:
+def _chase(binding: Binding, alias: Ints) -> None:
     """Replace what stands for something by what stands for that: each time twice as far, to the end."""
-    for _ in range(len(stand).bit_length() + 1):
-        waiting = np.flatnonzero((stand > MISSING) & (stand <= VIRTUAL))
+    for _ in range(len(alias).bit_length() + 1):
+        waiting = np.flatnonzero((alias > MISSING) & (alias <= VIRTUAL))
         if not len(waiting):
             return
-        stand[waiting] = stand[VIRTUAL - stand[waiting]]
+        alias[waiting] = alias[VIRTUAL - alias[waiting]]
     refuse_circle(binding)
 
 
 def _results(
-    binding: Binding, first: int, last: int, sizes: list[list[int]], space: Ints, nodes: Ints, stand: Ints
+    binding: Binding, first: int, last: int, sizes: list[list[int]], space: Ints, nodes: Ints, alias: Ints
 ) -> tuple[ResultRefs, ...]:
     """What the model gives back, each in the order of its vertices."""
     width = binding.network.width
     count, node, place = sizes[COUNT], sizes[FIRST], sizes[PLACES]
 
     def of(t: int, output: int) -> tuple[Ints, Ints, Ints]:
-        """Of one type: references, vertices, instances."""
+        """What one type gives back: references, vertices, instances."""
         if binding.model.types[t].reduction is None:
             begin, end = node[t], node[t + 1]
             reference = np.arange(begin * width + output, end * width, width, dtype=np.int32)
             return reference, nodes[1, begin:end], nodes[2, begin:end]
-        reference = stand[place[t] * width + output : place[t + 1] * width : width]
+        reference = alias[place[t] * width + output : place[t + 1] * width : width]
         vertex = space[t, : count[t]]
         start = binding.instances.start[first : last + 1]
         instance = np.searchsorted(start - start[0], vertex, side="right") - 1
@@ -105,10 +105,10 @@ def _results(
 
     results = []
     for name, producers in binding.network.outputs:
-        found = [of(t, output) for t, output in producers]
-        reference, vertex, instance = found[0]
-        if len(found) > 1:
-            together = np.concatenate(found, axis=1)
+        parts = [of(t, output) for t, output in producers]
+        reference, vertex, instance = parts[0]
+        if len(parts) > 1:
+            together = np.concatenate(parts, axis=1)
             reference, vertex, instance = together.take(np.argsort(together[1], kind="stable"), axis=1)
         results.append(ResultRefs(name, reference, vertex, instance))
     return tuple(results)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.jit import njit
+from abw.core.base.jit import njit
 
 Ints = NDArray[np.int32]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.graph.network import Network, loops_of
-from abw.core.jit import njit
-from abw.core.spec.model import Input, Model, NodeSource, TableSource
+from abw.core.base.jit import njit
+from abw.core.ir.model import Input, Model, NodeSource, TableSource
+from abw.core.ir.network import Network, loops_of
 
 Ints = NDArray[np.int32]
 
@@ -40,10 +40,10 @@ def edge_slots(model: Model, network: Network) -> EdgeSlots:
     like = [[0] * len(t.outputs if t.reduction else ()) for t in model.types]
     while True:  # from all outputs of a reduction alike, as long as one proves to differ
         first = [_first_alike([_way(i, like) for i in t.inputs]) for t in model.types]
-        found = [first[t] if node_type.reduction else [] for t, node_type in enumerate(model.types)]
-        if found == like:
+        behind = [first[t] if node_type.reduction else [] for t, node_type in enumerate(model.types)]
+        if behind == like:
             break
-        like = found
+        like = behind
     distinct = np.full((len(slots), max(slots, default=0)), -1, np.int32)
     for t, node_type in enumerate(model.types):
         for s, wanted in enumerate(node_type.inputs):

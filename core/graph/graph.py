@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.dag import Dag
-from abw.core.graph.network import LISTED, Network
+from abw.core.ir.network import LISTED, Network
 
 Ints = NDArray[np.int32]
 

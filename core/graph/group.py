@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.dag import Dag
-from abw.core.graph.network import NetType, Network
+from abw.core.ir.network import NetType, Network
 
 Ints = NDArray[np.int32]
 
@@ -27,7 +27,7 @@ class Groups:
         return len(self.names) == len(self.group)
 
     def apply(self, dag: Dag) -> Dag:
-        """The same nodes and edges, with groups for types. O(n)."""
+        """The dag with groups for types, of the same nodes and edges. O(n)."""
         return Dag(self.names, self.group[dag.type], dag.succ_ptr, dag.succ, dag.indegree)
 
 

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from abw.core.graph.dag import Dag
 from abw.core.graph.edges import consumers
 from abw.core.graph.graph import Graph, ResultRefs
-from abw.core.graph.network import NetType, Network, Slot
-from abw.core.spec.cell import Cell, Op, Param, Port, Shape
+from abw.core.ir.cell import Cell, Op, Param, Port, Shape
+from abw.core.ir.network import NetType, Network, Slot
 
 Ints = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class OpNode:
     """One node that a cell's node becomes: its type, and its arguments.
 
     An argument (True, s) is the cell's slot s, (False, j) the result of step j.
@@ -34,13 +34,13 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class Expansion:
     """What the nodes of one cell type become; output o is step `outputs[o]`'s result.
 
     `lookups[s]` is, for each slot, the lookup types by the number of the constant (a table) they read.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[OpNode, ...]
     outputs: tuple[int, ...]
     lookups: tuple[dict[int, int], ...]
 
@@ -50,7 +50,7 @@ class OpNetwork:
     """A network of operations, and how each type of the network of cells becomes part of it."""
 
     network: Network
-    templates: tuple[Template, ...]
+    templates: tuple[Expansion, ...]
 
 
 def op_network(cells: Network) -> OpNetwork:
@@ -97,15 +97,15 @@ def op_network(cells: Network) -> OpNetwork:
     return OpNetwork(network, templates)
 
 
-def _template(t: NetType, cells: Network, number_of: Callable[[object, NetType], int]) -> Template:
+def _template(t: NetType, cells: Network, number_of: Callable[[object, NetType], int]) -> Expansion:
     if t.reduction:
         steps = []
         for number, port in enumerate(t.outputs):
             slot = Slot("x", port.shape, (), ())
             name = f"{t.reduction}({_show(port.shape)})"
             reduced = NetType(name, None, t.reduction, (slot,), (Port("y", port.shape),), ())
-            steps.append(Step(number_of((t.reduction, port.shape), reduced), ((True, number),)))
-        return Template(tuple(steps), tuple(range(len(steps))), tuple({} for _ in t.slots))
+            steps.append(OpNode(number_of((t.reduction, port.shape), reduced), ((True, number),)))
+        return Expansion(tuple(steps), tuple(range(len(steps))), tuple({} for _ in t.slots))
     assert t.cell is not None
     lookups = tuple(
         {
@@ -124,8 +124,8 @@ def _template(t: NetType, cells: Network, number_of: Callable[[object, NetType],
         args = tuple(
             (True, a) if a < len(cell.inputs) else (False, step_of[a]) for a in op.args if _is_value(a, cell)
         )
-        steps.append(Step(number_of(key, net_type), args))
-    return Template(tuple(steps), tuple(step_of[value] for _, value in cell.outputs), lookups)
+        steps.append(OpNode(number_of(key, net_type), args))
+    return Expansion(tuple(steps), tuple(step_of[value] for _, value in cell.outputs), lookups)
 
 
 def _is_value(value: int, cell: Cell) -> bool:
@@ -209,7 +209,7 @@ class _Block:
 
 
 def expand(graph: Graph, ops: OpNetwork) -> Graph:
-    """The same mini-batch's graph with a node for each operation. Cost: linear in its nodes and operands."""
+    """The graph of a mini-batch with a node for each operation of its cells. Linear in nodes and operands."""
     cells, network = graph.network, ops.network
     blocks: list[list[_Block]] = [[] for _ in network.types]
     count = _block_starts(graph, ops)

@@ -6,13 +6,13 @@ from typing import NoReturn
 
 import numpy as np
 
+from abw.core.base.errors import InstanceError, Problem, SpecError
 from abw.core.data.derive import field, link
-from abw.core.errors import InstanceError, Problem, SpecError
 from abw.core.graph.bind import Binding
+from abw.core.graph.bytecode import Origin
 from abw.core.graph.edges import stuck
 from abw.core.graph.graph import Graph
-from abw.core.graph.program import Origin
-from abw.core.spec.model import Hop, TableSource
+from abw.core.ir.model import Hop, TableSource
 
 
 def refuse(binding: Binding, first: int, step: int, candidate: int) -> NoReturn:
@@ -48,7 +48,7 @@ def _refuse_missing(binding: Binding, vertex: int, origin: Origin) -> NoReturn:
 
 
 def _unknown(binding: Binding, vertex: int, source: TableSource) -> str:
-    """That a table was asked for what it does not have, if it was."""
+    """A sentence on what a table was asked for and does not have; empty where it has it."""
     instances, table = binding.instances, binding.model.tables[source.table]
     at = _lead(binding, vertex, source.hops)
     number = int(field(instances, source.field, binding.model.data.seed)[at]) if at >= 0 else -1
@@ -87,7 +87,7 @@ def _place(binding: Binding, vertex: int) -> str:
     name = f" '{instances.names[number]}'" if instances.names else ""
     return (
         f"{instances.schema.kinds[kind]} {int(np.count_nonzero(before == kind))} of instance "
-        f"{instances.first + number}{name} ({instances.source}:{int(instances.lines[number])})"
+        f"{int(instances.numbers[number])}{name} ({instances.source}:{int(instances.lines[number])})"
     )
 
 

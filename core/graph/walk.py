@@ -2,8 +2,18 @@
 
 Here vertices are counted from the mini-batch's first: by `base` less than in the binding's data. `space` has
 rows of an entry for each of them, and two more. Row t begins with the vertices of type t, its *candidates*.
-Another row may say where each of these leads; or be a *home*, and say what there is on each vertex: a
-reference, or MISSING. `home[NOWHERE]` and `home[SEVERAL]`, its last entries, are MISSING, too.
+Another row may say where each of these leads; or be a *value map*, and say what there is on each vertex: a
+reference, or MISSING. `value_map[NOWHERE]` and `value_map[SEVERAL]`, its last entries, are MISSING, too. What
+stands for a reduction's output is its *alias*: its node's, or where it reduces one value alone that value.
+
+An example: positions 0, 1, 2 and between them arcs, vertices 3 (from 0 to 1), 4 (0 to 2) and 5 (1 to 2). Type
+`arc` runs a cell on each arc, which reads `from.state`; type `state` is the sum over the arcs that lead to a
+position, or zeros. `measure` finds the candidates, rows 3 4 5 and 0 1 2; and what each state reduces, NOWHERE
+3 SEVERAL: so one state is a node, on vertex 2, of two operands. With one output a node references are its
+number: the arcs are 0 1 2, the state is 3. `fill` makes the value map of the arcs, MISSING three times, then
+0 1 2; the aliases of the states, zeros 0 3; the operands of the node, 1 2. Then FOLLOW leads the arcs along
+`from` to the vertices 0 0 1, and FILL_NODES reads the states' value map there: zeros zeros 0 are what the
+arcs read.
 """
 
 from __future__ import annotations
@@ -11,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.jit import njit
+from abw.core.base.jit import njit
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -23,7 +33,7 @@ MISSING = -(2**31)
 """A reference that nothing has filled yet."""
 
 VIRTUAL = -(2**30)
-"""`VIRTUAL - place`: what stands for a reduction's output, by its place in `stand`, is not known yet."""
+"""`VIRTUAL - place`: what stands for a reduction's output, by its place in `alias`, is not known yet."""
 
 ONLY = -(2**31)
 """In place of the number of one of a link's edges: the first, and there must not be more."""
@@ -31,16 +41,16 @@ ONLY = -(2**31)
 FIELDS = 10
 SLOTS, ROWS, COUNT, NODES, OPERANDS, FIRST, AT, PLACES, NONE, WAYS = range(FIELDS)
 """Of each type: how many slots; of a reduction the first of its three rows, else -1; how many candidates,
-nodes, operands; which node, operand, place in `stand` is its first; how many candidates reduce nothing.
+nodes, operands; which node, operand, place in `alias` is its first; how many candidates reduce nothing.
 Behind the last type, the first ones are how many there are in all. And of a loop of types, by its number,
 WAYS: whether its nodes read from vertices before their own (1), behind (2), or both."""
 
 WIDTH = 7
-CLEAR, SETTLE, FOLLOW, STAND, WRITE = range(5)
+CLEAR, SETTLE, FOLLOW, ALIAS, WRITE = range(5)
 INTO, FILL_NODES, FILL_ROWS, FILL_CONSTANT, NEED, UNLESS_MISSING = range(5, 11)
 """A step of `fill` is one of these operations, a type, and up to five arguments."""
 
-CELL, STANDING, WAITING = range(3)
+CELL, ALIASED, WAITING = range(3)
 """What SETTLE settles: a cell's output; what stands for a reduction's; or that this is not known yet."""
 
 
@@ -84,7 +94,7 @@ def measure(
         t, members, loop = reductions[r, 0], reductions[r, 1], reductions[r, 2]
         own, here = space[t], state[t]
         row = here[ROWS]
-        soles, heads, sizes, present = space[row], space[row + 1], space[row + 2], space[row + 3]
+        reduced, heads, sizes, present = space[row], space[row + 1], space[row + 2], space[row + 3]
         indptr, target = tables[members, 0] + base, tables[members, 1]
         for v in range(len(present)):
             present[v] = 0
@@ -95,16 +105,16 @@ def measure(
         nodes, operands, none, before, behind = 0, 0, 0, 0, 0
         for i in range(here[COUNT]):
             v = own[i]
-            count, sole = 0, NOWHERE
+            count, only = 0, NOWHERE
             for e in range(data[indptr + v], data[indptr + v + 1]):
                 u = data[target + e] - base
                 there = present[u]
                 count += there
-                sole = u if there else sole
+                only = u if there else only
                 before |= there & (u <= v)
                 behind |= there & (u >= v)
             several = count >= 2
-            soles[i] = SEVERAL if several else sole
+            reduced[i] = SEVERAL if several else only
             heads[nodes], sizes[nodes] = v, count  # written over unless it is a node
             nodes += several
             operands += count if several else 0
@@ -153,35 +163,35 @@ def fill(
     shift: int,
     space: Ints,
     state: Longs,
-    stand: Ints,
+    alias: Ints,
     operand: Ints,
 ) -> tuple[int, int]:
     """Do the steps from `step` to before `end`, which find what stands for reductions' outputs, and operands.
 
-    Output s of the i-th of all reductions' candidates has the place `i << shift | s` in `stand`. That and
+    Output s of the i-th of all reductions' candidates has the place `i << shift | s` in `alias`. That and
     `operand` are MISSING at first. Returns the step that failed and the candidate it failed for, or (-1, -1).
     """
     unit = 1 << shift  # from a node's reference to that of the next one's same output
     out, at, stride, missing = operand, base, base, base  # the column being filled; what is missing of it
     while step < end:
         now = steps[step]
-        do, t, a, b, c = now[0], now[1], now[2], now[3], now[4]
+        do, t, a, b, c, d, e = now[0], now[1], now[2], now[3], now[4], now[5], now[6]
         here, own = state[t], space[t]
         n, rows = here[COUNT], here[ROWS]
         node, place = here[FIRST] << shift, here[PLACES] << shift
-        if do == CLEAR:  # a: home
-            home = space[a]
-            for v in range(len(home)):
-                home[v] = MISSING
-        elif do == SETTLE:  # a: home, b: output, c: what
-            home, further = space[a], unit if c == CELL else -unit
+        if do == CLEAR:  # a: value_map
+            value_map = space[a]
+            for v in range(len(value_map)):
+                value_map[v] = MISSING
+        elif do == SETTLE:  # a: value_map, b: output, c: what
+            value_map, further = space[a], unit if c == CELL else -unit
             found = node + b if c == CELL else VIRTUAL - place - b
             for i in range(n):
-                home[own[i]] = stand[place + b] if c == STANDING else found
+                value_map[own[i]] = alias[place + b] if c == ALIASED else found
                 found += further
                 place += unit
-        elif do == FOLLOW:  # a: row, b: link, c: number of the edge, then: row to write, loop or -1
-            where, there = space[a], space[now[5]]
+        elif do == FOLLOW:  # a: row, b: link, c: number of the edge, d: row to write, e: loop or -1
+            where, there = space[a], space[d]
             single, indptr, target = tables[b, 0] < 0, tables[b, 0] + base, tables[b, 1]
             before, behind = 0, 0
             for i in range(n):
@@ -201,35 +211,35 @@ def fill(
                 there[i] = u
                 before |= (u >= 0) & (u <= own[i])
                 behind |= u >= own[i]
-            if now[6] >= 0:
-                state[now[6], WAYS] |= before + 2 * behind
-        elif do == STAND:  # a: slot, b: home
-            soles, home = space[rows], space[b]
+            if e >= 0:
+                state[e, WAYS] |= before + 2 * behind
+        elif do == ALIAS:  # a: slot, b: value_map
+            reduced, value_map = space[rows], space[b]
             for i in range(n):
-                found, several = home[soles[i]], soles[i] == SEVERAL
-                stand[place + a] = node + a if several else found
+                found, several = value_map[reduced[i]], reduced[i] == SEVERAL
+                alias[place + a] = node + a if several else found
                 node += unit if several else 0
                 place += unit
-        elif do == WRITE:  # a: slot, b: home, c: list
-            heads, sizes, home = space[rows + 1], space[rows + 2], space[b]
+        elif do == WRITE:  # a: slot, b: value_map, c: list
+            heads, sizes, value_map = space[rows + 1], space[rows + 2], space[b]
             indptr, target = tables[c, 0] + base, tables[c, 1]
             begin, slots = here[AT], here[SLOTS]
             for i in range(here[NODES]):
                 v, run = heads[i], begin + a * sizes[i]
                 begin += slots * sizes[i]
                 for edge in range(data[indptr + v], data[indptr + v + 1]):
-                    found = home[data[target + edge] - base]
+                    found = value_map[data[target + edge] - base]
                     if found != MISSING:
                         operand[run] = found
                         run += 1
         elif do == INTO:  # a: slot
             if rows >= 0:
-                out, at, stride, missing = stand, place + a, unit, here[NONE]
+                out, at, stride, missing = alias, place + a, unit, here[NONE]
             else:
                 out, at, stride, missing = operand, here[AT] + a, here[SLOTS], n
         elif do in (FILL_NODES, FILL_ROWS, FILL_CONSTANT):
-            # a: row, b: home, lookup or reference; of a lookup, c: the first reference, then: how many rows
-            where, home = space[a], space[b if do == FILL_NODES else a]
+            # a: row, b: value_map, lookup or reference; of a lookup, c: the first reference, d: how many rows
+            where, value_map = space[a], space[b if do == FILL_NODES else a]
             lookup = b if do == FILL_ROWS else 0
             ids, rows = tables[lookup, 0] + base, tables[lookup, 1]
             missing, to = 0, at
@@ -237,11 +247,11 @@ def fill(
                 if out[to] == MISSING:
                     found, v = b, where[i]
                     if do == FILL_NODES:
-                        found = home[v]
+                        found = value_map[v]
                     elif do == FILL_ROWS:
                         row = data[ids + v] if v >= 0 else -1
                         if row >= 0:
-                            row = data[rows + row] if rows >= 0 else row % now[5]
+                            row = data[rows + row] if rows >= 0 else row % d
                         found = c - row if row >= 0 else MISSING
                     out[to] = found
                     missing += found == MISSING

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.cell.normal import size_of
-from abw.core.cell.program import CellProgram, cell_program
-from abw.core.graph.network import Network
-from abw.core.spec.cell import Shape
+from abw.core.cell.flops import cell_costs
+from abw.core.cell.normal import NormalCell, normalise, size_of
+from abw.core.ir.cell import Shape
+from abw.core.ir.network import Network
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +34,8 @@ class Arenas:
     `outputs`, `slots` (T,): how many a type has. `reduces` (T,) bool; `reduced` (T, S) bool: a lane may read
     several rows there; `most_reduced`: the most such slots of a type. `read` (T,) bool: some type reads its
     results; `loose` (T,) bool: none does, and it does not reduce. `value_floats` (T,): of all its outputs.
-    `programs[t]`: the type's cell as a program, None for a reduction. `staged` (T, S) bool: the cell copies
-    this input whatever its status. Counts a batch of type t: `launches`, `copies` (T,); a lane:
-    `copied_floats`, `product_flops`, `other_flops` (T,) (a reduction's arithmetic depends on the graph).
+    `cells[t]`: the type's cell in normal form, None for a reduction. A lane takes `product_flops`,
+    `other_flops` (T,) (a reduction's arithmetic depends on the graph).
     """
 
     shape: tuple[Shape, ...]
@@ -52,31 +54,32 @@ class Arenas:
     read: NDArray[np.bool_]
     loose: NDArray[np.bool_]
     value_floats: Longs
-    programs: tuple[CellProgram | None, ...]
-    staged: NDArray[np.bool_]
-    launches: Longs
-    copies: Longs
-    copied_floats: Longs
+    cells: tuple[NormalCell | None, ...]
     product_flops: Longs
     other_flops: Longs
 
 
-_KEPT: dict[int, tuple[Network, Arenas]] = {}
-
-
-def arenas_of(network: Network) -> Arenas:
-    """The arenas of a network; computed once for it. Cost: milliseconds, nothing from then on."""
+def once_a_network(make: Callable[[Network], Made]) -> Callable[[Network], Made]:
+    """Call a function once for each network, of which the eight last ones are remembered."""
     # by identity: hashing a network takes longer than planning a small graph. The entry holds the network,
     # so its id cannot be given to another one.
-    kept = _KEPT.get(id(network))
-    if kept is None:
-        while len(_KEPT) >= 8:
-            _KEPT.pop(next(iter(_KEPT)))
-        kept = _KEPT[id(network)] = (network, _arenas(network))
-    return kept[1]
+    kept: dict[int, tuple[Network, Made]] = {}
+
+    @wraps(make)
+    def remembered(network: Network) -> Made:
+        entry = kept.get(id(network))
+        if entry is None:
+            while len(kept) >= 8:
+                kept.pop(next(iter(kept)))
+            entry = kept[id(network)] = (network, make(network))
+        return entry[1]
+
+    return remembered
 
 
-def _arenas(network: Network) -> Arenas:
+@once_a_network
+def arenas_of(network: Network) -> Arenas:
+    """The arenas of a network; computed once for it. Cost: some 100 us, nothing from then on."""
     types, constants = network.types, network.constants
     slot_count = max((len(t.slots) for t in types), default=0)
     groups, group_of_slot = _groups(network)
@@ -103,19 +106,12 @@ def _arenas(network: Network) -> Arenas:
                 constant_row[group, c] = head[group]
                 head[group] += constants[c].rows
 
-    programs = tuple(None if t.cell is None else cell_program(t.cell, network.layout) for t in types)
-    staged = np.zeros((len(types), slot_count), np.bool_)
-    reduced = np.zeros_like(staged)
+    cells = tuple(None if t.cell is None else normalise(t.cell) for t in types)
+    costs = [None if cell is None else cell_costs(cell) for cell in cells]
+    reduced = np.zeros((len(types), slot_count), np.bool_)
     for t, net_type in enumerate(types):
         for s, slot in enumerate(net_type.slots):
             reduced[t, s] = net_type.cell is None or slot.reduction is not None
-    for t, program in enumerate(programs):
-        if program is not None:
-            staged[t, : len(program.staged)] = program.staged
-
-    def each(of_cell: Callable[[CellProgram], int]) -> Longs:
-        return np.array([0 if p is None else of_cell(p) for p in programs], np.int64)
-
     slots = np.array([len(t.slots) for t in types], np.int32)
     reduces = np.array([t.cell is None for t in types], np.bool_)
     producers = {t for some in types for slot in some.slots for t, _ in slot.producers}
@@ -137,13 +133,9 @@ def _arenas(network: Network) -> Arenas:
         read=read,
         loose=~(read | reduces),
         value_floats=np.array([sum(size_of(o.shape) for o in t.outputs) for t in types], np.int64),
-        programs=programs,
-        staged=staged,
-        launches=np.where(reduces, slots, each(lambda p: p.launches)).astype(np.int64),
-        copies=each(lambda p: p.copies),
-        copied_floats=each(lambda p: p.copied_floats),
-        product_flops=each(lambda p: p.costs.product_flops),
-        other_flops=each(lambda p: p.costs.other_flops),
+        cells=cells,
+        product_flops=np.array([c.product_flops if c else 0 for c in costs], np.int64),
+        other_flops=np.array([c.other_flops if c else 0 for c in costs], np.int64),
     )
 
 

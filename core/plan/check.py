@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.base.errors import CheckError
 from abw.core.cell.layout import BROADCAST, CONTIGUOUS, STRIDED
-from abw.core.errors import CheckError
 from abw.core.graph.graph import Graph
 from abw.core.plan.kernels import GATHERED
 from abw.core.plan.plan import Plan
@@ -20,11 +20,12 @@ def check_plan(graph: Graph, plan: Plan, keep: Ints | None = None) -> None:
     """Raise CheckError, with all that is wrong, unless a plan computes what its graph says.
 
     Plain NumPy, sharing nothing with the planner: each batch must find, in the rows it names, exactly the
-    values that the graph says its nodes read; every node runs once, in a batch of its type; statuses, starts,
-    strides and the reading of constants are true. What the batches of a launch write is there when all of
-    them have read, and goes to no row that one of them reads. In the end the values of the references `keep`
-    (None: all) lie where `row` says, and it names no others. Within a section, no part of the schedule writes
-    rows that another part reads or writes. Cost: about a millisecond for a hundred batches.
+    values that the graph says its nodes read; every node runs once, in a batch of its type; statuses,
+    starts, strides and the reading of constants are true. Rows of earlier runs stay as they are. What the
+    batches of a launch write is there when all of them have read, and goes to no row that one of them reads.
+    In the end the values of the references `keep` (None: all) lie where `row` says, and it names no others.
+    Within a section, no part of the schedule writes rows that another part reads or writes. Cost: about a
+    millisecond for a hundred batches.
     """
     network, arenas, schedule = graph.network, plan.arenas, plan.schedule
     wrong: list[str] = []
@@ -35,6 +36,18 @@ def check_plan(graph: Graph, plan: Plan, keep: Ints | None = None) -> None:
             if begin >= 0:
                 references = -1 - (constant.first + np.arange(constant.rows))
                 _write(memory, begin, references, f"constant {c}", wrong)
+    earlier = plan.earlier
+    if earlier is not None:
+        own = len(graph) * network.width
+        for i, (place, taken) in enumerate(zip(earlier.arena.tolist(), earlier.row.tolist(), strict=True)):
+            if not arenas.head[place] <= taken < earlier.rows[place] or held[place][taken] != _NOTHING:
+                wrong.append(f"earlier value {i} lies in no row of its own")
+            held[place][taken] = own + i
+        if (plan.rows < earlier.rows).any():
+            wrong.append("fewer rows than the runs before have taken")
+        written_to = arenas.output_arena[schedule.type]
+        if ((written_to >= 0) & (plan.base < earlier.rows[written_to])).any():
+            wrong.append("results overwrite what the runs before have left")
     seen = np.zeros(len(graph), np.int64)
     np.add.at(seen, schedule.nodes, 1)
     if (seen != 1).any():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.base.jit import njit
 from abw.core.cell.layout import BROADCAST, CONTIGUOUS, COPIED, STRIDED
-from abw.core.graph.network import LISTED
-from abw.core.jit import njit
+from abw.core.ir.network import LISTED
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -24,14 +24,14 @@ def fill_plan(
     graph: tuple[Ints, Ints, Ints, Ints],
     types: tuple[Ints, Ints, Ints, Bools, Bools],
     constants: tuple[Ints, Ints, Ints],
-    costs: tuple[Ints, Bools, Longs, Longs, Longs, Longs, Longs],
+    costs: tuple[Ints, Longs, Longs],
     ordering: tuple[Bools, Ints],
     packed: bool,
     results: tuple[Ints, Ints, Ints],
     operands: tuple[Ints, Ints, Ints],
     forms: tuple[Ints, Ints, Ints],
     lists: tuple[Ints, Ints],
-) -> tuple[int, int, int, int, int, int]:
+) -> tuple[int, int, int]:
     """Fill the arrays of a `Plan` (see there for each; `plan` allocates them).
 
     One pass over the batches in order: number the rows of the results from `base` on, then look up the rows
@@ -39,14 +39,13 @@ def fill_plan(
     too: one block behind the other. A reference to a constant is looked up among the constants, from the one
     met last. What a lane reads in a slot: of a cell its operand, or the list that it is; of a reduction a run
     of its operands. Batches of `loose` types (T,) may have their lanes, `nodes`, put in the order in which
-    they read. The result: how long `lists` is; launches, memory kernels and bytes moved, as in `Counts`; the
-    arithmetic.
+    they read. The result: how long `lists` is; the arithmetic of products and of all else.
     """
     batch_type, batch_ptr, nodes = schedule
     reference_ptr, references, member_ptr, members = graph
     slot_arena, output_arena, slots, reduces, reduced = types
     constant_row, constant_first, constant_end = constants
-    row_floats, staged, launches, copies, copied_floats, product_flops, other_flops = costs
+    row_floats, product_flops, other_flops = costs
     loose, spare = ordering
     rows, base, row = results
     operand_ptr, index_ptr, index = operands
@@ -54,16 +53,13 @@ def fill_plan(
     list_ptr, list_end = lists
     width = base.shape[1]
     filled, listed, constant = 0, 0, 0
-    launched, kernels, floats, products, others = 0, 0, 0, 0, 0
+    products, others = 0, 0
     operand_ptr[0] = index_ptr[0] = 0
     for b in range(len(batch_type)):
         t = batch_type[b]
         first, last = batch_ptr[b], batch_ptr[b + 1]
         lanes = last - first
         operand_ptr[b + 1] = operand_ptr[b] + slots[t]
-        launched += launches[t]
-        kernels += copies[t]
-        floats += lanes * copied_floats[t]
         products += lanes * product_flops[t]
         others += lanes * other_flops[t]
         if loose[t]:
@@ -131,15 +127,10 @@ def fill_plan(
                 status[k] = BROADCAST
             else:
                 status[k] = STRIDED
-            size = row_floats[arena]
-            if status[k] != CONTIGUOUS or (staged[t, s] and not several):
-                kernels += 1
-                floats += (filled - begin) * size
             if several:
                 # k operands take k - 1 additions or comparisons a float
-                others += (filled - begin - lanes) * size
-                launched += not reduces[t]
-    return listed, launched, kernels, 4 * floats, products, others
+                others += (filled - begin - lanes) * row_floats[arena]
+    return listed, products, others
 
 
 @njit

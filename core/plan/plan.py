@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.graph import Graph
-from abw.core.graph.network import LISTED
+from abw.core.ir.network import LISTED
 from abw.core.plan.arenas import Arenas, arenas_of
+from abw.core.plan.counts import Counts, count
 from abw.core.plan.kernels import GATHERED, copy_rows, fill_plan
 from abw.core.plan.lifetimes import order_lanes, pack_rows
 from abw.core.policy.schedule import Schedule
@@ -19,23 +20,21 @@ Ints = NDArray[np.int32]
 
 _TYPES = attrgetter("slot_arena", "output_arena", "slots", "reduces", "reduced")
 _CONSTANTS = attrgetter("constant_row", "constant_first", "constant_end")
-_COSTS = attrgetter(
-    "row_floats", "staged", "launches", "copies", "copied_floats", "product_flops", "other_flops"
-)
+_COSTS = attrgetter("row_floats", "product_flops", "other_flops")
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """What executing a plan takes, for an executor that wants every operand contiguous.
+class Earlier:
+    """What lies in an executor's memory when a plan goes on from the runs before it.
 
-    `launches`: batches of operations (a reduction: one a slot), and operands that are reduced for a cell.
-    `memory_kernels`: gathers and copies, each one operand of one batch. `bytes_moved`: what they write.
+    `rows` (A,): so many rows of each arena are taken. Of the m values of earlier runs that the plan's graph
+    of n nodes reads, value i has the reference `n * width + i` there, and lies in row `row[i]` of arena
+    `arena[i]` (m,); no two share a row.
     """
 
-    batches: int
-    launches: int
-    memory_kernels: int
-    bytes_moved: int
+    rows: Ints
+    arena: Ints
+    row: Ints
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -60,6 +59,8 @@ class Plan:
 
     Launches. `launch_ptr` (L + 1,): as in `Schedule`.
 
+    Earlier runs. `earlier`: what a plan that goes on from them finds in the arenas, and leaves as it is.
+
     Arithmetic: `product_flops` of matrix products, 2 for a multiply-add; `other_flops`, 1 an element.
     """
 
@@ -79,9 +80,19 @@ class Plan:
     lists: Ints
     launch_ptr: Ints
     sections: Ints
-    counts: Counts
     product_flops: int
     other_flops: int
+    earlier: Earlier | None = None
+
+    @property
+    def counts(self) -> Counts:
+        """What executing it takes where every operand is wanted contiguous. Cost: some 30 us."""
+        return count(
+            self.graph.network,
+            self.arenas,
+            (self.schedule.type, self.schedule.ptr),
+            (self.operand_ptr, self.index_ptr, self.status, self.list_ptr),
+        )
 
     @property
     def reuses(self) -> bool:
@@ -91,7 +102,7 @@ class Plan:
     def __repr__(self) -> str:
         floats = int(self.rows.astype(np.int64) @ self.arenas.row_floats)
         return (
-            f"Plan: {self.counts.batches} batches of {len(self.graph)} nodes, "
+            f"Plan: {len(self.schedule)} batches of {len(self.graph)} nodes, "
             f"{int((self.status == GATHERED).sum())} of {len(self.status)} operands gathered, "
             f"{4 * floats / 1e6:.1f} MB of values, {self.product_flops / 1e6:.1f} MFLOP in products"
         )
@@ -101,14 +112,19 @@ SECTIONS = 16
 """Sections of a schedule in parts: threads wait for each other between them; fewer take more memory."""
 
 
-def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None) -> Plan:
+def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None, earlier: Earlier | None = None) -> Plan:
     """Lay out a schedule's results in schedule order and find every operand's rows.
 
     `keep`: the value references that can be read in the end, as `results_of(graph)`; None for all. What is
     not kept is given up after its last reading, and the lanes of batches are put in an order in which more
     can be. Cost: under 30 ns a node on trees and lattices, and some 15 us. The schedule must be a
     right one (every node once, after its inputs, one type a batch); `check_plan` tells.
+
+    With `earlier` the plan goes on from runs whose values its graph reads: their rows stay, its own follow.
+    Raises ValueError for `keep` beside that: what is still wanted is not known.
     """
+    if keep is not None and earlier is not None:
+        raise ValueError("a plan that goes on from earlier runs keeps all its values")
     arenas = arenas_of(graph.network)
     # those whose results nobody reads may follow what they read, where lanes are ordered anyway
     ordered = keep is not None and schedule.split is None
@@ -119,16 +135,20 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None) -> Plan:
         schedule, sections, rows, base = _memory(graph, schedule, launches, arenas, keep, loose)
     else:
         sections = np.array([0, len(launches) - 1], np.int32)
-        rows, base = arenas.head.copy(), np.empty((batches, width), np.int32)
+        rows = (arenas.head if earlier is None else earlier.rows).copy()
+        base = np.empty((batches, width), np.int32)
     # at most: what is not needed of them is cut off
     operands, several = batches * arenas.slot_arena.shape[1], arenas.most_reduced
-    row = np.empty(len(graph) * width, np.int32)
+    own = len(graph) * width
+    row = np.empty(own + (0 if earlier is None else len(earlier.row)), np.int32)
+    if earlier is not None:
+        row[own:] = earlier.row
     operand_ptr, index_ptr = np.empty(batches + 1, np.int32), np.empty(operands + 1, np.int32)
     index = np.empty(len(graph.operand) + _listed(graph), np.int32)
     status, list_ptr = np.empty(operands, np.int32), np.empty(operands, np.int32)
     start, stride = np.empty(operands, np.int32), np.empty(operands, np.int32)
     lists = np.empty((len(graph) + batches) * several, np.int32)
-    listed, *counts, product_flops, other_flops = fill_plan(
+    listed, product_flops, other_flops = fill_plan(
         (schedule.type, schedule.ptr, schedule.nodes),
         (graph.operand_ptr, graph.operand, graph.list_ptr, graph.list_operand),
         _TYPES(arenas),
@@ -146,9 +166,9 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None) -> Plan:
         copy_rows(everywhere, keep, row)
     operands = int(operand_ptr[-1])
     return Plan(
-        graph, schedule, arenas, rows, base, row, operand_ptr, index_ptr[: operands + 1], index,
+        graph, schedule, arenas, rows, base, row[:own], operand_ptr, index_ptr[: operands + 1], index,
         status[:operands], start[:operands], stride[:operands], list_ptr[:operands], lists[:listed],
-        launches, sections, Counts(batches, *counts), product_flops, other_flops,
+        launches, sections, product_flops, other_flops, earlier,
     )  # fmt: skip
 
 

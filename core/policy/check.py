@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from abw.core.errors import CheckError
+from abw.core.base.errors import CheckError
 from abw.core.graph.dag import Dag
 from abw.core.policy.schedule import Schedule
 
@@ -15,6 +15,10 @@ def check_schedule(dag: Dag, schedule: Schedule) -> None:
     Its producers' batches must be of earlier launches.
     """
     ptr, nodes = schedule.ptr.astype(np.int64), schedule.nodes.astype(np.int64)
+    strange = (schedule.type < 0) | (schedule.type >= len(dag.types))
+    if strange.any():
+        b = int(np.argmax(strange))
+        raise CheckError(f"batch {b} is of type {schedule.type[b]}; there are {len(dag.types)} types")
     if len(ptr) != len(schedule) + 1 or ptr[0] != 0 or ptr[-1] != len(nodes):
         raise CheckError(f"offsets of {len(schedule)} batches do not span the {len(nodes)} executed nodes")
     sizes = np.diff(ptr)
@@ -25,7 +29,9 @@ def check_schedule(dag: Dag, schedule: Schedule) -> None:
     times = np.bincount(nodes, minlength=len(dag))
     if (times != 1).any():
         v = int(np.argmax(times != 1))
-        raise CheckError(f"node {v} is executed {times[v]} times")
+        raise CheckError(
+            f"node {v} is executed {times[v]} times" if times[v] else f"node {v} is never executed"
+        )
     batch_of = np.empty(len(dag), np.int64)
     batch_of[nodes] = np.repeat(np.arange(len(schedule)), sizes)
     wrong = dag.type != schedule.type[batch_of]
@@ -44,7 +50,7 @@ def check_schedule(dag: Dag, schedule: Schedule) -> None:
             f"node {w} in batch {batch_of[w]} reads node {u}, which is only executed in batch {batch_of[u]}"
         )
     ends = schedule.launches.astype(np.int64)
-    if ends[0] != 0 or ends[-1] != len(schedule) or (np.diff(ends) < 1).any():
+    if not len(ends) or ends[0] != 0 or ends[-1] != len(schedule) or (np.diff(ends) < 1).any():
         raise CheckError(f"offsets of {len(ends) - 1} launches do not span the {len(schedule)} batches")
     launch_of = np.repeat(np.arange(len(ends) - 1), np.diff(ends))[batch_of]
     inside = launch_of[source] == launch_of[dag.succ]

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.base.jit import inner, njit
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
-from abw.core.jit import inner, njit
 from abw.core.policy.schedule import Schedule
 
 Floats = NDArray[np.float64]
@@ -33,7 +33,7 @@ def counting(types: int) -> Cost:
 
 
 def relative(cost: Cost) -> Cost:
-    """The same in units of the mean launch, where that is not 0."""
+    """This cost in units of the mean launch, where that is not 0."""
     unit = float(cost.launch.mean()) or 1.0
     return Cost(cost.launch / unit, cost.row / unit, cost.tile)
 
@@ -60,7 +60,7 @@ def least_cost(dag: Dag, cost: Cost) -> float:
 
 @inner
 def batch_cost(cost: Cost, t: int, rows: int) -> float:
-    """That of a batch of some rows of type t."""
+    """The cost of a batch of some rows of type t."""
     return float(cost.launch[t] + cost.row[t] * cost.tile[t] * _tiles(cost, t, rows))
 
 

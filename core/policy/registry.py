@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
-from abw.core.errors import AbwError, did_you_mean
+from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.graph.dag import Dag
-from abw.core.policy.agenda import Agenda
-from abw.core.policy.critical import Critical
-from abw.core.policy.depth import Depth
-from abw.core.policy.frugal import Frugal
-from abw.core.policy.phases import Phases
+from abw.core.policy.reverse import reversed_dag, reversed_schedule
+from abw.core.policy.rules.agenda import Agenda
+from abw.core.policy.rules.critical import Critical
+from abw.core.policy.rules.depth import Depth
+from abw.core.policy.rules.frugal import Frugal
+from abw.core.policy.rules.phases import Phases
+from abw.core.policy.rules.sufficient import Sufficient
+from abw.core.policy.rules.weight import SHARE, Weight
 from abw.core.policy.schedule import Schedule
-from abw.core.policy.search import Search
-from abw.core.policy.sufficient import Sufficient
+from abw.core.policy.search.search import Search
 
 
 class Policy(Protocol):
@@ -25,6 +28,20 @@ class Policy(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Reversed:
+    """A policy applied to the reversed graph, its batches executed last to first.
+
+    Both directions need equally many batches at best; which one a rule does better in depends on the model.
+    """
+
+    policy: Policy
+
+    def schedule(self, dag: Dag) -> Schedule:
+        """As the policy's own, plus O(n + m): about 5 ns a node."""
+        return reversed_schedule(self.policy.schedule(reversed_dag(dag)))
+
+
 _MAKE: dict[str, Callable[..., Policy]] = {
     "depth": Depth,
     "agenda": Agenda,
@@ -33,13 +50,25 @@ _MAKE: dict[str, Callable[..., Policy]] = {
     "sufficient": Sufficient,
     "critical": Critical,
     "critical-free": Frugal,
+    "share": lambda **options: Weight(SHARE, free=False, **options),
+    "share-free": lambda **options: Weight(SHARE, **options),
+    "weight": lambda **options: Weight(free=False, **options),
+    "weight-free": Weight,
+    "beam": lambda **options: Search(width=6, core=12, both=False, **options),
     "search": Search,
+    "exact": lambda **options: Search(exact=True, **options),
 }
 PLAIN: tuple[str, ...] = tuple(_MAKE)
 """The policies that need no learning."""
 
 LEARNED = "fsm"
-POLICIES: tuple[str, ...] = (*PLAIN, LEARNED)
+CHOSEN = "auto"
+POLICIES: tuple[str, ...] = (*PLAIN, LEARNED, CHOSEN)
+REVERSED = "-reversed"
+"""What follows a policy's name where it is applied to the reversed graph (`abw.core.policy.reverse`)."""
+NAMES: tuple[str, ...] = (*POLICIES, *(f"{name}{REVERSED}" for name in PLAIN))
+"""All that a policy can be named by."""
+
 SUMMARIES: dict[str, str] = {
     "depth": "nothing: batches are the (depth, type) groups, as in TensorFlow Fold",
     "agenda": "the type whose remaining nodes have the smallest average depth, as DyNet's; then the first",
@@ -48,26 +77,48 @@ SUMMARIES: dict[str, str] = {
     "sufficient": "the type with the largest share of its own frontier ready (ED-Batch, Lemma 2.1)",
     "critical": "the type of the ready node at the head of the longest remaining path",
     "critical-free": "the same, but batches that lower the remaining lower bound, or cost, go first",
-    "search": "beam search over sequences of types; slow: shows what is attainable",
-    "fsm": "what a state machine says that was learned by Q-learning (ED-Batch 2.3); the default",
+    "share": "the type of which most is ready, nodes at the head of long paths weighing most",
+    "share-free": "the same, but batches that lower the remaining lower bound, or cost, go first",
+    "weight": "the type whose ready nodes weigh most, times the square of their share of it",
+    "weight-free": "the same, but batches that lower the remaining lower bound, or cost, go first",
+    "beam": "a narrow beam search: what auto takes where launches are dear",
+    "search": "beam search over sequences of types, in both directions; shows what is attainable",
+    "exact": "the search, wider and wider until its schedule is proven best, or its effort is spent",
+    "fsm": "what a state machine says that was learned by Q-learning (ED-Batch 2.3)",
+    "auto": "the one of these that does best on training graphs it was not made from; the default",
 }
 """What each policy picks as the type of the next batch, in one line."""
 
-COSTED: tuple[str, ...] = ("critical-free", "search")
+COSTED: tuple[str, ...] = ("critical-free", "share-free", "weight-free", "beam", "search", "exact")
 """The policies that minimise a cost where they are given one (option `cost`), else the number of batches."""
+
+NANOSECONDS: dict[str, float] = {
+    "depth": 9, "agenda": 14, "sufficient": 26, "critical": 15, "critical-free": 40, "share": 19,
+    "share-free": 42, "weight": 19, "weight-free": 42, "beam": 400, LEARNED: 16, REVERSED: 5,
+}  # fmt: skip
+"""What scheduling takes a node, about: what `auto` reckons with. `-reversed` is what turning round adds."""
 
 
 def get_policy(name: str, **options: object) -> Policy:
     """The policy of that name; the options are the fields of its class.
 
-    `fsm` cannot be had by its name alone: see `abw.core.policy.learner.learn`. Raises AbwError for an unknown
-    name or option.
+    Any name can be followed by `-reversed`. `fsm` and `auto` cannot be had by their names alone: see
+    `abw.core.policy.learned`. Raises AbwError for an unknown name or option.
     """
-    if name == LEARNED:
-        raise AbwError("the policy fsm must be learned first", hint="abw learn SPEC")
-    if name not in _MAKE:
-        raise AbwError(f"no policy is called '{name}'", hint=did_you_mean(name, POLICIES))
+    if name in (LEARNED, CHOSEN):
+        raise AbwError(f"the policy {name} must be learned first", hint="abw learn SPEC")
+    rule = name.removesuffix(REVERSED)
+    if rule not in _MAKE:
+        raise AbwError(f"no policy is called '{name}'", hint=did_you_mean(name, NAMES))
     try:
-        return _MAKE[name](**options)
+        made = _MAKE[rule](**options)
     except TypeError as error:
         raise AbwError(f"policy {name}: {error}") from None
+    return made if rule == name else Reversed(made)
+
+
+def seconds_of(name: str, nodes: int) -> float:
+    """About how long a policy takes to schedule so many nodes, on one core."""
+    rule = name.removesuffix(REVERSED)
+    nanoseconds = NANOSECONDS[rule] + (NANOSECONDS[REVERSED] if rule != name else 0.0)
+    return 1e-9 * nanoseconds * nodes

@@ -6,12 +6,13 @@ It knows a file's keys and the form of their values. Names, links and shapes are
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from abw.core.spec.drafts import REDUCTIONS
-from abw.core.spec.fields import MOST, NAME, WORD
-from abw.core.spec.formats import FORMATS
-from abw.core.spec.program import FUNCTIONS, SIGNS
+from abw.core.ir.formats import FORMATS
+from abw.core.ir.operations import FUNCTIONS, SIGNS
+from abw.core.spec.models.drafts import REDUCTIONS
+from abw.core.spec.text.fields import LONGEST, MOST, NAME, WORD
 
 Schema = dict[str, Any]
 
@@ -71,8 +72,8 @@ def _text(doc: str) -> Schema:
 
 
 def _integer(doc: str, least: int = 1, default: int | None = None) -> Schema:
-    found: Schema = {"description": doc, "type": "integer", "minimum": least, "maximum": MOST}
-    return found if default is None else {**found, "default": default}
+    schema: Schema = {"description": doc, "type": "integer", "minimum": least, "maximum": MOST}
+    return schema if default is None else {**schema, "default": default}
 
 
 def _object(doc: str, keys: Schema, required: tuple[str, ...] = ()) -> Schema:
@@ -90,10 +91,14 @@ def _named(doc: str, value: str, hyphens: bool = True, least: int = 0) -> Schema
     return {
         "description": doc,
         "type": "object",
-        "propertyNames": {"pattern": f"^{_portable((NAME if hyphens else WORD).pattern)}$"},
+        "propertyNames": _name(NAME if hyphens else WORD),
         "additionalProperties": {"$ref": f"#/$defs/{value}"},
         "minProperties": least,
     }
+
+
+def _name(pattern: re.Pattern[str] = NAME) -> Schema:
+    return {"pattern": f"^{_portable(pattern.pattern)}$", "maxLength": LONGEST}
 
 
 def _portable(pattern: str) -> str:
@@ -110,7 +115,7 @@ def _model() -> Schema:
     return _object(
         "A model: which cell runs on which vertices of an instance, and where its inputs come from.",
         {
-            "model": _text("The model's name."),
+            "model": {"description": "The model's name.", "type": "string", **_name()},
             "dims": _named("Sizes by name: numbers, or expressions over each other.", "size", hyphens=False),
             "data": _data(),
             "tables": {
@@ -144,6 +149,7 @@ def _model() -> Schema:
             "outputs": {
                 "description": "The model's results by name: TYPE.OUTPUT, or a list of them.",
                 "type": "object",
+                "propertyNames": _name(),
                 "minProperties": 1,
                 "additionalProperties": {
                     "anyOf": [

@@ -6,30 +6,35 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from abw.core.errors import AbwError, Problem, SpecError, did_you_mean, missing_file
-from abw.core.spec import fields
-from abw.core.spec.cell import Cell, Param
-from abw.core.spec.cells import make, param, read_cell
-from abw.core.spec.document import Mapping as Keys
-from abw.core.spec.document import Node, Scalar, Sequence, read
-from abw.core.spec.drafts import Cells, Draft, draft_types
-from abw.core.spec.formats import FORMATS, SCHEMAS
-from abw.core.spec.model import DataSpec, Model
-from abw.core.spec.report import Report, suggest
-from abw.core.spec.resolve import Resolver
-from abw.core.spec.schema import Schema
-from abw.core.spec.sizes import Dims, resolve
-from abw.core.spec.sizes import shape as numbers_of
-from abw.core.spec.sources import KEYWORDS, parse_reference
-from abw.core.spec.tables import read_tables
-from abw.core.spec.tokens import ExpressionError
-from abw.core.spec.weights import Owners, Weights, read_weights
-from abw.core.spec.wiring import connect, finish, share
+from abw.core.base.errors import AbwError, Problem, SpecError, did_you_mean, missing_file
+from abw.core.base.files import why_no_file
+from abw.core.ir.cell import Cell, Param
+from abw.core.ir.formats import FORMATS, SCHEMAS
+from abw.core.ir.model import DataSpec, Model
+from abw.core.ir.schema import Schema
+from abw.core.ir.shapes import shape as numbers_of
+from abw.core.ir.weights import Weights
+from abw.core.spec.cells.files import make, param, read_cell
+from abw.core.spec.models.drafts import Cells, TypeDraft, draft_types
+from abw.core.spec.models.resolve import Resolver
+from abw.core.spec.models.sources import KEYWORDS, parse_reference
+from abw.core.spec.models.tables import read_tables
+from abw.core.spec.models.weights import Owners, read_weights
+from abw.core.spec.models.wiring import connect, finish, share
+from abw.core.spec.text import fields
+from abw.core.spec.text.document import Mapping as Keys
+from abw.core.spec.text.document import Node, Scalar, Sequence, read
+from abw.core.spec.text.reach import Reach
+from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.sizes import Dims, resolve
+from abw.core.spec.text.tokens import ExpressionError
 
 DEFAULT_SIZE = 64
 DEFAULT_BATCH = 64
 REQUIRED = ("model", "data", "types", "outputs")
 OPTIONAL = ("dims", "tables", "params", "weights")
+RESERVED = "__metadata__"
+"""What no output can be called: in a .safetensors it is no tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,7 @@ class Overrides:
     """What the command line says instead of the spec.
 
     `hoist`: products of recurrent cells that can be computed beforehand become types of their own (see
-    `abw.core.cell.hoist`).
+    `abw.core.cell.hoist`). `allow_outside`: the files that the spec names may lie outside its folder.
     """
 
     dims: Mapping[str, int] = field(default_factory=dict)
@@ -47,6 +52,7 @@ class Overrides:
     seed: int | None = None
     hoist: bool = False
     weights: Path | None = None
+    allow_outside: bool = False
 
 
 def load_cell(path: Path, dims: Mapping[str, int] | None = None) -> Cell:
@@ -122,6 +128,7 @@ class _Loader:
         self.path = path
         self.top = top
         self.overrides = overrides
+        self.reach = Reach(path.parent, overrides.allow_outside)
         self.schema_of = schema_of
         self.report = report
 
@@ -129,19 +136,21 @@ class _Loader:
         report, top = self.report, self.top
         fields.keys(top, "a model", report, REQUIRED, OPTIONAL)
         name = fields.text(top.get("model"), "the model's name", report)
+        if name:
+            fields.name(name, "a model", report)
         written = self._section("dims")
         names = tuple(key.text for key, _ in written.items) if written else ()
         _known_dims(self.overrides.dims, names)
         dims = resolve(written, self.overrides.dims, report)
         data = self._data()
-        tables = read_tables(self._section("tables"), self.path.parent, dims, report)
+        tables = read_tables(self._section("tables"), self.reach, dims, report)
         params = self._params(dims)
         schema = self._schema(data)
         types = self._section("types")
         self._clashes()
         if types is not None and not types.items:
             report.add("a model needs a type", types.where)
-        cells = Cells(self.path.parent, report)
+        cells = Cells(self.reach, report)
         unknown = Schema("", ())
         drafts = draft_types(types, cells, schema or unknown, dims, report) if types and schema else []
         if schema is None or types is None:
@@ -202,7 +211,7 @@ class _Loader:
             if value is not None and not least <= value <= fields.MOST:
                 hint = f"from {least} to {fields.MOST}"
                 raise AbwError(f"{option} cannot be {value}", hint=hint, exit_code=2)
-        path = overrides.data or (self.path.parent / written.text if written else None)
+        path = overrides.data or (self.reach.file(written, "the data", report) if written else None)
         if path:
             self._exists(path, written if not overrides.data else None)
         if len(report) > before or form is None or path is None:
@@ -220,8 +229,9 @@ class _Loader:
     def _exists(self, path: Path, written: Scalar | None) -> None:
         where = written.where if written else None
         try:
-            if path.is_dir():
-                self.report.add(f"the data {path} is a folder, not a file", where)
+            if found := why_no_file(path):
+                pipes = "" if found == "a folder" else "`abw run --data` alone reads what comes but once"
+                self.report.add(f"the data {path} is {found}, not a file", where, pipes)
             elif not path.exists():
                 self.report.add(f"missing data file {path}", where, missing_file(path))
         except (OSError, ValueError) as error:
@@ -247,14 +257,14 @@ class _Loader:
         return None
 
     def _params(self, dims: Dims) -> dict[str, tuple[int, Param | None]]:
-        found: dict[str, tuple[int, Param | None]] = {}
+        params: dict[str, tuple[int, Param | None]] = {}
         node = self._section("params")
         for key, value in node.items if node else ():
             if fields.name(key, "a parameter", self.report):
                 known = param(value, dims, f"parameter '{key.text}'", self.report)
                 item = Param(key.text, numbers_of(known[0]), known[1]) if known else None
-                found[key.text] = (len(found), item)
-        return found
+                params[key.text] = (len(params), item)
+        return params
 
     def _clashes(self) -> None:
         """Types, tables and parameters share one space of names."""
@@ -269,12 +279,15 @@ class _Loader:
                     self.report.add(message, key.where, "use another name")
                 taken.setdefault(key.text, section)
 
-    def _outputs(self, drafts: list[Draft]) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
+    def _outputs(self, drafts: list[TypeDraft]) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
         node = self._section("outputs")
         if node is not None and not node.items:
             self.report.add("a model needs an output", node.where, "outputs: {name: type.output}")
-        found = []
+        users = []
         for key, value in node.items if node else ():
+            fields.name(key, "an output", self.report)
+            if key.text == RESERVED:
+                self.report.add(f"'{RESERVED}' is a word of safetensors", key.where, "use another name")
             items = value.items if isinstance(value, Sequence) else (value,)
             if not items:
                 self.report.add(f"output '{key.text}' names nothing", value.where)
@@ -284,10 +297,10 @@ class _Loader:
             if len(shapes) > 1:
                 shown = ", ".join(str(list(shape or ())) for shape in sorted(shapes, key=str))
                 self.report.add(f"output '{key.text}' has several shapes: {shown}", key.where)
-            found.append((key.text, known))
-        return tuple(found)
+            users.append((key.text, known))
+        return tuple(users)
 
-    def _output(self, node: Node, key: Scalar, drafts: list[Draft]) -> tuple[int, int] | None:
+    def _output(self, node: Node, key: Scalar, drafts: list[TypeDraft]) -> tuple[int, int] | None:
         text = fields.text(node, f"output '{key.text}'", self.report)
         if text is None:
             return None
@@ -310,7 +323,7 @@ class _Loader:
 
     def _weights(
         self,
-        drafts: list[Draft],
+        drafts: list[TypeDraft],
         tables: tuple[str, ...],
         params: tuple[str, ...],
         all_params: tuple[Param, ...],
@@ -325,7 +338,7 @@ class _Loader:
             shared = tuple(name for name in written if name not in own)
             types[draft.name] = (own, shared) if draft.cell or draft.reduction else None
         owners = Owners((*tables, *params), types)
-        return read_weights(self.top, self.overrides.weights, self.path.parent, owners, dims, self.report)
+        return read_weights(self.top, self.overrides.weights, self.reach, owners, dims, self.report)
 
     def _unused(self, resolver: Resolver) -> None:
         """Tables and parameters that nothing names; not asked while other mistakes may hide a use."""

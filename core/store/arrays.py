@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
-from abw.core.store.files import replacing
+from abw.core.base.files import replacing, writing
 
 _NAMES = {"float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
 
@@ -49,7 +49,7 @@ Arrays = Mapping[str, Growing]
 
 
 class ArrayFile:
-    """A file of arrays, written when the block that it is used in ends well."""
+    """A file of arrays, written when the block that it is used in ends well. Errors: AbwError."""
 
     def __init__(self, path: Path, write: Callable[[IO[bytes], Arrays], None]) -> None:
         self._path = path
@@ -59,27 +59,32 @@ class ArrayFile:
 
     def add(self, name: str, dtype: DTypeLike, shape: tuple[int, ...] = (), *, ends: bool = False) -> None:
         """An array without rows; with `ends`, counts are appended, and it holds where they begin and end."""
-        file = self._open.enter_context(tempfile.TemporaryFile(dir=self._path.parent))  # noqa: SIM115
+        with writing(self._path):
+            file = self._open.enter_context(tempfile.TemporaryFile(dir=self._path.parent))  # noqa: SIM115
         self._arrays[name] = Growing(file, np.dtype(dtype), shape, ends)
         if ends:
             file.write(np.zeros(1, dtype).tobytes())
             self._arrays[name].rows = 1
 
     def append(self, name: str, values: NDArray[Any]) -> None:
-        """Add rows to an array. Errors: OSError."""
-        self._arrays[name].append(values)
+        """Add rows to an array. Errors: AbwError."""
+        with writing(self._path):
+            self._arrays[name].append(values)
 
     def __enter__(self) -> Self:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with writing(self._path):
+            self._target = self._open.enter_context(replacing(self._path, wait=False))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._open:
-            if kind is None:
-                with replacing(self._path) as file:
-                    self._write(file, self._arrays)
+        if kind is None:
+            with writing(self._path), self._open:
+                self._write(self._target, self._arrays)
+            return
+        with writing(self._path):  # what is left to write of files that are given up may fail, too
+            self._open.__exit__(kind, error, trace)
 
 
 def write_npz(file: IO[bytes], arrays: Arrays) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,10 +17,12 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from abw.core.base.errors import AbwError
+from abw.core.base.files import writing
+from abw.core.base.locks import open_alone
 from abw.core.data.stream import Bad
-from abw.core.errors import AbwError
-from abw.core.spec.cell import Shape
-from abw.core.spec.model import Model
+from abw.core.ir.cell import Shape
+from abw.core.ir.model import Model
 from abw.core.store.arrays import ArrayFile, write_npz, write_safetensors
 from abw.core.store.lines import LineFile
 
@@ -71,12 +74,12 @@ class Rows:
 
 def outputs_of(model: Model) -> tuple[Output, ...]:
     """The outputs that a model names. One of a single type `per: instance` has one value an instance."""
-    found = []
+    outputs = []
     for name, producers in model.outputs:
         types = [model.types[t] for t, _ in producers]
         single = len(types) == 1 and types[0].kinds == {"instance"} and not types[0].where
-        found.append(Output(name, types[0].outputs[producers[0][1]].shape, single))
-    return tuple(found)
+        outputs.append(Output(name, types[0].outputs[producers[0][1]].shape, single))
+    return tuple(outputs)
 
 
 def with_bad(rows: Rows, bad: Sequence[Bad], first: int, outputs: Sequence[Output]) -> Rows:
@@ -113,29 +116,38 @@ def open_outputs(target: Path, outputs: Sequence[Output], named: bool) -> Iterat
 
     Lines are written as they come. Arrays lie in unnamed temporary files until the end: the file appears
     whole, or not at all where the block ends with an error. Errors: AbwError for a suffix that none of the
-    formats has, where the file cannot be written; BrokenPipeError where nobody reads any more.
+    formats has, where the file cannot be written or another process writes it; BrokenPipeError where nobody
+    reads any more.
     """
     require_suffix(target)
     if target.is_dir():  # said now, not when all is done
         raise AbwError(f"cannot write {target}: Is a directory")
-    to_stdout = str(target) == STDOUT
-    if to_stdout and sys.stdout is None:
-        raise AbwError("cannot write standard output: it is closed")
-    try:
-        if to_stdout:
-            sys.stdout.flush()
-            yield _Lines(LineFile(1), outputs)
-        elif target.suffix in LINES:
-            with target.open("wb", buffering=0) as file:
-                yield _Lines(LineFile(file.fileno()), outputs)
+    if str(target) == STDOUT:
+        if sys.stdout is None:
+            raise AbwError("cannot write standard output: it is closed")
+        sys.stdout.flush()
+        yield _Lines(LineFile(1, "standard output"), outputs)
+    elif target.suffix in LINES:
+        with _emptied(target) as file:
+            yield _Lines(LineFile(file, str(target)), outputs)
+    else:
+        with ArrayFile(target, ARRAYS[target.suffix]) as arrays:
+            yield _Arrays(arrays, outputs, named)
+
+
+@contextmanager
+def _emptied(target: Path) -> Iterator[int]:
+    """A file to write from its beginning, which no other process does at the same time. Errors: AbwError."""
+    with writing(target):
+        if target.exists() and not target.is_file():  # a pipe, or a device
+            file = os.open(target, os.O_WRONLY)
         else:
-            with ArrayFile(target, ARRAYS[target.suffix]) as arrays:
-                yield _Arrays(arrays, outputs, named)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        where = "standard output" if to_stdout else target
-        raise AbwError(f"cannot write {where}: {error.strerror or error}") from error
+            file = open_alone(Path(os.path.realpath(target)), wait=False, named=target)
+            os.ftruncate(file, 0)
+    try:
+        yield file
+    finally:
+        os.close(file)
 
 
 def writes_lines(target: Path) -> bool:

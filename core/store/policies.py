@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from abw.core.base.files import home
 from abw.core.graph.group import Groups
-from abw.core.graph.network import Network
-from abw.core.store.files import home
+from abw.core.ir.network import Network
 
 
 def network_digest(network: Network, groups: Groups | None = None) -> str:

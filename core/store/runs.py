@@ -2,7 +2,8 @@
 
 A run's folder `NNNN-model/` holds:
 
-- `run.json`: the report that `abw run --json` prints, with versions, options and the command line;
+- `run.json`: the report that `abw run --json` prints, with versions, options and the command line, and a hash
+  of all that (`sha256`);
 - `spec/`: the model's file and its cells as they were;
 - `policy.json`: the learned policy, its Q-values included (where one was used);
 - `batches/NNNN.npz`, one for each of the first mini-batches (`kept` in the report): the graph (`type`,
@@ -13,40 +14,51 @@ A run's folder `NNNN-model/` holds:
 
 from __future__ import annotations
 
-import shutil
+import hashlib
+import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.errors import AbwError
+from abw.core.base.errors import AbwError
+from abw.core.base.files import home, read_json, write_json, writing
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
+from abw.core.policy.registry import CHOSEN, LEARNED
 from abw.core.policy.schedule import Schedule
-from abw.core.store.files import home, read_json, write_json
+from abw.core.store.checked import read_batch
+from abw.core.store.folders import number_of, numbered
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run on disk: its folder and its report."""
+    """A run on disk: its folder and its report; `damage` says why there is no report to go by."""
 
     path: Path
     report: dict[str, Any]
+    damage: str = ""
 
     @property
     def number(self) -> int:
         """The number that `abw runs show` takes."""
-        return int(self.path.name.split("-")[0])
+        return number_of(self.path)
 
     @property
     def kept(self) -> int:
-        """Of how many mini-batches, from the first on, the graph and schedule are there."""
+        """The number of mini-batches, from the first on, whose graph and schedule are there."""
         return int(self.report.get("kept", self.report["mini_batches"]))
 
 
+SCHEMA_VERSION = 1
+"""The version of reports: other ones are not read."""
+REPORT = "run.json"
+"""The file of a run's report in its folder: what has none is no run."""
+POLICY = "policy.json"
+"""The file of the learned policy that a run used."""
 OUTPUTS = "outputs.npz"
 """The file of a run's outputs in its folder."""
 
@@ -56,48 +68,103 @@ def runs_folder() -> Path:
     return home() / "runs"
 
 
-def list_runs() -> list[StoredRun]:
-    """All runs, oldest first; a folder without a report is not one."""
-    folders = sorted(p for p in runs_folder().glob("[0-9]*-*") if (p / "run.json").is_file())
-    return [StoredRun(p, read_json(p / "run.json", "run")) for p in folders]
+def run_folders() -> list[Path]:
+    """The folders of all runs, the latest last. Cost: one listing, of no file's content."""
+    return numbered(runs_folder())
+
+
+def list_runs(last: int | None = None) -> list[StoredRun]:
+    """All runs, or the `last` ones, oldest first; a folder without a report is not one.
+
+    Cost: reading the reports of those listed.
+    """
+    found: list[StoredRun] = []
+    for folder in reversed(run_folders()):
+        if last is not None and len(found) == last:
+            break
+        if (folder / REPORT).is_file():
+            found.append(_read(folder))
+    return found[::-1]
 
 
 def find_run(name: str | None) -> StoredRun:
-    """A run by its number, its folder's name or path; the latest for None. Errors: AbwError."""
-    runs = list_runs()
-    if not runs:
+    """A run by its number, its folder's name or path; the latest for None. Errors: AbwError, also where it is
+    damaged.
+    """
+    folders = [folder for folder in run_folders() if name is None or _called(folder, name)]
+    for folder in reversed(folders) if name is None else folders:
+        if (folder / REPORT).is_file():
+            return _whole(_read(folder))
+    known = [number_of(folder) for folder in run_folders() if (folder / REPORT).is_file()]
+    if not known:
         raise AbwError(f"there are no runs in {runs_folder()}", hint="make one: `abw run SPEC`")
-    if name is None:
-        return runs[-1]
-    for run in runs:
-        if name in (run.path.name, str(run.path)) or (name.isdigit() and int(name) == run.number):
-            return run
-    known = f"{runs[0].number} to {runs[-1].number}"
-    raise AbwError(f"there is no run '{name}'", hint=f"`abw runs` lists them; numbers here: {known}")
+    hint = f"`abw runs` lists them; numbers here: {known[0]} to {known[-1]}"
+    raise AbwError(f"there is no run '{name}'", hint=hint)
+
+
+def _called(folder: Path, name: str) -> bool:
+    if name.isascii() and name.isdigit():
+        return number_of(folder) == int(name)
+    return name in (folder.name, str(folder))
+
+
+def _read(folder: Path) -> StoredRun:
+    try:
+        report = read_json(folder / REPORT, "run")
+        if report.pop("sha256", "") != _digest(report) and not _unhashed(report):
+            raise AbwError(f"{folder / REPORT} is not as abw wrote it")
+        if report["schema_version"] != SCHEMA_VERSION:
+            raise AbwError(
+                f"its report has version {report['schema_version']}, this abw reads {SCHEMA_VERSION}"
+            )
+    except AbwError as error:
+        return StoredRun(folder, {}, error.message)
+    return StoredRun(folder, report)
+
+
+def _unhashed(report: dict[str, Any]) -> bool:
+    """Whether a report is of abw 0.1.0, which wrote no hash; then all that is read of it must be there."""
+    versions = report.get("versions")
+    old = isinstance(versions, dict) and versions.get("abw") == "0.1.0"
+    return old and report.keys() >= {"schema_version", "model", "spec", "policy", "mini_batches", "batches"}
+
+
+def _whole(run: StoredRun) -> StoredRun:
+    """The run, if it is not damaged. Errors: AbwError."""
+    if run.damage:
+        hint = "`abw runs` lists the others; run it anew: `abw run SPEC`"
+        raise AbwError(f"run {run.number} is damaged: {run.damage}", hint=hint)
+    return run
+
+
+def _digest(report: dict[str, Any]) -> str:
+    """A hash of what a report says, however it is written."""
+    return hashlib.sha256(json.dumps(report, sort_keys=True).encode()).hexdigest()
 
 
 def save_batch(
     folder: Path, number: int, graph: Graph, dag: Dag, schedule: Schedule, ready: NDArray[np.int32]
 ) -> None:
-    """Write one mini-batch's graph, schedule and ready nodes into a run's folder.
+    """Write one mini-batch's graph, schedule and ready nodes into a run's folder. Errors: AbwError.
 
     `dag`: what the policy saw of the graph, and the schedule is of.
     """
-    target = folder / "batches"
-    target.mkdir(exist_ok=True)
-    np.savez(
-        target / f"{number:04d}.npz",
-        types=np.array(dag.types),
-        type=dag.type,
-        succ_ptr=dag.succ_ptr,
-        succ=dag.succ,
-        vertex=graph.vertex,
-        instance=graph.instance,
-        batch_type=schedule.type,
-        batch_ptr=schedule.ptr,
-        nodes=schedule.nodes,
-        ready=ready,
-    )
+    target = folder / "batches" / f"{number:04d}.npz"
+    with writing(target):
+        target.parent.mkdir(exist_ok=True)
+        np.savez(
+            target,
+            types=np.array(dag.types),
+            type=dag.type,
+            succ_ptr=dag.succ_ptr,
+            succ=dag.succ,
+            vertex=graph.vertex,
+            instance=graph.instance,
+            batch_type=schedule.type,
+            batch_ptr=schedule.ptr,
+            nodes=schedule.nodes,
+            ready=ready,
+        )
 
 
 def load_batch(run: StoredRun, number: int) -> tuple[Dag, Schedule, NDArray[np.int32], NDArray[np.int32]]:
@@ -105,16 +172,7 @@ def load_batch(run: StoredRun, number: int) -> tuple[Dag, Schedule, NDArray[np.i
 
     Errors: AbwError where the file is missing or damaged.
     """
-    file = run.path / "batches" / f"{number:04d}.npz"
-    try:
-        with np.load(file) as kept:
-            succ = kept["succ"]
-            indegree = np.bincount(succ, minlength=len(kept["type"])).astype(np.int32)
-            dag = Dag(tuple(map(str, kept["types"])), kept["type"], kept["succ_ptr"], succ, indegree)
-            schedule = Schedule(kept["batch_type"], kept["batch_ptr"], kept["nodes"])
-            return dag, schedule, kept["instance"], kept["vertex"]
-    except (OSError, KeyError, ValueError, BadZipFile) as error:
-        raise AbwError(f"cannot read {file}: {error}", hint="run it anew: `abw run SPEC`") from None
+    return read_batch(run.path / "batches" / f"{number:04d}.npz", run.report["batch"])
 
 
 def in_range(number: int, mini_batches: int) -> int:
@@ -126,13 +184,30 @@ def in_range(number: int, mini_batches: int) -> int:
     return number
 
 
-def save_report(folder: Path, report: dict[str, Any], files: tuple[Path, ...]) -> None:
-    """Write a run's report, and copies of the spec's files: the model's, then its cells', where they lay."""
-    base = files[0].resolve().parent
+def policy_name(report: dict[str, Any]) -> str:
+    """The name of a run's policy: `fsm` or `auto` where it was a file."""
+    if not report["policy"].endswith(".json"):
+        return str(report["policy"])
+    return LEARNED if report["encoding"] else CHOSEN
+
+
+def save_report(
+    folder: Path, report: dict[str, Any], files: tuple[Path, ...], policy: Path | None = None
+) -> None:
+    """Write a run's report, and copies of the policy's file and of the spec's: the model's, then its cells',
+    where they lay. Errors: AbwError.
+    """
     for file in files:
-        whole = file.resolve()
-        name = whole.relative_to(base) if whole.is_relative_to(base) else Path(whole.name)
-        target = folder / "spec" / name
+        name = Path(os.path.relpath(file, files[0].parent))
+        _copy(file, folder / "spec" / (name.name if ".." in name.parts else name))
+    if policy:
+        _copy(policy, folder / POLICY)
+    report = json.loads(json.dumps(report))  # as it will be read
+    write_json(folder / REPORT, {**report, "sha256": _digest(report)})
+
+
+def _copy(source: Path, target: Path) -> None:
+    content = source.read_bytes()
+    with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, target)
-    write_json(folder / "run.json", report)
+        target.write_bytes(content)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from abw.core.exec.cuda import available, probe
-from abw.core.exec.cuda.device import Device
-from abw.core.exec.cuda.driver import Driver
-from abw.core.exec.cuda.floor import PUBLISHED
+from abw.core.exec.cuda import available
+from abw.core.exec.cuda.driver.device import Device
+from abw.core.exec.cuda.driver.driver import Driver
+from abw.core.exec.cuda.measure import probe
+from abw.core.exec.cuda.measure.floor import PUBLISHED
 from tests.cli.conftest import Abw
 from tests.core.exec.cuda.fakedriver import FakeLibrary
 

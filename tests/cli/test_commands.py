@@ -83,7 +83,7 @@ def test_no_help_loses_what_looks_like_markup(abw: Abw, command: str) -> None:
 
 def test_the_options_name_every_encoding() -> None:
     from abw.cli import options
-    from abw.core.policy.states import ENCODINGS
+    from abw.core.policy.learned.states import ENCODINGS
 
     assert get_args(get_args(options.Encoding)[0]) == ("best", *ENCODINGS)
 
@@ -146,6 +146,26 @@ def test_learn_writes_a_readable_policy_that_run_then_uses(abw: Abw, tmp_path: P
     assert run["training"]["path"] == str(path)
 
 
+def test_learn_says_what_was_tried_and_why_this_one(abw: Abw, home: Path) -> None:
+    flags = ("specs/lattice.yaml", "--set", "hidden=8", "--batch", "2")
+    shown = abw("learn", *flags)
+    assert shown.code == 0, shown.err
+    (path,) = (home / "policies").iterdir()
+    document = json.loads(path.read_text())
+    assert document["version"] == 2
+    assert path.stat().st_size < 1e6
+    names = [" ".join(t["policies"]) for t in document["tried"] if len(t["policies"]) == 1]
+    assert {"depth", "critical", "critical-reversed", "share-free"} <= set(names)
+    assert all(name in shown.out for name in names)
+    run = abw("run", *flags, "--json").json()
+    assert not run["training"]["fresh"]
+    assert run["picked"] in shown.out
+    assert run["training"]["tried"] == len(document["tried"])
+    assert abw("run", *flags[:3], "--batch", "3", "--json").json()["training"]["fresh"]  # of another size
+    alone = abw("viz", str(path), "--policy")
+    assert alone.code == 0 or "no state machine" in alone.err
+
+
 def test_phases_learn_what_the_frontier_alone_cannot_tell(abw: Abw) -> None:
     """The paper's Fig. 10 (A.4): the types on the frontier do not say which of two trees is under way."""
     learned = {}
@@ -178,6 +198,21 @@ def test_runs_lists_and_shows(abw: Abw) -> None:
     assert "outputs.npz" in shown.out
     assert abw("runs", "show", "2", "--json").json()["path"].endswith("0002-fig1")
     assert "abw runs" in abw("runs", "show", "7").err
+
+
+def test_a_damaged_run_is_listed_and_hides_no_other(abw: Abw, home: Path) -> None:
+    for _ in range(2):
+        abw("run", "specs/fig1.yaml", "-q", "--policy", "agenda")
+    (home / "runs" / "0001-fig1" / "run.json").write_text("{")
+    listed = abw("runs")
+    assert (listed.code, "damaged" in listed.out, "agenda" in listed.out) == (0, True, True)
+    first, second = abw("runs", "--json").json()["runs"]
+    assert "run.json is damaged" in first["damage"]
+    assert second["policy"] == "agenda"
+    assert abw("runs", "show").code == abw("explain").code == 0
+    for command in (("runs", "show", "1"), ("explain", "1"), ("viz", "1")):
+        refused = abw(*command)
+        assert (refused.code, "run 1 is damaged" in refused.err) == (1, True)
 
 
 def test_doctor_finds_what_is_here(abw: Abw) -> None:

@@ -27,7 +27,7 @@ def test_the_table_names_every_policy_and_its_numbers(abw: Abw) -> None:
     flags = (*LATTICE, "--batches", "1,4", "--seeds", "2", "--fuse")
     report, shown = abw(*flags, "--json").json(), abw(*flags).out
     names = [p["policy"] for p in report["policies"]]
-    assert names == ["depth", "agenda", "sufficient", "phases", "critical", "search", "fsm"]
+    assert names == ["depth", "agenda", "sufficient", "phases", "critical", "search", "auto", "fsm"]
     table = {line.split()[0]: line.split() for line in shown.split("\n\n")[1].splitlines()}
     for p in report["policies"]:
         assert f"{p['ratio']:.3f}" in table[p["policy"]]
@@ -70,3 +70,15 @@ def test_fig7_covers_all_workloads(abw: Abw, shared_data: Path, tmp_path: Path) 
             assert size["mini_batches"] == 16
             assert all(p["batches"] >= size["lower_bound"] for p in size["policies"])
     ElementTree.fromstring((tmp_path / "f.svg").read_text())
+
+
+def test_a_search_says_what_is_proven_and_ratios_can_be_to_the_tight_bound(abw: Abw) -> None:
+    flags = (*LATTICE, "--policies", "depth,exact,critical-reversed,auto", "--bound", "tight")
+    report, shown = abw(*flags, "--json").json(), abw(*flags).out
+    found = {p["policy"]: p for p in report["policies"]}
+    assert report["lower_bound"] <= report["tight_bound"] <= found["exact"]["batches"]
+    assert found["exact"]["at_least"] <= found["exact"]["batches"] <= found["auto"]["batches"]
+    assert found["depth"]["at_least"] is None
+    assert f"no schedule has fewer than {report['tight_bound']} batches" in shown
+    assert f"{found['depth']['batches'] / report['tight_bound']:.3f}" in shown
+    assert f"auto ({found['auto']['picked']})" in shown

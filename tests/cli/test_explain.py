@@ -51,6 +51,6 @@ def test_a_run_by_its_number_or_the_latest(abw: Abw) -> None:
 def test_a_learned_policy_is_used_as_run_does(abw: Abw) -> None:
     flags = ("specs/fig1.yaml", "--set", "hidden=8", "--json")
     found = abw("explain", *flags).json()
-    assert found["policy"] == "fsm"
+    assert found["policy"] == "auto"
     assert found["batches"] == abw("run", *flags).json()["batches"]
     assert abw("explain", "specs/fig1.yaml", "--policy", "fms").code == 2

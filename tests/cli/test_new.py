@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import abw as package
-from abw.core.project import TEMPLATES
+from abw.core.tools.project import TEMPLATES
 from tests.cli.conftest import Abw
 
 

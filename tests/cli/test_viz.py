@@ -15,7 +15,7 @@ FIG1 = ("specs/fig1.yaml", "--set", "hidden=4")
 
 
 def test_the_latest_run_without_an_argument(abw: Abw) -> None:
-    assert abw("run", *FIG1).code == 0
+    assert abw("run", *FIG1, "--encoding", "base").code == 0
     done = abw("viz")
     assert done.code == 0, done.err
     assert "run 1: fig1" in done.out
@@ -56,7 +56,7 @@ def test_policies_to_compare_with(abw: Abw) -> None:
 
 
 def test_a_policys_file_alone(abw: Abw, home: Path) -> None:
-    assert abw("learn", *FIG1).code == 0
+    assert abw("learn", *FIG1, "--encoding", "base").code == 0
     file = next((home / "policies").iterdir())
     done = abw("viz", str(file), "--json")
     assert done.json()["policy"][0]["steps"] == []
@@ -127,7 +127,7 @@ def test_formats_that_contradict_each_other_are_a_usage_error(abw: Abw, home: Pa
         done = abw("viz", *FIG1, *arguments)
         assert done.code == 2
         assert "different formats" in done.err
-    assert abw("learn", *FIG1).code == 0
+    assert abw("learn", *FIG1, "--encoding", "base").code == 0
     file = next((home / "policies").iterdir())
     assert abw("viz", str(file), "--html").code == 2
 

@@ -13,7 +13,7 @@ LATE = """
 import sys
 from numba.core.dispatcher import Dispatcher
 from abw.cli.main import main
-from abw.core import pipeline
+from abw.core.run import pipeline
 
 def compiled():
     found = {}

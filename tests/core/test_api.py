@@ -12,12 +12,12 @@ import pytest
 
 import abw
 from abw.core import api
-from abw.core.errors import DataError
+from abw.core.base.errors import AbwError, DataError
 from abw.core.graph.dag import Dag
-from abw.core.pipeline import RunOptions, run
 from abw.core.policy.check import check_schedule
-from abw.core.policy.depth import Depth
+from abw.core.policy.rules.depth import Depth
 from abw.core.policy.schedule import Schedule
+from abw.core.run.pipeline import RunOptions, run
 from abw.core.spec.load import Overrides
 
 TREES = [(3, (2, "It"), (4, (3, "works"), (2, "well"))), (2, "Fine"), (1, (0, "Not"), (1, "so"))]
@@ -110,6 +110,24 @@ def test_a_policy_of_ones_own() -> None:
     assert Counting.asked == 1
 
 
+def test_schedules_from_outside_are_checked() -> None:
+    class Wrong(Depth):
+        """The depth policy, without its last batch."""
+
+        def schedule(self, dag: Dag) -> Schedule:
+            right = super().schedule(dag)
+            return Schedule(right.type[:-1], right.ptr[:-1], right.nodes[: right.ptr[-2]])
+
+    model = abw.load("specs/treelstm.yaml", dims={"hidden": 8}, policy=Wrong())
+    with pytest.raises(AbwError, match=r"policy Wrong: node \d+ is never executed"):
+        model(TREES)
+    graph = model.graph(TREES)
+    with pytest.raises(AbwError, match=r"policy Wrong: node \d+ is never executed"):
+        model.schedule(graph, Wrong())
+    with pytest.raises(AbwError, match=r"schedule: node \d+ is never executed"):
+        model.plan(graph, Wrong().schedule(graph.dag))
+
+
 def test_a_policy_is_learned_once_from_the_data_given(tmp_path: Path) -> None:
     file = tmp_path / "trees.txt"
     file.write_text("\n".join(LINES))
@@ -118,7 +136,7 @@ def test_a_policy_is_learned_once_from_the_data_given(tmp_path: Path) -> None:
     (policy,) = (tmp_path / "home" / "policies").iterdir()
     plain = abw.load("specs/treelstm.yaml", dims={"hidden": 8}, policy="depth")
     graph = plain.graph(TREES)
-    found = [plain.schedule(graph, name).nodes.tolist() for name in ("fsm", str(policy))]
+    found = [plain.schedule(graph, name).nodes.tolist() for name in ("auto", str(policy))]
     assert found == 2 * [model.schedule(graph).nodes.tolist()]
     assert json.loads(policy.read_text())["data"]["path"] == str(file)
     abw.load("specs/treelstm.yaml", dims={"hidden": 8})(TREES)
@@ -139,7 +157,7 @@ def test_what_cannot_be_run_says_so(tmp_path: Path) -> None:
         model("(2 Fine)")
     with pytest.raises(abw.AbwError, match="no instances"):
         model([])
-    with pytest.raises(DataError, match="instances:2:"):
+    with pytest.raises(DataError, match="instance 1:1:10: "):
         model([*LINES[:1], "(3 (2 It)"])
     with pytest.raises(abw.AbwError, match="instance 1 is no instance of format trees"):
         model([TREES[0], (3, "two words")])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from abw.core.pipeline import RunOptions, run
+from abw.core.run.pipeline import RunOptions, run
 from abw.core.spec.load import Overrides
 from abw.core.store.runs import StoredRun, find_run
-from abw.viz.pictures import (
+from abw.viz.data.pictures import (
     CellBatchView,
     MemoryPicture,
     OperandView,
@@ -18,7 +18,7 @@ from abw.viz.pictures import (
     TreePicture,
     Variable,
 )
-from abw.viz.scene import Scene, scene_of_spec
+from abw.viz.data.scene import Scene, scene_of_spec
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def lattice(home: Path) -> Scene:
 @pytest.fixture
 def fig1_run(home: Path) -> StoredRun:
     """A run of Fig. 1."""
-    run(Path("specs/fig1.yaml"), Overrides(dims={"hidden": 4}), RunOptions(encoding="sort"))
+    run(Path("specs/fig1.yaml"), Overrides(dims={"hidden": 4}), RunOptions(policy="fsm", encoding="sort"))
     return find_run(None)
 
 

@@ -12,8 +12,8 @@ import pytest
 from abw.core.graph.dag import Dag, build_dag
 from abw.core.policy.registry import get_policy
 from abw.core.store.runs import StoredRun
+from abw.viz.data.scene import Scene, scene_of_run
 from abw.viz.page import page as page_of
-from abw.viz.scene import Scene, scene_of_run
 from tests.viz.browser import opened
 
 pytestmark = pytest.mark.browser

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.viz.chart import HEIGHT, MARGIN, TOP, WIDTH, Chart, Line, chart_svg, chart_text, ticks
-from abw.viz.svg import document
+from abw.viz.drawing.chart import HEIGHT, MARGIN, TOP, WIDTH, Chart, Line, chart_svg, chart_text, ticks
+from abw.viz.drawing.svg import document
 
 POINTS = st.lists(
     st.tuples(st.integers(0, 10**4), st.floats(0, 10**6)), min_size=1, max_size=30, unique_by=lambda p: p[0]

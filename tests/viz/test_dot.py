@@ -12,11 +12,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from abw.core.errors import AbwError
-from abw.viz.collect import collect
-from abw.viz.dot import as_dot
+from abw.core.base.errors import AbwError
+from abw.viz.data.collect import collect
+from abw.viz.data.scene import Scene
+from abw.viz.drawing.dot import as_dot
 from abw.viz.export import export
-from abw.viz.scene import Scene
 from tests.viz.conftest import Golden
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from abw.core.graph.bounds import depths
 from abw.core.graph.dag import Dag
-from abw.viz.layered import Ints, across, side_by_side, with_bends
+from abw.viz.drawing.layered import Ints, across, side_by_side, with_bends
 from tests.core.policy.graphs import random_dag
 
 graphs = st.builds(

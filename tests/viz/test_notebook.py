@@ -14,6 +14,7 @@ from abw.core.plan.plan import plan
 from abw.core.spec.load import load_cell
 from abw.core.store.runs import StoredRun
 from abw.pqtree import PQTree, plan_layout
+from abw.viz.data.scene import Scene
 from abw.viz.notebook import (
     SHOWN,
     VARIABLES,
@@ -25,7 +26,6 @@ from abw.viz.notebook import (
     show_run,
     show_tree,
 )
-from abw.viz.scene import Scene
 
 
 def drawn(html: str) -> list[str]:
@@ -68,7 +68,7 @@ def test_large_things_are_a_line() -> None:
     assert drawn(html) == []
     layout = plan_layout([4] * (VARIABLES + 1), [])
     assert drawn(show_layout(layout)) == []
-    assert "layout of 81 slots" in show_layout(layout)
+    assert "layout of 81 variables" in show_layout(layout)
 
 
 def test_copies_are_drawn_in_layouts_too() -> None:

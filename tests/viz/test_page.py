@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from abw.core.graph.dag import Dag
 from abw.core.plan.plan import plan
 from abw.core.store.runs import StoredRun
-from abw.viz.arrange import arrange
+from abw.viz.data.scene import Scene, scene_of_run
 from abw.viz.page import embedded, page
-from abw.viz.scene import Scene, scene_of_run
+from abw.viz.placement import arrange
 from tests.core.policy.graphs import random_dag
 
 BAD = "</script><script>window.hacked=1</script><!--"

@@ -11,14 +11,13 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from abw.core.errors import AbwError
+from abw.core.base.errors import AbwError
 from abw.core.graph.bounds import depths
 from abw.core.spec.load import load_cell
 from abw.pqtree import PQTree
-from abw.viz.collect import KINDS, Kind, collect
-from abw.viz.draw import as_svg
-from abw.viz.memory import memory_picture
-from abw.viz.pictures import (
+from abw.viz.data.collect import KINDS, Kind, collect
+from abw.viz.data.memory import memory_picture
+from abw.viz.data.pictures import (
     ArenaBlock,
     ArenaPicture,
     BatchesPicture,
@@ -29,14 +28,15 @@ from abw.viz.pictures import (
     PolicyPicture,
     TreePicture,
 )
-from abw.viz.scene import Scene
-from abw.viz.svg import MOST, document, stacked
-from abw.viz.svg_graph import NODES, graph_svg, layers
-from abw.viz.svg_memory import arena_svg
-from abw.viz.svg_policy import MOST as STATES
-from abw.viz.svg_policy import shown_states
-from abw.viz.svg_steps import batches_svg, frontier_svg
-from abw.viz.tree import tree_picture
+from abw.viz.data.scene import Scene
+from abw.viz.data.tree import tree_picture
+from abw.viz.drawing.draw import as_svg
+from abw.viz.drawing.svg import MOST, document, stacked
+from abw.viz.drawing.svg_graph import NODES, graph_svg, layers
+from abw.viz.drawing.svg_memory import arena_svg
+from abw.viz.drawing.svg_policy import MOST as STATES
+from abw.viz.drawing.svg_policy import shown_states
+from abw.viz.drawing.svg_steps import batches_svg, frontier_svg
 from tests.viz.conftest import Golden
 
 SVG = "{http://www.w3.org/2000/svg}"

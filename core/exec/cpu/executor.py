@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.cores import usable_cores
-from abw.core.exec.arenas import fill_constants
-from abw.core.exec.cpu.clock import emit_clock
-from abw.core.exec.cpu.compiled import Code, compile_ir
-from abw.core.exec.cpu.emit import Module
-from abw.core.exec.cpu.kernel import emit_cell, emit_fill
-from abw.core.exec.cpu.layout import CellLayout, layout_of, packed_constants
-from abw.core.exec.cpu.memory import address, aligned
-from abw.core.exec.cpu.parts import get_sorter
-from abw.core.exec.cpu.profile import Profile, Profiler, Walk
-from abw.core.exec.cpu.reduction import emit_collect, emit_reduction
-from abw.core.exec.cpu.target import TargetName, get_target
-from abw.core.exec.cpu.team import Team
-from abw.core.exec.cpu.walker import (
+from abw.core.base.cores import usable_cores
+from abw.core.exec.cpu.llvm.clock import emit_clock
+from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
+from abw.core.exec.cpu.llvm.emit import Module, function_text
+from abw.core.exec.cpu.llvm.kernel import emit_cell, emit_fill
+from abw.core.exec.cpu.llvm.reduction import emit_collect, emit_reduction
+from abw.core.exec.cpu.llvm.walker import (
     OF_ARENAS,
     OF_EXECUTOR,
     OF_PLAN,
@@ -31,15 +24,23 @@ from abw.core.exec.cpu.walker import (
     emit_walker,
     note_plan,
 )
-from abw.core.exec.interface import Result
+from abw.core.exec.cpu.packing import address, aligned
+from abw.core.exec.cpu.parts import get_sorter
+from abw.core.exec.cpu.profile.profile import Profile, Profiler, Walk
+from abw.core.exec.cpu.target import TargetName, get_target
+from abw.core.exec.cpu.team import Team
+from abw.core.exec.cpu.tiling import CellTiling, layout_of, packed_constants
+from abw.core.exec.epochs import RunEpochs
+from abw.core.exec.interface import Executor, Result
+from abw.core.exec.lower.rows import matrix_view, row_floats
 from abw.core.exec.params import Params
-from abw.core.exec.rows import matrix_view, row_floats
-from abw.core.exec.turns import Turns
+from abw.core.exec.values import fill_constants, refill
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import structure
-from abw.core.graph.network import Network
+from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
-from abw.core.plan.plan import Counts, Plan
+from abw.core.plan.counts import Counts
+from abw.core.plan.plan import Plan
 from abw.core.policy.schedule import Schedule
 
 Floats = NDArray[np.float32]
@@ -55,7 +56,7 @@ TOGETHER_FLOPS = 2_500_000
 _SCHEDULE, _PLAN = attrgetter(*OF_SCHEDULE), attrgetter(*OF_PLAN)
 
 
-class CpuExecutor:
+class CpuExecutor(Executor):
     """One kernel a batch: products summed in registers, element by element to the end, stored once.
 
     Operands are read where they lie, through the plan's index arrays where their rows are not evenly spaced.
@@ -91,10 +92,8 @@ class CpuExecutor:
         walks = tuple(kind(self._code.address(name)) for name, kind in WALKS.items())
         self._walks: list[tuple[Walk, ...]] = [walks] * self._threads
         self._profiler: Profiler | None = None
-        self._constants = [
-            aligned(0) if layout is None else packed_constants(layout, [params.values[i] for i in t.params])
-            for layout, t in zip(layouts, network.types, strict=True)
-        ]
+        self._layouts = layouts
+        self._constants = self._packed()
         size = max((layout.scratch_floats for layout in layouts if layout), default=0)
         # whole vectors are read at parts of the last row
         self._scratch = [aligned(size + lanes) for _ in range(self._threads)]
@@ -112,7 +111,23 @@ class CpuExecutor:
         of_plan = len(OF_SCHEDULE) + len(OF_PLAN)
         self._table = np.array([0] * of_plan + [address(array) for array in fixed], np.int64)
         self._table_at = address(self._table)
-        self._turns = Turns(network, params)
+        self._epochs = RunEpochs(network, params)
+
+    def update(self, params: Params) -> None:
+        """Pack other weights. Raises ValueError for other shapes."""
+        self._epochs.renew(params)
+        self._params = params
+        self._constants = self._packed()
+        self._own["constants"][:] = [address(c) for c in self._constants]
+        refill(self._views, self._arenas, self._network, params)
+
+    def _packed(self) -> list[Floats]:
+        return [
+            aligned(0)
+            if layout is None
+            else packed_constants(layout, [self._params.values[i] for i in t.params])
+            for layout, t in zip(self._layouts, self._network.types, strict=True)
+        ]
 
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
         """The lanes sorted by the thread that will compute them, where several share this graph's run."""
@@ -126,7 +141,7 @@ class CpuExecutor:
     def run(self, plan: Plan) -> Result:
         """Execute the batches in order. Raises ValueError for a plan of another network."""
         start = time.perf_counter()
-        self._turns.begin(plan)
+        self._epochs.begin(plan)
         self._reserve(plan)
         note_plan(self._table, *_SCHEDULE(plan.schedule), *_PLAN(plan))
         prepared = time.perf_counter()
@@ -135,7 +150,12 @@ class CpuExecutor:
         if self._profiler is not None:
             self._profiler.took = threads, prepared - start, time.perf_counter() - prepared
         counts = Counts(batches, len(plan.launch_ptr) - 1, 0, 0)
-        return Result(plan.graph, counts, self._turns.reader(self._views, plan))
+        return Result(plan.graph, counts, self._epochs.reader(self._views, plan))
+
+    @property
+    def profiler(self) -> CpuExecutor:
+        """Itself."""
+        return self
 
     def measure(self) -> None:
         """From now on measure where the time of runs goes; each is to be followed by `sample`.
@@ -219,24 +239,27 @@ class CpuExecutor:
 
         return together
 
-    def _emit(self, *, stamped: bool = False) -> tuple[str, list[str], list[CellLayout | None]]:
+    def kernels(self) -> Mapping[str, str]:
+        """Each type's kernel as LLVM IR; what all share (fills, lists collected, the walker) is left out."""
+        text, names, _ = self._emit()
+        return {t.name: function_text(text, n) for t, n in zip(self._network.types, names, strict=True)}
+
+    def _emit(self, *, stamped: bool = False) -> tuple[str, list[str], list[CellTiling | None]]:
         """The network's module, and each type's kernel and layout; equal types share a kernel."""
         module = Module(self._target)
         emit_fill(module)
         if stamped:
             emit_clock(module)
         names: list[str] = []
-        layouts: list[CellLayout | None] = []
+        layouts: list[CellTiling | None] = []
         collectors: set[str] = set()
-        made: dict[Hashable, tuple[str, CellLayout | None]] = {}
-        for net_type, program in zip(self._network.types, self._arenas.programs, strict=True):
+        made: dict[Hashable, tuple[str, CellTiling | None]] = {}
+        for net_type, normal in zip(self._network.types, self._arenas.cells, strict=True):
             key = structure(net_type)
             if key not in made:
                 name, layout = f"kernel{len(made)}", None
-                if program is not None:
-                    layout = layout_of(
-                        program.normal, self._target, tuple(s.reduction for s in net_type.slots)
-                    )
+                if normal is not None:
+                    layout = layout_of(normal, self._target, tuple(s.reduction for s in net_type.slots))
                     for place in filter(None, layout.lists):
                         if place.collector not in collectors:
                             collectors.add(place.collector)
@@ -259,9 +282,12 @@ class CpuExecutor:
                 # room to grow costs nothing until it is used, and spares filling in the tables again;
                 # part of a row is read in whole vectors: beyond the last row, too
                 rows += rows // 2
-                # what an earlier run left there is not read any more, and goes before its place is taken
+                # what an earlier run left there and is not read any more goes before its place is taken
+                held = int(plan.earlier.rows[a]) * floats if plan.earlier else 0
+                before = self._memory[a][:held] if held else aligned(0)
                 self._memory[a] = self._views[a] = aligned(0)
                 self._memory[a] = aligned(rows * floats + lanes)
+                self._memory[a][:held] = before
                 rowwise = self._memory[a][: rows * floats].reshape(rows, floats)
                 self._views[a] = matrix_view(rowwise, shape, lanes)
                 fill_constants(self._views[a], a, self._arenas, self._network, self._params)

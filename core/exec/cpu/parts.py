@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.cpu.compiled import compile_ir
-from abw.core.exec.cpu.emit import Function, Module
-from abw.core.exec.cpu.memory import address
+from abw.core.exec.cpu.llvm.compiled import compile_ir
+from abw.core.exec.cpu.llvm.emit import Function, Module
+from abw.core.exec.cpu.packing import address
 from abw.core.exec.cpu.target import Target
 from abw.core.graph.graph import Graph
-from abw.core.graph.network import LISTED
+from abw.core.ir.network import LISTED
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]

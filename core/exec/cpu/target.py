@@ -9,14 +9,15 @@ from typing import Literal
 
 import llvmlite.binding as llvm
 
-from abw.core.errors import AbwError
+from abw.core.base.errors import AbwError
 
 TargetName = Literal["avx512", "avx2", "plain"]
 TARGETS: tuple[TargetName, ...] = ("avx512", "avx2", "plain")
 
 
-KNOWN = platform.machine() in ("x86_64", "AMD64")
-"""Whether the kernels written as IR were ever run on a processor like this one."""
+MACHINE = platform.machine()
+KNOWN = MACHINE in ("x86_64", "AMD64", "aarch64")
+"""Whether the kernels written as IR were ever run on a processor like this one, if only an emulated one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class Target:
     """A processor as LLVM knows it (`cpu`, `features`), with `lanes` floats in a vector register.
 
     `accumulators`: vector registers that sums may take, so that the weights of a step and a broadcast operand
-    fit in beside them. `group`: the most sums of a row that a block of rows works on.
+    fit in beside them. `group`: the most sums of a row that a block of rows works on. `counter`: how code
+    reads a clock that runs evenly: LLVM's function, and what it is given.
     """
 
     name: TargetName
@@ -33,11 +35,17 @@ class Target:
     lanes: int
     accumulators: int
     group: int
+    counter: tuple[str, str] = ("readcyclecounter", "")  # on x86 that of time stamps
 
     @property
     def vector(self) -> str:
         """The type of a vector of floats."""
         return f"<{self.lanes} x float>"
+
+    @property
+    def wide(self) -> str:
+        """The type of as many floats in double precision."""
+        return f"<{self.lanes} x double>"
 
     @property
     def integers(self) -> str:
@@ -50,6 +58,11 @@ class Target:
         return max(1, min(10, (self.accumulators - 1 - vectors) // vectors))
 
 
+_TIMER = ("read_volatile_register.i64", 'metadata !{!"CNTVCT_EL0"}')
+AARCH64 = Target("plain", "generic", "+neon", 4, 32, 6, _TIMER)
+"""The least that every 64-bit ARM processor has. Its counter of cycles is for the system alone."""
+
+
 @cache
 def get_target(name: TargetName | None = None) -> Target:
     """A target by its name, or the best that this machine has. Errors: AbwError where it has it not."""
@@ -60,6 +73,8 @@ def get_target(name: TargetName | None = None) -> Target:
     if has.get("avx2") and has.get("fma"):
         best = "avx512" if has.get("avx512f") and has.get("avx512vl") else "avx2"
     chosen = name or best
+    if MACHINE == "aarch64" and chosen == "plain":
+        return AARCH64
     if TARGETS.index(chosen) < TARGETS.index(best):
         raise AbwError(f"this machine's processor has no {chosen}", hint=f"it has: {best}")
     cpu = llvm.get_host_cpu_name()

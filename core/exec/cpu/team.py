@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from abw.core.interrupts import finished_before_interrupt
+from abw.core.base.interrupts import finished_before_interrupt
 
 LONGEST_REST = 64
 """The most pieces of work that are done alone after one for which another thread had no core."""
@@ -23,7 +23,7 @@ class Team:
     """
 
     def __init__(self, threads: int) -> None:
-        """They start when there is something to share."""
+        """A team whose threads start when there is something to share."""
         self._others = ThreadPoolExecutor(threads - 1)
         self._threads = threads
         self._turn = 0
@@ -32,7 +32,7 @@ class Team:
         self._pace = float("inf")
 
     def do(self, shared: Callable[[int], None], alone: Callable[[], None], amount: int) -> bool:
-        """Either way: `share(shared)` or `alone()`; whether the first.
+        """Do a piece of work, by `share(shared)` or by `alone()`; whether it was shared.
 
         `amount` says how much work it is, in any unit.
         """

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from abw.core.errors import AbwError
-from abw.core.exec.cuda.compiled import SUFFIX
-from abw.core.exec.cuda.costs import costs_of
-from abw.core.exec.cuda.device import PATIENCE, Device, Traits
-from abw.core.exec.cuda.driver import CudaError, load_driver
-from abw.core.exec.cuda.toolkit import HINT, find_toolkit
-from abw.core.exec.kept import kernels_folder
+from abw.core.base.errors import AbwError
+from abw.core.exec.codecache import kernels_folder
+from abw.core.exec.cuda.driver.compiled import SUFFIX
+from abw.core.exec.cuda.driver.device import PATIENCE, Device, Traits
+from abw.core.exec.cuda.driver.driver import CudaError, load_driver
+from abw.core.exec.cuda.driver.toolkit import HINT, find_toolkit
+from abw.core.exec.cuda.measure.costs import costs_of
 
 OLDEST = (7, 0)
 """The compute capability from which on GPUs have the memory model that the barriers need (Volta)."""
@@ -24,8 +24,8 @@ PINNED_CUDA = 13000
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
-    """One thing the executor needs: whether it is there, what it is, and how to get it if not."""
+class Finding:
+    """One thing abw uses: whether it is there, what it is, and how to get it if not."""
 
     name: str
     ok: bool
@@ -33,7 +33,7 @@ class Need:
     hint: str = ""
 
 
-def look() -> list[Need]:
+def look() -> list[Finding]:
     """The GPU with its driver, the compiler, and what is known of the GPU's costs. Changes nothing but that
     the driver is initialised."""
     gpu, device = _gpu()
@@ -58,17 +58,17 @@ def open_device(patience: float = PATIENCE) -> Device:
     return device
 
 
-def _gpu(patience: float = PATIENCE) -> tuple[Need, Device | None]:
+def _gpu(patience: float = PATIENCE) -> tuple[Finding, Device | None]:
     """What there is; the GPU itself where it can be used."""
     driver = load_driver()
     if driver is None:
         hint = "install NVIDIA's driver, 580 or newer (a container must be started with its GPUs)"
-        return Need("gpu", False, "no NVIDIA driver (libcuda) found", hint), None
+        return Finding("gpu", False, "no NVIDIA driver (libcuda) found", hint), None
     try:
         device = Device(driver, patience=patience)
     except CudaError as error:
         hint = "the driver is here but finds no GPU that it can use: see `nvidia-smi`"
-        return Need("gpu", False, error.message, hint), None
+        return Finding("gpu", False, error.message, hint), None
     traits = device.traits
     cuda = f"{traits.driver // 1000}.{traits.driver % 1000 // 10}"
     value = (
@@ -77,32 +77,36 @@ def _gpu(patience: float = PATIENCE) -> tuple[Need, Device | None]:
     )
     if traits.arch < OLDEST:
         device.close()
-        return Need("gpu", False, value, "compute capability 7.0 or newer is needed (Volta, 2017)"), None
+        return Finding("gpu", False, value, "compute capability 7.0 or newer is needed (Volta, 2017)"), None
     if traits.driver < PINNED_CUDA:
         hint = f"the compiler of abw[cuda] needs a driver for CUDA {PINNED_CUDA / 1000:.1f} (580 or newer)"
-        return Need("gpu", True, value, f"{hint}; with this one set CUDA_HOME to a toolkit as old"), device
-    return Need("gpu", True, value), device
+        return Finding("gpu", True, value, f"{hint}; with this one set CUDA_HOME to a toolkit as old"), device
+    return Finding("gpu", True, value), device
 
 
-def _costs(traits: Traits) -> Need:
+def _costs(traits: Traits) -> Finding:
     costs = costs_of(traits)
     fitted = "times fitted to runs" if costs.batch and costs.plan else "these"
     known = f"{costs.limits.said()}; schemes are chosen by {fitted}"
     if costs.path is None:
-        return Need("gpu costs", True, f"as published for H200, not measured: {known}", f"`{MEASURE}` does")
-    return Need("gpu costs", True, f"measured ({costs.path}): {known}")
+        return Finding(
+            "gpu costs", True, f"as published for H200, not measured: {known}", f"`{MEASURE}` does"
+        )
+    return Finding("gpu costs", True, f"measured ({costs.path}): {known}")
 
 
-def _compiler() -> Need:
+def _compiler() -> Finding:
     if find_spec("numba.cuda") is None:
-        return Need("cuda compiler", False, "this numba has no numba.cuda", 'pip install "abw[cuda]"')
+        return Finding("cuda compiler", False, "this numba has no numba.cuda", 'pip install "abw[cuda]"')
     toolkit = find_toolkit()
     if toolkit is None:
         folder = kernels_folder()
         if count := len(list(folder.glob(f"*{SUFFIX}"))):
-            return Need("cuda compiler", True, f"none; {count} kernels compiled before are in {folder}", HINT)
-        return Need("cuda compiler", False, "NVIDIA's NVVM (libnvvm, libdevice) not found", HINT)
+            return Finding(
+                "cuda compiler", True, f"none; {count} kernels compiled before are in {folder}", HINT
+            )
+        return Finding("cuda compiler", False, "NVIDIA's NVVM (libnvvm, libdevice) not found", HINT)
     if toolkit.ptxas is None:
         hint = "the driver compiles what it is given, which takes longer and is not what the tests checked"
-        return Need("cuda compiler", True, f"{toolkit.nvvm}; no ptxas", f"{hint}: {HINT}")
-    return Need("cuda compiler", True, f"{toolkit.nvvm} with {toolkit.ptxas}")
+        return Finding("cuda compiler", True, f"{toolkit.nvvm}; no ptxas", f"{hint}: {HINT}")
+    return Finding("cuda compiler", True, f"{toolkit.nvvm} with {toolkit.ptxas}")

@@ -45,10 +45,13 @@ class Backend(Protocol):
 
     @property
     def forms(self) -> Forms:
-        """Of the kernels that are right for it."""
+        """The forms of the kernels that are right for the device."""
 
     def load(self, kernels: Kernels, weights: Floats) -> None:
         """Take kernels and weights; all that was there before is gone."""
+
+    def renew(self, weights: Floats) -> None:
+        """Take other weights for the kernels that are there, as many as before."""
 
     def reserve(self, floats: int, pieces: Sequence[tuple[int, Floats]]) -> None:
         """Have a buffer of at least so many floats and some to spare, with these pieces (place, values) in

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.arenas import fill_constants
 from abw.core.exec.cuda.backend import Backend, Scheme
-from abw.core.exec.cuda.costs import UNMEASURED, Costs
 from abw.core.exec.cuda.image import Image, pack
-from abw.core.exec.cuda.module import load_kernels
-from abw.core.exec.cuda.program import device_program
+from abw.core.exec.cuda.lowering import device_program
+from abw.core.exec.cuda.measure.costs import UNMEASURED, Costs
+from abw.core.exec.cuda.options import ABILITIES
+from abw.core.exec.cuda.text.module import load_kernels
 from abw.core.exec.cuda.tiles import VECTOR
-from abw.core.exec.interface import Result, TooLargeError, refuse_threads
+from abw.core.exec.epochs import RunEpochs
+from abw.core.exec.interface import Executor, Result, TooLargeError, refuse_threads
+from abw.core.exec.lower.rows import matrix_view
 from abw.core.exec.params import Params
-from abw.core.exec.rows import matrix_view
-from abw.core.exec.turns import Turns
-from abw.core.graph.graph import Graph
-from abw.core.graph.network import Network
+from abw.core.exec.values import fill_constants
+from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
-from abw.core.plan.plan import Counts, Plan
-from abw.core.policy.schedule import Schedule
+from abw.core.plan.counts import Counts
+from abw.core.plan.plan import Earlier, Plan
 
 Floats = NDArray[np.float32]
 Longs = NDArray[np.int64]
 
 
-class CudaExecutor:
+class CudaExecutor(Executor):
     """Fused kernels from the network's cells: gather, products and all that is element-wise in one.
 
     The device holds the arenas from run to run, with tables and parameters in them; they grow as plans need
@@ -37,6 +37,7 @@ class CudaExecutor:
     """
 
     name = "cuda"
+    abilities = ABILITIES
 
     def __init__(
         self, backend: Backend, scheme: Scheme | Literal["auto"] = "auto", costs: Costs = UNMEASURED
@@ -58,16 +59,19 @@ class CudaExecutor:
         self._rows = np.zeros(len(self._arenas.shape), np.int64)
         self._begin: Longs = np.zeros(len(self._rows) + 1, np.int64)
         self._floats = -1
-        self._turns = Turns(network, params)
+        self._epochs = RunEpochs(network, params, host=False)
 
-    def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
-        """The schedule as it is."""
-        return schedule
+    def update(self, params: Params) -> None:
+        """Send other weights. Raises ValueError for other shapes."""
+        self._epochs.renew(params)
+        self._params = params
+        self._backend.renew(self._program.pack_weights(self._network, params))
+        self._floats, self._rows[:] = -1, 0  # the constants in the arenas are sent anew by the next run
 
     def run(self, plan: Plan) -> Result:
         """Start the batches. Raises ValueError for a plan of another network, TooLargeError where the device
         has too little memory for it."""
-        self._turns.begin(plan)
+        self._epochs.begin(plan)
         image = self._reserve(plan)
         scheme = self._choose(plan, image)
         if scheme != self._last:  # packed for the scheme of the run before, which is mostly this one's too
@@ -76,7 +80,11 @@ class CudaExecutor:
         self._backend.run(image, scheme)
         launches = 1 if scheme == "plan" else len(image.items)
         counts = Counts(len(plan.schedule), launches, 0, 0)
-        return Result(plan.graph, counts, self._turns.reader(_Fetched(self, plan), plan))
+        return Result(plan.graph, counts, self._epochs.reader(_Fetched(self, plan), plan))
+
+    def kernels(self) -> Mapping[str, str]:
+        """The text of the one module that all types share."""
+        return {"": self._program.text}
 
     def _pack(self, plan: Plan, begin: Longs) -> Image:
         program = self._program
@@ -100,18 +108,24 @@ class CudaExecutor:
         self._floats = -1  # unless all goes well there is none
         begin = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(rows * self._pitch, out=begin[1:])
+        held = [self._held(plan.earlier, a) if plan.earlier else self._constants(a) for a in range(len(rows))]
         image = self._pack(plan, begin)
         floats = image.floats + int(spare * (image.floats - int(begin[-1])))
-        self._backend.reserve(floats, [self._constants(a, begin) for a in range(len(rows))])
+        self._backend.reserve(floats, list(zip(begin[:-1].tolist(), held, strict=True)))
         self._rows, self._begin, self._floats = rows, begin, floats
         return image
 
-    def _constants(self, arena: int, begin: Longs) -> tuple[int, Floats]:
-        """Where an arena begins, and its rows that no node computes."""
+    def _held(self, earlier: Earlier, arena: int) -> Floats:
+        """An arena's rows of the runs before, which are lost where the memory grows."""
+        rows = int(earlier.rows[arena])
+        return self._backend.read(int(self._begin[arena]), rows * int(self._pitch[arena]))
+
+    def _constants(self, arena: int) -> Floats:
+        """An arena's rows that no node computes."""
         shape = self._arenas.shape[arena]
         rows = np.zeros((int(self._arenas.head[arena]), int(self._pitch[arena])), np.float32)
         fill_constants(matrix_view(rows, shape, VECTOR), arena, self._arenas, self._network, self._params)
-        return int(begin[arena]), rows.ravel()
+        return rows.ravel()
 
     def fetch(self, plan: Plan, arena: int) -> Floats:
         """An arena's rows (rows, *shape) of the last run; those before the nodes' are not filled in."""

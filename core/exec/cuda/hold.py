@@ -1,4 +1,4 @@
-"""Which weights the blocks of a plan's kernel hold in shared memory, where, and the text that loads them.
+"""Which weights the blocks of a plan's kernel hold in shared memory, and where.
 
 Of a held step block b has the weights of column b % columns: a few units' of all gates, for the whole launch.
 The blocks that have the same column share the lanes. (Persistent RNNs, Diamos et al., ICML 2016; for dynamic
@@ -14,19 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from abw.core.exec.cuda.rowwise import block_of
 from abw.core.exec.cuda.steps import CellSteps, Packed
-from abw.core.exec.cuda.text import Text, plus, times, u
 from abw.core.exec.cuda.tiles import VECTOR, WARP, Sizes
-from abw.core.exec.rows import padded
-from abw.core.graph.network import Network
-
-AT_ONCE = 8
-"""Vectors of weights that a thread loads before it stores them."""
+from abw.core.exec.lower.rows import padded
+from abw.core.ir.network import Network
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class HeldColumn:
     """How a block's part of a step lies in shared memory: `across` vectors of units wide."""
 
     weights: Packed
@@ -85,7 +80,7 @@ class Held:
 
     type: int
     step: int
-    column: Column
+    column: HeldColumn
     place: int
 
 
@@ -107,7 +102,7 @@ def choose_held(network: Network, cells: Sequence[CellSteps | None], sizes: Size
     for across in (2, 1):
         place, kept, found = sizes.shared, 0, []
         for t, s, weights in wanted:
-            column = Column(weights, across)
+            column = HeldColumn(weights, across)
             there = place + column.floats <= sizes.shared + sizes.held
             if column.fits and column.columns <= sizes.blocks and there:
                 found.append(Held(t, s, column, place))
@@ -121,7 +116,7 @@ def choose_held(network: Network, cells: Sequence[CellSteps | None], sizes: Size
 def recurrent(network: Network) -> frozenset[int]:
     """The types whose nodes can come after others of the same type."""
     producers = [{p for slot in t.slots for p, _ in slot.producers} for t in network.types]
-    found = set()
+    loops = set()
     for start, direct in enumerate(producers):
         reached: set[int] = set()
         ahead = list(direct)
@@ -131,46 +126,5 @@ def recurrent(network: Network) -> frozenset[int]:
                 reached.add(t)
                 ahead += producers[t]
         if start in reached:
-            found.add(start)
-    return frozenset(found)
-
-
-def hold_text(column: Column, threads: int) -> str:
-    """The function that brings a block's column into shared memory, from float `held` on.
-
-    `first`: where the step's packed weights begin.
-    """
-    t, weights = Text(), column.weights
-    quads, block = column.quads, weights.block
-    with t.block("def hold(weights, first, held, shared)"):
-        t.let(
-            "thread = cuda.threadIdx.x", f"unit0 = cuda.blockIdx.x % {u(column.columns)} * {u(column.units)}"
-        )
-        t.let(f"block = {block_of(weights, 'unit0')}")
-        t.add(f"got = cuda.local.array({AT_ONCE * VECTOR}, float32)")
-        before = 0
-        for segment, begin in zip(weights.segments, weights.begins, strict=True):
-            count, fed = segment.length * quads, len(segment.fed)
-            with t.count("base", "thread", u(count), u(AT_ONCE * threads)):
-                for body in ("load", "store"):
-                    with t.block(f"for j in range({AT_ONCE})"):
-                        t.let(f"v = base + uint32(j) * {u(threads)}")
-                        with t.block(f"if v < {u(count)}"):
-                            t.let(f"element = v // {u(quads)}", f"quad = v % {u(quads)}")
-                            if body == "load":
-                                line = f"(element * {u(fed)} + quad // {u(column.across)}) * {u(block)}"
-                                place = f"{plus('block', begin)} + {line}"
-                                unit = f"quad % {u(column.across)} * {u(VECTOR)}"
-                                t.add(f"m0, m1, m2, m3 = ld4(weights, {place} + {unit})")
-                                t.add(*(f"got[{VECTOR} * j + {e}] = m{e}" for e in range(VECTOR)))
-                            else:
-                                t.let(
-                                    f"element = {plus('element', before)}", f"four = element // {u(VECTOR)}"
-                                )
-                                line = f"four // {u(column.split)} * {u(VECTOR)} + element % {u(VECTOR)}"
-                                place = f"({line}) * {u(column.split)} + four % {u(column.split)}"
-                                place = f"held + {times(f'({place}) * {u(quads)} + quad', VECTOR)}"
-                                names = ", ".join(f"got[{VECTOR} * j + {e}]" for e in range(VECTOR))
-                                t.add(f"st4(shared, {place}, {names})")
-            before += segment.length
-    return str(t)
+            loops.add(start)
+    return frozenset(loops)

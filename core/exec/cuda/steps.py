@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from abw.core.cell.normal import NormalCell
 from abw.core.exec.cuda.tiles import VECTOR
-from abw.core.exec.rows import Fixed, columns, padded, row_floats
-from abw.core.exec.stages import Gate, Part, Single, Stage, group_gates, stages_of
-from abw.core.spec.cell import Shape
+from abw.core.exec.lower.rows import Fixed, columns, padded, row_floats
+from abw.core.exec.lower.stages import Gate, Part, Single, Stage, group_gates, stages_of
+from abw.core.ir.cell import Shape
 
 Floats = NDArray[np.float32]
 
@@ -76,7 +76,7 @@ class Packed:
 
     @property
     def floats(self) -> int:
-        """All of them."""
+        """The floats of all units."""
         return padded(self.units, self.block) // self.block * self.block_floats
 
     @property
@@ -231,11 +231,11 @@ def _reads(normal: NormalCell, stage: Stage | Single) -> set[int]:
     """The values that a stage reads from memory."""
     if isinstance(stage, Single):
         return {part.value for part in stage.right} | {normal.root[a] for a in _arguments(normal, stage)}
-    found = {part.value for gate in stage.gates for _, _, part in gate.products}
+    read = {part.value for gate in stage.gates for _, _, part in gate.products}
     members = {*stage.operations, *(gate.value for gate in stage.gates)}
     for value in stage.operations:
-        found |= {normal.root[a] for a in normal.arguments(value) if a not in members}
-    return found
+        read |= {normal.root[a] for a in normal.arguments(value) if a not in members}
+    return read
 
 
 def _arguments(normal: NormalCell, single: Single) -> tuple[int, ...]:
@@ -255,11 +255,11 @@ def _fixed(normal: NormalCell, stage: Stage | Single, begin: int) -> tuple[Fixed
             for a in normal.arguments(value):
                 if normal.static[a] and not is_number(normal, a):
                     wanted[a, stage.shape] = None
-    found = []
+    rows = []
     for value, shape in wanted:
-        found.append(Fixed(begin, value, shape, VECTOR))
+        rows.append(Fixed(begin, value, shape, VECTOR))
         begin += row_floats(shape, VECTOR)
-    return tuple(found)
+    return tuple(rows)
 
 
 def is_number(normal: NormalCell, value: int) -> bool:

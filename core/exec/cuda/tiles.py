@@ -46,11 +46,11 @@ class Forms:
     plan: Sizes
 
     def without_tensor_cores(self) -> Forms:
-        """The same where float32 units compute all."""
+        """These forms where float32 units compute all."""
         return Forms(replace(self.batch, tensor=False), replace(self.plan, tensor=False))
 
 
-DESK_WORDS = 1024
+STAGING_WORDS = 1024
 """Of shared memory, for the frame and the rows of a tile."""
 
 
@@ -64,7 +64,7 @@ def forms_for(processors: int, shared_bytes: int, tensor: bool) -> Forms:
     common = Sizes(
         threads=128, packed=32, sums=80, shared=12288, slab=16, blocks=2 * processors, held=0, tensor=tensor
     )
-    held = max(0, shared_bytes // 4 - common.shared - DESK_WORDS)
+    held = max(0, shared_bytes // 4 - common.shared - STAGING_WORDS)
     return Forms(common, replace(common, threads=256, blocks=processors, held=held))
 
 
@@ -175,7 +175,7 @@ def tiles_for(sizes: Sizes, gates: int, longest: int, units: int) -> tuple[tuple
     high = sizes.threads // wide
     shapes = (1, 2, min(each, 4)), (max(1, wide // 2), max(1, high // 2), min(each, 4)), (wide, high, each)
     pieces = max(1, -(-longest // VECTOR))
-    found: list[tuple[Tile, int]] = []
+    tiles: list[tuple[Tile, int]] = []
     before = 0
     for number, (across, down, rows) in enumerate(shapes):
         tile = _tile(sizes, across, down, rows, pieces)
@@ -185,9 +185,9 @@ def tiles_for(sizes: Sizes, gates: int, longest: int, units: int) -> tuple[tuple
         if number < len(shapes) - 1:
             limit = sizes.blocks // tile.columns(units) * tile.lanes
         if limit > before:
-            found.append((tile, limit))
+            tiles.append((tile, limit))
             before = limit
-    return tuple(found)
+    return tuple(tiles)
 
 
 def _tile(sizes: Sizes, across: int, down: int, each: int, pieces: int) -> Tile:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,14 +15,14 @@ from abw.core.cell.check import check_cell_program
 from abw.core.cell.layout import COPIED
 from abw.core.cell.normal import normalise
 from abw.core.cell.program import cell_program
-from abw.core.graph.network import LAYOUTS, LayoutName
-from abw.core.spec.cell import Cell
+from abw.core.ir.cell import Cell
+from abw.core.ir.network import LayoutName
 from tests.core.exec.builder import CellBuilder, lstm, random_cell
 
 seeds = st.integers(0, 2**32 - 1)
 
 
-@pytest.mark.parametrize("how", LAYOUTS)
+@pytest.mark.parametrize("how", get_args(LayoutName))
 @given(seed=seeds)
 def test_every_layout_is_right_and_free_operands_are_not_copied(how: LayoutName, seed: int) -> None:
     cell = random_cell(np.random.default_rng(seed), "cell")

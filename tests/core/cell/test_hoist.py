@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from abw.core.cell.hoist import Part, hoist, split
+from abw.core.cell.hoist import SubCell, hoist, split
 from abw.core.exec.params import init_params
 from abw.core.exec.reference import ReferenceExecutor
 from abw.core.graph.cells import cell_network
-from abw.core.graph.network import loops_of
+from abw.core.ir.cell import Cell
+from abw.core.ir.network import loops_of
 from abw.core.plan.plan import plan
-from abw.core.policy.sufficient import Sufficient
-from abw.core.spec.cell import Cell
+from abw.core.policy.rules.sufficient import Sufficient
+from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides, load_cell
-from abw.core.workload import load_workload, open_model
 from tests.core.exec.builder import random_cell
 
 Array = NDArray[np.float64]
@@ -73,7 +73,7 @@ def evaluate(cell: Cell, inputs: list[Array], params: list[Array]) -> dict[str, 
     return {name: values[value] for name, value in cell.outputs}
 
 
-def of(part: Part, inputs: list[Array], params: list[Array]) -> tuple[list[Array], list[Array]]:
+def of(part: SubCell, inputs: list[Array], params: list[Array]) -> tuple[list[Array], list[Array]]:
     return [inputs[i] for i in part.inputs], [params[i] for i in part.params]
 
 
@@ -92,6 +92,8 @@ def test_the_parts_of_a_random_cell_compute_the_cell(seed: int, mask: int) -> No
         first, rest = parts
         assert all(early[i] for i in first.inputs)
         assert any(op.name == "matmul" for op in first.cell.ops)
+        handed_over = range(len(rest.inputs), len(rest.cell.inputs))
+        assert not any(value in handed_over for _, value in rest.cell.outputs)
         between = evaluate(first.cell, *of(first, inputs, params))
         given_inputs, given_params = of(rest, inputs, params)
         found = evaluate(rest.cell, [*given_inputs, *between.values()], given_params)

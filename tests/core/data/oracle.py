@@ -13,7 +13,7 @@ import numpy as np
 from abw.core.data.derive import field as field_of
 from abw.core.data.derive import link as link_of
 from abw.core.data.instances import Instances
-from abw.core.spec.formats import SCHEMAS
+from abw.core.ir.formats import SCHEMAS
 
 Value = int | str
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from abw.core.data import lattice, pairs, tags, trees
+from abw.core.base.errors import DataError
+from abw.core.data.feed import Bytes
 from abw.core.data.read import read
-from abw.core.data.source import Bytes
-from abw.core.errors import DataError
+from abw.core.data.readers import lattice, pairs, tags, trees
 from tests.core.data import oracle
 
 NAMES = {

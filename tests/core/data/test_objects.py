@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abw.core.base.errors import AbwError, DataError
 from abw.core.data.instances import Instances
-from abw.core.data.objects import EXPECTED, feed_of
-from abw.core.data.read import read, take
-from abw.core.data.source import ALL
-from abw.core.errors import AbwError, DataError
-from abw.core.spec.formats import FORMATS
+from abw.core.data.objects import EXPECTED, read_objects
+from abw.core.data.read import read
+from abw.core.ir.formats import FORMATS
 
 words = st.text(
     st.characters(min_codepoint=33, exclude_characters="()|", exclude_categories=("Z", "C")), min_size=1
@@ -29,9 +28,19 @@ trees = st.recursive(
 )
 
 
+GOOD: dict[str, Any] = {
+    "trees": (2, "Fine"),
+    "lattice": [[], [(0, 5)]],
+    "tags": ["It", "works"],
+    "pairs": ("<s> a </s>", "<s> b c </s>"),
+    "json": {"vertices": [{"kind": "a"}]},
+}
+
+
 def taken(instances: list[Any], format: str) -> Instances:
-    with feed_of(instances, format) as feed:
-        return take(feed, format, 0, ALL)
+    found = read_objects(instances, format)
+    assert len(found) == len(instances) and found.lines.tolist() == list(range(1, len(instances) + 1))
+    return found
 
 
 def same(found: Instances, expected: Instances) -> None:
@@ -92,14 +101,31 @@ def test_every_format_from_its_own_file(root: Path, tmp_path: Path) -> None:
         ("pairs", ("one side",)),
         ("json", [1, 2]),
         ("tags", "a|O\nb|O"),
+        *((format, text) for format in FORMATS for text in ("", " ", "\n", "\x00", "\r", "\ud800")),
+        ("pairs", "<s> a ||| b </s>"),
+        ("pairs", ("a\n<s> b </s>", "<s> c </s>")),
+        ("lattice", [[], [("0 5\n1", 5)]]),
+        ("trees", (3, "\ud800")),
+        ("json", {"vertices": [{"kind": "\ud800"}]}),
     ],
 )
 def test_what_is_no_instance_is_named_with_what_it_should_be(format: str, instance: Any) -> None:  # noqa: ANN401
-    with pytest.raises(AbwError, match="instance 1 is") as raised, feed_of(["(1 a)", instance], format):
-        pass
-    assert raised.value.hint
+    with pytest.raises(AbwError, match=r"instance 1( is|:1:1: not JSON)") as raised:
+        read_objects([GOOD[format], instance, GOOD[format]], format)
+    assert "hint: " in str(raised.value)
 
 
 def test_what_only_the_reader_sees_has_its_place() -> None:
-    with pytest.raises(DataError, match="instances:2:"):
+    with pytest.raises(DataError, match="instance 1:1:5: the line ends inside a tree"):
         taken(["(1 a)", "(1 a"], "trees")
+    with pytest.raises(DataError, match="instance 1:4:3: an arc must begin"):
+        taken([GOOD["lattice"], [[], [(4, 5)]]], "lattice")
+    with pytest.raises(AbwError, match="there are no instances"):
+        taken([], "trees")
+
+
+def test_a_text_of_a_lattice_holds_one() -> None:
+    same(taken(["\n1\n \n7\n0\n"], "lattice"), taken(["1\n7\n0"], "lattice"))
+    for text in ("1\n7\n0\n1\n7\n0", "1\n7", "x\n7\n0", "²\n7\n0"):
+        with pytest.raises(AbwError, match="instance 1 is no instance of format lattice"):
+            taken([GOOD["lattice"], text], "lattice")

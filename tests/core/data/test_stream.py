@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from abw.core.data.jsonl import schema_of_json
+from abw.core.base.errors import DataError
+from abw.core.data.feed import Feed, open_feed
 from abw.core.data.read import read
-from abw.core.data.source import Feed, open_feed
+from abw.core.data.readers.jsonl import schema_of_json
 from abw.core.data.stream import Chunk, chunks
-from abw.core.errors import DataError
-from abw.core.spec.schema import Schema
+from abw.core.ir.schema import Schema
 from tests.core.data import oracle
 
 NAMES = {
@@ -77,8 +77,8 @@ def test_the_chunks_of_a_file_are_the_file(
     whole = read(path, format, limit=limit)
     assert plain(found) == oracle.plain(whole)
     assert [len(c.instances) for c in found[:-1]] == [size] * (len(found) - 1)
-    firsts = [c.instances.first for c in found]
-    assert firsts == [sum(len(c.instances) for c in found[:i]) for i in range(len(found))]
+    numbers = [number for c in found for number in c.instances.numbers.tolist()]
+    assert numbers == list(range(len(whole)))
     if format == "json":
         assert [n for c in found for n in c.instances.names or ()] == list(whole.names or ())
 
@@ -117,7 +117,7 @@ def test_what_is_there_comes_before_the_pipe_ends(format: str, tmp_path: Path) -
     assert len(next(got).instances) == 2
     os.write(begin, one[7:])
     chunk = next(got)
-    assert len(chunk.instances) == 1 and chunk.instances.first == 2
+    assert len(chunk.instances) == 1 and chunk.instances.numbers.tolist() == [2]
     assert chunk.instances.lines[0] == 1 + 2 * one.count(b"\n") + (format == "lattice")
     os.close(begin)
     assert list(got) == []

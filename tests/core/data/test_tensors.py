@@ -7,7 +7,9 @@ import json
 import os
 import pickle
 import sys
+import tracemalloc
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -15,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from abw.core.base.errors import AbwError
 from abw.core.data.tensors import read_tensors
-from abw.core.errors import AbwError
 
 DTYPES = ("float32", "float64", "float16", "int64", "uint8", "bool")
 NAMES = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=8)
@@ -48,8 +50,8 @@ def same(path: Path, expected: dict[str, np.ndarray]) -> None:
     for name, values in expected.items():
         stored = found.tensors[name]
         assert stored.dtype == values.dtype.name
-        assert stored.values.shape == values.shape
-        np.testing.assert_array_equal(stored.values, values)
+        assert stored.shape == stored.read().shape == values.shape
+        np.testing.assert_array_equal(stored.read(), values)
 
 
 @ANY
@@ -81,8 +83,8 @@ def test_bfloat16_is_the_upper_half_of_float32(tmp_path: Path, bits: list[int]) 
     data = np.array(bits, "<u2")
     path.write_bytes(as_safetensors({"a": ("BF16", (len(bits),), data.tobytes())}))
     stored = read_tensors(path).tensors["a"]
-    assert (stored.dtype, stored.values.dtype.name) == ("bfloat16", "float32")
-    assert stored.values.tobytes() == b"".join(b"\0\0" + d.tobytes() for d in data)
+    assert (stored.dtype, stored.read().dtype.name) == ("bfloat16", "float32")
+    assert stored.read().tobytes() == b"".join(b"\0\0" + d.tobytes() for d in data)
 
 
 class Mark:
@@ -121,9 +123,9 @@ def test_a_state_dict_of_pytorch(tmp_path: Path) -> None:
     found = read_tensors(tmp_path / "w.pt").tensors
     assert list(found) == [*layer.state_dict(), "b", "n"]
     for name, values in layer.state_dict().items():
-        np.testing.assert_array_equal(found[name].values, values.numpy())
-    assert (found["b"].dtype, found["b"].values.tolist()) == ("bfloat16", [1.5, -2.25])
-    assert (found["n"].dtype, found["n"].values.shape) == ("int64", ())
+        np.testing.assert_array_equal(found[name].read(), values.numpy())
+    assert (found["b"].dtype, found["b"].read().tolist()) == ("bfloat16", [1.5, -2.25])
+    assert (found["n"].dtype, found["n"].shape) == ("int64", ())
 
 
 @pytest.mark.parametrize(
@@ -185,3 +187,26 @@ def test_damaged_files_never_end_in_a_traceback(tmp_path: Path, root: Path, plac
             read_tensors(path)
         except AbwError as error:
             assert name in error.message
+
+
+def test_what_an_archive_unpacks_to_costs_nothing_until_it_is_read(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "w.npz", a=np.zeros(1 << 24, np.float32))
+    tracemalloc.start()
+    found = read_tensors(tmp_path / "w.npz").tensors["a"]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.shape == (1 << 24,) and peak < 4 << 20
+    assert not found.read().any()
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [("(1000000000000, 1000)", "the size that its header says"), ("(3,)", "the size"), ("(-2,)", "the size")],
+)
+def test_an_array_that_says_a_wrong_size_is_refused(tmp_path: Path, shape: str, message: str) -> None:
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    array = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(8)
+    with ZipFile(tmp_path / "w.npz", "w") as archive:
+        archive.writestr("a.npy", array)
+    with pytest.raises(AbwError, match=message):
+        read_tensors(tmp_path / "w.npz")

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from abw.core.base.errors import DataError, Span
 from abw.core.data.instances import Instances
+from abw.core.data.lookup import trained_ids
 from abw.core.data.read import read
-from abw.core.data.vocab import table_rows, trained_ids
-from abw.core.errors import DataError, Span
-from abw.core.spec.model import Table, Vocabulary
+from abw.core.ir.model import Table, Vocabulary
+from tests.core.data.rows import table_rows
 
 
 @pytest.fixture

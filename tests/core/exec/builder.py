@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from abw.core.errors import Span
-from abw.core.exec.compare import compare
+from abw.core.base.errors import Span
+from abw.core.exec.agreement import compare
 from abw.core.exec.interface import Result
 from abw.core.exec.params import Params
 from abw.core.exec.reference import ReferenceExecutor
@@ -16,14 +16,14 @@ from abw.core.graph.dag import build_dag
 from abw.core.graph.fuse import fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import group_types
-from abw.core.graph.network import Constant, NetType, Network, Slot
+from abw.core.ir.cell import Cell, Op, Param, Port, Shape
+from abw.core.ir.model import Table
+from abw.core.ir.network import Constant, NetType, Network, Slot
+from abw.core.ir.operations import OPERATIONS
 from abw.core.policy.launches import by_type
 from abw.core.policy.schedule import Schedule
-from abw.core.spec.cell import Cell, Op, OpName, Param, Port, Shape
-from abw.core.spec.model import Table
-from abw.core.spec.operations import OPERATIONS
 
-UNARY: tuple[OpName, ...] = tuple(w.op for w in OPERATIONS if w.args == ("any",))
+UNARY = tuple(o.name for o in OPERATIONS.values() if any(form.args == ("any",) for form in o.forms))
 """The functions of one value of any shape; a new one is drawn as soon as it can be written."""
 
 SHAPES: tuple[Shape, ...] = ((2,), (3,), (3,), (3,), (3, 2), (3, 3))
@@ -38,7 +38,7 @@ class CellBuilder:
 
     inputs: list[Port] = field(default_factory=list)
     params: list[Param] = field(default_factory=list)
-    ops: list[tuple[OpName, tuple[Value, ...], Shape, tuple[float, ...]]] = field(default_factory=list)
+    ops: list[tuple[str, tuple[Value, ...], Shape, tuple[float, ...]]] = field(default_factory=list)
 
     def input(self, shape: Shape) -> Value:
         self.inputs.append(Port(f"x{len(self.inputs)}", shape))
@@ -48,7 +48,7 @@ class CellBuilder:
         self.params.append(Param(f"p{len(self.params)}", shape))
         return "p", len(self.params) - 1
 
-    def op(self, name: OpName, *args: Value, shape: Shape, attr: tuple[float, ...] = ()) -> Value:
+    def op(self, name: str, *args: Value, shape: Shape, attr: tuple[float, ...] = ()) -> Value:
         self.ops.append((name, args, shape, attr))
         return "o", len(self.ops) - 1
 
@@ -102,14 +102,14 @@ def gated_cell(rng: np.random.Generator, name: str) -> Cell:
     kept = list(gates)
     for _ in range(rng.integers(1, 5)):
         if rng.integers(2):
-            squash: OpName = ("tanh", "sigmoid")[rng.integers(2)]
+            squash: str = ("tanh", "sigmoid")[rng.integers(2)]
             gates = [b.op(squash, gate, shape=shape) for gate in gates]
         else:
             partners = [kept[i] for i in rng.permutation(count)]
             for i, other in enumerate(others):
                 partners[i] = other
             pairs = zip(gates, partners, strict=True)
-            binary: OpName = ("add", "mul")[rng.integers(2)]
+            binary: str = ("add", "mul")[rng.integers(2)]
             gates = [b.op(binary, gate, partner, shape=shape) for gate, partner in pairs]
         if rng.integers(2):
             kept = gates
@@ -171,7 +171,7 @@ def _random_op(rng: np.random.Generator, b: CellBuilder, values: list[Value]) ->
             return b.op("matmul", x, y, shape=(b.shape(x)[0], *b.shape(y)[1:]))
         return b.op("matmul", a, b.param(shape[-1:]), shape=shape[:1]) if len(shape) == 2 else a
     if kind <= 7:
-        name: OpName = ("add", "sub", "mul")[kind - 5]
+        name: str = ("add", "sub", "mul")[kind - 5]
         pair = (a, other) if rng.integers(2) else (other, a)
         return b.op(name, *pair, shape=shape)
     if kind == 8:
@@ -314,7 +314,7 @@ def make_graph(network: Network, type_of: list[int], operands: list[list[int]]) 
     source, target = [], []
     for v, found in enumerate(operands):
         for reference in found:
-            if reference >= 0:
+            if 0 <= reference < nodes * network.width:  # behind these: values of earlier graphs
                 source.append(reference // network.width)
                 target.append(v)
     dag = build_dag(

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from abw.core.errors import Span
+from abw.core.base.errors import Span
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params, init_params
 from abw.core.graph.graph import Graph
-from abw.core.graph.network import Constant, Network, Slot
+from abw.core.ir.cell import Cell
+from abw.core.ir.model import Table
+from abw.core.ir.network import Constant, Network, Slot
 from abw.core.plan.kernels import GATHERED
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.schedule import Schedule
-from abw.core.spec.cell import Cell
-from abw.core.spec.model import Table
 from tests.core.exec.builder import UNARY, CellBuilder, error, lstm, make_graph, make_network, reference
 
 
@@ -155,18 +155,22 @@ EDGES = [0.0, -0.0, 1e-30, -1e-6, 0.3, -5.0, 8.5, -20.0, 60.0, 87.0, -87.0, 88.6
          3e38, np.inf, -np.inf, np.nan]  # fmt: skip
 
 
-def check_functions(run: Callable[[Plan, Params], Result]) -> None:
-    """Element-wise functions of all kinds of numbers, to single precision."""
-    x = np.array([*EDGES, *np.linspace(-30, 30, 1001), *np.geomspace(1e-8, 10, 200)], np.float32)
+def functions(numbers: Sequence[float], names: Sequence[str] = UNARY) -> tuple[Plan, Params]:
+    """Functions of one number, each an output, of every one of the numbers, each a node."""
+    x = np.array(numbers, np.float32)
     b = CellBuilder()
     value = b.input((1,))
-    graph, network = one_type(b.cell("ends", [b.op(name, value, shape=(1,)) for name in UNARY]), len(x))
+    graph, network = one_type(b.cell("ends", [b.op(name, value, shape=(1,)) for name in names]), len(x))
     table = replace(network.tables[0], rows=len(x))
-    constants = (Constant("table", 0, (1,), 0, len(x)),)
-    network = replace(network, tables=(table,), constants=constants)
+    network = replace(network, tables=(table,), constants=(Constant("table", 0, (1,), 0, len(x)),))
     graph = replace(graph, network=network, operand=-1 - np.arange(len(x), dtype=np.int32))
-    params = Params((), (x[:, None],))
-    found, expected = run(plan(graph, once(graph)), params), reference(graph, params)
+    return plan(graph, once(graph)), Params((), (x[:, None],))
+
+
+def check_functions(run: Callable[[Plan, Params], Result]) -> None:
+    """Element-wise functions of all kinds of numbers, to single precision."""
+    planned, params = functions([*EDGES, *np.linspace(-30, 30, 1001), *np.geomspace(1e-8, 10, 200)])
+    found, expected = run(planned, params), reference(planned.graph, params)
     for o, name in enumerate(UNARY):
         got, wanted = found.value(0, o)[:, 0], expected.value(0, o)[:, 0]
         with np.errstate(over="ignore"):

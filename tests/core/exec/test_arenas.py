@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.core.exec.arenas import read_values
 from abw.core.exec.params import constant_value, init_params
+from abw.core.exec.values import read_values
+from abw.core.ir.cell import Shape
 from abw.core.plan.plan import plan
-from abw.core.spec.cell import Shape
 from tests.core.exec.builder import random_graph, random_network, random_schedule
 
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.core.exec import kept
-from abw.core.exec.kept import contents, evict, keep, kept_path, kernels_folder, read_kept
-from abw.core.store.files import home
+from abw.core.base.files import home
+from abw.core.exec import codecache as kept
+from abw.core.exec.codecache import cache_path, contents, evict, kernels_folder, read_cache, write_cache
 
 
 def put(folder: Path, key: str, size: int, last: float) -> Path:
     """A file of `size` bytes, last used at a time."""
-    path = kept_path(key, ".o", folder)
+    path = cache_path(key, ".o", folder)
     folder.mkdir(exist_ok=True)
     path.write_bytes(b"x" * size)
     os.utime(path, (last, last))
@@ -45,16 +45,16 @@ def test_what_was_used_least_recently_goes(
 
 
 def test_reading_is_using(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second, third = (kept_path(key, ".o", tmp_path) for key in "abc")
+    first, second, third = (cache_path(key, ".o", tmp_path) for key in "abc")
     for age, path in enumerate((second, first)):
-        keep(path, b"code" * 100)
+        write_cache(path, b"code" * 100)
         os.utime(path, (1000 + age, 1000 + age))
-    assert read_kept(second) == b"code" * 100
+    assert read_cache(second) == b"code" * 100
     monkeypatch.setattr(kept, "LIMIT", 1000)
-    keep(third, b"more" * 100)
-    assert read_kept(first) is None
-    assert read_kept(second) == b"code" * 100
-    assert read_kept(third) == b"more" * 100
+    write_cache(third, b"more" * 100)
+    assert read_cache(first) is None
+    assert read_cache(second) == b"code" * 100
+    assert read_cache(third) == b"more" * 100
 
 
 def test_files_of_one_module_go_together_and_those_of_others_stay(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_drafts_that_nobody_finishes_are_deleted(tmp_path: Path) -> None:
     for path in (old, new):
         path.write_bytes(b"half")
     os.utime(old, (time.time() - 7200,) * 2)
-    keep(kept_path("a", ".o", tmp_path), b"code")
+    write_cache(cache_path("a", ".o", tmp_path), b"code")
     assert not old.exists()
     assert new.exists()
 
@@ -100,17 +100,17 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 SCRIPT = """
 import random, sys
 from pathlib import Path
-from abw.core.exec import kept
+from abw.core.exec import codecache as kept
 kept.LIMIT = 20_000
 folder, own = Path(sys.argv[1]), int(sys.argv[2])
 random.seed(own)
 found = 0
 for turn in range(300):
     key = str(random.randrange(40))
-    path = kept.kept_path(key, ".o", folder)
-    code = kept.read_kept(path)
+    path = kept.cache_path(key, ".o", folder)
+    code = kept.read_cache(path)
     if code is None:
-        kept.keep(path, key.encode() * 500)
+        kept.write_cache(path, key.encode() * 500)
     else:
         assert code == key.encode() * 500
         found += 1

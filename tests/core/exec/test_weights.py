@@ -12,16 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from abw.core.errors import SpecError
+from abw.core.base.errors import SpecError
 from abw.core.exec.params import init_params
 from abw.core.exec.registry import get_executor
-from abw.core.exec.weights import load_weights, make_params, needs
+from abw.core.exec.trained import load_weights, make_params, needs
 from abw.core.graph.cells import cell_network
+from abw.core.ir.model import Model
 from abw.core.plan.plan import plan
 from abw.core.policy.registry import get_policy
+from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides
-from abw.core.spec.model import Model
-from abw.core.workload import load_workload, open_model
 
 GOLDEN = Path("tests/golden/torch")
 SIZES = {"hidden": 5, "embed": 6}

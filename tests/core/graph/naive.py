@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from abw.core.data import derive
 from abw.core.data.instances import Instances, Ints, Link
-from abw.core.data.vocab import table_rows
-from abw.core.spec.model import Hop, Input, Model, NodeSource, ParamSource, Source, TableSource
+from abw.core.ir.model import Hop, Input, Model, NodeSource, ParamSource, Source, TableSource
+from tests.core.data.rows import table_rows
 
 COMPARE = {
     "==": operator.eq,

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from abw.core.errors import SpecError
+from abw.core.base.errors import SpecError
 from abw.core.graph.bounds import lower_bound, topological_order
 from abw.core.graph.graph import Graph
 from abw.core.policy.registry import get_policy
+from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
-from abw.core.workload import Workload, open_model, open_networks, open_workload, read_instances
 from tests.core.graph.naive import NaiveGraph, Value
 
 SPECS = [

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.core.errors import Span
+from abw.core.base.errors import Span
 from abw.core.exec.params import init_params
 from abw.core.graph.bounds import lower_bound, topological_order
 from abw.core.graph.dag import Dag
 from abw.core.graph.fuse import fuse, fuse_network
 from abw.core.graph.graph import Graph, ResultRefs
 from abw.core.graph.group import group_types
-from abw.core.graph.network import Constant, Network, Slot
+from abw.core.ir.model import Table
+from abw.core.ir.network import Constant, Network, Slot
+from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
-from abw.core.spec.model import Table
-from abw.core.workload import open_model, open_networks, open_workload, read_instances
 from tests.core.exec.builder import lstm, make_network, random_graph, random_network, reference
 from tests.core.policy import brute
 

@@ -14,8 +14,8 @@ from abw.core.graph.bounds import lower_bound, topological_order
 from abw.core.graph.graph import Graph
 from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import get_policy
+from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
-from abw.core.workload import Workload, open_model, open_networks, open_workload, read_instances
 from tests.core.graph.test_construct import SPECS
 
 

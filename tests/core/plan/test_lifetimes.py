@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abw.core.errors import CheckError
-from abw.core.exec.blas import BlasExecutor
+from abw.core.base.errors import CheckError
+from abw.core.exec.blas.executor import BlasExecutor
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.parts import get_sorter
 from abw.core.exec.cpu.target import get_target
@@ -25,9 +25,9 @@ from abw.core.plan.check import check_plan
 from abw.core.plan.lifetimes import _pack
 from abw.core.plan.plan import GIVEN_AGAIN, Plan, plan, results_of, wanted_of
 from abw.core.policy.check import check_schedule
-from abw.core.policy.critical import Critical
+from abw.core.policy.rules.critical import Critical
+from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides
-from abw.core.workload import load_workload, open_model
 from tests.core.exec.builder import random_graph, random_network, random_schedule
 from tests.core.exec.cpu.test_threads import instances_graph
 from tests.core.plan.test_plan import chains

@@ -11,16 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abw.core.base.errors import CheckError, Span
 from abw.core.cell.layout import CONTIGUOUS, COPIED
-from abw.core.errors import CheckError, Span
 from abw.core.graph.graph import Graph
-from abw.core.graph.network import Constant, Slot
+from abw.core.ir.model import Table
+from abw.core.ir.network import Constant, Slot
 from abw.core.plan.arenas import arenas_of
 from abw.core.plan.check import check_plan
+from abw.core.plan.counts import programs_of
 from abw.core.plan.kernels import GATHERED
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.schedule import Schedule
-from abw.core.spec.model import Table
 from tests.core.exec.builder import (
     fused_graph,
     lstm,
@@ -61,9 +62,9 @@ def test_random_plans_pass_the_checker(seed: int, nodes: int, fused: bool) -> No
 
 def recount(graph: Graph, made: Plan) -> object:
     """The counts again, batch by batch."""
-    arenas, kernels, floats, launches = made.arenas, 0, 0, 0
+    kernels, floats, launches = 0, 0, 0
     for b, t in enumerate(made.schedule.type.tolist()):
-        program = arenas.programs[t]
+        program = programs_of(graph.network).programs[t]
         lanes = int(made.schedule.ptr[b + 1] - made.schedule.ptr[b])
         launches += len(program.batches) if program else len(graph.network.types[t].slots)
         for o in (o for batch in program.batches for o in batch.operands) if program else ():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.core.errors import SpecError
+from abw.core.base.errors import SpecError
 from abw.core.policy.cost import Cost
 from abw.core.policy.costfile import cost_text, read_cost
 
@@ -27,10 +27,11 @@ def test_what_a_file_says(tmp_path: Path) -> None:
     assert cost.launch.tolist() == [0, 2e-6, 0.5]
     assert cost.row.tolist() == [3, 5e-8, 0]
     assert cost.tile.tolist() == [1, 8, 1]
+    assert read(tmp_path, "$version: 1\ndefault: {launch: 2}").launch.tolist() == [2, 2, 2]
     assert read(tmp_path, '{"default": {"launch": 1}}').launch.tolist() == [1, 1, 1]  # JSON is YAML
 
 
-PRICE = st.floats(0, 1e9, allow_subnormal=False)
+PRICE = st.just(0.0) | st.floats(1e-99, 1e99)
 
 
 @given(
@@ -58,7 +59,11 @@ def test_what_is_written_is_read(
         ("default: {launch: -1}", "launch in the cost of 'default' is below 0"),
         ("default: {row: fast}", "row in the cost of 'default' must be a number"),
         ("default: {row: .inf}", "must be a number"),
+        ("default: {row: 1e300}", "row in the cost of 'default' is neither 0 nor from 1e-100 to 1e+100"),
+        ("default: {launch: 1e-300}", "launch in the cost of 'default' is neither 0 nor from 1e-100"),
         ("default: {tile: 0}", "tile in the cost of 'default' must be from 1"),
+        ("default: {tile: 2000000000}", "tile in the cost of 'default' is above 1,048,576"),
+        ("$version: 2\ndefault: {launch: 1}", "1:11: costs of another version: this abw reads version 1"),
         ("default: 3", "the cost of 'default' must be a mapping"),
         ("- 3", "a file of costs must be a mapping"),
         ("", "cost.yaml"),

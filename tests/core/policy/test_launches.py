@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.core.errors import CheckError
+from abw.core.base.errors import CheckError
 from abw.core.graph.group import Groups
 from abw.core.policy.check import check_schedule
-from abw.core.policy.critical import Critical
 from abw.core.policy.launches import by_type
+from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule
 from tests.core.policy import brute
 from tests.core.policy.graphs import dag, random_dag

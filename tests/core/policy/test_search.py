@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
 from abw.core.policy.check import check_schedule
-from abw.core.policy.frugal import Frugal
-from abw.core.policy.search import Search
+from abw.core.policy.rules.frugal import Frugal
+from abw.core.policy.search.search import Search
 from tests.core.policy import brute, graphs
 
 SMALL = st.builds(

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from abw.core.errors import AbwError, SpecError
-from abw.core.spec.cell import Cell, Op, Param, Port
+from abw.core.base.errors import AbwError, SpecError
+from abw.core.ir.cell import Cell, Op, Param, Port
+from abw.core.spec.cells.equations import MOST_OPERATIONS
 from abw.core.spec.load import load_cell
 from tests.core.spec.writing import LINEAR, LSTM, Folder, edited, marks_of, unmark
 
@@ -191,8 +192,15 @@ def test_mistakes_in_equations(folder: Folder, equation: str, message: str, hint
 
 
 def test_a_long_sum_is_no_deep_one(folder: Folder) -> None:
-    cell = equations(folder, "z = " + " + ".join(["x"] * 5000) + " - " + "-" * 5001 + "x")
-    assert len([op for op in cell.ops if op.name == "add"]) == 5000
+    cell = equations(folder, "z = " + " + ".join(["x"] * 3000) + " - " + "-" * 5001 + "x")
+    assert len([op for op in cell.ops if op.name == "add"]) == 3000
+
+
+def test_a_cell_is_no_larger_than_can_be_compiled(folder: Folder) -> None:
+    text, marks = unmark(FRAME.replace("EQUATION", "  «z» = " + " + ".join(["x"] * (MOST_OPERATIONS + 2))))
+    (problem,) = folder.cell_problems(text, {"n": 3, "m": 2})
+    assert problem.message == "the equations up to here have more than 4,000 operations"
+    assert marks_of((problem,)) == marks
 
 
 @pytest.mark.parametrize(

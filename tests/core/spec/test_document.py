@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from abw.core.errors import SpecError
-from abw.core.spec import fields
-from abw.core.spec.document import Mapping, Node, Scalar, read
-from abw.core.spec.report import Report
+from abw.core.base.errors import SpecError
+from abw.core.spec.text import fields
+from abw.core.spec.text.document import Mapping, Node, Scalar, read
+from abw.core.spec.text.report import Report
 
 
 def load(tmp_path: Path, data: bytes | str) -> tuple[Node | None, Report]:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from abw.core.spec.cell import Cell, Shape
+from abw.core.ir.cell import Cell, Shape
 from abw.core.spec.load import load_cell
 
 Array = NDArray[np.float64]

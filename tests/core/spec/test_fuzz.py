@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from abw.core.data.jsonl import schema_of_json
-from abw.core.errors import AbwError, SpecError
+from abw.core.base.errors import AbwError, SpecError
+from abw.core.data.readers.jsonl import schema_of_json
 from abw.core.spec.load import load_cell, load_model
 from tests.core.spec.writing import LATTICE, LINEAR, LSTM, Folder
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from abw.core.errors import AbwError, DataError, Problem, Span
-from abw.core.spec.cell import Param, Port
-from abw.core.spec.formats import with_common
+from abw.core.base.errors import AbwError, DataError, Problem, Span
+from abw.core.ir.cell import Param, Port
+from abw.core.ir.formats import with_common
+from abw.core.ir.model import Hop, Model, NodeSource, NodeType, ParamSource, TableSource, Where, ZeroSource
+from abw.core.ir.schema import FieldSchema, LinkSchema, Schema
 from abw.core.spec.load import Overrides, load_model
-from abw.core.spec.model import Hop, Model, NodeSource, NodeType, ParamSource, TableSource, Where, ZeroSource
-from abw.core.spec.schema import FieldSchema, LinkSchema, Schema
-from tests.core.spec.writing import LATTICE, Folder, edited, marks_of, unmark
+from tests.core.spec.writing import LATTICE, LINEAR, Folder, edited, marks_of, unmark
 
 TREE = """\
 model: tree
@@ -395,3 +395,11 @@ def test_names_that_every_format_has_are_taken() -> None:
     ):
         with pytest.raises(AbwError, match="a name that every format gives already"):
             with_common(schema)
+
+
+def test_a_mistake_in_a_cell_that_types_use_with_different_dims_is_told_once(folder: Folder) -> None:
+    folder.write("linear.yaml", edited(LINEAR, "W: [out, in]", "W: [outt, in]"))
+    other = "more: {per: position, cell: linear.yaml, dims: {in: hidden, out: embed}, inputs: {x: state.h}}"
+    text = edited(LATTICE, "outputs:", f"  {other}\noutputs:")
+    (problem,) = folder.model_problems(edited(text, "tag.y}", "tag.y, more: more.y}"))
+    assert problem.message == "unknown dim 'outt'"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from abw.core.errors import SpecError
-from abw.core.spec.subgraph import is_subgraph, load_subgraph
+from abw.core.base.errors import SpecError
+from abw.core.spec.cells.subgraph import is_subgraph, load_subgraph
 
 GOOD = """layout: small
 size: 4

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.core.errors import Span
-from abw.core.spec.report import Report
-from abw.core.spec.vocab import read_vocabulary
+from abw.core.base.errors import Span
+from abw.core.spec.models.vocab import read_vocabulary
+from abw.core.spec.text.report import Report
 from tests.core.spec.writing import Folder, edited
 
 TREES = """\
@@ -124,3 +124,16 @@ def test_rows_that_are_not_there(folder: Folder, keys: str, message: str) -> Non
     folder.write("words.txt", "7\n<unk>\nthe\n")
     (problem,) = folder.model_problems(edited(TREES, "vocab: words.txt", f"vocab: words.txt{keys}"))
     assert message in problem.message and problem.where is not None and problem.where.line == 4
+
+
+@pytest.mark.parametrize(("rows", "wrong"), [(2**30, True), (2**31 - 1, True), (2**30 - 2**20 - 256, False)])
+def test_rows_beyond_what_can_be_numbered(folder: Folder, rows: int, wrong: bool) -> None:
+    folder.write("words.txt", "a\n")
+    text = edited(TREES, "vocab: words.txt", f"vocab: words.txt, rows: {rows}")
+    text = edited(text, "tables: {", "tables: {more: {dim: 4}, ")
+    problems = folder.model_problems(text)
+    assert [p.message for p in problems if "of at most 1,072,693,248" in p.message and p.where] == (
+        [f"the tables down to this one have {rows + 256:,} rows together, of at most 1,072,693,248"]
+        if wrong
+        else []
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from abw.core.ir.weights import Combined, Expr, Slice, Tensor, Zeros
 from abw.core.spec.load import Overrides
-from abw.core.spec.weights import Combined, Expr, Slice, Tensor, Zeros
 from tests.core.spec.writing import LATTICE, Folder, marks_of, unmark
 
 SHARED = LATTICE.replace(

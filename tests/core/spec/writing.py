@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from abw.core.errors import Problem, SpecError
+from abw.core.base.errors import Problem, SpecError
+from abw.core.ir.model import Model
 from abw.core.spec.load import Overrides, load_cell, load_model
-from abw.core.spec.model import Model
 
 LSTM = """\
 cell: lstm

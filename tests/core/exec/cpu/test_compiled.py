@@ -11,11 +11,11 @@ from unittest.mock import patch
 
 import pytest
 
-from abw.core.exec.cpu import compiled
-from abw.core.exec.cpu.compiled import Code, compile_ir
-from abw.core.exec.cpu.emit import Function, Module
+from abw.core.exec.codecache import kernels_folder
+from abw.core.exec.cpu.llvm import compiled
+from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
+from abw.core.exec.cpu.llvm.emit import Function, Module
 from abw.core.exec.cpu.target import get_target
-from abw.core.exec.kept import kernels_folder
 
 
 def text(value: int) -> str:
@@ -75,7 +75,7 @@ SCRIPT = """
 from pathlib import Path
 import sys
 from tests.core.exec.cpu.test_compiled import call, text
-from abw.core.exec.cpu.compiled import compile_ir
+from abw.core.exec.cpu.llvm.compiled import compile_ir
 from abw.core.exec.cpu.target import get_target
 for value in range(20):
     assert call(compile_ir(text(value), get_target(), Path(sys.argv[1]))) == value

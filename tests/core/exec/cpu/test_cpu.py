@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from abw.core.base.errors import AbwError
 from abw.core.cell.layout import BROADCAST, CONTIGUOUS
-from abw.core.errors import AbwError
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.target import TARGETS, TargetName, get_target
 from abw.core.exec.interface import Result
 from abw.core.exec.params import Params, init_params
-from abw.core.graph.network import Granularity
+from abw.core.ir.network import Granularity
 from abw.core.plan.kernels import GATHERED
 from abw.core.plan.plan import Plan, plan
-from abw.core.policy.sufficient import Sufficient
+from abw.core.policy.rules.sufficient import Sufficient
+from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
-from abw.core.workload import open_model, open_networks, open_workload, read_instances
 from tests.conftest import ROOT
 from tests.core.exec import builder
 from tests.core.exec.builder import (

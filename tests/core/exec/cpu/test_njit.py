@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from unittest.mock import patch
@@ -17,27 +16,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from abw.core.base.errors import AbwError
 from abw.core.cell.normal import normalise
-from abw.core.errors import AbwError
 from abw.core.exec import registry
-from abw.core.exec.cpu import njit as module
+from abw.core.exec.codecache import kernels_folder
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.cpu.layout import StageLayout, layout_of
-from abw.core.exec.cpu.njit import SCALAR, NjitExecutor
+from abw.core.exec.cpu.njit import executor as module
+from abw.core.exec.cpu.njit.executor import SCALAR, NjitExecutor
+from abw.core.exec.cpu.tiling import StageLayout, layout_of
 from abw.core.exec.interface import Executor, Result
-from abw.core.exec.kept import kernels_folder
 from abw.core.exec.params import Params, init_params
 from abw.core.exec.registry import get_executor
-from abw.core.graph.network import Constant, Granularity
+from abw.core.ir.cell import Cell
+from abw.core.ir.network import Granularity
 from abw.core.plan.plan import Plan, plan
-from abw.core.policy.sufficient import Sufficient
-from abw.core.spec.cell import Cell
+from abw.core.policy.rules.sufficient import Sufficient
+from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
-from abw.core.workload import open_model, open_networks, open_workload, read_instances
 from tests.core.exec import builder
 from tests.core.exec.builder import (
     UNARY,
-    CellBuilder,
     error,
     launched,
     lstm,
@@ -47,6 +45,7 @@ from tests.core.exec.builder import (
 from tests.core.exec.corners import (
     EDGES,
     check_nan_and_infinity,
+    functions,
     gates_cell,
     once,
     one_by_one,
@@ -62,7 +61,7 @@ seeds = st.integers(0, 2**32 - 1)
 def _interpreted(source: str) -> ModuleType:
     """The module without compiling it; the loops that it calls are compiled."""
     found = ModuleType("interpreted")
-    lines = [line for line in source.splitlines() if not line.startswith("@numba.njit(")]
+    lines = [line for line in source.splitlines() if not line.startswith(("@numba.njit(", "@allocating"))]
     assert len(lines) < len(source.splitlines())
     with np.errstate(all="ignore"):
         exec("\n".join(lines), found.__dict__)
@@ -137,19 +136,8 @@ def test_nan_and_infinity_pass_through(reduction: str) -> None:
 # what follows is compiled
 
 
-def functions(x: np.ndarray[tuple[int], np.dtype[np.float32]]) -> tuple[Plan, Params]:
-    """Every function of one number, of each element of x."""
-    b = CellBuilder()
-    value = b.input((1,))
-    graph, network = one_type(b.cell("ends", [b.op(name, value, shape=(1,)) for name in UNARY]), len(x))
-    table = replace(network.tables[0], rows=len(x))
-    network = replace(network, tables=(table,), constants=(Constant("table", 0, (1,), 0, len(x)),))
-    graph = replace(graph, network=network, operand=-1 - np.arange(len(x), dtype=np.int32))
-    return plan(graph, once(graph)), Params((), (x[:, None],))
-
-
 def test_functions_at_their_ends() -> None:
-    planned, params = functions(np.array([*EDGES, *np.linspace(-30, 30, 301)], np.float32))
+    planned, params = functions([*EDGES, *np.linspace(-30, 30, 301)])
     found = run(NjitExecutor(), planned, params)
     with np.errstate(all="ignore"):
         expected = reference(planned.graph, params)
@@ -184,7 +172,7 @@ def test_compiled_as_interpreted_and_kept(tmp_path: Path, monkeypatch: pytest.Mo
     assert not again.walk.stats.cache_misses
 
     files = list((kernels_folder() / "__pycache__").glob("*.nb?"))
-    assert len(files) == 2
+    assert len(files) == 1
     for file in files:
         file.write_bytes(file.read_bytes()[:100])
     result, _ = fresh()
@@ -214,10 +202,10 @@ def test_results_do_not_outlive_the_next_run() -> None:
 
 
 def test_who_is_asked_for_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(get_executor("cpu", "njit"), NjitExecutor)
-    assert isinstance(get_executor("cpu", "ir"), CpuExecutor)
+    assert isinstance(get_executor("cpu", kernels="njit"), NjitExecutor)
+    assert isinstance(get_executor("cpu", kernels="ir"), CpuExecutor)
     with pytest.raises(AbwError, match="no choice of kernels"):
-        get_executor("blas", "ir")
+        get_executor("blas", kernels="ir")
     monkeypatch.setattr(registry, "KNOWN", False)
     assert isinstance(get_executor("cpu"), NjitExecutor)
-    assert isinstance(get_executor("cpu", "ir"), CpuExecutor)
+    assert isinstance(get_executor("cpu", kernels="ir"), CpuExecutor)

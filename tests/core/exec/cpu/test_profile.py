@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from abw.core.exec.cpu.clock import LAST, WALKER, WHOLE
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.cpu.profile import Profile
+from abw.core.exec.cpu.llvm.clock import LAST, WALKER, WHOLE
+from abw.core.exec.cpu.profile.profile import Profile
 from abw.core.exec.params import init_params
 from abw.core.plan.plan import Plan, plan
-from abw.core.policy.sufficient import Sufficient
+from abw.core.policy.rules.sufficient import Sufficient
+from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
-from abw.core.workload import open_model, open_networks, open_workload, read_instances
 from tests.core.exec.corners import words_network
 
 RUNS = 5
@@ -88,7 +88,7 @@ def test_lost_time_is_missed(lost: int, root: Path, monkeypatch: pytest.MonkeyPa
     profiler._inside[0], profiler._computing[0] = 1000, 1e-3
     profiler.took = 1, 50e-6, 1020e-6
     profiler._sampled[:] = 10, 60, 30
-    monkeypatch.setattr("abw.core.exec.cpu.profile.peak_meter", lambda: lambda: 1e12)
+    monkeypatch.setattr("abw.core.exec.cpu.profile.profile.peak_meter", lambda: lambda: 1e12)
     profiler.settle(planned)
     profile = executor.profile()
     assert profile.seconds == pytest.approx(1070e-6)

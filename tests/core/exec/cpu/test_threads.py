@@ -23,13 +23,13 @@ from abw.core.exec.interface import Result
 from abw.core.exec.params import init_params
 from abw.core.graph.fuse import fuse, fuse_network
 from abw.core.graph.graph import Graph
-from abw.core.graph.network import Network
+from abw.core.ir.network import Network
 from abw.core.plan.check import check_plan
 from abw.core.plan.plan import plan, results_of
 from abw.core.policy.check import check_schedule
-from abw.core.policy.sufficient import Sufficient
+from abw.core.policy.rules.sufficient import Sufficient
+from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
-from abw.core.workload import open_model, open_networks, open_workload, read_instances
 from tests.core.exec.builder import (
     error,
     fused_graph,

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from abw.core.exec.cuda.toolkit import HINT, Toolkit, find_toolkit, need_toolkit
+from abw.core.exec.cuda.driver.toolkit import HINT, Toolkit, find_toolkit, need_toolkit
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from abw.core.exec.cuda.compiled import Image
-from abw.core.exec.cuda.driver import NOT_READY, OUT_OF_MEMORY
+from abw.core.exec.cuda.driver.compiled import KernelImage
+from abw.core.exec.cuda.driver.driver import NOT_READY, OUT_OF_MEMORY
 from tests.core.exec.cuda import simgrid
 
 LAUNCH_FAILED = 719
@@ -75,11 +75,11 @@ class FakeLibrary:
 
     def compile(
         self, function: Callable[..., Any], signature: Any, threads: int, text: str, arch: tuple[int, int]
-    ) -> Image:
+    ) -> KernelImage:
         """In place of `compile_image`."""
         entry = f"kernel{len(self.kernels)}"
         self.kernels[entry] = (function, signature)
-        return Image(entry, entry.encode(), None)
+        return KernelImage(entry, entry.encode(), None)
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("cu"):

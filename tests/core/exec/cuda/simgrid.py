@@ -22,7 +22,7 @@ from numba import cuda as real_cuda
 from numba.np.numpy_support import as_dtype
 from numpy.typing import NDArray
 
-from abw.core.exec.cuda import intrinsics
+from abw.core.exec.cuda.ondevice import intrinsics
 from tests.core.exec.cuda.races import Clock, Races, barrier
 from tests.core.exec.cuda.simtensor import Copies, Copy, multiply, split
 
@@ -411,7 +411,6 @@ def _rcp(x: Any) -> Any:
 _MEANING: dict[str, Callable[..., Any]] = {
     "ld2": _ld2,
     "ld4": _ld4,
-    "ld4_cg": _ld4,
     "st4": _st4,
     "ex2": _ex2,
     "rcp": _rcp,

@@ -38,6 +38,9 @@ class SimulatedDevice:
     def load(self, kernels: Kernels, weights: Floats) -> None:
         self.kernels, self.weights = kernels, aligned(weights)
 
+    def renew(self, weights: Floats) -> None:
+        self.weights = aligned(weights)
+
     def reserve(self, floats: int, pieces: Sequence[tuple[int, Floats]]) -> None:
         self.floats = aligned(np.full(floats + 4, np.nan, np.float32))
         for place, values in pieces:

@@ -8,11 +8,12 @@ from unittest.mock import patch
 
 import pytest
 
-from abw.core.errors import AbwError
-from abw.core.exec.cuda import available, driver
+from abw.core.base.errors import AbwError
+from abw.core.exec.cuda import available
 from abw.core.exec.cuda.available import look, open_device
-from abw.core.exec.cuda.driver import Driver, load_driver
-from abw.core.exec.cuda.toolkit import Toolkit
+from abw.core.exec.cuda.driver import driver
+from abw.core.exec.cuda.driver.driver import Driver, load_driver
+from abw.core.exec.cuda.driver.toolkit import Toolkit
 from tests.core.exec.cuda import fakedriver
 from tests.core.exec.cuda.fakedriver import FakeLibrary
 

@@ -8,19 +8,19 @@ from functools import cache
 
 import pytest
 
-from abw.core.errors import Span
+from abw.core.base.errors import Span
 from abw.core.exec.cuda import executor as executor_module
 from abw.core.exec.cuda.backend import Kernels
 from abw.core.exec.cuda.executor import CudaExecutor
-from abw.core.exec.cuda.module import load_kernels
-from abw.core.exec.cuda.program import device_program
+from abw.core.exec.cuda.lowering import device_program
+from abw.core.exec.cuda.text.module import load_kernels
 from abw.core.exec.cuda.tiles import Forms, Sizes
 from abw.core.exec.params import init_params
-from abw.core.graph.network import Constant, Network, Slot
+from abw.core.ir.cell import Cell
+from abw.core.ir.model import Table
+from abw.core.ir.network import Constant, Network, Slot
 from abw.core.plan.plan import Plan, plan
-from abw.core.policy.depth import Depth
-from abw.core.spec.cell import Cell
-from abw.core.spec.model import Table
+from abw.core.policy.rules.depth import Depth
 from tests.core.exec.builder import CellBuilder, error, make_graph, make_network, reference
 from tests.core.exec.cuda.simulated import SimulatedDevice
 
@@ -137,7 +137,7 @@ def barriers(case: Case) -> list[int]:
     for i, line in enumerate(lines_of(case)):
         if line.startswith("def "):
             function = line
-        first = "desk" if case.wide else "words"
+        first = "staging" if case.wide else "words"
         if BARRIER.match(line) and re.match(rf"def (plan|part\d+\({first})", function):
             found.append(i)
     return found

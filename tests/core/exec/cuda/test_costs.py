@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abw.core.exec import registry
-from abw.core.exec.cuda import available, probe
-from abw.core.exec.cuda.costs import CROWDED, UNMEASURED, Costs, Times, costs_of, keep_costs
-from abw.core.exec.cuda.device import Device, Traits
-from abw.core.exec.cuda.driver import Driver
-from abw.core.exec.cuda.floor import PUBLISHED, Limits
+from abw.core.exec.cuda import available
+from abw.core.exec.cuda.driver.device import Device, Traits
+from abw.core.exec.cuda.driver.driver import Driver
+from abw.core.exec.cuda.measure import probe
+from abw.core.exec.cuda.measure.costs import CROWDED, UNMEASURED, Costs, Times, costs_of, keep_costs
+from abw.core.exec.cuda.measure.floor import PUBLISHED, Limits
 from tests.core.exec.cuda.fakedriver import FakeLibrary
 from tests.core.exec.cuda.test_available import WHOLE
 from tests.core.exec.cuda.test_available import given as machine
@@ -102,7 +103,7 @@ def test_doctor_says_which_are_in_use(traits: Traits) -> None:
 
 
 def test_calibrate_measures_and_keeps(traits: Traits, monkeypatch: pytest.MonkeyPatch) -> None:
-    from abw.core.calibrate import calibrate_gpu
+    from abw.core.tools.calibrate import calibrate_gpu
 
     device = Device(Driver(FakeLibrary()))
     monkeypatch.setattr(available, "open_device", lambda: device)

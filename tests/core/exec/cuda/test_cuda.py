@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from abw.core.exec.cuda.backend import Scheme
 from abw.core.exec.cuda.executor import CudaExecutor
-from abw.core.exec.cuda.program import device_program
+from abw.core.exec.cuda.lowering import device_program
 from abw.core.exec.interface import Result
 from abw.core.exec.params import Params, init_params
-from abw.core.graph.network import Granularity
+from abw.core.ir.network import Granularity
 from abw.core.plan.plan import Plan, plan
-from abw.core.policy.sufficient import Sufficient
+from abw.core.policy.rules.sufficient import Sufficient
+from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
-from abw.core.workload import open_model, open_networks, open_workload, read_instances
 from tests.conftest import ROOT
 from tests.core.exec import builder
 from tests.core.exec.builder import (

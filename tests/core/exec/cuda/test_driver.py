@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from abw.core.exec.cuda.driver import _FUNCTIONS, CudaError, Driver
-from abw.core.exec.cuda.toolkit import Toolkit
+from abw.core.exec.cuda.driver.driver import _FUNCTIONS, CudaError, Driver
+from abw.core.exec.cuda.driver.toolkit import Toolkit
 from tests.core.exec.cuda.fakedriver import FakeLibrary
 
 STILL_THERE = {"cuEventElapsedTime"}

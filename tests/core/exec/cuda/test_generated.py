@@ -7,15 +7,15 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 
-from abw.cli.bench.workloads import CASES
-from abw.core.exec.cuda.compiled import Resources, assemble, compile_ptx, float64_lines
-from abw.core.exec.cuda.gpu import signed
-from abw.core.exec.cuda.module import load_kernels
-from abw.core.exec.cuda.program import device_program
+from abw.bench.workloads import CASES
+from abw.core.exec.cuda.driver.compiled import Resources, assemble, compile_ptx, float64_lines
+from abw.core.exec.cuda.driver.gpu import signed
+from abw.core.exec.cuda.driver.toolkit import Toolkit
+from abw.core.exec.cuda.lowering import device_program
+from abw.core.exec.cuda.text.module import load_kernels
 from abw.core.exec.cuda.tiles import HOPPER
-from abw.core.exec.cuda.toolkit import Toolkit
+from abw.core.run.workload import open_model, open_networks
 from abw.core.spec.load import Overrides
-from abw.core.workload import open_model, open_networks
 from tests.conftest import ROOT
 
 ALL = ("fig10.yaml", *dict.fromkeys(case.spec for case in CASES))

@@ -13,15 +13,15 @@ import pytest
 from numba import cuda as typed_cuda
 from numba import uint32
 
-from abw.core.errors import AbwError
-from abw.core.exec.cuda import device, gpu
+from abw.core.base.errors import AbwError
 from abw.core.exec.cuda.backend import Kernels
-from abw.core.exec.cuda.device import Buffer, Device, Event, HungError, Staging
-from abw.core.exec.cuda.driver import CudaError, Driver
-from abw.core.exec.cuda.gpu import Gpu
+from abw.core.exec.cuda.driver import device, gpu
+from abw.core.exec.cuda.driver.device import Buffer, Device, Event, HungError, Staging
+from abw.core.exec.cuda.driver.driver import CudaError, Driver
+from abw.core.exec.cuda.driver.gpu import Gpu
+from abw.core.exec.cuda.driver.launch import widest_phase
 from abw.core.exec.cuda.image import Image
-from abw.core.exec.cuda.intrinsics import grid_barrier
-from abw.core.exec.cuda.launch import widest_phase
+from abw.core.exec.cuda.ondevice.intrinsics import grid_barrier
 from abw.core.exec.interface import TooLargeError
 from tests.core.exec.cuda.fakedriver import FakeLibrary
 

@@ -16,23 +16,24 @@ from hypothesis import strategies as st
 from numba import cuda as typed_cuda
 from numba import float32, uint32
 
-from abw.core.errors import Span
-from abw.core.exec.cuda import intrinsics
+from abw.core.base.errors import Span
 from abw.core.exec.cuda.executor import CudaExecutor
-from abw.core.exec.cuda.hold import Column, choose_held, hold_text, recurrent
+from abw.core.exec.cuda.hold import HeldColumn, choose_held, recurrent
 from abw.core.exec.cuda.image import ITEM
-from abw.core.exec.cuda.module import HoldText, load_kernels, module_text
-from abw.core.exec.cuda.program import device_program
+from abw.core.exec.cuda.lowering import device_program
+from abw.core.exec.cuda.ondevice import intrinsics
+from abw.core.exec.cuda.ondevice.tilewalk import next_tile, own_tile
 from abw.core.exec.cuda.steps import Packed
+from abw.core.exec.cuda.text.hold import hold_text
+from abw.core.exec.cuda.text.module import HoldText, load_kernels, module_text
 from abw.core.exec.cuda.tiles import HOPPER, forms_for
-from abw.core.exec.cuda.walk import next_tile, own_tile
 from abw.core.exec.params import init_params
-from abw.core.graph.network import Constant, Network, Slot
+from abw.core.ir.model import Table
+from abw.core.ir.network import Constant, Network, Slot
 from abw.core.plan.plan import Plan, plan
-from abw.core.policy.depth import Depth
+from abw.core.policy.rules.depth import Depth
+from abw.core.run.workload import open_model, open_networks
 from abw.core.spec.load import Overrides
-from abw.core.spec.model import Table
-from abw.core.workload import open_model, open_networks
 from tests.conftest import ROOT
 from tests.core.exec.builder import CellBuilder, error, lstm, make_graph, make_network, reference
 from tests.core.exec.builder import random_network as any_network
@@ -100,7 +101,7 @@ def test_equals_reference(size: int, blocks: int, columns: int, lanes: tuple[int
     # hoisted products, then a phase for both types' batches of a step
     assert len(device.used) == 2 + 6
     texts = device_program(network, forms).text.split("\ndef part")[1:]
-    own = {texts[kernel].partition("(")[2].startswith("desk") for kernel in device.used[2:]}
+    own = {texts[kernel].partition("(")[2].startswith("staging") for kernel in device.used[2:]}
     assert own == ({True, False} if max(lanes) > 48 else {columns > 0})
 
 
@@ -234,7 +235,7 @@ def test_every_tile_is_one_blocks(blocks: int, drawn: list[tuple[int, int, bool]
 def test_warps_read_the_weights_they_need(gates: int, across: int, units: int, fours: list[int]) -> None:
     """By the layout that `hold` describes, from a packing that says of each weight which it is."""
     cell = weights_of(gates, units, fours)
-    column = Column(cell, across)
+    column = HeldColumn(cell, across)
     assert column.fits
     number = iter(range(1, 10**6))
     expected = {}
@@ -276,7 +277,7 @@ def test_warps_read_the_weights_they_need(gates: int, across: int, units: int, f
 def weights_of(gates: int, units: int, fours: list[int]) -> Packed:
     """The weights of a step whose operands all feed all gates."""
     from abw.core.exec.cuda.steps import Segment
-    from abw.core.exec.stages import Gate, Part
+    from abw.core.exec.lower.stages import Gate, Part
 
     segments = tuple(Segment(Part(n, 0, 4 * f), 0, tuple(range(gates))) for n, f in enumerate(fours))
     return Packed(tuple(Gate(n, (), ()) for n in range(gates)), segments, True, units, 16)

@@ -11,12 +11,19 @@ import pytest
 from numba import cuda as typed_cuda
 from numba import float32, types, uint32, void
 
-from abw.core.errors import AbwError
-from abw.core.exec.cuda import compiled
-from abw.core.exec.cuda import toolkit as toolkit_module
-from abw.core.exec.cuda.compiled import Image, Resources, assemble, compile_image, compile_ptx, float64_lines
-from abw.core.exec.cuda.intrinsics import ex2, grid_barrier, ld4, ld4_cg, rcp, st4
-from abw.core.exec.cuda.toolkit import Toolkit, find_toolkit, need_toolkit
+from abw.core.base.errors import AbwError
+from abw.core.exec.cuda.driver import compiled
+from abw.core.exec.cuda.driver import toolkit as toolkit_module
+from abw.core.exec.cuda.driver.compiled import (
+    KernelImage,
+    Resources,
+    assemble,
+    compile_image,
+    compile_ptx,
+    float64_lines,
+)
+from abw.core.exec.cuda.driver.toolkit import Toolkit, find_toolkit, need_toolkit
+from abw.core.exec.cuda.ondevice.intrinsics import ex2, grid_barrier, ld4, rcp, st4
 
 cuda: Any = typed_cuda
 F, U = types.float32[::1], types.uint32[::1]
@@ -28,7 +35,7 @@ def all_intrinsics(a, b, counter):
     x, y, z, w = ld4(a, i)
     st4(held, i, ex2(x), rcp(y), z, w)
     grid_barrier(counter, uint32(cuda.gridDim.x))
-    p, q, r, s = ld4_cg(a, i)
+    p, q, r, s = ld4(a, i)
     x, y, z, w = ld4(held, (i + uint32(4)) % uint32(1024))
     st4(b, i, x * p, y * q, z * r, w * s)
 
@@ -58,7 +65,6 @@ def test_intrinsics_are_the_instructions_they_should_be(toolkit: Toolkit) -> Non
     ptx = compile_ptx(all_intrinsics, void(F, F, U), 256)
     for instruction in (
         "ld.global.v4.f32",
-        "ld.global.cg.v4.f32",
         "ld.shared.v4.f32",
         "st.shared.v4.f32",
         "st.global.v4.f32",
@@ -70,7 +76,7 @@ def test_intrinsics_are_the_instructions_they_should_be(toolkit: Toolkit) -> Non
         assert instruction in ptx
     assert ".shared .align 16 " in ptx
     assert ptx.index("bar.sync") < ptx.index("red.release") < ptx.index("ld.acquire")
-    assert ptx.rindex("ld.acquire") < ptx.rindex("bar.sync") < ptx.index("ld.global.cg.v4.f32")
+    assert ptx.rindex("ld.acquire") < ptx.rindex("bar.sync") < ptx.rindex("ld.global.v4.f32")
     resources = assemble(ptx).resources
     assert resources is not None
     assert (resources.stack, resources.spills, resources.shared) == (0, 0, 4096)
@@ -133,7 +139,7 @@ def test_a_kept_image_is_found_wherever_the_compiler_lies(
             (tmp_path / folder / name).write_bytes(text + b", V" + release + b".88\0")
         return Toolkit(tmp_path / folder / "nvvm", toolkit.libdevice, tmp_path / folder / "ptxas")
 
-    made = Image("k", b"code", Resources(1, 0, 0, 0))
+    made = KernelImage("k", b"code", Resources(1, 0, 0, 0))
     with (
         patch.multiple(compiled, compile_ptx=lambda *_: "", assemble=lambda *_: made),
         using(at("made", b"13.0")),

@@ -7,11 +7,12 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from abw.core.exec.cuda import probe
-from abw.core.exec.cuda.compiled import assemble, compile_ptx, float64_lines
-from abw.core.exec.cuda.device import Device
-from abw.core.exec.cuda.driver import Driver
-from abw.core.exec.cuda.probe import (
+from abw.core.exec.cuda.driver.compiled import assemble, compile_ptx, float64_lines
+from abw.core.exec.cuda.driver.device import Device
+from abw.core.exec.cuda.driver.driver import Driver
+from abw.core.exec.cuda.driver.toolkit import Toolkit
+from abw.core.exec.cuda.measure import probe
+from abw.core.exec.cuda.measure.probe import (
     ACROSS,
     CHAINS,
     STEPS,
@@ -22,7 +23,6 @@ from abw.core.exec.cuda.probe import (
     multiply_add,
     sweep,
 )
-from abw.core.exec.cuda.toolkit import Toolkit
 from tests.core.exec.cuda.fakedriver import FakeLibrary
 from tests.core.exec.cuda.simgrid import launch
 

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from numba import cuda as typed_cuda
 from numba import float32, uint32
 
-from abw.core.exec.cuda.intrinsics import (
+from abw.core.exec.cuda.ondevice.intrinsics import (
     ex2,
     grid_barrier,
     ld4,
-    ld4_cg,
     ld_acquire,
     rcp,
     red_release,
@@ -157,7 +156,7 @@ def divergent(a):
 def fours(a, b, shift):
     i = uint32(cuda.threadIdx.x * 4 + shift)
     x, y, z, w = ld4(a, i)
-    p, q, r, s = ld4_cg(a, i)
+    p, q, r, s = ld4(a, i)
     st4(b, i, ex2(x), rcp(y), z + r, w - s + p * q)
 
 

@@ -12,7 +12,7 @@ from numba import cuda as typed_cuda
 from numba import float32, njit, uint32
 from numpy.typing import NDArray
 
-from abw.core.exec.cuda.intrinsics import copy4, end_copies, few_copies_left, mma, split
+from abw.core.exec.cuda.ondevice.intrinsics import copy4, end_copies, few_copies_left, mma, split
 from tests.core.exec.cuda.races import RaceError
 from tests.core.exec.cuda.simgrid import (
     DeadlockError,

@@ -17,21 +17,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from abw.core.exec.cuda import available, intrinsics
+from abw.core.exec.cuda import available
 from abw.core.exec.cuda import executor as executor_module
 from abw.core.exec.cuda.backend import Kernels, Scheme
-from abw.core.exec.cuda.device import Device
-from abw.core.exec.cuda.driver import Driver
+from abw.core.exec.cuda.driver.device import Device
+from abw.core.exec.cuda.driver.driver import Driver
 from abw.core.exec.cuda.executor import CudaExecutor
-from abw.core.exec.cuda.module import load_kernels
-from abw.core.exec.cuda.program import device_program
+from abw.core.exec.cuda.lowering import device_program
+from abw.core.exec.cuda.ondevice import intrinsics
+from abw.core.exec.cuda.text.module import load_kernels
 from abw.core.exec.cuda.tiles import HOPPER, Forms, Sizes, TensorTile, forms_for, tensor_tile
 from abw.core.exec.params import init_params
 from abw.core.exec.registry import get_executor
 from abw.core.graph.graph import Graph
-from abw.core.graph.network import Network
+from abw.core.ir.cell import Cell
+from abw.core.ir.network import Network
 from abw.core.plan.plan import plan
-from abw.core.spec.cell import Cell
 from tests.core.exec import builder
 from tests.core.exec.builder import (
     CellBuilder,
@@ -114,7 +115,7 @@ def test_a_plan_with_held_weights_multiplies_its_large_batches_on_tensor_cores()
     hoisted, batches = used[:2], used[2:]
     assert ["mma(" in text for text in hoisted] == [True, False]
     assert ["mma(" in text for text in batches] == [True, False] * 2
-    assert [text.partition("(")[2].startswith("desk") for text in batches] == [False, True] * 2
+    assert [text.partition("(")[2].startswith("staging") for text in batches] == [False, True] * 2
 
 
 # ---- which steps

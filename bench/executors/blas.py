@@ -1,0 +1,109 @@
+"""Our executor `blas` beside PyTorch batched by hand: a TreeLSTM on real trees, level by level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.bench.executors.torch_levels import TorchLevels
+from abw.bench.timing import interleaved
+from abw.bench.workloads import mini_batch
+from abw.core.base.errors import AbwError
+
+if TYPE_CHECKING:
+    from abw.core.exec.params import Params
+    from abw.core.plan.plan import Plan
+
+TOLERANCE = 1e-4
+"""How far the outputs of the two, both of order 1 and in float32, may be apart."""
+
+
+class Contender(Protocol):
+    """One way to compute the same mini-batch again and again."""
+
+    def run(self) -> None:
+        """Compute it."""
+
+    def outputs(self) -> NDArray[Any]:
+        """The classes of the last run, in the order of the nodes."""
+
+
+def bench_blas(
+    data: Path, hidden: list[int], batch: int, runs: int, specs: Path = Path("specs")
+) -> dict[str, Any]:
+    """One thread, thread CPU time, medians of `runs` interleaved runs; `ratio` is torch's best over ours.
+
+    All run the same batches (leaves, inner nodes by height, all outputs at once) with the same weights and
+    indices computed before. Errors: AbwError where PyTorch is absent, or where outputs differ.
+    """
+    torch = import_torch()
+    torch.set_num_threads(1)
+    rows = []
+    for size in hidden:
+        planned, params = mini_batch("TreeLSTM", specs, data, batch, size)
+        contenders: dict[str, Contender] = {
+            "blas": Ours("blas", planned, params),
+            "torch_split": TorchLevels(torch, planned, params, split=True),
+            "torch_dense": TorchLevels(torch, planned, params),
+        }
+        refuse_different(contenders, "blas", size)
+        seconds = interleaved({name: c.run for name, c in contenders.items()}, runs)
+        rows.append(
+            {
+                "hidden": size,
+                "nodes": len(planned.graph),
+                "batches": len(planned.schedule),
+                "product_gflop": planned.product_flops / 1e9,
+                **{f"{name}_ms": taken * 1e3 for name, taken in seconds.items()},
+                "ratio": min(seconds["torch_split"], seconds["torch_dense"]) / seconds["blas"],
+            }
+        )
+    return {"schema_version": 1, "batch": batch, "runs": runs, "threads": 1, "rows": rows}
+
+
+def import_torch() -> Any:  # noqa: ANN401 (a module)
+    """PyTorch. Errors: AbwError where it is absent."""
+    try:
+        import torch
+    except ImportError:
+        raise AbwError(
+            "this benchmark compares with PyTorch, which is not installed",
+            hint="pip install torch (the build for the CPU is enough)",
+        ) from None
+    return torch
+
+
+def refuse_different(contenders: Mapping[str, Contender], ours: str, size: int) -> None:
+    """Run each once. Errors: AbwError where one's outputs differ from those of `ours`."""
+    for contender in contenders.values():
+        contender.run()
+    expected = contenders[ours].outputs()
+    for name, contender in contenders.items():
+        worst = float(np.abs(contender.outputs() - expected).max())
+        if not worst < TOLERANCE:
+            raise AbwError(f"the outputs of {name} and {ours} differ by {worst:.1e} at hidden={size}")
+
+
+class Ours:
+    """One of our executors."""
+
+    def __init__(self, executor: str, planned: Plan, params: Params, threads: int = 1) -> None:
+        from abw.core.exec.registry import get_executor
+        from abw.core.plan.plan import plan
+
+        self._executor = get_executor(executor)
+        self._executor.prepare(planned.graph.network, params, threads)
+        self._plan = plan(planned.graph, self._executor.arrange(planned.graph, planned.schedule))
+
+    def run(self) -> None:
+        """See `Contender`."""
+        self._result = self._executor.run(self._plan)
+
+    def outputs(self) -> NDArray[Any]:
+        """See `Contender`."""
+        classes: NDArray[Any] = self._result.values(self._plan.graph.results[0].reference)
+        return classes

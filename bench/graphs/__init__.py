@@ -1,0 +1,1 @@
+"""Graphs, policies and layouts: batches, copies, and nanoseconds a node."""

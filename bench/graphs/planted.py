@@ -1,0 +1,61 @@
+"""Noisy layout programs with a planted order: how near the planner comes to it, and in what time."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+from abw.pqtree import declared_layout, plan_layout
+
+SIZE = 64
+"""The bytes of a variable."""
+
+
+def planted_program(rng: random.Random, n: int, noise: float) -> tuple[list[int], list[list[list[int]]]]:
+    """An order of n variables, and batches whose operands are contiguous in it but for a share of `noise`.
+
+    A batch computes two to four neighbours from one or two such runs, in one order of lanes; an operand that
+    is noise has random variables.
+    """
+    order = rng.sample(range(n), n)
+    batches, at = [], 0
+    while at < n:
+        lanes = min(rng.randint(2, 4), n - at)
+        permutation = rng.sample(range(lanes), lanes)
+        begins = [at, *(rng.randrange(n - lanes + 1) for _ in range(rng.randint(1, 2)))]
+        runs = [[order[begin + i] for i in permutation] for begin in begins]
+        batches.append([rng.sample(range(n), lanes) if rng.random() < noise else run for run in runs])
+        at += lanes
+    return order, batches
+
+
+def bench_planted(sizes: list[int], noise: float, seeds: int, time_limit: float) -> list[dict[str, Any]]:
+    """For each number of variables: the planner's cost beside the planted order's, summed over `seeds`.
+
+    `reached`: programs where it costs no more. `proven`: those known to be optimal. `seconds`: the longest.
+    """
+    plan_layout([SIZE] * 64, planted_program(random.Random(0), 64, 0.5)[1], time_limit=0)  # loads all code
+    rows = []
+    for n in sizes:
+        costs, planted, seconds, bounds = [], [], [], []
+        for seed in range(seeds):
+            order, batches = planted_program(random.Random(1000 * n + seed), n, noise)
+            begin = time.monotonic()
+            layout = plan_layout([SIZE] * n, batches, time_limit=time_limit)
+            seconds.append(time.monotonic() - begin)
+            costs.append(layout.cost)
+            bounds.append(layout.bound)
+            planted.append(declared_layout([SIZE] * n, batches, order).cost)
+        rows.append(
+            {
+                "variables": n,
+                "programs": seeds,
+                "cost": sum(costs),
+                "planted": sum(planted),
+                "reached": sum(cost <= other for cost, other in zip(costs, planted, strict=True)),
+                "proven": sum(cost == bound for cost, bound in zip(costs, bounds, strict=True)),
+                "seconds": max(seconds),
+            }
+        )
+    return rows

@@ -1,0 +1,205 @@
+"""`abw bench`: the executors, from a plan or from text to outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from abw.cli import options
+from abw.cli.bench.app import (
+    Batch,
+    BatchSizes,
+    DataDir,
+    Hidden,
+    HiddenSizes,
+    Runs,
+    Shown,
+    SpecsDir,
+    ThreadCounts,
+    Workloads,
+    bench,
+)
+from abw.cli.console import amount, duration, grid
+from abw.core.base.progress import Progress
+
+
+@bench("cpu")
+def cpu(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    hidden: HiddenSizes = [64, 128, 256, 512],
+    batch: BatchSizes = [64, 8],
+    threads: ThreadCounts = [1],
+    runs: Runs = 9,
+) -> Shown:
+    """The executor cpu: share of the machine's measured peak, beside PyTorch by level and blas."""
+    from abw.bench.executors.cpu import bench_cpu
+
+    report = bench_cpu(data, hidden, batch, runs, specs, threads=tuple(threads))
+    yield report
+    table = grid("model", "hidden", "batch", "threads", "time", "of peak", "instances/s", "torch", "blas")
+    for r in report["rows"]:
+        others = (duration(r[k]) if r.get(k) else "" for k in ("torch_seconds", "blas_seconds"))
+        table.add_row(
+            r["model"], str(r["hidden"]), str(r["batch"]), str(r["threads"]), duration(r["seconds"]),
+            f"{r['share_of_peak']:.0%}", amount(r["instances_per_second"]), *others,
+        )  # fmt: skip
+    yield table
+    yield f"measured peak of one thread: {report['peak_gflops']:.1f} GFLOP/s"
+
+
+@bench("blas")
+def blas(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    hidden: HiddenSizes = [64, 128, 256],
+    batch: Batch = 64,
+    runs: Runs = 9,
+) -> Shown:
+    """The executor blas beside PyTorch batched by hand per level: TreeLSTM, one thread (needs torch)."""
+    from abw.bench.executors.blas import bench_blas
+
+    report = bench_blas(data, hidden, batch, runs, specs)
+    yield report
+    table = grid("hidden", "blas", "torch, split", "torch, dense", "torch's best over blas")
+    for r in report["rows"]:
+        times = (f"{r[name]:.2f} ms" for name in ("blas_ms", "torch_split_ms", "torch_dense_ms"))
+        table.add_row(str(r["hidden"]), *times, f"{r['ratio']:.2f} x")
+    yield table
+
+
+@bench("torch")
+def torch(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    hidden: HiddenSizes = [64, 128, 256],
+    batch: Batch = 64,
+    instances: Annotated[int, typer.Option("--instances", min=1, help="How many of each.")] = 256,
+    runs: Runs = 5,
+) -> Shown:
+    """Models with PyTorch's weights, from data file to outputs: abw, PyTorch, PyTorch batched by hand."""
+    from abw.bench.executors.trained import bench_torch
+
+    report = bench_torch(data, hidden, batch, instances, runs, specs)
+    yield report
+    ways = ("per_instance", "batched", "abw", "abw_hoist")
+    table = grid(
+        "instances/s",
+        "hidden",
+        "PyTorch, one by one",
+        "PyTorch, by hand",
+        "abw",
+        "abw --hoist",
+        "over by hand",
+    )
+    for r in report["rows"]:
+        speeds = [r.get(f"{way}_per_second") for way in ways]
+        best = max(s for s in speeds[2:] if s)
+        shown = (amount(s) if s else "" for s in speeds)
+        table.add_row(r["model"], str(r["hidden"]), *shown, f"{best / speeds[1]:.2f} x")
+    yield table
+    yield f"largest difference of outputs: {max(r['max_error'] for r in report['rows']):.1e}"
+
+
+@bench("e2e")
+def e2e(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    hidden: Hidden = 128,
+    batch: BatchSizes = [64, 256],
+    runs: Runs = 9,
+) -> Shown:
+    """From text to outputs on one thread: the share of time outside the kernels."""
+    from abw.bench.whole.e2e import STEPS, bench_e2e
+
+    report = bench_e2e(data, hidden, batch, runs, specs)
+    yield report
+    table = grid("model", "batch", "nodes", *STEPS, "outside")
+    for r in report["rows"]:
+        times = (duration(r["seconds"][step]) for step in STEPS)
+        table.add_row(r["model"], str(r["batch"]), str(r["nodes"]), *times, f"{r['outside']:.1%}")
+    yield table
+
+
+@bench("passes")
+def passes(
+    told: Progress,
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    workloads: Workloads = "LatticeLSTM,LatticeGRU,TreeLSTM-2Type",
+    hidden: HiddenSizes = [64, 256],
+    batch: BatchSizes = [1, 8, 64],
+    threads: ThreadCounts = [1],
+    runs: Runs = 9,
+) -> Shown:
+    """Fused reductions and grouped launches: batches, launches, time from instances to outputs."""
+    from abw.bench.executors.passes import bench_passes
+
+    report = bench_passes(specs, data, workloads, hidden, batch, threads, runs, told)
+    yield report
+    table = grid(
+        "workload", "hidden", "batch", "threads", "passes", "launches", "kernels", "construct", "schedule",
+        "plan", "execute", "gain", "of execute",
+    )  # fmt: skip
+    for r in report["rows"]:
+        table.add_row(
+            r["workload"], str(r["hidden"]), f"{r['mini_batches']} x {r['batch']}", str(r["threads"]),
+            " ".join(r["passes"]), str(r["launches"]), str(r["kernels"]),
+            *(duration(seconds) for seconds in r["seconds"].values()),
+            f"{r['gain']:.2f} x", f"{r['execute_gain']:.2f} x",
+        )  # fmt: skip
+    yield table
+
+
+@bench("cost")
+def cost(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A model with its data.")] = Path(
+        "specs/uneven.yaml"
+    ),
+    executor: Annotated[str, typer.Option("--executor", help="What computes.")] = "cpu",
+    hidden: Hidden = 512,
+    batch: options.Batch = None,
+    runs: Runs = 25,
+) -> Shown:
+    """What calibrated costs predict beside what schedules take; fewest batches beside least cost."""
+    from abw.bench.executors.cost import bench_cost
+
+    report = bench_cost(spec, executor, hidden, batch, runs)
+    yield report
+    table = grid("type", "launch", "row", "error")
+    for t in report["types"]:
+        table.add_row(t["type"], duration(t["launch"]), duration(t["row"]), f"{t['error']:.0%}")
+    yield table
+    table = grid("policy", "batches", "predicted", "measured")
+    for r in report["rows"]:
+        name = f"{r['policy']}, by cost" if r["cost"] else r["policy"]
+        table.add_row(name, str(r["batches"]), duration(r["predicted"]), duration(r["measured"]))
+    yield table
+
+
+@bench("cold")
+def cold(
+    told: Progress,
+    spec: Annotated[Path, typer.Argument(metavar="[SPEC]", help="What to run.")] = Path("specs/lattice.yaml"),
+    runs: Annotated[int, typer.Option("--runs", min=1, metavar="N", help="Pairs of runs.")] = 3,
+    slowest: Annotated[
+        int, typer.Option("--slowest", min=0, metavar="N", help="How many compiles to list.")
+    ] = 10,
+) -> Shown:
+    """The first `abw run`, with nothing compiled, and the second; what numba compiles longest."""
+    from abw.bench.whole.cold import bench_cold
+
+    report = bench_cold(spec, runs, slowest, told)
+    yield report
+    table = grid("abw run", "seconds, quickest", "CPU seconds, least")
+    for caches, name in (("cold", "nothing compiled"), ("warm", "the second time")):
+        rows = [r for r in report["rows"] if r["caches"] == caches]
+        table.add_row(name, *(f"{min(r[k] for r in rows):.2f} s" for k in ("seconds", "cpu_seconds")))
+    yield table
+    table = grid("compiled on one core", "time")
+    for r in report["compiles"]:
+        table.add_row(r["function"], duration(r["seconds"]))
+    table.add_row(f"all {report['compiled']}", duration(report["compile_seconds"]))
+    yield table

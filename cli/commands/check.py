@@ -1,0 +1,82 @@
+"""`abw check`: is the spec right, and does its data fit it?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from abw.cli import options
+from abw.cli.console import amount, counted, give
+
+
+def check(
+    spec: options.Spec,
+    data: options.Data = None,
+    limit: options.Limit = None,
+    batch: options.Batch = None,
+    sizes: options.Set = None,
+    granularity: options.Granularity = "cell",
+    seed: options.Seed = None,
+    allow_outside: options.AllowOutside = False,
+    as_json: options.Json = False,
+) -> None:
+    """Check a spec and all its data without running anything; says what graph they give.
+
+    SPEC may also be a cell's file.
+    """
+    changes = options.overrides(data, limit, batch, sizes, seed, allow_outside=allow_outside)
+    from abw.core.spec.load import is_cell
+    from abw.core.tools.inspect import inspect, inspect_cell
+
+    if is_cell(spec):
+        give(inspect_cell(spec, changes.dims), as_json, _print_cell)
+    else:
+        give(inspect(spec, changes, granularity), as_json, _print)
+
+
+def _print_cell(report: dict[str, Any]) -> None:
+    from abw.core.base.console import Console
+
+    def ports(shapes: dict[str, list[int]]) -> str:
+        return ", ".join(f"{name} [{'x'.join(map(str, shape))}]" for name, shape in shapes.items())
+
+    console = Console()
+    console.print(
+        f"ok  {report['spec']}: cell {report['cell']}, {report['parameters']:,} numbers in parameters"
+    )
+    console.print(f"{ports(report['inputs'])} -> {ports(report['outputs'])}")
+    console.print(f"{report['operations']} operations in {report['batches']} batches")
+
+
+def _print(report: dict[str, Any]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from abw.core.base.console import Console
+
+    console, ok = Console(), ("ok", "green")
+    numbers = f"{report['parameters']:,} numbers in parameters, {report['table_numbers']:,} in tables"
+    console.print(Text.assemble(ok, f"  {report['spec']}: ", (report["model"], "bold"), f", {numbers}"))
+    graphs = (
+        f"{counted(report['nodes'], 'node')} in {counted(report['mini_batches'], 'mini-batch', 'es')} of "
+        f"{report['batch']}, lower bound {report['lower_bound']}"
+    )
+    instances = counted(report["instances"], "instance")
+    console.print(Text.assemble(ok, f"  {report['data']}: {instances}, {graphs}"))
+    if report["memory_bytes"] is not None:
+        console.print(f"    the largest mini-batch takes {amount(report['memory_bytes'], 'B')} of memory")
+        process = report["process_bytes"]
+        console.print(
+            f"    abw run takes {amount(process['total'], 'B')} with it: weights "
+            f"{amount(process['weights'], 'B')}, instances {amount(process['instances'], 'B')}, abw itself "
+            f"{amount(process['at_rest'], 'B')}"
+        )
+        if process["total"] > process["available"]:
+            console.print(
+                f"[yellow]too much: {amount(process['available'], 'B')} are free[/]; a smaller mini-batch "
+                "(--batch) takes less, or smaller dims (--set)"
+            )
+    console.print()
+    table = Table("type", "nodes", "depth in the first mini-batch", "reads", box=None, pad_edge=False)
+    for row in report["types"]:
+        table.add_row(row["type"], str(row["nodes"]), str(row["depth"]), ", ".join(row["reads"]))
+    console.print(table)

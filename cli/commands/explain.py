@@ -1,0 +1,191 @@
+"""`abw explain`: why so many batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from abw.cli import options
+from abw.cli.console import give, grid, progress
+
+REASONS, INSTANCES, TYPES = 5, 4, 12
+"""The most reasons, instances and types that a screen is given; --json has all."""
+
+
+def explain(
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN|SPEC]", help="A run's number or folder, or a spec; the latest run."),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option("--policy", help="Schedule a spec by this policy (auto)."),
+    ] = None,
+    mini_batch: Annotated[
+        int, typer.Option("--mini-batch", min=0, metavar="N", help="Which mini-batch.")
+    ] = 0,
+    data: options.Data = None,
+    limit: options.Limit = None,
+    batch: options.Batch = None,
+    sizes: options.Set = None,
+    encoding: options.Encoding = "best",
+    granularity: options.Granularity = "cell",
+    seed: options.Seed = None,
+    allow_outside: options.AllowOutside = False,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """Say why a mini-batch took so many batches: by type, by what held them back, and by instance.
+
+    Options that change a spec or choose a policy apply to specs; a run is explained as it was.
+    """
+    changes = options.overrides(data, limit, batch, sizes, seed, allow_outside=allow_outside)
+    from abw.core.policy.registry import NAMES
+    from abw.core.store.runs import find_run
+    from abw.core.tools.explain import explain_run, explain_spec
+
+    if target and target.endswith((".yaml", ".yml")):
+        name = policy or ("auto" if encoding == "best" else "fsm")
+        if not name.endswith(".json"):
+            options.one_of(name, NAMES, "--policy")
+        with progress(quiet) as told:
+            report = explain_spec(
+                Path(target),
+                changes,
+                name,
+                told,
+                encoding=encoding,
+                granularity=granularity,
+                number=mini_batch,
+            )
+    elif policy:
+        raise typer.BadParameter("a run is explained as it was: give a spec", param_hint="--policy")
+    else:
+        report = explain_run(find_run(target), mini_batch)
+    give(report, as_json, _print)
+
+
+def _print(report: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    from abw.core.base.console import Console
+
+    console = Console()
+    more = report["batches"] - report["lower_bound"]
+    console.print(
+        Text.assemble(
+            (report["model"], "bold"),
+            f", mini-batch {report['mini_batch']} of {report['mini_batches']}, policy {report['policy']}: ",
+            (f"{report['batches']} batches", "bold"),
+            f" for {report['nodes']} nodes; no schedule has fewer than {report['lower_bound']}\n",
+        ),
+        soft_wrap=True,
+    )
+    console.print(_types(report))
+    for t in report["types"]:
+        if t["lower_bound"] == max(row["lower_bound"] for row in report["types"]):
+            console.print(
+                f"\nThe longest chain: {t['lower_bound']} × {t['type']}, in {_in(t['longest_in'])}."
+            )
+            break
+    console.print()
+    if more:
+        _print_reasons(console, report)
+    else:
+        console.print("Every batch was needed: this is the lower bound.")
+    _print_alone(console, report)
+    _print_advice(console, report)
+
+
+def _types(report: dict[str, Any]) -> Any:  # noqa: ANN401
+    table = grid("type", "nodes", "lower bound", "batches", "too many", "rows a batch", "of one row")
+    shown = report["types"]
+    if len(shown) > TYPES:
+        shown = sorted(shown, key=lambda t: -t["not_free"])[:TYPES]
+    for t in shown:
+        rows = "" if t["mean_rows"] is None else f"{t['mean_rows']:.1f}"
+        many = str(t["not_free"] or "")
+        table.add_row(
+            t["type"], str(t["nodes"]), str(t["lower_bound"]), str(t["batches"]), many, rows, str(t["alone"])
+        )
+    rest = [t for t in report["types"] if t not in shown]
+    if rest:
+        sums = [sum(t[key] for t in rest) for key in ("nodes", "lower_bound", "batches", "not_free", "alone")]
+        nodes, bound, batches, many, alone = map(str, sums)
+        table.add_row(
+            f"{len(rest)} other types", nodes, bound, batches, many, f"{sums[0] / max(1, sums[2]):.1f}", alone
+        )
+    return table
+
+
+def _print_reasons(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
+    from rich.text import Text
+
+    more, reasons = report["batches"] - report["lower_bound"], report["reasons"]
+    console.print(
+        Text.assemble(
+            (f"{more} batches too many", "bold"),
+            ": each went ahead without nodes at the head of its type's longest\n"
+            "chain, so that the type needs as many batches after it as before.",
+        )
+    )
+    for reason in reasons[:REASONS]:
+        held = report["held"][reason["example"]]
+        late, waits = held["late"][-1], held["waits_for"]
+        said = (
+            f"{_node(late)} was ready, and left out until batch {late['step']}"
+            if held["was_ready"]
+            else f"{_node(late)} came in batch {late['step']}, behind "
+            f"{waits['type']} {waits['number']}, ready but passed over"
+        )
+        why = f"did not wait for {reason['waits_for']}" if reason["waits_for"] else "left ready nodes out"
+        console.print(f"  {reason['batches']:>4} × {reason['type']} {why}")
+        console.print(f"         batch {held['step']}: {said}", style="dim", soft_wrap=True)
+    rest = sum(reason["batches"] for reason in reasons[REASONS:])
+    if rest:
+        console.print(f"  {rest:>4} for {len(reasons) - REASONS} other reasons (--json)")
+    first = ", ".join(f"{i['instance']} ({i['batches']})" for i in report["instances"][:INSTANCES])
+    console.print(f"The last late node was in instance {first}" + _etc(report["instances"], INSTANCES))
+
+
+def _print_alone(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
+    from rich.text import Text
+
+    alone = report["alone"]
+    if not alone:
+        return
+    count: dict[int, int] = {}
+    for node in alone:
+        count[node["instance"]] = count.get(node["instance"], 0) + 1
+    ranked = sorted(count.items(), key=lambda item: (-item[1], item[0]))
+    types = sorted((t for t in report["types"] if t["alone"]), key=lambda t: -t["alone"])
+    by_type = ", ".join(f"{t['type']} {t['alone']}" for t in types[:INSTANCES])
+    by_type += f" and {len(types) - INSTANCES} types more" if len(types) > INSTANCES else ""
+    first = ", ".join(f"{instance} ({times})" for instance, times in ranked[:INSTANCES])
+    verb = "batch has" if len(alone) == 1 else "batches have"
+    said = f": {by_type}; of instance {first}" + _etc(ranked, INSTANCES)
+    console.print(Text.assemble((f"\n{len(alone)} {verb} one row", "bold"), said), soft_wrap=True)
+
+
+def _print_advice(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
+    others = {n: b for n, b in report["others"].items() if n != report["policy"]}
+    ways = [f"{name}: {batches} batches" for name, batches in others.items()]
+    for name, after in (report["passes"] or {}).items():
+        ways.append(f"lower bound {after['lower_bound']} with `abw compare --{name}`")
+    console.print(f"\nOther ways: {'; '.join(ways)}. `abw compare SPEC` tries more.", soft_wrap=True)
+
+
+def _node(node: dict[str, Any]) -> str:
+    return f"{node['type']} {node['number']} of instance {node['instance']}"
+
+
+def _in(instances: list[int]) -> str:
+    word = "instance" if len(instances) == 1 else "instances"
+    return f"{word} {', '.join(map(str, instances))}"
+
+
+def _etc(found: list[Any], shown: int) -> str:
+    rest = len(found) - shown
+    return f" and {rest} more." if rest > 0 else "."

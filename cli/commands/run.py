@@ -1,0 +1,310 @@
+"""`abw run`: the main job."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer.core import TyperCommand
+
+from abw.cli import options
+from abw.cli.console import CLOSED_PIPE, print_json, progress
+from abw.cli.report import print_run
+from abw.core.base.errors import InterruptedWorkError
+from abw.core.base.interrupts import INTERRUPTED, Terminated
+
+if TYPE_CHECKING:
+    from abw.core.exec.interface import Executor
+
+
+def run(
+    spec: options.Spec,
+    data: options.DataOrPipe = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the outputs here: .jsonl (a line an instance), .npz or .safetensors; - is JSON lines "
+            "on standard output. Without it they lie in the run's folder.",
+        ),
+    ] = None,
+    skip_bad: Annotated[
+        bool,
+        typer.Option("--skip-bad", help="Leave malformed instances out, count them, mark their place."),
+    ] = False,
+    limit: options.Limit = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            "--batch", metavar="B|auto", help="Instances in a mini-batch; auto: by predicted rate and memory."
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory",
+            metavar="SIZE",
+            help="What a mini-batch of --batch auto may take, as 500M or 2G.",
+            show_default="half of what is available",
+        ),
+    ] = None,
+    sizes: options.Set = None,
+    weights: options.Weights = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy",
+            help="auto, fsm, depth, agenda, agenda-static, phases, sufficient, critical, critical-free, "
+            "share, share-free, weight, weight-free, beam, search, exact (with -reversed: from the outputs "
+            "to the inputs), or the .json file of a learned policy.",
+            show_default="auto",
+        ),
+    ] = None,
+    encoding: Annotated[
+        Literal["best", "base", "max", "sort", "critical"] | None,
+        typer.Option("--encoding", help=options.ENCODING_HELP, show_default="best"),
+    ] = None,
+    executor: Annotated[
+        Literal["cpu", "cuda", "blas", "reference"] | None,
+        typer.Option(
+            "--executor", "--device", help="What computes; cuda: on a GPU (docs/cuda.md).", show_default="cpu"
+        ),
+    ] = None,
+    scheme: Annotated[
+        Literal["auto", "batch", "plan"] | None,
+        typer.Option(
+            "--scheme",
+            help="How executor cuda launches: each step of a batch by itself, or a whole plan at once.",
+            show_default="auto",
+        ),
+    ] = None,
+    no_tensor_cores: options.NoTensorCores = False,
+    kernels: Annotated[
+        Literal["ir", "njit"] | None,
+        typer.Option(
+            "--kernels",
+            help="What executor cpu's kernels are written in: LLVM's IR, or plain numba, which is slower and "
+            "runs wherever numba does.",
+            show_default="ir; njit where neither x86-64 nor AArch64",
+        ),
+    ] = None,
+    granularity: Annotated[
+        Literal["cell", "op"] | None,
+        typer.Option("--granularity", help=options.GRANULARITY_HELP, show_default="cell"),
+    ] = None,
+    layout: Annotated[
+        Literal["planned", "declared", "paper"] | None,
+        typer.Option(
+            "--layout",
+            help="Where a cell's variables lie, where they do (executor blas): planned; as they come; by the "
+            "paper's algorithm.",
+            show_default="planned",
+        ),
+    ] = None,
+    hoist: options.Hoist = False,
+    fuse: options.Fuse = False,
+    group: options.Group = False,
+    preset: Annotated[
+        str,
+        typer.Option(
+            "--preset",
+            metavar="NAME",
+            help="What the options above are unless given: vanilla-dynet, cavs-dynet, ed-batch (what these "
+            "systems do), or abw.",
+        ),
+    ] = "abw",
+    train_limit: Annotated[
+        int | None,
+        typer.Option(
+            "--train-limit",
+            min=1,
+            metavar="N",
+            help="Learn from the first N instances, also where a policy learned from others is kept (32).",
+        ),
+    ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Check schedules and plans, and every node against the reference."),
+    ] = False,
+    check_finite: Annotated[
+        bool,
+        typer.Option(
+            "--check-finite",
+            help="End at the first number that is NaN or infinite, in the weights or in any value, and say "
+            "where it is.",
+        ),
+    ] = False,
+    seed: options.Seed = None,
+    threads: options.Threads = None,
+    profile: Annotated[
+        bool,
+        typer.Option(
+            "--profile", help="Say where the time of executor cpu goes: by type and reason, beside the peak."
+        ),
+    ] = False,
+    show_kernels: Annotated[
+        str | None,
+        typer.Option(
+            "--show-kernels",
+            metavar="[TYPE]",
+            help="Print what was compiled, of one type or of all, on standard output; the summary goes to "
+            "standard error.",
+        ),
+    ] = None,
+    page: Annotated[
+        bool, typer.Option("--report", help="Also write report.html: the run to look at and walk through.")
+    ] = False,
+    allow_outside: options.AllowOutside = False,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """Run a model on its data, batched by a policy, and keep the run under .abw/runs/.
+
+    The policies `auto` and `fsm` are learned on first use, and kept under .abw/policies/ for the next.
+    """
+    to_stdout = output is not None and str(output) == "-"
+    claims = {"--json": as_json, "--output -": to_stdout, "--show-kernels": show_kernels is not None}
+    wanting = [option for option, on in claims.items() if on]
+    if len(wanting) > 1:
+        raise typer.BadParameter(
+            "both want standard output: leave one out, or give a file", param_hint=" and ".join(wanting)
+        )
+    if memory and batch != "auto":
+        raise typer.BadParameter("it limits what --batch auto chooses", param_hint="--memory")
+    pipe = data if data is not None and _is_pipe(data) else None
+    changes = options.overrides(
+        None if pipe else data, limit, _batch(batch), sizes, seed, hoist, weights, allow_outside
+    )
+    from abw.core.policy.registry import LEARNED, NAMES
+    from abw.core.run.batchsize import parse_bytes
+    from abw.core.run.pipeline import RunOptions
+    from abw.core.run.pipeline import run as run_pipeline
+    from abw.core.run.presets import PRESETS
+
+    usual = PRESETS[options.one_of(preset, tuple(PRESETS), "--preset")]
+    granularity = granularity or usual.granularity
+    if policy is None:
+        policy = LEARNED if encoding else usual.policy
+    elif not policy.endswith(".json"):
+        options.one_of(policy, NAMES, "--policy")
+    if encoding and policy != LEARNED:
+        raise typer.BadParameter(f"it goes with --policy fsm, not with {policy}", param_hint="--encoding")
+    own = {"kernels": kernels, "scheme": scheme, "tensor_cores": False if no_tensor_cores else None}
+    told = {option: value for option, value in own.items() if value is not None}
+    chosen = RunOptions(
+        policy=policy,
+        encoding=encoding or usual.encoding,
+        executor=executor or usual.executor,
+        told=told,
+        granularity=granularity,
+        layout=layout or usual.layout,
+        fuse=fuse,
+        group=group,
+        seed=seed or 0,
+        threads=threads,
+        verify=verify,
+        check_finite=check_finite,
+        train_limit=train_limit,
+        profile=profile,
+        input=pipe,
+        output=output,
+        skip_bad=skip_bad,
+        auto_batch=batch == "auto",
+        memory=parse_bytes(memory) if memory else None,
+    )
+    texts: list[str] = []
+    try:
+        with progress(quiet) as shown:
+            report = run_pipeline(
+                spec,
+                changes,
+                chosen,
+                progress=shown,
+                command=shlex.join(["abw", *sys.argv[1:]]),
+                prepared=lambda e: texts.append(kernels_of(e, show_kernels)) if show_kernels else None,
+            )
+    except BrokenPipeError:
+        # who reads the lines has enough of them, as `head` has: no mistake, and nothing to say
+        raise typer.Exit(CLOSED_PIPE) from None
+    except (KeyboardInterrupt, Terminated) as end:
+        if output is None or output.suffix in (".npz", ".safetensors"):
+            raise
+        where = "standard output" if to_stdout else str(output)
+        word, code = ("terminated", end.code) if isinstance(end, Terminated) else ("interrupted", INTERRUPTED)
+        raise InterruptedWorkError(
+            f"{word}: what {where} has are whole lines; no run was kept", exit_code=int(code or 1)
+        ) from None
+    if page and report["mini_batches"]:
+        report["report"] = str(_write_page(Path(report["path"]), allow_outside))
+    if as_json:
+        print_json(report)
+        return
+    for text in texts:
+        print(text)
+    print_run(report, on_stderr=to_stdout or bool(texts))
+
+
+ALL = "all"
+"""What --show-kernels means where no type is named."""
+
+
+class RunCommand(TyperCommand):
+    """`abw run`, with the type of --show-kernels optional."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (Typer's or click's own)
+        """Put ALL behind the option where what follows it is an option, the spec, or nothing."""
+        for at, arg in enumerate(args):
+            after = args[at + 1 : at + 2]
+            if arg == "--show-kernels" and not (after and re.fullmatch(r"[^-.][^.]*", after[0])):
+                args = [*args[: at + 1], ALL, *args[at + 1 :]]
+        return super().parse_args(ctx, args)
+
+
+def kernels_of(executor: Executor, wanted: str) -> str:
+    """The text of a type's kernel, or of all with a heading each. Errors: AbwError where there is none."""
+    from abw.core.base.errors import AbwError, did_you_mean
+
+    texts = executor.kernels()
+    if not texts:
+        hint = "--show-kernels needs --executor cpu or cuda"
+        raise AbwError(f"executor '{executor.name}' compiles no kernels", hint=hint, exit_code=2)
+    if wanted == ALL:
+        return "\n".join(f"# {name}\n{text}" if name else text for name, text in texts.items())
+    if "" in texts:
+        hint = f"--show-kernels {ALL}"
+        raise AbwError(f"executor '{executor.name}' has one text for all types", hint=hint, exit_code=2)
+    if wanted not in texts:
+        raise AbwError(f"no type is called '{wanted}'", hint=did_you_mean(wanted, list(texts)), exit_code=2)
+    return texts[wanted]
+
+
+def _batch(text: str | None) -> int | None:
+    """The number of --batch; None where it is chosen, or not given."""
+    if text in (None, "auto"):
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f"'{text}' is neither a number from 1 on nor auto", param_hint="--batch")
+    return int(text)
+
+
+def _is_pipe(path: Path) -> bool:
+    """Whether data comes but once: from standard input, or what is no regular file."""
+    return str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+def _write_page(folder: Path, allow_outside: bool) -> Path:
+    """The page of a run's first mini-batch, in the run's folder."""
+    from abw.core.base.files import write_bytes
+    from abw.core.store.runs import find_run
+    from abw.viz.data.scene import scene_of_run
+    from abw.viz.page import page
+
+    path = folder / "report.html"
+    write_bytes(path, page(scene_of_run(find_run(str(folder)), allow_outside=allow_outside)))
+    return path

@@ -1,0 +1,180 @@
+"""`abw viz`: pictures of runs and specs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from abw.cli import options
+from abw.cli.console import print_json, progress
+
+FileFormat = Literal["html", "svg", "dot", "png", "text"]
+ENDINGS: dict[str, FileFormat] = {
+    ".html": "html",
+    ".svg": "svg",
+    ".dot": "dot",
+    ".png": "png",
+    ".txt": "text",
+}
+
+if TYPE_CHECKING:
+    from abw.core.base.progress import Progress
+    from abw.core.ir.network import Granularity
+    from abw.core.run.learning import Choice
+    from abw.core.spec.load import Overrides
+    from abw.viz.data.collect import Picture
+    from abw.viz.data.scene import Scene
+
+
+def viz(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN|SPEC]",
+            help="A run's number or folder, a spec, or a policy's .json; the latest run.",
+        ),
+    ] = None,
+    policy: Annotated[bool, typer.Option("--policy", help="The policy as a state machine.")] = False,
+    graph: Annotated[bool, typer.Option("--graph", help="The graph, nodes numbered by batch.")] = False,
+    frontier: Annotated[bool, typer.Option("--frontier", help="What was ready at every step.")] = False,
+    batches: Annotated[bool, typer.Option("--batches", help="The schedules of several policies.")] = False,
+    memory: Annotated[bool, typer.Option("--memory", help="Cells' variables in memory; arenas.")] = False,
+    pqtree: Annotated[bool, typer.Option("--pqtree", help="The PQ-trees behind cells' memory.")] = False,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", metavar="POLICY", help="Look at this policy's schedule (the run's own)."),
+    ] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option("--against", metavar="POLICY", help="Compare with this one; repeat (depth, agenda)."),
+    ] = None,
+    mini_batch: Annotated[
+        int, typer.Option("--mini-batch", min=0, metavar="N", help="Which mini-batch.")
+    ] = 0,
+    instances: Annotated[
+        int | None, typer.Option("--instances", min=1, metavar="N", help="Draw only the first N instances.")
+    ] = None,
+    data: options.Data = None,
+    limit: options.Limit = None,
+    batch: options.Batch = None,
+    sizes: options.Set = None,
+    encoding: options.Encoding = "best",
+    granularity: options.Granularity = "cell",
+    seed: options.Seed = None,
+    html: Annotated[bool, typer.Option("--html", help="One page with everything, for any browser.")] = False,
+    svg: Annotated[bool, typer.Option("--svg", help="SVG.")] = False,
+    dot: Annotated[bool, typer.Option("--dot", help="DOT text for Graphviz: a policy or a graph.")] = False,
+    png: Annotated[bool, typer.Option("--png", help="PNG through Graphviz: a policy or a graph.")] = False,
+    text: Annotated[
+        bool, typer.Option("--text", help="The terminal's picture, as it is by default.")
+    ] = False,
+    engine: Annotated[
+        Literal["own", "dot"],
+        typer.Option("--engine", help="What lays out an SVG of a policy or graph; own where dot is absent."),
+    ] = "own",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this file; its ending says the format."
+        ),
+    ] = None,
+    open_it: Annotated[bool, typer.Option("--open", help="Show the file when it is written.")] = False,
+    allow_outside: options.AllowOutside = False,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """Show what was batched, how, and why: on the terminal, or as SVG, DOT, PNG or one HTML page.
+
+    Options that change a spec (--data, --limit, --batch, --set, --granularity, --encoding) apply to specs;
+    a run is shown as it was.
+    """
+    named = {
+        "policy": policy,
+        "graph": graph,
+        "frontier": frontier,
+        "batches": batches,
+        "memory": memory,
+        "pqtree": pqtree,
+    }
+    format = _format({"html": html, "svg": svg, "dot": dot, "png": png, "text": text}, output, open_it)
+    changes = options.overrides(data, limit, batch, sizes, seed, allow_outside=allow_outside)
+    from abw.viz.data.collect import KINDS, USUAL, collect, document
+    from abw.viz.data.fsm import read_policy
+    from abw.viz.drawing.terminal import show
+    from abw.viz.export import export
+    from abw.viz.page import page
+
+    # DOT and PNG hold one graph
+    kinds = [kind for kind in KINDS if named[kind]] or (
+        USUAL if format in ("text", "svg", "html") else ("policy",)
+    )
+    pictures: list[Picture]
+    reads: tuple[Path, ...]
+    if target and target.endswith(".json"):
+        if format == "html":
+            raise typer.BadParameter("a page needs a run or a spec, not a policy alone", param_hint="--html")
+        name, pictures, reads = target, [read_policy(Path(target))], (Path(target),)
+    else:
+        with progress(quiet) as told:
+            scene = _open(target, changes, granularity, encoding, mini_batch, against, told)
+        if format == "html" and not as_json:
+            _write(page(scene), output or Path(f"{scene.model}.html"), scene.reads, open_it)
+            return
+        name, pictures, reads = scene.title, collect(scene, kinds, by, instances), scene.reads
+    if as_json or format == "html":
+        print_json(document(name, pictures))
+    elif format == "text" and not output:
+        show(name, pictures)
+    else:
+        default = Path(f"{kinds[0]}.png") if format == "png" else None
+        _write(export(name, pictures, format, engine), output or default, reads, open_it)
+
+
+def _format(flags: dict[FileFormat, bool], output: Path | None, open_it: bool) -> FileFormat:
+    """The one format asked for, by a flag or by a file's ending; usage errors: several, or none of a file."""
+    ending = ENDINGS.get(output.suffix.lower()) if output else None
+    asked = [name for name, wanted in flags.items() if wanted or name == ending]
+    if len(asked) > 1:
+        raise typer.BadParameter(f"{' and '.join(asked)} are different formats: ask for one")
+    if output and not asked:
+        raise typer.BadParameter(
+            f"the ending of '{output.name}' says no format: {', '.join(ENDINGS)}", param_hint="--output"
+        )
+    return asked[0] if asked else "html" if open_it else "text"
+
+
+def _open(
+    target: str | None,
+    changes: Overrides,
+    granularity: Granularity,
+    encoding: Choice,
+    mini_batch: int,
+    against: list[str] | None,
+    told: Progress,
+) -> Scene:
+    from abw.core.store.runs import find_run
+    from abw.viz.data.scene import AGAINST, scene_of_run, scene_of_spec
+
+    others = AGAINST if against is None else against
+    if target and target.endswith((".yaml", ".yml")):
+        return scene_of_spec(Path(target), changes, granularity, encoding, mini_batch, others, told)
+    return scene_of_run(find_run(target), mini_batch, others, changes.allow_outside)
+
+
+def _write(content: bytes, output: Path | None, reads: Sequence[Path], open_it: bool) -> None:
+    """To a file that is none of those read, and whose name is printed, or to standard output."""
+    from abw.core.base.files import spare, write_bytes
+
+    if output is None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.flush()
+        return
+    spare(output, *reads)
+    write_bytes(output, content)
+    print(output)
+    if open_it:
+        typer.launch(str(output))

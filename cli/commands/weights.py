@@ -1,0 +1,64 @@
+"""`abw weights`: what a spec needs, and what a file of weights has for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from abw.cli import options
+from abw.cli.console import counted, give
+
+
+def weights(
+    spec: options.Spec,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="A file of weights; the spec's own unless one is given."),
+    ] = None,
+    sizes: options.Set = None,
+    allow_outside: options.AllowOutside = False,
+    as_json: options.Json = False,
+) -> None:
+    """List the parameters and tables a spec needs; with a FILE, its tensors, and how they fit by the map.
+
+    Exit code 1 where they do not fit: then all that is missing, misshapen or left over is listed below.
+    """
+    changes = options.overrides(None, None, None, sizes, None, weights=file, allow_outside=allow_outside)
+    from abw.core.tools.inspect import inspect_weights
+
+    report = inspect_weights(spec, changes)
+    give(report, as_json, _print)
+    if report["fits"] is False:
+        raise typer.Exit(1)
+
+
+def _print(report: dict[str, Any]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from abw.core.base.console import Console
+
+    def shape(sizes: list[int]) -> str:
+        return " x ".join(map(str, sizes)) or "one"
+
+    console = Console(soft_wrap=True)
+    console.print(f"{report['spec']}: {report['model']} needs {report['numbers']:,} numbers")
+    table = Table("parameter or table", "shape", "used by", "is", "", box=None, pad_edge=False)
+    for need in report["needs"]:
+        row = (need["name"], shape(need["shape"]), ", ".join(need["used_by"]), need["from"])
+        table.add_row(*map(Text, row), Text(need["state"] or "", "green" if need["state"] == "ok" else "red"))
+    console.print(table)
+    if report["file"] is None:
+        return
+    file = report["file"]
+    console.print(f"\n{file['path']} ({file['format']}): {counted(len(file['tensors']), 'tensor')}")
+    table = Table("tensor", "shape", "type", "used for", box=None, pad_edge=False)
+    for tensor in file["tensors"]:
+        used = ", ".join(tensor["used_for"]) or ("ignored" if tensor["ignored"] else "nothing")
+        row = (tensor["name"], shape(tensor["shape"]), tensor["dtype"], used)
+        table.add_row(*map(Text, row), style="red" if used == "nothing" else None)
+    console.print(table)
+    if report["problems"]:
+        console.print("\n" + "\n".join(report["problems"]))

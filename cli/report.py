@@ -1,0 +1,153 @@
+"""A run's report on one screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from abw.cli.console import amount, counted, duration, grid
+from abw.cli.profile import profile_table
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+
+def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
+    """A run's report on one screen."""
+    from rich.text import Text
+
+    from abw.core.base.console import Console
+    from abw.core.store.runs import policy_name
+
+    console = Console(stderr=on_stderr)
+    dims = ", ".join(f"{name} {size}" for name, size in report["dims"].items())
+    console.print(Text.assemble((report["model"], "bold"), f" ({dims}) on {report['data']}"))
+    threads = f", {counted(report['threads'], 'thread')}" if report["threads"] else ""
+    mini_batches = counted(report["mini_batches"], "mini-batch", "es")
+    done = {"fuse": "reductions read in place", "group": "types grouped"}
+    passes = "".join(f"; {done[name]}" for name in report["passes"])
+    console.print(
+        f"{counted(report['instances'], 'instance')} in {mini_batches} of {report['batch']}; "
+        f"{amount(report['nodes'])} nodes ({report['granularity']}); "
+        f"executor {report['executor']}{threads}{passes}"
+    )
+    if pieces := report.get("in_pieces"):
+        console.print(f"{pieces} of them did not fit the device's memory at once, and ran in pieces")
+    if used := report.get("weights"):
+        count = ", ".join(f"{number} of {kind}" for kind, number in used["converted"].items())
+        console.print(f"weights {used['path']}" + (f" ({count}, made float32)" if count else ""))
+    console.print(f"{amount(report['instances_per_second'])} instances/s", style="bold")
+    if auto := report.get("auto_batch"):
+        console.print(_tried(report["batch"], auto))
+    for said in _skipped(report):
+        console.print(said, style="yellow", soft_wrap=True)
+    console.print()
+
+    kept = report.get("kept", report["mini_batches"])
+    first = f" (first {kept} mini-batches)" if kept < report["mini_batches"] else ""
+    table = grid("policy", f"batches{first}", "of the lower bound")
+    bound = report.get("kept_lower_bound", report["lower_bound"])
+    table.add_row("lower bound", str(bound), "")
+    for name, batches in sorted(report["compared"].items(), key=lambda item: item[1]):
+        mine = name == policy_name(report)
+        behind = report.get("picked", report["encoding"])
+        shown = f"{name} ({behind})" if mine and behind else name
+        style = "bold" if mine else None
+        table.add_row(shown, str(batches), f"{batches / bound:.2f} x" if bound else "", style=style)
+    console.print(table)
+    if report["training"]:
+        console.print(_training(report))
+    console.print()
+
+    seconds = report["seconds"]
+    steps = ("read", "construct", "schedule", "plan", "execute")
+    console.print("   ".join(f"{step} {duration(seconds[step])}" for step in steps))
+    beside = [step for step in ("learn", "compile", "write", "wait") if seconds.get(step)]
+    console.print(
+        "   ".join(f"{step} {duration(seconds[step])}" for step in beside) + "   (not in instances/s)",
+        style="dim",
+    )
+    avoided = report["memory_kernels_avoided"]
+    read_in_place = (
+        f" ({amount(avoided)} and {amount(report['bytes_avoided'], 'B')} avoided)" if avoided else ""
+    )
+    console.print(
+        f"{amount(report['launches'])} launches, {amount(report['memory_kernels'])} memory kernels, "
+        f"{amount(report['bytes_moved'], 'B')} moved{read_in_place}; "
+        f"peak memory {amount(report['peak_memory_bytes'], 'B')}"
+    )
+    if memory := report["memory"]:
+        console.print(
+            f"memory of the largest mini-batch {amount(memory['mini_batch_bytes'], 'B')}; of the process "
+            f"{amount(memory['predicted_bytes'], 'B')} predicted, "
+            f"{amount(memory['measured_bytes'], 'B')} measured"
+        )
+    if report["profile"] and report["mini_batches"]:
+        console.print(profile_table(report["profile"]))
+    if odd := report.get("not_finite"):
+        console.print(
+            f"{counted(odd, 'number')} of the outputs NaN or infinite; --check-finite says where the first "
+            "came from",
+            style="yellow",
+        )
+    if report["max_error"] is not None:
+        console.print(f"verified: largest error {report['max_error']:.1e} of the output's root mean square")
+    if "path" in report:
+        console.print(f"\nresults: {report['path']}", soft_wrap=True)
+    if report.get("output") not in (None, "-"):
+        console.print(f"outputs: {report['output']}", soft_wrap=True)
+    if "report" in report:
+        console.print(f"report: {report['report']}", soft_wrap=True)
+
+
+def _tried(taken: int, auto: dict[str, Any]) -> Text:
+    """Why the mini-batch is of that size."""
+    from rich.text import Text
+
+    rates = Text(", ").join(
+        Text(
+            f"{t['batch']}: {amount(t['instances_per_second'])}"
+            f"{' (too large)' if t['bytes'] > auto['memory'] else ''}",
+            "bold" if t["batch"] == taken else "",
+        )
+        for t in auto["tried"]
+    )
+    needs = next(t["bytes"] for t in auto["tried"] if t["batch"] == taken)
+    room = f"; one takes {amount(needs, 'B')} of {amount(auto['memory'], 'B')}"
+    return Text.assemble(f"mini-batch {taken} by cost; instances/s predicted for ", rates, room)
+
+
+def _skipped(report: dict[str, Any]) -> list[str]:
+    """What was left out, a line each."""
+    skipped = report.get("skipped", 0)
+    if not skipped:
+        return []
+    told = report["complaints"][:3]
+    more = [f"  and {skipped - len(told)} more"] if skipped > len(told) else []
+    return [f"{counted(skipped, 'instance')} left out:", *(f"  {said}" for said in told), *more]
+
+
+def _training(report: dict[str, Any]) -> Text:
+    from rich.text import Text
+
+    training = report["training"]
+    how = "learned now" if training["fresh"] else "learned earlier"
+    own, here = training["of_these_instances"], report["instances"]
+    if own is None:
+        where = ("not from a pipe", "")
+    elif own == here:
+        where = ("this is its training data", "yellow")
+    elif own:
+        where = (f"{own} of these {here} instances are its training data", "yellow")
+    else:
+        where = ("none of these instances is its training data", "")
+    if training.get("tried") is not None:
+        source = counted(training["instances"], "instance")
+        head = f"policy {how} from {source}: {report['picked']}, of {training['tried']} tried; "
+        return Text.assemble(head, where)
+    unseen = f"; {report['unseen_states']} steps in unseen states" if report["unseen_states"] else ""
+    return Text.assemble(
+        f"policy {how} from {counted(training['instances'], 'instance')} in {training['trials']} trials: "
+        f"{training['states']} states; ",
+        where,
+        unseen,
+    )

@@ -1,0 +1,1 @@
+"""What everything stands on: errors, files, progress, memory, compiled functions. Knows no model."""

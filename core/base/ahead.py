@@ -1,0 +1,58 @@
+"""Work done ahead of its use, in a thread: while one item is used the next ones are made."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterable
+from queue import Empty, Full, Queue
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_POLL = 0.1
+"""Seconds after which a thread that waits looks whether its other end is still there."""
+
+
+def ahead(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
+    """Items in their order, made ahead by a thread: at most `depth` of them made and not yet taken.
+
+    What making an item raises is raised here in its place. The thread ends with the iteration, however that
+    ends. It helps as far as making and using release the interpreter's lock.
+    """
+    made: Queue[tuple[T | None, BaseException | None]] = Queue(depth)
+    stopped = threading.Event()
+
+    def hand_over(item: T | None, error: BaseException | None) -> bool:
+        while not stopped.is_set():
+            try:
+                made.put((item, error), timeout=_POLL)
+                return True
+            except Full:
+                continue
+        return False
+
+    def work() -> None:
+        try:
+            for item in items:
+                if not hand_over(item, None):
+                    return
+            hand_over(None, StopIteration())
+        except BaseException as error:
+            hand_over(None, error)
+
+    thread = threading.Thread(target=work, name="abw-ahead", daemon=True)
+    thread.start()
+    try:
+        while True:
+            try:
+                item, error = made.get(timeout=_POLL)
+            except Empty:
+                continue  # so that Ctrl-C is seen
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield item  # type: ignore[misc]  # only an error comes without an item
+    finally:
+        stopped.set()
+        thread.join()

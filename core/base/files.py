@@ -1,0 +1,136 @@
+"""Writing to disk so that a thing is there whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from abw.core.base.errors import AbwError
+from abw.core.base.locks import open_alone
+
+DRAFT = ".draft-"
+"""The names of what is not whole yet begin like this."""
+MAX_BYTES = 100_000_000
+"""A larger document is not read: none that abw writes comes near."""
+
+
+def home() -> Path:
+    """The workbench's folder: `.abw` here, or what the environment variable ABW_HOME names."""
+    return Path(os.environ.get("ABW_HOME") or ".abw")
+
+
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """Write a document, whole or not at all. Errors: AbwError where that is not possible."""
+    write_text(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text, whole or not at all. Errors: AbwError where that is not possible.
+
+    Bytes of a file's name that are no UTF-8 become escapes, which JSON reads as what they were.
+    """
+    write_bytes(path, text.encode(errors="backslashreplace"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file, whole or not at all. Errors: AbwError where that is not possible."""
+    with writing(path), replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def writing(path: Path | str) -> Iterator[None]:
+    """Name the file that the block writes where that fails.
+
+    Errors: AbwError for the block's OSErrors; BrokenPipeError as it is.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise AbwError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def replacing(path: Path, *, wait: bool = True) -> Iterator[IO[bytes]]:
+    """A file that takes a path's place when the block ends well; until then it is `.draft-NAME` beside it.
+
+    Of several processes that write to a path each waits for the others, or without `wait` is refused. What a
+    killed one left is written over. Links are followed; what is no file, as a pipe or a device, is written to
+    directly. Errors: OSError; AbwError where it is refused.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        with target.open("wb") as file:
+            yield file
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f"{DRAFT}{target.name}")
+    with os.fdopen(open_alone(draft, wait=wait, named=path), "wb") as file:
+        try:
+            file.truncate(0)
+            yield file
+            file.flush()
+            draft.replace(target)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+
+
+def spare(target: Path, *read: Path | None) -> None:
+    """Refuse to write over a file that the same command reads, by whatever name or link. Errors: AbwError."""
+    if any(path and _same(target, path) for path in read):
+        hint = "name another file to write"
+        message = f"{target} would be overwritten, and this command reads it"
+        raise AbwError(message, hint=hint, exit_code=2)
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except (OSError, ValueError):  # one of them is not there
+        return False
+
+
+def why_no_file(path: Path) -> str:
+    """What a path leads to that is no file with a beginning and an end; '' where it is one, or not there.
+
+    Errors: OSError, ValueError where that cannot be told.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return ""
+    if stat.S_ISREG(mode):
+        return ""
+    return "a folder" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device or socket"
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """Read a document. Errors: AbwError where the file is missing, too large, or is no JSON object."""
+    try:
+        if found := why_no_file(path):
+            raise AbwError(f"{what} {path} is {found}, not a file")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise AbwError(f"{what} {path} does not exist") from None
+    except (OSError, ValueError) as error:  # no text with a NUL names a file
+        raise AbwError(f"cannot read {what} {path}: {getattr(error, 'strerror', error)}") from error
+    if len(content) > MAX_BYTES:
+        raise AbwError(f"{what} {path} is too large: more than {MAX_BYTES:,} bytes")
+    try:
+        document = json.loads(content)
+    except RecursionError:
+        raise AbwError(f"{what} {path} is damaged: nested too deep") from None
+    except ValueError as error:  # no JSON, no UTF-8, a number of too many digits
+        raise AbwError(f"{what} {path} is damaged: {error}") from error
+    if not isinstance(document, dict):
+        raise AbwError(f"{what} {path} is damaged: it holds no JSON object")
+    return document

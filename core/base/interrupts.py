@@ -1,0 +1,79 @@
+"""Ctrl-C and the system's wish that a program end, held back where they would leave something half done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as typer and shells have it."""
+TERMINATING = (signal.SIGTERM, signal.SIGHUP)
+"""By what the system ends a program: when asked to, and when its terminal is closed."""
+
+
+class Terminated(SystemExit):
+    """The system ends the program; what is half done is cleared away on the way out."""
+
+
+def end_in_order() -> None:
+    """Let the system's wish to end be a `Terminated` in the main thread, where nothing else was arranged.
+
+    And let neither that nor Ctrl-C be lost where Python cannot raise it, as in a callback from C.
+    """
+    for number in TERMINATING:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _terminate)
+    sys.unraisablehook = _again
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated(128 + number)
+
+
+def _again(lost: sys.UnraisableHookArgs) -> None:
+    """Send the signal once more, when the callback is over."""
+    if isinstance(lost.exc_value, Terminated):
+        number = int(lost.exc_value.code or 0) - 128
+    elif issubclass(lost.exc_type, KeyboardInterrupt):
+        number = signal.SIGINT
+    else:
+        sys.__unraisablehook__(lost)
+        return
+    later = threading.Timer(0.02, os.kill, (os.getpid(), number))
+    later.daemon = True
+    later.start()
+
+
+@contextmanager
+def finished_before_interrupt() -> Iterator[None]:
+    """Hold back the first signal that would end the block early until it ends; a second one, where the block
+    hangs, is at once.
+
+    Cost: some 10 us.
+    """
+    if threading.current_thread() is not threading.main_thread():  # others are not interrupted
+        yield
+        return
+    held: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, *TERMINATING)}
+    ending = {number: handler for number, handler in handlers.items() if callable(handler)}
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        if held:
+            ending[signal.Signals(number)](number, frame)
+        held.append(number)
+
+    for number in ending:
+        signal.signal(number, hold)
+    try:
+        yield
+    finally:
+        for number, handler in ending.items():
+            signal.signal(number, handler)
+    if held:
+        ending[signal.Signals(held[0])](held[0], None)

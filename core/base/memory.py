@@ -1,0 +1,146 @@
+"""How this process takes memory from the system."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from abw.core.base.errors import AbwError
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # glibc's malloc.h
+_LARGEST_FROM_HEAP = 32 << 20  # the most that glibc accepts
+_KEPT = 2**31 - 1
+_UNASKED = 1 << 24
+"""What is taken without a look at what is free, which takes some 0.1 ms."""
+
+
+def keep_freed_memory() -> bool:
+    """Let the C library keep what is freed for the next array, instead of giving it back page by page.
+
+    A mini-batch's arrays are of 0.1 to 10 MB, and are made anew for each: with glibc's defaults their pages
+    are returned and fetched again every time, which takes longer than filling them. Returns whether it could
+    be set (only where the C library is glibc).
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return False
+    settings = {_MMAP_THRESHOLD: _LARGEST_FROM_HEAP, _TRIM_THRESHOLD: _KEPT, _TOP_PAD: _LARGEST_FROM_HEAP}
+    return all(mallopt(name, value) == 1 for name, value in settings.items())
+
+
+def settle() -> int | None:
+    """Give back what is free, begin a new peak, and say what the process holds (bytes); None where the system
+    does not let its peak begin anew (elsewhere than on Linux).
+    """
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError):
+        return None
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return None
+    return _status("VmRSS")
+
+
+def peak_since() -> int | None:
+    """The most bytes that the process has held since `settle`; None where that is not known."""
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int | None:
+    found = re.search(rf"^{name}:\s+(\d+) kB", _text(Path("/proc/self/status")), re.MULTILINE)
+    return int(found[1]) << 10 if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The files of a version of control groups: the limit, what is taken, and the line of `memory.stat` that
+    says how much of that are files nobody looked at lately.
+    """
+
+    most: str
+    taken: str
+    dropped: str
+
+
+_FIRST = _Names("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_SECOND = _Names("memory.max", "memory.current", "inactive_file")
+
+
+def available_memory(mounts: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """The bytes that this process can still take: the least of what the machine has free, its control groups
+    allow (of either version, the one it is in and all around it), and its address space (`ulimit -v`).
+
+    What a group's files hold in memory and nobody looked at lately is free: the system drops it first.
+    `mounts` is where control groups are, `own` names those of this process.
+    """
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    info = _text(Path("/proc/meminfo"))
+    if found := re.search(r"^MemAvailable:\s+(\d+) kB", info, re.MULTILINE):
+        free = int(found[1]) << 10
+    return min([free, *_group_rooms(mounts, _text(own)), *_address_room()])
+
+
+def require_memory(needed: int, what: str, hint: str) -> None:
+    """Refuse what would take more memory than there is, before any of it is taken. Errors: AbwError."""
+    if needed > _UNASKED and needed > (free := available_memory()):
+        raise AbwError(f"{what} would take {shown(needed)} of memory; {shown(free)} are free", hint=hint)
+
+
+def shown(size: int) -> str:
+    """Bytes as people read them: 1.2 GB."""
+    return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.0f} MB"
+
+
+def _group_rooms(mounts: Path, own: str) -> Iterator[int]:
+    """What each control group with a limit still allows."""
+    for line in own.splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if not controllers:
+            names, roots = _SECOND, (mounts, mounts / "unified")
+        elif "memory" in controllers.split(","):
+            names, roots = _FIRST, (mounts / "memory", mounts)
+        else:
+            continue
+        # in a container the path may be the machine's, of which the container sees the end alone: its root
+        inner = PurePosixPath(path.lstrip("/"))
+        for folder in (root / part for root in roots for part in (inner, *inner.parents)):
+            yield from _room(folder, names)
+
+
+def _room(folder: Path, names: _Names) -> Iterator[int]:
+    most, taken = _text(folder / names.most).strip(), _text(folder / names.taken).strip()
+    if most.isdecimal() and taken.isdecimal():
+        stat = _text(folder / "memory.stat")
+        dropped = re.search(rf"^{names.dropped} (\d+)$", stat, re.MULTILINE)
+        used = int(taken) - (int(dropped[1]) if dropped else 0)
+        yield max(int(most) - used, 0)
+
+
+def _address_room() -> Iterator[int]:
+    """What the limits of this process leave of its addresses, and of its data."""
+    try:
+        import resource
+    except ImportError:  # elsewhere than on Unix
+        return
+    for limit, name in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
+        most = resource.getrlimit(limit)[0]
+        taken = _status(name)
+        if most != resource.RLIM_INFINITY and taken is not None:
+            yield max(most - taken, 0)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

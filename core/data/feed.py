@@ -1,0 +1,260 @@
+"""A data file's bytes, read bit by bit, and the way from an offset to an error with line and column."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import BinaryIO, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.errors import DataError, Problem, Span, did_you_mean, missing_file
+
+Bytes = NDArray[np.uint8]
+
+MOST_PROBLEMS = 10
+ALL = 2**31
+"""More lines or instances than a file can have."""
+STDIN = "-"
+"""The path that means standard input."""
+LINGER = 0.01
+"""So many seconds a pipe may take to give more before what is at hand is read without that."""
+_BLOCK = 1 << 16
+_NEWLINE = 10
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What a parser stopped at: an offset, and what is wrong there."""
+
+    at: int
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Bytes of a file, from the beginning of line `line`; `text` (bytes,) is the same memory as an array.
+
+    `waits` says that what follows them must be waited for, `owes` that lines were left out of them.
+    """
+
+    path: Path
+    data: bytes
+    text: Bytes
+    line: int = 1
+    waits: bool = False
+    owes: bool = False
+
+    @property
+    def begin(self) -> int:
+        """The offset of the first byte behind a byte order mark."""
+        return len(_BOM) if self.line == 1 and self.data.startswith(_BOM) else 0
+
+    def enough(self, seen: int, wanted: int, skip: int) -> bool:
+        """Whether a reader that saw so many instances shall go on with these, and not ask for more lines."""
+        return seen == wanted or (self.waits and (seen > skip or self.owes))
+
+    def problem(self, fault: Fault) -> Problem:
+        """An error message for an offset; one behind the file's or the line's last word points there."""
+        at = min(fault.at, len(self.data.rstrip()))
+        first = self.data.rfind(b"\n", 0, at) + 1
+        line = self.data[first : self.line_end(at)].rstrip(b"\r")
+        column = len(line[: at - first].decode(errors="replace")) + 1
+        number = self.data.count(b"\n", 0, first) + self.line
+        span = Span(str(self.path), number, column, line.decode(errors="replace"))
+        return Problem(fault.message, span, fault.hint)
+
+    def check(self, end: int) -> None:
+        """Refuse what is not UTF-8 before the offset `end`."""
+        try:
+            str(memoryview(self.data)[:end], "utf-8")
+        except UnicodeDecodeError as error:
+            fault = Fault(error.start, "not UTF-8", "save the file in the encoding UTF-8")
+            raise DataError([self.problem(fault)]) from None
+
+    def refuse(self, faults: Iterable[Fault], spans: Iterable[range] | None = None) -> NoReturn:
+        """Raise a DataError with the first ten faults; that the text is not UTF-8 goes before them.
+
+        `spans`: see DataError.
+        """
+        found = list(islice(faults, MOST_PROBLEMS))
+        self.check(self.line_end(found[-1].at))
+        raise DataError(map(self.problem, found), spans)
+
+    def line_end(self, at: int) -> int:
+        """The offset of the newline, or of the end of the file, that follows."""
+        newline = self.data.find(b"\n", at)
+        return newline if newline >= 0 else len(self.data)
+
+
+@contextmanager
+def open_feed(path: Path) -> Iterator[Feed]:
+    """A file to read bit by bit; `-` is standard input. Errors: DataError: missing, no file, unreadable."""
+    if str(path) == STDIN:
+        if sys.stdin is None:
+            raise DataError([Problem("standard input is closed", hint="`< FILE`, or --data FILE")])
+        yield Feed(Path("stdin"), 0)
+        return
+    with _open(path) as file:
+        yield Feed(path, file.fileno())
+
+
+class Feed:
+    """A file read bit by bit: what was read of it and not yet taken.
+
+    `line` is the number of the line with which that begins, `seen` the instances before it, those left out
+    among them; `taken` are the bytes.
+    `size` are the file's bytes, None where that cannot be told: a pipe, a terminal. `waited` are the seconds
+    spent waiting for those. `left` is for formats whose head says how many instances follow.
+    """
+
+    def __init__(self, path: Path, file: int) -> None:
+        self.path = path
+        self.line, self.seen, self.taken = 1, 0, 0
+        self.left: int | None = None
+        self.head: Span | None = None
+        self.waited = 0.0
+        found = os.fstat(file)
+        self.size = found.st_size if stat.S_ISREG(found.st_mode) else None
+        self._file = file
+        self._rest = b""
+        self._ended = False
+        self._owes = False
+        self._left_out: list[int] = []  # where what is left out begins, of lines not yet taken
+        self._failed: DataError | None = None
+        self._failed_line = 0
+
+    def windows(self, lines: int) -> Iterator[Source]:
+        """The next lines, at least `lines`, then twice as many, …, at last all.
+
+        No more is read than is needed, and arrays for it need be no longer: memory costs when it is first
+        touched. Of a pipe that gives no more for now, the whole lines at hand come before it is waited for
+        (not where ALL are wanted). Errors: DataError where 2 GiB or more are wanted at once; that of
+        `fail_at`.
+        """
+        if self._failed:
+            data = self._rest[: self._offset(self._failed_line)]
+            if data:
+                yield Source(self.path, data, np.frombuffer(data, np.uint8), self.line, True, self._owes)
+            raise self._failed
+        whole = self.size is not None and lines >= self.size
+        if whole and self.size is not None and self.size >= ALL:
+            raise DataError([Problem(f"{self.path}: 2 GiB or more", hint="split the file")])
+        block = max(self.size + 1, _BLOCK) if whole and self.size is not None else _BLOCK
+        eager = self.size is None and lines < ALL
+        blocks = [self._rest]
+        found = self._rest.count(b"\n")
+        while True:
+            while found < lines and not self._ended:
+                if eager and found and not self._ready(LINGER):
+                    blocks = [self._joined(blocks)]
+                    yield self._lines(waits=True)
+                more = self._read(block)
+                blocks.append(more)
+                found += more.count(b"\n")
+            blocks = [self._joined(blocks)]
+            if found < lines:
+                break
+            lines *= 2
+            yield self._lines(waits=False)
+        yield Source(self.path, self._rest, np.frombuffer(self._rest, np.uint8), self.line)
+
+    def numbers(self, lines: NDArray[np.int32], skip: int) -> NDArray[np.int64]:
+        """The numbers (n,) of instances not yet taken, which begin on `lines` (n,) behind `skip` others."""
+        before = np.searchsorted(np.array(self._left_out, np.int64), lines)
+        return self.seen + skip + np.arange(len(lines)) + before
+
+    def take(self, source: Source, end: int, instances: int) -> None:
+        """What a source holds before the offset `end` was read: so many instances."""
+        self.line += source.data.count(b"\n", 0, end)
+        passed = sum(line < self.line for line in self._left_out)
+        self._left_out = self._left_out[passed:]
+        self.seen += instances + passed
+        self.taken += min(end, len(source.data))
+        self._rest = self._rest[end:]
+        self._owes = False
+
+    def fail_at(self, error: DataError) -> None:
+        """End the file before a mistake: what stands before it can be read, then the error is raised.
+
+        The error again where that was done already.
+        """
+        if self._failed:
+            raise self._failed
+        where = error.problems[0].where
+        lines = [span.start for span in error.spans] or [where.line if where else 0]
+        self._failed = error
+        # a mistake before all that is left, in a file's head, is found at its end
+        self._failed_line = min(lines) if min(lines) >= self.line else ALL
+
+    def leave_out(self, spans: Sequence[range]) -> None:
+        """Make lines blank that were read and not yet taken, so that the others can be."""
+        data = bytearray(self._rest)
+        ends = [-1, *np.flatnonzero(np.frombuffer(self._rest, np.uint8) == _NEWLINE).tolist(), len(data)]
+        for span in spans:
+            first, last = span.start - self.line, min(span.stop - self.line, len(ends) - 1)
+            for begin, end in pairwise(ends[first : last + 1]):
+                data[begin + 1 : end] = b" " * (end - begin - 1)
+        self._rest = bytes(data)
+        self._left_out = sorted([*self._left_out, *(span.start for span in spans)])
+        self._owes = True
+        if self.left is not None:
+            self.left -= len(spans)
+
+    def _offset(self, line: int) -> int:
+        """Where a line begins in what is left, or where that ends."""
+        ends = np.flatnonzero(np.frombuffer(self._rest, np.uint8) == _NEWLINE)
+        before = line - self.line
+        if before > len(ends):
+            return len(self._rest)
+        return int(ends[before - 1]) + 1 if before > 0 else 0
+
+    def _joined(self, blocks: list[bytes]) -> bytes:
+        self._rest = b"".join(blocks)
+        return self._rest
+
+    def _lines(self, waits: bool) -> Source:
+        """The whole lines at hand."""
+        data = self._rest[: self._rest.rfind(b"\n") + 1]
+        return Source(self.path, data, np.frombuffer(data, np.uint8), self.line, waits, self._owes)
+
+    def _ready(self, seconds: float) -> bool:
+        """Whether something can be read now, or after that time."""
+        begun = time.perf_counter()
+        ready = bool(select.select([self._file], [], [], seconds)[0])
+        self.waited += time.perf_counter() - begun
+        return ready
+
+    def _read(self, most: int) -> bytes:
+        begun = time.perf_counter()
+        try:
+            more = os.read(self._file, most)
+        except OSError as error:
+            raise DataError([Problem(f"{self.path}: {error.strerror}")]) from None
+        if self.size is None:
+            self.waited += time.perf_counter() - begun
+        self._ended = not more
+        return more
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise DataError([Problem(f"{path}: no such file", hint=missing_file(path))]) from None
+    except IsADirectoryError:
+        hint = did_you_mean("", sorted(p.name for p in path.iterdir() if p.is_file())[:10])
+        raise DataError([Problem(f"{path}: a folder, not a file", hint=hint)]) from None
+    except OSError as error:
+        raise DataError([Problem(f"{path}: {error.strerror}")]) from None

@@ -1,0 +1,1 @@
+"""The data formats, one module each."""

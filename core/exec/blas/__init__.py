@@ -1,0 +1,1 @@
+"""The executor `blas`: NumPy and BLAS calls, one for each batch of operations."""

@@ -1,0 +1,170 @@
+"""The executor `blas`: batches as NumPy and BLAS calls between explicit gathers, as the frameworks do it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from abw.core.cell.layout import CONTIGUOUS
+from abw.core.cell.normal import size_of
+from abw.core.exec.blas.calls import CellKernel
+from abw.core.exec.epochs import RunEpochs
+from abw.core.exec.interface import Executor, Result
+from abw.core.exec.lower.rows import BLOCK
+from abw.core.exec.params import Params
+from abw.core.exec.values import fill_constants, refill
+from abw.core.ir.network import Network
+from abw.core.plan.arenas import Arenas, arenas_of
+from abw.core.plan.counts import Counts, programs_of
+from abw.core.plan.plan import Earlier, Plan
+
+Floats = NDArray[np.float32]
+
+_REDUCE: dict[str, np.ufunc] = {"sum": np.add, "mean": np.add, "max": np.maximum}
+
+
+class BlasExecutor(Executor):
+    """One NumPy call for each batch of isomorphic operations of a cell, in float32.
+
+    An operand whose rows are contiguous in its arena is read in place; every other one is gathered first. The
+    memory (arenas, scratch) is kept from run to run and grows as plans need it: nothing is allocated in
+    between. Cost beside the arithmetic: about 20 us a batch of an LSTM cell.
+    """
+
+    name = "blas"
+
+    def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:
+        """Stack and transpose the weights. `threads`: of the BLAS, in this executor's runs."""
+        self._network = network
+        self._params = params
+        self._threads = threads
+        self._pools = ThreadpoolController()
+        self._arenas: Arenas = arenas_of(network)
+        self._memory = [np.empty((0, *shape), np.float32) for shape in self._arenas.shape]
+        self._kernels = self._stacked()
+        self._gathered = np.empty(0, np.float32)
+        self._epochs = RunEpochs(network, params)
+
+    def update(self, params: Params) -> None:
+        """Stack and transpose other weights. Raises ValueError for other shapes."""
+        self._epochs.renew(params)
+        self._params = params
+        self._kernels = self._stacked()
+        refill(self._memory, self._arenas, self._network, params)
+
+    def _stacked(self) -> list[CellKernel | None]:
+        return [
+            None
+            if program is None
+            else CellKernel(program, [self._params.values[i] for i in net_type.params])
+            for net_type, program in zip(
+                self._network.types, programs_of(self._network).programs, strict=True
+            )
+        ]
+
+    def run(self, plan: Plan) -> Result:
+        """Execute the batches in order. Raises ValueError for a plan of another network."""
+        self._epochs.begin(plan)
+        self._reserve(plan)
+        with self._pools.limit(limits=self._threads, user_api="blas"), np.errstate(all="ignore"):
+            counts = self._execute(plan)
+        return Result(plan.graph, counts, self._epochs.reader(self._memory, plan))
+
+    def _execute(self, plan: Plan) -> Counts:
+        """Run the batches, counting what happens."""
+        arenas, schedule = self._arenas, plan.schedule
+        index = plan.index.astype(np.intp)
+        ptr, base = schedule.ptr.tolist(), plan.base.tolist()
+        operand_ptr, index_ptr = plan.operand_ptr.tolist(), plan.index_ptr.tolist()
+        status, start, list_ptr = plan.status.tolist(), plan.start.tolist(), plan.list_ptr.tolist()
+        slot_memory = [[self._memory[a] for a in row if a >= 0] for row in arenas.slot_arena.tolist()]
+        output_memory = [[self._memory[a] for a in row if a >= 0] for row in arenas.output_arena.tolist()]
+        launches = memory_kernels = floats = 0
+        for b, t in enumerate(schedule.type.tolist()):
+            kernel = self._kernels[t]
+            lanes = ptr[b + 1] - ptr[b]
+            outputs = [
+                memory[row : row + lanes] for memory, row in zip(output_memory[t], base[b], strict=False)
+            ]
+            inputs = []
+            for s, memory in enumerate(slot_memory[t]):
+                k = operand_ptr[b] + s
+                first, last = index_ptr[k], index_ptr[k + 1]
+                listed = list_ptr[k] >= 0
+                rows = memory[start[k] : start[k] + last - first] if status[k] == CONTIGUOUS else None
+                if rows is None or (kernel is not None and kernel.program.staged[s] and not listed):
+                    place = self._place(None if listed else kernel, s, last - first, memory)
+                    if rows is None:
+                        # 'clip' is the mode that writes straight to `out`; the rows are all inside
+                        memory.take(index[first:last], 0, place, "clip")
+                    else:
+                        np.copyto(place, rows)
+                    rows = place
+                    memory_kernels += 1
+                    floats += place.size
+                if listed:
+                    ends = plan.lists[list_ptr[k] : list_ptr[k] + lanes + 1]
+                    out = outputs[s] if kernel is None else kernel.inputs[s][:lanes]
+                    rows = _reduce(self._reduction(t, s), rows, ends, out)
+                    launches += 1
+                inputs.append(rows)
+            if kernel is not None:
+                kernel.run(lanes, inputs, outputs)
+                launches += kernel.launches
+                memory_kernels += kernel.copies
+                floats += lanes * kernel.copied_floats
+        return Counts(len(schedule), launches, memory_kernels, 4 * floats)
+
+    def _reduction(self, t: int, slot: int) -> str:
+        net_type = self._network.types[t]
+        return net_type.reduction or net_type.slots[slot].reduction or ""
+
+    def _place(self, kernel: CellKernel | None, slot: int, rows: int, memory: Floats) -> Floats:
+        """Where a gathered operand goes."""
+        if kernel is not None:
+            block: Floats = kernel.inputs[slot]
+            return block[:rows]
+        shape = memory.shape[1:]
+        size = rows * size_of(shape)
+        if len(self._gathered) < size:
+            self._gathered = np.empty(2 * size, np.float32)
+        place: Floats = self._gathered[:size].reshape(rows, *shape)
+        return place
+
+    def _reserve(self, plan: Plan) -> None:
+        """Grow arenas and scratch memory to what the plan needs."""
+        for a, rows in enumerate(plan.rows.tolist()):
+            if len(self._memory[a]) < rows:
+                self._memory[a] = self._arena(a, rows, plan.earlier)
+        lanes = np.zeros(len(self._kernels), np.int64)
+        np.maximum.at(lanes, plan.schedule.type, np.diff(plan.schedule.ptr))
+        kernels = [(k, max(int(n), k.capacity)) for k, n in zip(self._kernels, lanes, strict=True) if k]
+        if any(capacity > kernel.capacity for kernel, capacity in kernels):
+            # one block for all types: only one of them runs at a time
+            scratch = np.empty(max(kernel.width * capacity for kernel, capacity in kernels), np.float32)
+            for kernel, capacity in kernels:
+                kernel.bind(scratch, capacity)
+
+    def _arena(self, a: int, rows: int, earlier: Earlier | None) -> Floats:
+        memory = np.empty((rows + rows // 2 if earlier else rows, *self._arenas.shape[a]), np.float32)
+        fill_constants(memory, a, self._arenas, self._network, self._params)
+        if earlier:
+            memory[: earlier.rows[a]] = self._memory[a][: earlier.rows[a]]
+        return memory
+
+
+def _reduce(reduction: str, rows: Floats, ends: NDArray[np.int32], out: Floats) -> Floats:
+    """Reduce the rows `ends[i]:ends[i + 1]` to row i of `out`, which is returned."""
+    counts = np.diff(ends)
+    # NumPy adds rows one after the other: long lists need a wider type
+    kind = np.float64 if counts.max() > BLOCK and reduction != "max" else np.float32
+    if (counts == counts[0]).all():
+        # equal lists are one more axis, which NumPy reduces much faster than a list of ends
+        rows = rows.reshape(len(out), counts[0], *out.shape[1:])
+        _REDUCE[reduction].reduce(rows, axis=1, dtype=kind, out=out)
+    else:
+        _REDUCE[reduction].reduceat(rows, ends[:-1], axis=0, dtype=kind, out=out)
+    if reduction == "mean":
+        out /= counts.astype(np.float32).reshape(-1, *[1] * (out.ndim - 1))
+    return out

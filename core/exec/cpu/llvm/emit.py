@@ -1,0 +1,285 @@
+"""LLVM IR as text: functions with structured loops, nothing that a pass would have to clean up.
+
+Text, because writing it takes a fiftieth of the time that building it object by object does, and the text is
+the key under which the machine code is kept.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+from abw.core.exec.cpu.target import Target
+
+END = "\n}\n"
+"""Closes a function."""
+
+Typed = tuple[str, str]
+"""A type and a value: ("i64", "%v3")."""
+
+
+class Module:
+    """Functions for one target, and what they declare."""
+
+    def __init__(self, target: Target) -> None:
+        """Nothing yet."""
+        self.target = target
+        self._functions: list[str] = []
+        self._declared: dict[str, None] = {}
+
+    def declare(self, signature: str) -> None:
+        """Name a function from outside, as `float @f(float)`."""
+        self._declared[f"declare {signature}"] = None
+
+    def add(self, function: Function) -> None:
+        """Take a finished function."""
+        self._functions.append(function.text())
+
+    def text(self) -> str:
+        """The module's IR."""
+        t = self.target
+        # vectors of 512 bits are legal even where a processor prefers half of it; quotients by an estimate
+        # and one step of Newton's, which is as exact and takes a third of the time
+        attributes = (
+            f'attributes #0 = {{ nounwind "target-cpu"="{t.cpu}" "target-features"="{t.features}" '
+            f'"min-legal-vector-width"="{32 * t.lanes}" "prefer-vector-width"="{32 * t.lanes}" '
+            f'"reciprocal-estimates"="vec-divf:1" }}'
+        )
+        return "\n".join([*self._declared, *self._functions, attributes, ""])
+
+
+def function_text(module: str, name: str) -> str:
+    """A function's definition in the text of a module. Raises ValueError where it has none of that name."""
+    for part in module.split("define ")[1:]:
+        if part.partition("(")[0].endswith(f"@{name}"):
+            return f"define {part[: part.index(END) + len(END)]}"
+    raise ValueError(f"the module has no function {name}")
+
+
+class Function:
+    """A function `name(params)` without a result, written line by line."""
+
+    def __init__(self, module: Module, name: str, params: str, *, public: bool = False) -> None:
+        """`params` as IR text. A function that is not public is seen in its module alone."""
+        self.module = module
+        self.target = module.target
+        self.block = "entry"
+        self._count = 0
+        linkage = "" if public else "internal "
+        self._lines = [f"define {linkage}void @{name}({params}) noinline #0 {{", "entry:"]
+
+    def text(self) -> str:
+        """The whole function."""
+        return "\n".join([*self._lines, "  ret void", "}"])
+
+    def name(self) -> str:
+        """A fresh name of a value."""
+        self._count += 1
+        return f"%v{self._count}"
+
+    def do(self, line: str) -> None:
+        """An instruction without a result."""
+        self._lines.append("  " + line)
+
+    def let(self, instruction: str) -> str:
+        """An instruction's result."""
+        name = self.name()
+        self._lines.append(f"  {name} = {instruction}")
+        return name
+
+    # addresses and memory
+
+    def at(self, pointer: str, offset: str | int) -> str:
+        """`offset` bytes after a pointer."""
+        return pointer if offset == 0 else self.let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+    def item(self, kind: str, pointer: str, index: str | int) -> str:
+        """Element `index` of an array, read."""
+        place = pointer if index == 0 else self.let(f"getelementptr {kind}, ptr {pointer}, i64 {index}")
+        return self.let(f"load {kind}, ptr {place}")
+
+    def put(self, kind: str, value: str, pointer: str, index: str | int) -> None:
+        """Write element `index` of an array."""
+        place = self.let(f"getelementptr {kind}, ptr {pointer}, i64 {index}")
+        self.do(f"store {kind} {value}, ptr {place}")
+
+    def int_item(self, pointer: str, index: str | int) -> str:
+        """Element `index` of an array of 32-bit integers, as 64 bits."""
+        return self.let(f"sext i32 {self.item('i32', pointer, index)} to i64")
+
+    def pointer_item(self, pointer: str, index: str | int) -> str:
+        """Element `index` of an array of addresses."""
+        return self.item("ptr", pointer, index)
+
+    def load(self, pointer: str, offset: str | int = 0) -> str:
+        """A vector, from any address."""
+        return self.let(f"load {self.target.vector}, ptr {self.at(pointer, offset)}, align 4")
+
+    def store(self, vector: str, pointer: str, offset: str | int = 0) -> None:
+        """Write a vector to any address."""
+        self.do(f"store {self.target.vector} {vector}, ptr {self.at(pointer, offset)}, align 4")
+
+    def spread(self, scalar: str) -> str:
+        """A float in every lane."""
+        lanes, vector = self.target.lanes, self.target.vector
+        first = self.let(f"insertelement {vector} poison, float {scalar}, i64 0")
+        return self.let(f"shufflevector {vector} {first}, {vector} poison, <{lanes} x i32> zeroinitializer")
+
+    # arithmetic
+
+    def i64(self, operation: str, a: str | int, b: str | int) -> str:
+        """`add`, `mul`, … of 64-bit integers."""
+        return self.let(f"{operation} i64 {a}, {b}")
+
+    def least(self, a: str | int, b: str | int) -> str:
+        """The smaller of two 64-bit integers."""
+        return self.let(f"select i1 {self.let(f'icmp slt i64 {a}, {b}')}, i64 {a}, i64 {b}")
+
+    def most(self, a: str | int, b: str | int) -> str:
+        """The larger of two 64-bit integers."""
+        return self.let(f"select i1 {self.let(f'icmp sgt i64 {a}, {b}')}, i64 {a}, i64 {b}")
+
+    def vec(self, operation: str, a: str, b: str) -> str:
+        """`fadd`, `fmul`, … of vectors."""
+        return self.let(f"{operation} {self.target.vector} {a}, {b}")
+
+    def widened(self, a: str) -> str:
+        """A vector in double precision."""
+        return self.let(f"fpext {self.target.vector} {a} to {self.target.wide}")
+
+    def fma(self, a: str, b: str, c: str) -> str:
+        """`a * b + c`, rounded once where the processor can."""
+        return self.intrinsic("fmuladd", a, b, c)
+
+    def intrinsic(self, name: str, *args: str) -> str:
+        """LLVM's function `name` on vectors."""
+        v, suffix = self.target.vector, f"v{self.target.lanes}f32"
+        self.module.declare(f"{v} @llvm.{name}.{suffix}({', '.join(v for _ in args)})")
+        return self.let(f"call {v} @llvm.{name}.{suffix}({', '.join(f'{v} {a}' for a in args)})")
+
+    def choose(self, comparison: str, a: str, b: str, yes: str, no: str) -> str:
+        """Lane by lane `yes` where the comparison (`olt`, `uno`, …) of a and b holds, else `no`."""
+        return self.select(self.let(f"fcmp {comparison} {self.target.vector} {a}, {b}"), yes, no)
+
+    def select(self, mask: str, yes: str, no: str) -> str:
+        """Lane by lane `yes` where the mask is set, else `no`."""
+        v = self.target.vector
+        return self.let(f"select <{self.target.lanes} x i1> {mask}, {v} {yes}, {v} {no}")
+
+    # structure
+
+    def loop(
+        self,
+        count: str | int,
+        body: Callable[[str, list[str]], Sequence[str]],
+        carried: Sequence[Typed] = (),
+        first: str | int = 0,
+    ) -> list[str]:
+        """`body(index, values)` for index `first` to `count - 1`, at least once; it gives the next values.
+
+        `carried` are the values (type, value) before the first turn; the result are those after the last.
+        """
+        self._count += 1
+        head, done = f"loop{self._count}", f"done{self._count}"
+        before = self.block
+        self.do(f"br label %{head}")
+        self._enter(head)
+        index, values = self.name(), [self.name() for _ in carried]
+        place = len(self._lines)
+        self._lines.append("")
+        results = list(body(index, list(values)))
+        following = self.let(f"add nuw nsw i64 {index}, 1")
+        phis = [f"  {index} = phi i64 [ {first}, %{before} ], [ {following}, %{self.block} ]"]
+        for name, (kind, value), result in zip(values, carried, results, strict=True):
+            phis.append(f"  {name} = phi {kind} [ {value}, %{before} ], [ {result}, %{self.block} ]")
+        self._lines[place] = "\n".join(phis)
+        more = self.let(f"icmp slt i64 {following}, {count}")
+        self.do(f"br i1 {more}, label %{head}, label %{done}")
+        self._enter(done)
+        return results
+
+    def repeat(self, count: str | int, body: Callable[[str], None], first: str | int = 0) -> None:
+        """`body(index)` for index `first` to `count - 1`, at least once."""
+
+        def turn(index: str, _: list[str]) -> Sequence[str]:
+            body(index)
+            return ()
+
+        self.loop(count, turn, first=first)
+
+    def when(
+        self, condition: str, then: Callable[[], None], otherwise: Callable[[], None] | None = None
+    ) -> None:
+        """A branch."""
+        self._count += 1
+        yes, no, done = f"then{self._count}", f"else{self._count}", f"after{self._count}"
+        self.do(f"br i1 {condition}, label %{yes}, label %{no if otherwise else done}")
+        self._enter(yes)
+        then()
+        self.do(f"br label %{done}")
+        if otherwise:
+            self._enter(no)
+            otherwise()
+            self.do(f"br label %{done}")
+        self._enter(done)
+
+    def until(self, take: str, end: str, body: Callable[[str], None]) -> None:
+        """`body(number)` with the result of the instruction `take`, until that is `end` or more."""
+        self._count += 1
+        head, turn, done = (f"{stem}{self._count}" for stem in ("take", "took", "none"))
+        self.do(f"br label %{head}")
+        self._enter(head)
+        number = self.let(take)
+        self.do(f"br i1 {self.let(f'icmp slt i64 {number}, {end}')}, label %{turn}, label %{done}")
+        self._enter(turn)
+        body(number)
+        self.do(f"br label %{head}")
+        self._enter(done)
+
+    def spin(self, look: str, goal: str, looks: int, rest: str) -> None:
+        """Repeat the instruction `look` until its result is `goal` or more; from `looks` on with `rest`."""
+        self._count += 1
+        head, tired, turn, done = (f"{stem}{self._count}" for stem in ("look", "tired", "turn", "seen"))
+        before = self.block
+        self.do(f"br label %{head}")
+        self._enter(head)
+        count, following = self.name(), self.name()
+        self.do(f"{count} = phi i64 [ 0, %{before} ], [ {following}, %{turn} ]")
+        reached = self.let(f"icmp sge i64 {self.let(look)}, {goal}")
+        self.do(f"br i1 {reached}, label %{done}, label %{tired}")
+        self._enter(tired)
+        self.do(f"{following} = add i64 {count}, 1")
+        self.when(self.let(f"icmp sgt i64 {count}, {looks}"), lambda: self.do(rest))
+        self.do(f"br label %{turn}")
+        self._enter(turn)
+        self.do(f"br label %{head}")
+        self._enter(done)
+
+    def cases(self, value: str, counts: Sequence[int], body: Callable[[int], None]) -> None:
+        """`body(n)` for the n of `counts` that `value` is."""
+        self._count += 1
+        number = self._count
+        labels = {n: f"case{number}.{n}" for n in counts}
+        listed = " ".join(f"i64 {n}, label %{label}" for n, label in labels.items())
+        self.do(f"switch i64 {value}, label %after{number} [ {listed} ]")
+        for n, label in labels.items():
+            self._enter(label)
+            body(n)
+            self.do(f"br label %after{number}")
+        self._enter(f"after{number}")
+
+    def _enter(self, label: str) -> None:
+        self._lines.append(f"{label}:")
+        self.block = label
+
+
+def number(value: float) -> str:
+    """A float constant, exactly the nearest of single precision."""
+    (single,) = struct.unpack("<f", struct.pack("<f", value))
+    (bits,) = struct.unpack("<Q", struct.pack("<d", single))
+    return f"0x{bits:016X}"
+
+
+def splat(value: float) -> str:
+    """A vector constant of equal floats."""
+    return f"splat (float {number(value)})"

@@ -1,0 +1,218 @@
+"""Operations that no sum in registers is part of: one lane after the other, in simple loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from abw.core.exec.cpu.llvm.emit import Function, Typed, number, splat
+from abw.core.exec.cpu.llvm.functions import exp
+from abw.core.exec.cpu.llvm.sums import contract
+from abw.core.exec.cpu.tiling import CellTiling, RowPlace
+from abw.core.exec.lower.rows import columns, padded, row_floats
+from abw.core.exec.lower.stages import Single
+from abw.core.ir.cell import Shape
+
+ROWS_AT_ONCE = 4
+"""Rows of a matrix that are multiplied with a vector together."""
+
+
+def emit_single(
+    f: Function, layout: CellTiling, single: Single, count: str, address: Callable[[RowPlace, str], str]
+) -> None:
+    """Compute one operation on `count` rows of a tile; `address` gives a value's address at a row."""
+    normal = layout.normal
+    op = normal.op(single.value)
+    shapes = [layout.shape_of(a) for a in op.args]
+
+    def lane(row: str) -> None:
+        out = address(layout.place(single.value), row)
+        operands = [address(place, row) for place in layout.operands(single)]
+        match op.name:
+            case "softmax":
+                _softmax(f, out, operands[0], op.shape)
+            case "concat":
+                _concat(f, out, operands, shapes)
+            case "transpose":
+                _transpose(f, out, operands[0], shapes[0])
+            case "matmul" if len(op.shape) == 1:
+                _by_vector(f, out, operands, shapes[0])
+            case "matmul":
+                _by_matrix(f, out, operands, shapes, layout.heights(single))
+            case _:
+                raise ValueError(f"no kernel for the operation '{op.name}'")
+
+    f.repeat(count, lane)
+
+
+def copy(f: Function, out: str, source: str, count: int) -> None:
+    """Copy `count` floats, and write none behind them."""
+    lanes = f.target.lanes
+    whole = count // lanes * lanes
+    if whole:
+
+        def vectors(j: str) -> None:
+            place = f.i64("mul", j, 4 * lanes)
+            f.store(f.load(source, place), out, place)
+
+        f.repeat(whole // lanes, vectors)
+    if whole < count:
+        f.repeat(count, lambda j: f.put("float", f.item("float", source, j), out, j), first=whole)
+
+
+def _concat(f: Function, out: str, operands: Sequence[str], shapes: Sequence[Shape]) -> None:
+    begin = 0
+    for operand, shape in zip(operands, shapes, strict=True):
+        size = row_floats(shape, f.target.lanes) if len(shape) == 2 else columns(shape)
+        copy(f, f.at(out, 4 * begin), operand, size)
+        begin += size
+
+
+def _transpose(f: Function, out: str, operand: str, shape: Shape) -> None:
+    rows, count = shape
+    pitch, turned = padded(count, f.target.lanes), padded(rows, f.target.lanes)
+
+    def row(i: str) -> None:
+        line = f.at(operand, f.i64("mul", i, 4 * pitch))
+
+        def element(j: str) -> None:
+            f.put("float", f.item("float", line, j), out, f.i64("add", f.i64("mul", j, turned), i))
+
+        f.repeat(count, element)
+
+    f.repeat(rows, row)
+
+
+def _by_vector(f: Function, out: str, operands: Sequence[str], shape: Shape) -> None:
+    """Matrix times vector: each element one sum over the columns, several elements together."""
+    rows, count = shape
+    pitch = 4 * padded(count, f.target.lanes)
+    left, right = operands
+
+    def block(first: str, size: int) -> None:
+        lines = [f.at(left, f.i64("mul", f.i64("add", first, r), pitch)) for r in range(size)]
+
+        def add(place: str | int, mask: str | None, sums: list[str]) -> list[str]:
+            x = _masked(f, f.load(right, place), mask, 0.0)
+            parts = [_masked(f, f.load(line, place), mask, 0.0) for line in lines]
+            return [f.fma(x, part, total) for part, total in zip(parts, sums, strict=True)]
+
+        zeros = [(f.target.vector, splat(0.0))] * size
+        for r, total in enumerate(_over(f, count, add, zeros)):
+            f.put("float", _across(f, "fadd", total), out, f.i64("add", first, r))
+
+    whole = rows // ROWS_AT_ONCE
+    if whole:
+        f.repeat(whole, lambda i: block(f.i64("mul", i, ROWS_AT_ONCE), ROWS_AT_ONCE))
+    if rows % ROWS_AT_ONCE:
+        block(str(whole * ROWS_AT_ONCE), rows % ROWS_AT_ONCE)
+
+
+def _by_matrix(
+    f: Function, out: str, operands: Sequence[str], shapes: Sequence[Shape], parts: Sequence[int]
+) -> None:
+    """Matrix times matrix: blocks of rows by vectors of columns, summed in registers.
+
+    The right side is the operands from the second on, with so many rows each as `parts` says.
+    """
+    (rows, inner), (_, count) = shapes
+    lanes = f.target.lanes
+    left_pitch, pitch = 4 * padded(inner, lanes), 4 * padded(count, lanes)
+    vectors = padded(count, lanes) // lanes
+    fitting = [u for u in range(1, f.target.group + 1) if vectors % u == 0]
+    units = min(fitting, key=lambda u: 1 / u + 1 / f.target.block_rows(u))
+    most = f.target.block_rows(units)
+    blocks = -(-rows // most)
+    small, more = divmod(rows, blocks)
+    left, *rights = operands
+
+    def block(first: str, size: int, column: str) -> None:
+        lines = [f.at(left, f.i64("mul", f.i64("add", first, r), left_pitch)) for r in range(size)]
+        sums = [[splat(0.0)] * units for _ in range(size)]
+        for right, length in zip(rights, parts, strict=True):
+            sums = contract(f, sums, lines, f.at(right, column), pitch, length)
+            lines = [f.at(line, 4 * length) for line in lines]
+        for r, row in enumerate(sums):
+            place = f.at(out, f.i64("add", f.i64("mul", f.i64("add", first, r), pitch), column))
+            for v, total in enumerate(row):
+                f.store(total, place, 4 * lanes * v)
+
+    def column_block(j: str) -> None:
+        column = f.i64("mul", j, 4 * lanes * units)
+        large = (small + 1) * more
+        if more:
+            f.repeat(more, lambda i: block(f.i64("mul", i, small + 1), small + 1, column))
+        if more < blocks:
+            f.repeat(
+                blocks - more, lambda i: block(f.i64("add", f.i64("mul", i, small), large), small, column)
+            )
+
+    f.repeat(vectors // units, column_block)
+
+
+def _softmax(f: Function, out: str, operand: str, shape: Shape) -> None:
+    """Row by row: the largest element, the exponentials' sum, the quotients."""
+    count = columns(shape)
+    vector, pitch = f.target.vector, 4 * padded(count, f.target.lanes)
+
+    def row(i: str) -> None:
+        x, y = (f.at(start, f.i64("mul", i, pitch)) for start in (operand, out))
+
+        def larger(place: str | int, mask: str | None, best: list[str]) -> list[str]:
+            found = _masked(f, f.load(x, place), mask, -float("inf"))
+            return [f.choose("ogt", found, best[0], found, best[0])]
+
+        (best,) = _over(f, count, larger, [(vector, splat(-float("inf")))])
+        largest = f.spread(_across(f, "fmax", best))
+
+        def power(place: str | int, mask: str | None, total: list[str]) -> list[str]:
+            found = exp(f, f.vec("fsub", f.load(x, place), largest))
+            f.store(found, y, place)
+            return [f.vec("fadd", total[0], _masked(f, found, mask, 0.0))]
+
+        (total,) = _over(f, count, power, [(vector, splat(0.0))])
+        whole = f.spread(_across(f, "fadd", total))
+
+        def divide(place: str | int, mask: str | None, _: list[str]) -> list[str]:
+            f.store(f.vec("fdiv", f.load(y, place), whole), y, place)
+            return []
+
+        _over(f, count, divide, [])
+
+    f.repeat(shape[0] if len(shape) == 2 else 1, row)
+
+
+def _over(
+    f: Function,
+    count: int,
+    body: Callable[[str | int, str | None, list[str]], list[str]],
+    carried: list[Typed],
+) -> list[str]:
+    """`body(offset in bytes, mask, values)` over the vectors of `count` floats; a mask may cut the last."""
+    lanes = f.target.lanes
+    whole, rest = divmod(count, lanes)
+    values = [value for _, value in carried]
+    if whole:
+        values = f.loop(whole, lambda j, now: body(f.i64("mul", j, 4 * lanes), None, now), carried)
+    if rest:
+        mask = ", ".join(f"i1 {int(lane < rest)}" for lane in range(lanes))
+        values = body(4 * lanes * whole, f"<{mask}>", values)
+    return values
+
+
+def _masked(f: Function, vector: str, mask: str | None, other: float) -> str:
+    if mask is None:
+        return vector
+    kind = f.target.vector
+    return f.let(f"select <{f.target.lanes} x i1> {mask}, {kind} {vector}, {kind} {splat(other)}")
+
+
+def _across(f: Function, operation: str, vector: str) -> str:
+    """The sum (`fadd`) or the largest (`fmax`) of a vector's elements."""
+    kind, suffix = f.target.vector, f"v{f.target.lanes}f32"
+    if operation == "fmax":
+        f.module.declare(f"float @llvm.vector.reduce.fmax.{suffix}({kind})")
+        return f.let(f"call float @llvm.vector.reduce.fmax.{suffix}({kind} {vector})")
+    f.module.declare(f"float @llvm.vector.reduce.fadd.{suffix}(float, {kind})")
+    return f.let(
+        f"call reassoc float @llvm.vector.reduce.fadd.{suffix}(float {number(-0.0)}, {kind} {vector})"
+    )

@@ -1,0 +1,103 @@
+"""Memory at cache lines, and weights packed in the order in which the kernels read them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.exec.lower.rows import padded, row_floats
+from abw.core.exec.lower.stages import Gate, Group, Part
+from abw.core.ir.cell import Shape
+
+Floats = NDArray[np.float32]
+
+LINE = 64
+"""Bytes that rows and weights are aligned to."""
+
+
+def aligned(floats: int) -> Floats:
+    """Uninitialised memory that begins at a cache line."""
+    memory = np.empty(floats + LINE // 4, np.float32)
+    begin = -address(memory) // 4 % (LINE // 4)
+    return memory[begin : begin + floats]
+
+
+def address(array: NDArray[Any]) -> int:
+    """Where an array's first element lies; 0 for an empty one."""
+    if not array.size:
+        return 0
+    if array.flags.writeable:
+        # a sixth of what array.ctypes.data takes
+        return ctypes.addressof(ctypes.c_char.from_buffer(cast(Any, array)))
+    return int(array.ctypes.data)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedWeights:
+    """A group's weights, packed from `offset` on (floats).
+
+    For every `units` vectors of the result: a bias for each gate and unit, then, segment after segment and
+    element after element of its operand, the weights of the gates it feeds, [gate][unit][lane]. So a block of
+    rows reads them from first to last.
+    """
+
+    offset: int
+    group: Group
+    shape: Shape
+    units: int
+    lanes: int
+
+    @property
+    def blocks(self) -> int:
+        """How many times `units` vectors the result has."""
+        return row_floats(self.shape, self.lanes) // (self.lanes * self.units)
+
+    @property
+    def block_floats(self) -> int:
+        """The floats of one block."""
+        vectors = len(self.group.gates) + sum(part.length * len(fed) for part, fed in self.group.segments)
+        return vectors * self.units * self.lanes
+
+    def write(self, memory: Floats, static: Mapping[int, NDArray[Any]]) -> None:
+        """Pack the weights of these static values; beside `memory` it takes one gate's at most."""
+        total = self.blocks * self.block_floats
+        blocks = memory[self.offset : self.offset + total].reshape(self.blocks, self.block_floats)
+        vector, gates = self.units * self.lanes, self.group.gates
+        place = blocks[:, : len(gates) * vector].reshape(self.blocks, 1, len(gates), self.units, self.lanes)
+        for number, gate in enumerate(gates):
+            place[:, :, number] = self._by_block(self._bias(gate, static)[:, None])
+        begin = len(gates) * vector
+        for part, fed in self.group.segments:
+            end = begin + part.length * len(fed) * vector
+            place = blocks[:, begin:end].reshape(self.blocks, part.length, len(fed), self.units, self.lanes)
+            for row, number in enumerate(fed):
+                place[:, :, row] = self._by_block(_weights(gates[number], part, static))
+            begin = end
+
+    def _by_block(self, weights: NDArray[Any]) -> NDArray[Any]:
+        """(rows, k) as (blocks, k, units, lanes), with rows of zeros behind them."""
+        rows, k = weights.shape
+        missing = padded(rows, self.lanes) - rows
+        whole = np.pad(weights, ((0, missing), (0, 0))) if missing else weights
+        return whole.reshape(self.blocks, self.units, self.lanes, k).transpose(0, 3, 1, 2)
+
+    def _bias(self, gate: Gate, static: Mapping[int, NDArray[Any]]) -> NDArray[Any]:
+        bias = np.zeros(self.shape[0])
+        for value in gate.biases:
+            bias += static[value]
+        return bias
+
+
+def _weights(gate: Gate, part: Part, static: Mapping[int, NDArray[Any]]) -> NDArray[Any]:
+    """What a gate multiplies an operand with (rows, k): the sum over all products with it."""
+    found = [
+        static[value][:, first : first + part.length]
+        for value, first, operand in gate.products
+        if operand == part
+    ]
+    return found[0] if len(found) == 1 else np.asarray(np.sum(found, axis=0, dtype=np.float64))

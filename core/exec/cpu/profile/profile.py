@@ -1,0 +1,229 @@
+"""Where the time of runs goes: by type and reason, in seconds of the wall clock.
+
+Two kinds of run, so that measuring does not change what is measured. A run proper has the kernels that every
+run has; the walker alone takes stamps, two a batch: they give each type's time, the walker's, and waiting's.
+What part of a type's time goes to which reason is told by runs of the same plan afterwards, samples, whose
+kernels take stamps between addresses, products and element-wise operations; of some samples the least counts,
+what stamps cost is subtracted, and only the ratios are used.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from abw.core.exec.cpu.llvm.clock import COUNTS, FIRST, LAST, REASONS, WAITING, WALKER, WHOLE, WORDS
+from abw.core.exec.cpu.llvm.compiled import Code
+from abw.core.exec.cpu.llvm.walker import STAMPED_WALKS
+from abw.core.exec.cpu.packing import address
+from abw.core.exec.cpu.profile.peak import peak_meter
+from abw.core.ir.network import Network
+from abw.core.plan.plan import Plan
+
+STAMPS = 10_000
+"""How many stamps tell what one costs."""
+SAMPLES = 3
+"""How many runs of the stamped kernels there are for one run proper."""
+PEAKS = 9
+"""How many times the peak is measured; the highest counts."""
+
+Walk = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class TypeTime:
+    """A type's batches and rows (lanes of all of them), and its seconds: all, and by reason.
+
+    `share_of_peak`: its matrix products' arithmetic over all its time, as a part of the peak;
+    `product_share_of_peak`: over the time of its products alone. Both None without products.
+    """
+
+    name: str
+    batches: int
+    rows: int
+    seconds: float
+    gather: float
+    product: float
+    elementwise: float
+    share_of_peak: float | None
+    product_share_of_peak: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Seconds of the wall clock of all runs (`seconds`), and where they went.
+
+    Where threads share a run, each one's time counts by its part: two threads that compute for 1 ms are 1 ms.
+    `held_up`: how long threads stood in the middle of it because others had the processor; contained in the
+    types' times. `types` in the network's order, without those that never ran. `peak`: of one core, in
+    operations a second.
+    """
+
+    seconds: float
+    walker: float
+    waiting: float
+    held_up: float
+    types: tuple[TypeTime, ...]
+    peak: float
+
+    @property
+    def accounted(self) -> float:
+        """The sum of everything that was charged to something."""
+        return self.walker + self.waiting + sum(t.seconds for t in self.types)
+
+    def reason(self, name: str) -> float:
+        """The seconds of a reason: gather, product, elementwise, walker or waiting."""
+        if name in REASONS:
+            return sum(float(getattr(t, name)) for t in self.types)
+        return float(getattr(self, name))
+
+    def document(self) -> dict[str, Any]:
+        """All of it for JSON."""
+        return {
+            "seconds": self.seconds,
+            "accounted_seconds": self.accounted,
+            "held_up_seconds": self.held_up,
+            "reasons": {name: self.reason(name) for name in (*REASONS, "walker", "waiting")},
+            "peak_gflops": self.peak / 1e9,
+            "types": [asdict(t) for t in self.types],
+        }
+
+
+class Profiler:
+    """Stamps taken by an executor's threads, summed up."""
+
+    def __init__(self, code: Code, names: list[str], network: Network, threads: int) -> None:
+        """`code`: the stamped walker and kernels, `names` the types' kernels."""
+        self._code = code
+        self.kernels = np.array([code.address(name) for name in names], np.int64)
+        self._walks = tuple(kind(code.address(name)) for name, kind in STAMPED_WALKS.items())
+        self._now = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("now"))
+        types = len(names)
+        self._types = network.types
+        self._clocks = [np.zeros((1 + types, WORDS), np.int64) for _ in range(threads)]
+        self._inside = np.zeros(threads, np.int64)
+        self._computing = np.zeros(threads)
+        self.took = 1, 0.0, 0.0
+        """Of the last run: the threads that shared it, its seconds before the walk, and those of the walk."""
+        self._sampled = np.zeros((types, len(REASONS)))
+        self._ticks = np.zeros((1 + types, WORDS))
+        self._thread_ticks = np.zeros(types)
+        self._batches, self._rows = np.zeros(types, np.int64), np.zeros(types, np.int64)
+        self._flops = np.zeros(types, np.int64)
+        self._seconds = 0.0
+        # each in seconds and in ticks; not in the walk, of one thread and of several; held up in it
+        self._outside, self._idle, self._held = np.zeros(2), np.zeros(2), np.zeros(2)
+        self._cost = self._cost_of_stamp()
+        self._start = self._both_clocks()
+
+    def walks_of(self, thread: int) -> tuple[Walk, ...]:
+        """The walkers as a thread calls them, with the thread's clock."""
+        clock = self._clocks[thread]
+
+        def stamped(walk: Walk) -> Walk:
+            def measured(*arguments: object) -> None:
+                start = time.thread_time()
+                walk(*arguments, address(clock))
+                self._computing[thread] += time.thread_time() - start
+                self._inside[thread] += clock[0, LAST] - clock[0, FIRST]
+
+            return measured
+
+        return tuple(stamped(walk) for walk in self._walks)
+
+    def settle(self, plan: Plan) -> None:
+        """Take what a run of this plan left on the clocks."""
+        threads, prepared, walked = self.took
+        ticks = np.sum(self._clocks, axis=0)
+        self._ticks += ticks / threads
+        self._thread_ticks += ticks[1:, WHOLE]
+        # several threads that are not in the walk wait: to be woken, and for the last one's end
+        rest = self._idle if threads > 1 else self._outside
+        inside = self._inside.sum() / threads
+        rest += walked, -inside
+        self._held += -self._computing.sum() / threads, inside
+        self._outside[0] += prepared
+        self._seconds += prepared + walked
+        lanes = np.diff(plan.schedule.ptr)
+        self._batches += np.bincount(plan.schedule.type, minlength=len(self._batches))
+        rows = np.bincount(plan.schedule.type, lanes, len(self._rows)).astype(np.int64)
+        self._rows += rows
+        self._flops += rows * plan.arenas.product_flops
+        self._clear()
+
+    def sample(self, run: Callable[[], None]) -> None:
+        """Take what runs of the stamped kernels leave."""
+        least = np.full(self._sampled.shape, np.inf)
+        for _ in range(SAMPLES):
+            run()
+            rows = self._clocks[0][1:]
+            ticks = rows[:, list(REASONS.values())] - self._cost * rows[:, COUNTS : COUNTS + len(REASONS)]
+            # another process may have had the processor in between
+            least = np.minimum(least, np.maximum(ticks, 0))
+            self._clear()
+        self._sampled += least
+
+    def profile(self) -> Profile:
+        """All so far. Cost: some ms, to measure the peak."""
+        meter = peak_meter()
+        peak = max(meter() for _ in range(PEAKS))
+        now = self._both_clocks()
+        tick = (now[0] - self._start[0]) / (now[1] - self._start[1])
+        sampled = self._sampled.copy()
+        # a reduction's kernel has nothing to tell apart
+        sampled[[t.cell is None for t in self._types]] = [r == "elementwise" for r in REASONS]
+        sampled /= np.maximum(sampled.sum(1, keepdims=True), 1)
+        types = []
+        for t in np.flatnonzero(self._batches).tolist():
+            seconds = float(self._ticks[1 + t, WHOLE]) * tick
+            busy, flops = float(self._thread_ticks[t]) * tick, float(self._flops[t])
+            gather, product, elementwise = sampled[t].tolist()
+            types.append(
+                TypeTime(
+                    self._types[t].name,
+                    int(self._batches[t]),
+                    int(self._rows[t]),
+                    seconds,
+                    seconds * gather,
+                    seconds * product,
+                    seconds * elementwise,
+                    flops / busy / peak if flops else None,
+                    flops / (busy * product) / peak if flops and product else None,
+                )
+            )
+        walker = float(self._ticks[0, WALKER] * tick + self._outside @ (1, tick))
+        waiting = float(self._ticks[0, WAITING] * tick + self._idle @ (1, tick))
+        held = float(self._held @ (1, tick))
+        return Profile(self._seconds, walker, waiting, max(held, 0.0), tuple(types), peak)
+
+    def _clear(self) -> None:
+        for clock in self._clocks:
+            clock[:] = 0
+        self._inside[:] = 0
+        self._computing[:] = 0
+
+    def _both_clocks(self) -> tuple[float, int]:
+        """Seconds and ticks at one moment: of some tries the one that nothing came between."""
+        tries = []
+        row = np.zeros(WORDS, np.int64)
+        for _ in range(5):
+            start = time.perf_counter()
+            self._now(address(row))
+            end = time.perf_counter()
+            tries.append((end - start, end, int(row[LAST])))
+        return min(tries)[1:]
+
+    def _cost_of_stamp(self) -> float:
+        """Ticks that a stamp takes, the least of some tries."""
+        stamps: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(self._code.address("stamps"))
+        costs = []
+        for _ in range(5):
+            row = np.zeros(WORDS, np.int64)
+            stamps(address(row), STAMPS)
+            costs.append(int(row[REASONS["gather"]]) / STAMPS)
+        return min(costs)

@@ -1,0 +1,1 @@
+"""NVIDIA's driver and compiler: devices, memory, machine code, launches."""

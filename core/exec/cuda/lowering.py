@@ -1,0 +1,256 @@
+"""A network for the device: the steps of its types, its kernels' text, its weights' places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.exec.blas.calls import static_values
+from abw.core.exec.cuda.hold import Held, choose_held
+from abw.core.exec.cuda.image import Work
+from abw.core.exec.cuda.steps import CellSteps, Packed, Step, steps_of
+from abw.core.exec.cuda.text.epilogue import epilogue_text
+from abw.core.exec.cuda.text.gates import gate_text
+from abw.core.exec.cuda.text.heldtile import held_text, held_tiles, staging_words
+from abw.core.exec.cuda.text.hold import hold_text
+from abw.core.exec.cuda.text.module import HoldText, StepText, module_text
+from abw.core.exec.cuda.text.simple import plain_text, reduction_text, single_text
+from abw.core.exec.cuda.text.tensor import tensor_text
+from abw.core.exec.cuda.tiles import ENDLESS, VECTOR, Forms, Sizes, TensorTile, Tile, tensor_tile, tiles_for
+from abw.core.exec.lower.rows import padded, row_floats
+from abw.core.exec.lower.stages import Single
+from abw.core.exec.params import Params
+from abw.core.ir.cell import Shape
+from abw.core.ir.model import Reduction
+from abw.core.ir.network import Network
+from abw.core.plan.arenas import arenas_of
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelChoice:
+    """A kernel for a step, by its text's number, right for up to `limit` lanes; the form of its tiles.
+
+    `held`: where in shared memory a block's part of the weights begins, 0 where they are not held.
+    """
+
+    kernel: int
+    lanes: int
+    columns: int
+    limit: int
+    held: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProgram:
+    """All that a network's kernels are: `text` of their module, their `forms`, `weights` floats.
+
+    `batch`, `plan`: for images of either scheme; they differ in kernels, tiles and their limits alone.
+    `plan_shared`: bytes of shared memory of the plan's kernel. `cells[t]`: the steps of type t, None for a
+    reduction. `places[t]`: the float where each step's weights begin.
+    """
+
+    text: str
+    forms: Forms
+    batch: Work
+    plan: Work
+    plan_shared: int
+    cells: tuple[CellSteps | None, ...]
+    places: tuple[tuple[int, ...], ...]
+    weights: int
+
+    def pack_weights(self, network: Network, params: Params) -> Floats:
+        """The weights of all types, as the kernels read them."""
+        memory = np.zeros(self.weights + VECTOR, np.float32)
+        for net_type, cell, places in zip(network.types, self.cells, self.places, strict=True):
+            if cell is not None:
+                static = static_values(cell.normal, [params.values[i] for i in net_type.params])
+                for step, place in zip(cell.steps, places, strict=True):
+                    step.write(memory[place : place + step.floats], static)
+        return memory
+
+
+Texts = dict[StepText, int]
+"""The numbers of the kernels made so far: equal texts are one kernel."""
+
+
+def _numbered(texts: Texts, text: StepText) -> int:
+    return texts.setdefault(text, len(texts))
+
+
+def device_program(network: Network, forms: Forms) -> DeviceProgram:
+    """Decide everything about a network's kernels and write them. Cost: milliseconds a type."""
+    arenas = arenas_of(network)
+    cells: list[CellSteps | None] = []
+    for net_type, normal in zip(network.types, arenas.cells, strict=True):
+        constant = frozenset(
+            s for s, slot in enumerate(net_type.slots) if not slot.producers and not slot.reduction
+        )
+        cells.append(steps_of(normal, constant, forms.batch.packed) if normal else None)
+    step_ptr = [0]
+    levels: list[int] = []
+    hoisted: list[bool] = []
+    begins: list[int] = []
+    places: list[tuple[int, ...]] = []
+    early = np.zeros(arenas.slot_arena.shape, bool)
+    collect = np.full(arenas.slot_arena.shape, -1, np.int32)
+    weights = 0
+    for t, (net_type, cell) in enumerate(zip(network.types, cells, strict=True)):
+        own: list[int] = []
+        if cell is None:
+            begins += [0] * len(net_type.slots)
+            levels += [0] * len(net_type.slots)
+            hoisted += [False] * len(net_type.slots)
+        else:
+            early[t, sorted(cell.early)] = True
+            for step in cell.steps:
+                own.append(weights)
+                weights += padded(step.floats, VECTOR)
+                levels.append(step.level)
+                hoisted.append(step.hoisted)
+            begins += own
+        places.append(tuple(own))
+        step_ptr.append(len(levels))
+    for t, s in _collected(network):
+        collect[t, s] = len(levels)
+        levels.append(0)
+        hoisted.append(False)
+        begins.append(0)
+
+    def work(choices: Sequence[tuple[KernelChoice, ...]]) -> Work:
+        return Work(
+            step_ptr=np.array(step_ptr, np.int32),
+            level=np.array(levels, np.int32),
+            hoisted=np.array(hoisted, np.bool_),
+            weights=np.array(begins, np.int64),
+            held=_table(choices, "held"),
+            kernel=_table(choices, "kernel").astype(np.int32),
+            rows=_table(choices, "lanes").astype(np.int32),
+            columns=_table(choices, "columns").astype(np.int32),
+            limit=_table(choices, "limit"),
+            collect=collect,
+            depth=np.array([1 if cell is None else cell.depth for cell in cells], np.int32),
+            scratch=np.array([0 if cell is None else cell.scratch for cell in cells], np.int64),
+            sums=np.array([0 if cell is None else cell.sums for cell in cells], np.int64),
+            early=early,
+            pitch=np.array([row_floats(shape, VECTOR) for shape in arenas.shape], np.int64),
+        )
+
+    steps: Texts = {}
+    batch = work(_all_choices(network, cells, forms.batch, steps, ()))
+    sizes = forms.plan
+    while True:
+        held = choose_held(network, cells, sizes)
+        parts: Texts = {}
+        choices = _all_choices(network, cells, sizes, parts, held)
+        shared = max((part.shared for part in parts), default=0)
+        if shared <= sizes.shared:
+            break
+        # a cell of very many gates: its tiles take what else would be held
+        sizes = replace(sizes, shared=shared, held=max(0, sizes.held - (shared - sizes.shared)))
+    shared = sizes.shared + sum(one.column.floats for one in held)
+    holds = [
+        HoldText(hold_text(one.column, forms.plan.threads), places[one.type][one.step], one.place)
+        for one in held
+    ]
+    text = module_text(list(steps), list(parts), holds)
+    plan = work(choices)
+    return DeviceProgram(text, forms, batch, plan, 4 * shared, tuple(cells), tuple(places), weights)
+
+
+def _collected(network: Network) -> list[tuple[int, int]]:
+    """(type, slot) of the lists that a step of their own reduces for a cell."""
+    return [
+        (t, s)
+        for t, net_type in enumerate(network.types)
+        for s, slot in enumerate(net_type.slots)
+        if net_type.cell is not None and slot.reduction is not None
+    ]
+
+
+def _all_choices(
+    network: Network,
+    cells: Sequence[CellSteps | None],
+    sizes: Sizes,
+    texts: Texts,
+    held: Sequence[Held],
+) -> list[tuple[KernelChoice, ...]]:
+    """The kernels of all steps, those that reduce lists for cells last."""
+    choices: list[tuple[KernelChoice, ...]] = []
+    of_step = {(one.type, one.step): one for one in held}
+    for t, (net_type, cell) in enumerate(zip(network.types, cells, strict=True)):
+        if cell is not None:
+            for s, step in enumerate(cell.steps):
+                choices.append(_choices(cell, step, sizes, texts, of_step.get((t, s))))
+            continue
+        assert net_type.reduction is not None
+        slots = len(net_type.slots)
+        for s, slot in enumerate(net_type.slots):
+            choices.append((_reduction(net_type.reduction, slot.shape, s, slots, sizes, texts),))
+    for t, s in _collected(network):
+        slot = network.types[t].slots[s]
+        assert slot.reduction is not None
+        choices.append((_reduction(slot.reduction, slot.shape, 0, 1, sizes, texts),))
+    return choices
+
+
+def _reduction(
+    reduction: Reduction, shape: Shape, slot: int, slots: int, sizes: Sizes, texts: Texts
+) -> KernelChoice:
+    """The kernel of one slot's lists."""
+    text, share = reduction_text(reduction, shape, slot, slots, sizes.threads)
+    return KernelChoice(_numbered(texts, StepText(text)), share.lanes, share.columns, ENDLESS)
+
+
+def _choices(
+    cell: CellSteps, step: Step, sizes: Sizes, texts: Texts, held: Held | None
+) -> tuple[KernelChoice, ...]:
+    """The kernels of a step, whose weights may be held: then by all that are not for very many lanes."""
+    if step.weights is None:
+        make = single_text if isinstance(step.stage, Single) else plain_text
+        text, share = make(cell, step, sizes.threads)
+        return (KernelChoice(_numbered(texts, StepText(text)), share.lanes, share.columns, ENDLESS),)
+    tiles, units = _tiles(step.weights, sizes), padded(step.weights.units, VECTOR)
+    choices = []
+    if held is not None:
+        tiles = tiles[-1:]
+        # where that tile's many units by many lanes occupy all blocks
+        many = sizes.blocks // tiles[0][0].columns(units) * tiles[0][0].lanes
+        epilogue, column = epilogue_text(cell, step, ahead=True), held.column
+        for small, limit in held_tiles(column, sizes, many):
+            text = held_text(cell, step, column, sizes, small)
+            kernel = _numbered(texts, StepText(text, epilogue, staging=staging_words(cell, small)))
+            choices.append(KernelChoice(kernel, small.lanes, column.columns, limit, held.place))
+    epilogue = epilogue_text(cell, step)
+    for tile, limit in tiles:
+        if isinstance(tile, TensorTile):
+            text, shared = tensor_text(cell, step, tile)
+        else:
+            text, shared = gate_text(cell, step, sizes, tile)
+        kernel = _numbered(texts, StepText(text, epilogue, shared))
+        choices.append(KernelChoice(kernel, tile.lanes, tile.columns(units), limit))
+    return tuple(choices)
+
+
+def _tiles(weights: Packed, sizes: Sizes) -> Sequence[tuple[Tile | TensorTile, int]]:
+    """The tiles of a step with gates; the largest is one for tensor cores where they can compute it."""
+    longest = max(segment.length for segment in weights.segments)
+    gates = len(weights.gates)
+    tiles: list[tuple[Tile | TensorTile, int]] = [
+        *tiles_for(sizes, gates, longest, padded(weights.units, VECTOR))
+    ]
+    tensor = tensor_tile(sizes, gates, weights.most_fed) if weights.aligned else None
+    if tensor is not None:
+        tiles[-1] = tensor, ENDLESS
+    return tiles
+
+
+def _table(choices: Sequence[tuple[KernelChoice, ...]], field: str) -> NDArray[np.int64]:
+    """A field of the choices, (steps, most choices); the last one's again where a step has fewer."""
+    most = max((len(row) for row in choices), default=1)
+    filled = [[getattr(c, field) for c in (*row, *[row[-1]] * (most - len(row)))] for row in choices]
+    return np.array(filled, np.int64).reshape(len(choices), most)

@@ -1,0 +1,1 @@
+"""What a GPU can do, and what a plan needs of it."""

@@ -1,0 +1,1 @@
+"""The text of the generated CUDA kernels."""

@@ -1,0 +1,147 @@
+"""The text of what is done to one lane's elements: operands read, element-wise operations, results stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from abw.core.exec.cuda.image import FRAME, SLOT
+from abw.core.exec.cuda.steps import CellSteps, Packed, Segment, Step, is_number
+from abw.core.exec.cuda.text.text import Text, number, plus, times, u
+from abw.core.exec.cuda.tiles import VECTOR
+from abw.core.exec.lower.expressions import assign
+from abw.core.exec.lower.rows import columns
+from abw.core.exec.lower.stages import Stage
+
+ZERO = number(0.0)
+
+SIGNATURE = "(words, at, tile, floats, weights, shared)"
+"""What a step's function takes: the image, where the item's words begin, a tile's number, the memories."""
+
+
+def open_step(t: Text) -> None:
+    """What every step begins with: its frame, its weights, the lanes, the thread."""
+    t.let(f"frame = words[at + {u(1)}]", f"first = words[at + {u(4)}]", "lanes = words[frame]")
+    t.let("thread = uint32(cuda.threadIdx.x)")
+
+
+def row_of(cell: CellSteps, held: int, lane: str, line: str | None = None) -> str:
+    """The float where a value's row begins. `line`: the lane's number in its tile, if the rows of all slots
+    lie ready behind the frame (see `walk`)."""
+    home = cell.homes[held]
+    if home.kind == "slot" and line is not None:
+        row = times(line, len(cell.normal.cell.inputs))
+        return f"words[frame + {u(frame_length(cell) + home.number)} + {row}]"
+    if home.kind == "slot":
+        return f"row(words, frame + {u(FRAME + SLOT * home.number)}, {lane})"
+    if home.kind == "output":
+        word = FRAME + SLOT * len(cell.normal.cell.inputs) + home.number
+        return f"words[frame + {u(word)}] + {times(lane, home.pitch)}"
+    begin = "words[frame + U1]" + (f" + {times('lanes', home.number)}" if home.number else "")
+    return f"{begin} + {times(lane, home.pitch)}"
+
+
+def frame_length(cell: CellSteps) -> int:
+    """The words of a batch's frame."""
+    ports = cell.normal.cell
+    return FRAME + SLOT * len(ports.inputs) + len(ports.outputs)
+
+
+def block_of(weights: Packed, unit: str) -> str:
+    """Where the packed weights of a unit begin."""
+    block = weights.block
+    return f"first + {unit} // {u(block)} * {u(weights.block_floats)} + {unit} % {u(block)}"
+
+
+@contextmanager
+def guarded(t: Text, names: Sequence[str], condition: str | None) -> Iterator[None]:
+    """What is added meanwhile sets floats, where a condition holds if there is one; else they are zero."""
+    if condition:
+        t.add(*(f"{name} = {ZERO}" for name in names))
+    with t.when(condition or None):
+        yield
+
+
+def load_part(t: Text, segment: Segment, names: Sequence[str], place: str, element: str) -> None:
+    """Four elements of an operand, from `element` on; zero beyond its end, where something else may lie."""
+    within = inside(element, segment.part.length)
+    loaded = load(t, "floats", place, segment.column % VECTOR == 0, within)
+    t.add(f"{', '.join(names)} = {', '.join(loaded)}")
+
+
+def inside(first: str, count: int) -> list[str | None]:
+    """For each of four elements from `first` on whether it is one of `count`, where that is to be asked."""
+    return [f"{first} + {u(e)} < {u(count)}" if count % VECTOR and e else None for e in range(VECTOR)]
+
+
+def load(t: Text, memory: str, place: str, aligned: bool, within: list[str | None]) -> list[str]:
+    """Four consecutive floats; where `within` has a condition it must hold, else the float is zero."""
+    names = [t.name("x") for _ in range(VECTOR)]
+    if aligned:
+        t.add(f"{', '.join(names)} = ld4({memory}, {place})")
+        for name, condition in zip(names, within, strict=True):
+            if condition is not None:
+                t.add(f"{name} = {name} if {condition} else {ZERO}")
+        return names
+    begin = t.name("p")
+    t.let(f"{begin} = {place}")
+    for e, (name, condition) in enumerate(zip(names, within, strict=True)):
+        value = f"{memory}[{plus(begin, e)}]"
+        t.add(f"{name} = {value}" if condition is None else f"{name} = {value} if {condition} else {ZERO}")
+    return names
+
+
+def operands(cell: CellSteps, step: Step) -> tuple[int, ...]:
+    """The values that a stage's operations read from lanes' rows."""
+    stage = step.stage
+    assert isinstance(stage, Stage)
+    own = {*stage.operations, *(gate.value for gate in stage.gates)}
+    read = (a for value in stage.operations for a in cell.normal.arguments(value))
+    return tuple(dict.fromkeys(a for a in read if a not in own and not cell.normal.static[a]))
+
+
+def read_row(
+    t: Text, cell: CellSteps, step: Step, value: int, lane: str, unit: str, line: str | None = None
+) -> list[str]:
+    """The floats `unit` to `unit + 3` of a lane's row of one of the `operands`."""
+    stage = step.stage
+    assert isinstance(stage, Stage)
+    _, column = cell.place(value)
+    aligned, count = column % VECTOR == 0, columns(stage.shape)
+    # beyond a part's end lies something else, which another block may be writing
+    within: list[str | None] = [None] * VECTOR if aligned else inside(unit, count)
+    row = t.name("p")
+    t.let(f"{row} = {row_of(cell, cell.normal.root[value], lane, line)}")
+    return load(t, "floats", f"{plus(row, column)} + {unit}", aligned, within)
+
+
+def operate(
+    t: Text, cell: CellSteps, step: Step, known: Mapping[int, list[str]], lane: str, unit: str
+) -> None:
+    """The operations of a stage on the floats `unit` to `unit + 3` of a lane's rows; `known` are the values
+    of its gates, and others that have been read."""
+    stage = step.stage
+    assert isinstance(stage, Stage)
+    normal = cell.normal
+    found = dict(known)
+
+    def read(a: int) -> list[str]:
+        if a in found:
+            return found[a]
+        if is_number(normal, a):
+            found[a] = [number(normal.op(a).attr[0])] * VECTOR
+        elif normal.static[a]:
+            fixed = next(f for f in step.fixed if (f.value, f.shape) == (a, stage.shape))
+            found[a] = load(t, "weights", f"{plus('first', fixed.offset)} + {unit}", True, [None] * VECTOR)
+        else:
+            found[a] = read_row(t, cell, step, a, lane, unit)
+        return found[a]
+
+    for value in stage.operations:
+        arguments = [read(a) for a in normal.arguments(value)]
+        found[value] = [
+            assign(t.add, t.name("v"), normal.op(value).name, [a[e] for a in arguments], number)
+            for e in range(VECTOR)
+        ]
+    for value in stage.stores:
+        t.add(f"st4(floats, {row_of(cell, value, lane)} + {unit}, {', '.join(found[value])})")

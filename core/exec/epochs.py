@@ -1,0 +1,75 @@
+"""The runs of an executor, each of which takes the memory of the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.memory import available_memory
+from abw.core.exec.interface import TooLargeError
+from abw.core.exec.params import Params
+from abw.core.exec.values import read_values
+from abw.core.ir.network import Network
+from abw.core.plan.plan import Plan
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int32]
+
+
+class RunEpochs:
+    """An executor's runs on one network: no result is read out of memory that was taken by another.
+
+    A run takes the memory of those before it, unless its plan goes on from them (`Plan.earlier`).
+    """
+
+    def __init__(self, network: Network, params: Params, *, host: bool = True) -> None:
+        """`host`: the arenas lie in this machine's memory."""
+        self._network, self._params = network, params
+        self._epoch = 0
+        self._rows: Ints | None = None
+        self._host = host
+        self._held = 0
+
+    def begin(self, plan: Plan) -> None:
+        """A run begins. Raises ValueError for a plan of another network, or that goes on from other runs,
+        TooLargeError for one whose arenas do not fit the memory that is left.
+        """
+        if plan.graph.network is not self._network:
+            raise ValueError("the plan is of another network than the executor was prepared for")
+        self._refuse_too_large(plan)
+        if plan.earlier is None:
+            self._epoch += 1
+        elif self._rows is None or not np.array_equal(plan.earlier.rows, self._rows):
+            raise ValueError("the plan goes on from other runs than the executor's last")
+        self._rows = plan.rows
+
+    def _refuse_too_large(self, plan: Plan) -> None:
+        """Before its memory is taken. Cost: nothing worth mentioning unless the arenas have to grow."""
+        needed = 4 * int(plan.rows.astype(np.int64) @ plan.arenas.row_floats)
+        if self._host and needed > self._held:
+            # of what is taken so that arenas need not grow each time the system gives what is used
+            free = available_memory()
+            if needed - self._held > free:
+                raise TooLargeError(needed, free + self._held, "this machine")
+            self._held = needed
+
+    def renew(self, params: Params) -> None:
+        """Other parameters: earlier results cannot be read any more. Raises ValueError for other shapes."""
+        params.refuse_unlike(self._params)
+        self._params = params
+        self._epoch += 1
+        self._rows = None
+
+    def reader(self, memory: Sequence[Floats], plan: Plan) -> Callable[[NDArray[np.integer[Any]]], Floats]:
+        """What reads this run's values out of the arenas (see `Result.read`), until they are taken."""
+        epoch = self._epoch
+
+        def read(references: NDArray[np.integer[Any]]) -> Floats:
+            if epoch != self._epoch:
+                raise RuntimeError("the executor has run again: read a result before that")
+            return read_values(memory, plan, self._params, references)
+
+        return read

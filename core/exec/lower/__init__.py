@@ -1,0 +1,1 @@
+"""What every compiled executor makes of a cell before it writes code."""

@@ -1,0 +1,104 @@
+"""Arenas as arrays: filled with what no node computes, and read by reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.jit import njit
+from abw.core.exec.params import Params, constant_value
+from abw.core.ir.network import Network
+from abw.core.plan.arenas import Arenas
+from abw.core.plan.plan import Plan
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int32]
+
+
+def fill_constants(memory: Floats, arena: int, arenas: Arenas, network: Network, params: Params) -> None:
+    """Write the zeros, parameters and tables of an arena to their rows of `memory` (rows, *shape)."""
+    for constant, first in zip(network.constants, arenas.constant_row[arena].tolist(), strict=True):
+        if first >= 0:
+            values: Any = np.float32(0)
+            if constant.kind == "param":
+                values = params.values[constant.number]
+            elif constant.kind == "table":
+                values = params.tables[constant.number]
+            memory[first : first + constant.rows] = values
+
+
+def refill(memory: Sequence[Floats], arenas: Arenas, network: Network, params: Params) -> None:
+    """Write the constants of other parameters to arenas (rows, *shape) that have some already."""
+    for a, values in enumerate(memory):
+        if len(values):
+            fill_constants(values, a, arenas, network, params)
+
+
+def refuse_lost(plan: Plan, references: NDArray[np.integer[Any]]) -> None:
+    """Raise RuntimeError unless a plan keeps all values behind references."""
+    computed = references[references >= 0]
+    lost = computed[plan.row[computed] < 0]
+    if len(lost):
+        node, output = divmod(int(lost[0]), plan.graph.network.width)
+        net_type = plan.graph.network.types[np.searchsorted(plan.graph.type_ptr, node, side="right") - 1]
+        raise RuntimeError(
+            f"output '{net_type.outputs[output].name}' of node {node} (type '{net_type.name}') was not kept: "
+            "its memory was given to other values; name it in `keep` when planning"
+        )
+
+
+def read_values(
+    memory: Sequence[Floats], plan: Plan, params: Params, references: NDArray[np.integer[Any]]
+) -> Floats:
+    """The values behind references, all of one shape (see `Result.read`); nodes' from the arenas.
+
+    Raises RuntimeError for a value that the plan did not keep.
+    """
+    network, arenas = plan.graph.network, plan.arenas
+    if not len(references):
+        return np.empty(0, np.float32)
+    found, rows = np.empty(len(references), np.int32), np.empty(len(references), np.int32)
+    wanted = references.astype(np.int32, copy=False)
+    alone = _locate(wanted, plan.graph.type_ptr, arenas.output_arena, plan.row, found, rows)
+    if alone >= 0:
+        values: Floats = memory[alone][rows]
+        return values
+    refuse_lost(plan, references)
+    if found[0] >= 0:
+        shape = arenas.shape[found[0]]
+    else:
+        shape = constant_value(network, params, int(references[0])).shape
+    values = np.empty((len(references), *shape), np.float32)
+    for arena in set(found.tolist()):
+        here = np.flatnonzero(found == arena)
+        if arena >= 0:
+            values[here] = memory[arena][rows[here]]
+        else:
+            for i in here:
+                values[i] = constant_value(network, params, int(references[i]))
+    return values
+
+
+@njit
+def _locate(references: Ints, type_ptr: Ints, output_arena: Ints, row: Ints, arena: Ints, rows: Ints) -> int:
+    """Write where values lie: their arenas, -1 for a constant, and their rows, -1 for what was not kept.
+
+    The result is the arena of all; -1 where they have not one, or some are not kept.
+    """
+    width = output_arena.shape[1]
+    t, together = 0, True
+    for i in range(len(references)):
+        reference = references[i]
+        arena[i], rows[i] = -1, -1
+        if 0 <= reference < len(row):
+            node = reference // width
+            if not type_ptr[t] <= node < type_ptr[t + 1]:  # mostly that of the value before
+                t = 0
+                while not type_ptr[t] <= node < type_ptr[t + 1]:
+                    t += 1
+            arena[i], rows[i] = output_arena[t, reference % width], row[reference]
+        together = together and rows[i] >= 0 and arena[i] == arena[0]
+    return int(arena[0]) if together else -1

@@ -1,0 +1,134 @@
+"""The schemas of the data formats whose vertices are known before any data is read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from abw.core.base.errors import AbwError
+from abw.core.ir.schema import FieldSchema, LinkSchema, Schema
+
+
+def with_common(schema: Schema) -> Schema:
+    """The schema with what every format has: kind and links of `instance`, fields `index` and `coin`.
+
+    Errors: AbwError where the format's own names take one of these.
+    """
+    own = tuple(kind for kind in schema.kinds if kind != "instance")
+    named = {kind: frozenset({kind}) for kind in own} | dict(schema.groups)
+    links = {
+        name: LinkSchema(frozenset({"instance"}), members, True, f"all of kind {name}, in order")
+        for name, members in named.items()
+    }
+    links["instance"] = LinkSchema(frozenset(own), frozenset({"instance"}), doc="the instance it belongs to")
+    kinds = frozenset({"instance", *own})
+    fields = {
+        "index": FieldSchema(kinds, doc="its number among the vertices of its kind in its instance"),
+        "coin": FieldSchema(kinds, doc="0 or 1, by a hash of the instance's and the vertex's number"),
+    }
+    for taken in (*(links.keys() & schema.links.keys()), *(fields.keys() & schema.fields.keys())):
+        raise AbwError(
+            f"'{taken}' in the data is a name that every format gives already",
+            hint="no link may be named as a kind of vertices or 'instance', no field 'index' or 'coin'",
+        )
+    return replace(
+        schema,
+        kinds=("instance", *own),
+        links={**schema.links, **links},
+        fields={**schema.fields, **fields},
+    )
+
+
+def _schema(
+    name: str,
+    kinds: str,
+    groups: dict[str, str],
+    links: dict[str, LinkSchema],
+    fields: dict[str, FieldSchema],
+) -> Schema:
+    members = {group: frozenset(names.split()) for group, names in groups.items()}
+    return with_common(Schema(name, tuple(kinds.split()), members, links, fields))
+
+
+def _link(source: str, target: str, doc: str, many: bool = False) -> LinkSchema:
+    return LinkSchema(frozenset(source.split()), frozenset(target.split()), many, doc)
+
+
+def _within(doc: str, *groups: str) -> LinkSchema:
+    """A link that stays within its group."""
+    sets = [frozenset(group.split()) for group in groups]
+    kinds = frozenset().union(*sets)
+    return LinkSchema(kinds, kinds, False, doc, {kind: group for group in sets for kind in group})
+
+
+def _field(kinds: str, doc: str, text: bool = False) -> FieldSchema:
+    return FieldSchema(frozenset(kinds.split()), text, doc)
+
+
+_TREES = _schema(
+    "trees",
+    "leaf internal",
+    {"node": "leaf internal"},
+    {
+        "left": _link("internal", "leaf internal", "the first child"),
+        "right": _link("internal", "leaf internal", "the last child"),
+        "children": _link("internal", "leaf internal", "the children, in order", many=True),
+        "parent": _link("leaf internal", "internal", "the node it is a child of"),
+        "root": _link("instance", "leaf internal", "the node without a parent"),
+    },
+    {
+        "label": _field("leaf internal", "the node's label", text=True),
+        "word": _field("leaf", "the leaf's word", text=True),
+    },
+)
+
+_LATTICE = _schema(
+    "lattice",
+    "position char-arc word-arc",
+    {"arc": "char-arc word-arc"},
+    {
+        "from": _link("char-arc word-arc", "position", "the position after which the arc begins"),
+        "to": _link("char-arc word-arc", "position", "the position at which it ends"),
+        "arcs": _link("position", "char-arc word-arc", "the arcs that end here, in file order", many=True),
+        "prev": _link("position", "position", "the position before"),
+        "next": _link("position", "position", "the position behind"),
+    },
+    {
+        "id": _field("char-arc word-arc", "the character's or word's number"),
+        "tag": _field("position", "the position's tag"),
+    },
+)
+
+# the link from a character to its word is `of`: `token` is the instance's link to all its tokens
+_TAGS = _schema(
+    "tags",
+    "common rare char",
+    {"token": "common rare"},
+    {
+        "prev": _within("the token or character before", "common rare", "char"),
+        "next": _within("the token or character behind", "common rare", "char"),
+        "chars": _link("rare", "char", "the bytes of a rare word, in order", many=True),
+        "of": _link("char", "rare", "the word it spells"),
+        "first": _link("instance", "common rare", "the first token"),
+        "last": _link("instance", "common rare", "the last token"),
+    },
+    {
+        "word": _field("common rare", "the token's word", text=True),
+        "tag": _field("common rare", "the token's tag", text=True),
+        "byte": _field("char", "0 to 255"),
+    },
+)
+
+_PAIRS = _schema(
+    "pairs",
+    "source target",
+    {},
+    {
+        "prev": _within("the word before, in the same sentence", "source", "target"),
+        "next": _within("the word behind, in the same sentence", "source", "target"),
+    },
+    {"word": _field("source target", "the word", text=True)},
+)
+
+SCHEMAS: dict[str, Schema] = {s.format: s for s in (_TREES, _LATTICE, _TAGS, _PAIRS)}
+FORMATS: tuple[str, ...] = (*sorted(SCHEMAS), "json")
+"""All formats; the schema of `json` is found in its data."""

@@ -1,0 +1,170 @@
+"""A model: types of nodes over the vertices of an instance, each with where its inputs come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from abw.core.base.errors import Span
+from abw.core.ir.cell import Cell, Param, Port, Shape
+from abw.core.ir.schema import Schema
+from abw.core.ir.weights import Weights
+
+Reduction = Literal["sum", "mean", "max"]
+Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One step along a link; `index` picks one of several (negative: from the end), None wants them all."""
+
+    link: str
+    index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSource:
+    """`from.state.h`: along `hops` to other vertices, there the output `output` of a type.
+
+    `producers` holds, for each type that may be met there, (type number, output number). At most one of
+    them has a node on any one vertex.
+    """
+
+    hops: tuple[Hop, ...]
+    producers: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """`words[next.word]`: a row of table number `table`, by a field of the vertex that `hops` lead to."""
+
+    table: int
+    hops: tuple[Hop, ...]
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParamSource:
+    """A parameter of the model (`number` in `Model.params`) as a value."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroSource:
+    """Zeros of the input's shape."""
+
+
+Source = NodeSource | TableSource | ParamSource | ZeroSource
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What feeds one input: the first of `sources` that is there (`prev.h or zeros`)."""
+
+    name: str
+    shape: Shape
+    sources: tuple[Source, ...]
+    where: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A condition on a vertex's field: `coin == 0`."""
+
+    field: str
+    comparison: Comparison
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeType:
+    """A type of nodes: a cell with its parameters, or a reduction.
+
+    Of a cell, `inputs` are the cell's, in its order, and `params[i]` is the number in `Model.params` that
+    the cell's i-th parameter uses; types that share a parameter name the same number. Of a reduction,
+    `inputs[i]` is what output i reduces: its first source is a NodeSource that may lead to many vertices,
+    what follows is the default where there is none (zeros unless said otherwise). All of a reduction's
+    inputs have the same hops.
+    """
+
+    name: str
+    per: str
+    kinds: frozenset[str]
+    where: tuple[Where, ...]
+    cell: Cell | None
+    reduction: Reduction | None
+    inputs: tuple[Input, ...]
+    outputs: tuple[Port, ...]
+    params: tuple[int, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The row of each word, and the file that says so."""
+
+    path: Path
+    rows: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An embedding table: `rows` values of shape `shape`.
+
+    With `vocab` a text field's strings are looked up in it, unknown ones have the row `unknown`; without it
+    a field's integer is taken modulo `rows`, or in a model with weights is the row itself.
+    """
+
+    name: str
+    rows: int
+    shape: Shape
+    vocab: Vocabulary | None
+    unknown: int | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class DataSpec:
+    """Where the instances come from, and how many make a mini-batch.
+
+    `seed` is the coin's. `frequency` (format tags): words rarer than that in the data are spelt out as
+    characters.
+    """
+
+    format: str
+    path: Path
+    batch: int
+    limit: int | None
+    seed: int
+    frequency: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A checked model.
+
+    `params` are the model's own (`h0`) and every type's (`char.Wi`), each once. `outputs` maps the name of
+    a result to (type number, output number). `dims` are the sizes in force. `weights` are where its
+    parameters and tables come from. `files` are the model's file, then its cells' and vocabularies.
+    `schema` is what the instances of its data are made of.
+    """
+
+    name: str
+    files: tuple[Path, ...]
+    dims: Mapping[str, int]
+    data: DataSpec
+    tables: tuple[Table, ...]
+    params: tuple[Param, ...]
+    types: tuple[NodeType, ...]
+    outputs: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+    weights: Weights
+    schema: Schema
+
+    @property
+    def reads(self) -> tuple[Path, ...]:
+        """Every file that it is made of or runs on: what `files` are, its data, its weights."""
+        return (*self.files, self.data.path, *([self.weights.file] if self.weights.file else []))

@@ -1,0 +1,1 @@
+"""The finite state machine: states, learning, running."""

@@ -1,0 +1,340 @@
+"""The policy chosen for a model: several are tried on graphs that none of them was made from."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from abw.core.base.errors import AbwError
+from abw.core.graph.dag import Dag
+from abw.core.policy.cost import Cost, cost_of, counting, least_cost
+from abw.core.policy.learned.fsm import FORMAT, FsmPolicy, require_types
+from abw.core.policy.learned.learner import BEST_OF, MET, TooManyStatesError, learn
+from abw.core.policy.registry import CHOSEN, COSTED, LEARNED, REVERSED, Policy, get_policy, seconds_of
+from abw.core.policy.schedule import Schedule
+
+VERSION = 2
+"""Of the files of chosen policies; those of an FSM have version 1."""
+
+ONE_WAY = ("depth", "agenda")
+RULES = ("critical", "weight-free", "share-free", "share", "weight", "critical-free", "sufficient")
+"""The rules that are tried, `RULES` in both directions; of equally quick ones the earlier one is taken."""
+
+BEAMS = ("beam", f"beam{REVERSED}")
+CANDIDATES = len(ONE_WAY) + 2 * len(RULES) + len(BEST_OF) + 2 + len(BEAMS)
+"""How many candidates there are at most."""
+STATES = 512
+"""The most states of an FSM that is tried; with eight symbols a state its file stays under 1 MB."""
+FILE = 900_000
+"""The most characters of an FSM's file."""
+WORK = 2_000_000
+"""The most nodes that the trials of one FSM execute: learning it stays below half a second."""
+TOGETHER = 3
+"""So many rules at most are tried together, the least of them taken mini-batch by mini-batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A candidate: of `policies`, more than one only where the least of them is taken each time.
+
+    On the held-out mini-batches it needs `batches`, which cost `cost` (the same number where nothing else was
+    asked for), and takes about `scheduling` seconds. `learning`: the seconds that making it took; `states`:
+    an FSM's. `refused` says why it cannot be taken; then the numbers are none.
+    """
+
+    policies: tuple[str, ...]
+    batches: int | None
+    cost: float | None
+    scheduling: float
+    learning: float = 0.0
+    states: int | None = None
+    refused: str | None = None
+
+    @property
+    def quick(self) -> bool:
+        """Whether it is a single rule or an FSM."""
+        return len(self.policies) == 1 and self.policies[0] not in BEAMS
+
+    @property
+    def name(self) -> str:
+        """As a person reads it."""
+        return self.policies[0] if len(self.policies) == 1 else f"least of {', '.join(self.policies)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the candidates were judged on; `apart`: none was made from these instances."""
+
+    mini_batches: int
+    nodes: int
+    least: float
+    apart: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChosenPolicy:
+    """The candidate of `tried` that does best, where a batch takes `launch` seconds besides its rows.
+
+    That is the one whose batches and scheduling together take least. `fsm` is the FSM among them that can be
+    taken. With a `cost` the candidates were judged by that, which decides alone; files do not keep it.
+    """
+
+    types: tuple[str, ...]
+    held: Held
+    tried: tuple[Tried, ...]
+    fsm: FsmPolicy | None
+    seed: int
+    seconds: float
+    launch: float = float("inf")
+    cost: Cost | None = None
+
+    @property
+    def able(self) -> list[Tried]:
+        """Those of `tried` that can be taken."""
+        return [t for t in self.tried if t.cost is not None and self._has(t)]
+
+    @property
+    def picked(self) -> Tried:
+        """What takes least with the batches it leaves and its scheduling; the first of equals."""
+        able = self.able
+        if self.cost or self.launch == float("inf"):
+            return min(able, key=lambda t: (t.cost, t.scheduling))
+        return min(able, key=lambda t: (t.batches or 0) * self.launch + t.scheduling)
+
+    @property
+    def open(self) -> bool:
+        """Whether a search was not tried that might pay where a batch costs `launch`."""
+        if any(t.policies[0] in BEAMS for t in self.tried):
+            return False
+        return _may_pay(self.picked, self.held, self.launch)
+
+    @property
+    def reason(self) -> str:
+        """In a sentence, what was picked and why."""
+        held, picked = self.held, self.picked
+        where = "instances that nothing was made from" if held.apart else "the only instance"
+        said = (
+            f"{picked.name}, {picked.batches} batches (lower bound {held.least:.0f}) in {held.mini_batches} "
+            f"mini-batches of {where}, in {self.seconds:.2f} s"
+        )
+        fewest = min(t.batches for t in self.tried if t.batches is not None)
+        if picked.batches == fewest or self.launch == float("inf"):
+            return said
+        return f"{said}; {fewest} batches are possible, but take longer to schedule than they save"
+
+    def launching(self, seconds: float) -> ChosenPolicy:
+        """The same where a batch costs so many seconds."""
+        return replace(self, launch=seconds)
+
+    def policy(self) -> Policy:
+        """What was picked."""
+        found = [self._named(name) for name in self.picked.policies]
+        return found[0] if len(found) == 1 else Least(tuple(found))
+
+    def schedule(self, dag: Dag) -> Schedule:
+        """That of the policy picked. Raises AbwError where the graph's types are not the policy's."""
+        self.require(dag.types)
+        return self.policy().schedule(dag)
+
+    def require(self, types: tuple[str, ...]) -> None:
+        """Raise AbwError, saying what differs, unless the policy was chosen for these types."""
+        require_types(self.types, types)
+
+    def _has(self, tried: Tried) -> bool:
+        return all(
+            not is_fsm(n) or (self.fsm and n == f"{LEARNED}-{self.fsm.encoding}") for n in tried.policies
+        )
+
+    def _named(self, name: str) -> Policy:
+        if is_fsm(name):
+            assert self.fsm is not None
+            return self.fsm
+        return get_policy(name, **_options(name, self.cost))
+
+    def to_json(self, origin: Mapping[str, object] | None = None) -> str:
+        """A document that a person can read, a candidate a line."""
+        head = {
+            "format": FORMAT, "version": VERSION, "policy": CHOSEN, "types": self.types, **(origin or {}),
+            "held_out": asdict(self.held), "seed": self.seed, "seconds": self.seconds,
+        }  # fmt: skip
+        fields = [f'  "{key}": {json.dumps(value, ensure_ascii=False)}' for key, value in head.items()]
+        lines = ["    " + json.dumps(asdict(t), ensure_ascii=False) for t in self.tried]
+        fields.append('  "tried": [\n' + ",\n".join(lines) + "\n  ]")
+        fsm = "null" if self.fsm is None else self.fsm.to_json().rstrip().replace("\n", "\n  ")
+        fields.append(f'  "fsm": {fsm}')
+        return "{\n" + ",\n".join(fields) + "\n}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Least:
+    """The schedule with the fewest batches of several policies'; of equals the first."""
+
+    policies: tuple[Policy, ...]
+
+    def schedule(self, dag: Dag) -> Schedule:
+        """As long as all of them take together."""
+        return min((p.schedule(dag) for p in self.policies), key=len)
+
+
+def fsm_behind(policy: FsmPolicy | ChosenPolicy) -> FsmPolicy | None:
+    """The FSM that a learned policy is, or that was picked; None where a rule or a search was."""
+    found = policy.policy() if isinstance(policy, ChosenPolicy) else policy
+    return found if isinstance(found, FsmPolicy) else None
+
+
+def choose(
+    lessons: Sequence[Dag],
+    held: Sequence[Dag],
+    *,
+    apart: bool = True,
+    seed: int = 0,
+    launch: float = float("inf"),
+    cost: Cost | None = None,
+    ready: Callable[[], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> ChosenPolicy:
+    """Try the candidates on the mini-batches `held`.
+
+    Rules in both directions first, the quickest first, until one meets the lower bound: none behind it could
+    be better. Where none does, `ready` is called, and FSMs learned from `lessons` (a graph and
+    its parts; encodings base, sort, critical, with at most `STATES` states), the least of several rules, and,
+    where a batch at `launch` seconds lets it pay, the beam. With a `cost` that is what is minimised.
+    `progress` is told the candidates tried and the fewest batches so far. Same arguments, same policy (its
+    seconds apart). Raises AbwError for graphs that are empty or of different types. A second or so for 50,000
+    nodes, what is compiled apart.
+    """
+    types = lessons[0].types
+    if (
+        not held
+        or not all(len(d) for d in (*lessons, *held))
+        or any(d.types != types for d in (*lessons, *held))
+    ):
+        raise AbwError("a policy is chosen on graphs of the same types that are not empty")
+    begun = time.perf_counter()
+    trial = _Trial(held, counting(len(types)) if cost is None else cost, cost, progress)
+    nodes = sum(map(len, held))
+    summary = Held(len(held), nodes, sum(least_cost(d, trial.price) for d in held), apart)
+    for name in sorted((*ONE_WAY, *RULES, *(f"{rule}{REVERSED}" for rule in RULES)), key=_pace):
+        trial.rule(name)
+        if trial.met(summary.least):
+            break
+    fsm = None
+    if not trial.met(summary.least):
+        if ready:
+            ready()
+        fsm = trial.learned(lessons, seed)
+        trial.together()
+    if not trial.met(summary.least) and _may_pay(trial.best, summary, launch):
+        for name in BEAMS:
+            trial.rule(name)
+    order = sorted(trial.tried, key=lambda t: (t.cost is None, t.cost, t.scheduling))
+    seconds = time.perf_counter() - begun
+    return ChosenPolicy(types, summary, tuple(order), fsm, seed, seconds, launch, cost)
+
+
+def _pace(name: str) -> float:
+    return seconds_of(name, 1)
+
+
+def _may_pay(best: Tried, held: Held, launch: float) -> bool:
+    """Whether a search could save more than it takes, were it to reach the bound."""
+    if best.batches is None or best.cost is None:
+        return False
+    spare = best.batches * (1.0 - held.least / best.cost) * launch if best.cost > held.least else 0.0
+    return spare > seconds_of(BEAMS[0], held.nodes) - best.scheduling
+
+
+def _options(name: str, cost: Cost | None) -> dict[str, Cost]:
+    """A cost, for the policies that take one."""
+    return {"cost": cost} if cost and name.removesuffix(REVERSED) in COSTED else {}
+
+
+def is_fsm(name: str) -> bool:
+    """Whether a candidate is an FSM."""
+    return name.startswith(f"{LEARNED}-")
+
+
+class _Trial:
+    """Candidates one after the other on the same mini-batches."""
+
+    def __init__(
+        self,
+        held: Sequence[Dag],
+        price: Cost,
+        cost: Cost | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self.held, self.price, self.cost, self.progress = held, price, cost, progress
+        self.tried: list[Tried] = []
+        self._costs: dict[str, np.ndarray[Any, np.dtype[np.float64]]] = {}
+
+    @property
+    def best(self) -> Tried:
+        """The cheapest so far."""
+        return min((t for t in self.tried if t.cost is not None), key=lambda t: t.cost or 0.0)
+
+    def met(self, least: float) -> bool:
+        """Whether nothing can be better."""
+        return (self.best.cost or 0.0) <= least * MET
+
+    def rule(self, name: str) -> None:
+        """Try a policy that needs no learning."""
+        self._judge(name, get_policy(name, **_options(name, self.cost)))
+
+    def learned(self, lessons: Sequence[Dag], seed: int) -> FsmPolicy | None:
+        """Try an FSM of each encoding; the cheapest of them."""
+        found: list[FsmPolicy] = []
+        trials = max(1, min(1000, WORK // sum(map(len, lessons)) * len(lessons)))
+        for encoding in BEST_OF:
+            name, begun = f"{LEARNED}-{encoding}", time.perf_counter()
+            try:
+                fsm = learn(
+                    lessons[0], also=lessons[1:], encoding=encoding, seed=seed, trials=trials,
+                    cost=self.cost, most=STATES,
+                )  # fmt: skip
+                if len(fsm.to_json()) > FILE:
+                    raise TooManyStatesError(f"its file has more than {FILE} characters")
+            except TooManyStatesError as error:
+                self._note(
+                    Tried((name,), None, None, 0.0, time.perf_counter() - begun, refused=error.message)
+                )
+                continue
+            self._judge(name, fsm, time.perf_counter() - begun, len(fsm.states))
+            found.append(fsm)
+        costs = [self._costs[f"{LEARNED}-{fsm.encoding}"].sum() for fsm in found]
+        return found[int(np.argmin(costs))] if found else None
+
+    def together(self) -> None:
+        """Try rules together: to the best one, always the one that saves most."""
+        rules = [n for n in self._costs if not is_fsm(n)]
+        names = [min(rules, key=lambda n: self._costs[n].sum())]
+        least = self._costs[names[0]]
+        while len(names) < TOGETHER and self.cost is None:
+            name = min(rules, key=lambda n: np.minimum(least, self._costs[n]).sum())
+            after = np.minimum(least, self._costs[name])
+            if after.sum() == least.sum():
+                return
+            names.append(name)
+            least = after
+            seconds = sum(self._seconds(n) for n in names)
+            self._note(Tried(tuple(names), int(least.sum()), float(least.sum()), seconds))
+
+    def _judge(self, name: str, policy: Policy, learning: float = 0.0, states: int | None = None) -> None:
+        schedules = [policy.schedule(dag) for dag in self.held]
+        self._costs[name] = np.array([cost_of(s, self.price) for s in schedules])
+        batches = sum(map(len, schedules))
+        cost = float(self._costs[name].sum())
+        self._note(Tried((name,), batches, cost, self._seconds(name), learning, states))
+
+    def _seconds(self, name: str) -> float:
+        return seconds_of(LEARNED if is_fsm(name) else name, sum(map(len, self.held)))
+
+    def _note(self, tried: Tried) -> None:
+        self.tried.append(tried)
+        if self.progress:
+            self.progress(len(self.tried), self.best.batches or 0)

@@ -1,0 +1,110 @@
+"""The file of a learned policy, read: a policy only where all that it says can be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from abw.core.policy.learned.document import (
+    WrongError,
+    count,
+    number,
+    of,
+    refused,
+    require_format,
+    said,
+    texts,
+)
+from abw.core.policy.learned.fsm import VERSION, FsmPolicy, Training
+from abw.core.policy.learned.states import ENCODINGS, Ints, Table, add, find, new_table, symbol_names
+
+MOST_PHASES = 1000
+MOST_VALUES = 1 << 26
+"""A policy has at most so many states times types: a table of 800 MB."""
+
+
+def policy_of(document: dict[str, Any], called: str = "policy") -> tuple[FsmPolicy, Mapping[str, Any]]:
+    """The policy that `FsmPolicy.to_json` wrote, and its data's `path`, `sha256` and `instances`, if known.
+
+    Errors: AbwError with the place in the document and what is wrong there; `called` is how it begins. Cost:
+    some 10 us a state.
+    """
+    require_format(document, called, VERSION)
+    with refused(called):
+        return policy_in(document), origin_in(document)
+
+
+def policy_in(document: dict[str, Any]) -> FsmPolicy:
+    """The FSM of a document. Errors: WrongError."""
+    types = tuple(texts(document, "types"))
+    phases = count(document, "phases", most=MOST_PHASES)
+    encoding = of(document, "encoding", str)
+    if encoding not in ENCODINGS:
+        raise WrongError(f"encoding: no encoding is called {said(encoding)}")
+    code = {name: k for k, name in enumerate(symbol_names(types, phases))}
+    if len(code) < len(types) + phases:
+        raise WrongError("types: a name is there twice")
+    table, action = _states(of(document, "states", list), types, code)
+    return FsmPolicy(types, encoding, phases, table, action, _training(of(document, "training", dict)))
+
+
+def _states(states: list[Any], types: tuple[str, ...], code: Mapping[str, int]) -> tuple[Table, Ints]:
+    if len(states) * len(types) > MOST_VALUES:
+        raise WrongError(f"states: {len(states)} are too many for {len(types)} types")
+    lengths = [len(texts(s, "state", f"states[{n}]")) for n, s in enumerate(states)]
+    table = new_table(len(types), len(states), sum(lengths))
+    action = np.empty(len(states), np.int32)
+    for s, entry in enumerate(states):
+        where = f"states[{s}]"
+        unknown = [name for name in entry["state"] if name not in code]
+        if unknown:
+            raise WrongError(f"{where}.state: {said(unknown[0])} is neither a type nor a phase")
+        symbols = np.array([code[name] for name in entry["state"]], np.int32)
+        found = find(table, symbols, len(symbols))
+        if found >= 0:
+            raise WrongError(f"{where}: the state {said(entry['state'])} occurs twice")
+        add(table, symbols, len(symbols), -1 - found)
+        chosen = of(entry, "action", str, where)
+        if chosen not in types or chosen not in entry["state"]:
+            raise WrongError(f"{where}.action: {said(chosen)} is not on the frontier {said(entry['state'])}")
+        action[s] = code[chosen]
+        visits = of(entry, "visits", dict, where)
+        for name in of(entry, "q", dict, where):
+            if name not in types:
+                raise WrongError(f"{where}.q: {said(name)} is no type")
+            table.value[s, code[name]] = number(entry["q"], name, f"{where}.q")
+            table.visits[s, code[name]] = count(visits, name, f"{where}.visits")
+    return table, action
+
+
+def _training(found: dict[str, Any]) -> Training:
+    where = "training"
+    hyper = of(found, "hyper", dict, where)
+    curve = []
+    for n, point in enumerate(of(found, "curve", list, where)):
+        if not isinstance(point, list) or len(point) != 2:
+            raise WrongError(f"{where}.curve[{n}]: {said(point)} is no pair of numbers")
+        both = {"0": point[0], "1": point[1]}
+        curve.append((count(both, "0", f"{where}.curve[{n}]"), count(both, "1", f"{where}.curve[{n}]")))
+    if unknown := found.keys() - {f.name for f in fields(Training)}:
+        raise WrongError(f"{where}: {said(min(unknown))} has no meaning")
+    counts = {f.name: count(found, f.name, where) for f in fields(Training) if f.type == "int"}
+    return Training(
+        **counts,
+        reward=of(found, "reward", str, where),
+        hyper={name: number(hyper, name, f"{where}.hyper") for name in hyper},
+        curve=tuple(curve),
+        seconds=number(found, "seconds", where),
+    )
+
+
+def origin_in(document: dict[str, Any]) -> Mapping[str, Any]:
+    """What a policy was learned from, if known. Errors: WrongError."""
+    if "data" not in document:
+        return {}
+    data, where = of(document, "data", dict), "data"
+    place = {name: of(data, name, str, where) for name in ("path", "sha256")}
+    return {**place, "instances": count(data, "instances", where)}

@@ -1,0 +1,1 @@
+"""Policies that follow a rule, one module each, and what they share."""

@@ -1,0 +1,186 @@
+"""Rules that weigh nodes: ready ones before long paths count for much, types nearly all ready for more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.jit import inner, njit
+from abw.core.graph.bounds import path_lengths
+from abw.core.graph.dag import Dag
+from abw.core.policy.cost import Cost, counting, regret
+from abw.core.policy.rules.frontier import (
+    Batches,
+    Edges,
+    Frontier,
+    edges,
+    execute,
+    record,
+    room,
+    start,
+    to_schedule,
+)
+from abw.core.policy.rules.remaining import (
+    Remaining,
+    catch_up_remaining,
+    is_free,
+    start_remaining,
+    step_remaining,
+)
+from abw.core.policy.schedule import Schedule
+
+SHARE, WEIGHT = 6, 2
+"""Powers of the share for `Weight`: with the higher one the share all but decides alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """The type goes first whose ready nodes weigh most, times a power of the share that is ready.
+
+    A node weighs the fourth power of the longest path that starts at it; a type's share is what its ready
+    nodes weigh of all its remaining ones. With `free`, the batches of least `regret` (without a `cost`: those
+    that lower the remaining lower bound) go before all others.
+    """
+
+    power: int = WEIGHT
+    free: bool = True
+    cost: Cost | None = None
+
+    def schedule(self, dag: Dag) -> Schedule:
+        """O((n + m) * recurrent types / 32 + batches * types); without `free` O(n + m + batches * types)."""
+        batches, frontier = room(dag), start(dag)
+        remaining = start_remaining(dag, frontier) if self.free else nothing_remains()
+        cost = counting(len(dag.types)) if self.cost is None else self.cost
+        _weight(edges(dag), frontier, remaining, weights(dag), cost, self.power, batches)
+        return to_schedule(batches)
+
+
+class Weights(NamedTuple):
+    """What nodes weigh (n,), and by type (T,) what the ready and all remaining nodes do.
+
+    `Frontier.queue` has been looked at up to `seen` (T,).
+    """
+
+    of_node: NDArray[np.float64]
+    ready: NDArray[np.float64]
+    left: NDArray[np.float64]
+    seen: NDArray[np.int32]
+
+
+def weights(dag: Dag) -> Weights:
+    """The weights before the first batch; no node is counted as ready yet. About 12 ns a node."""
+    types = len(dag.types)
+    of_node, left = np.empty(len(dag)), np.full(types, 1e-9)  # rounding must not leave nothing
+    _weigh(dag.type, path_lengths(dag), of_node, left)
+    first = np.cumsum(np.bincount(dag.type, minlength=types)).astype(np.int32)
+    first[1:], first[:1] = first[:-1].copy(), 0
+    return Weights(of_node, np.zeros(types), left, first)
+
+
+@njit
+def _weigh(
+    type: NDArray[np.int32],
+    length: NDArray[np.int32],
+    of_node: NDArray[np.float64],
+    left: NDArray[np.float64],
+) -> None:
+    for v in range(len(type)):
+        square = np.float64(length[v]) * length[v]
+        of_node[v] = square * square
+        left[type[v]] += of_node[v]
+
+
+def no_weights() -> Weights:
+    """What stands in for them where no rule is asked."""
+    none = np.empty(0)
+    return Weights(none, none, none, np.empty(0, np.int32))
+
+
+def nothing_remains() -> Remaining:
+    """What stands in for it where no batch is asked for being free."""
+    return Remaining(*(np.empty(0, np.int32),) * 7)
+
+
+@inner
+def note_weights(frontier: Frontier, weights: Weights) -> None:
+    """Count the nodes that became ready. O(their number + types)."""
+    of_node, ready, _, seen = weights
+    for t in range(len(ready)):
+        for i in range(seen[t], frontier.tail[t]):
+            ready[t] += of_node[frontier.queue[i]]
+        seen[t] = frontier.tail[t]
+
+
+@inner
+def spend(weights: Weights, a: int) -> None:
+    """Follow the execution of type a."""
+    weights.left[a] -= weights.ready[a]
+    weights.ready[a] = 0.0
+
+
+@inner
+def heaviest(frontier: Frontier, remaining: Remaining, weights: Weights, cost: Cost, power: int) -> int:
+    """The type of the next batch; regret does not count where nothing is known of what remains."""
+    best, least, most = -1, 0.0, 0.0
+    for t in range(len(weights.ready)):
+        ready = frontier.tail[t] - frontier.head[t]
+        if ready == 0:
+            continue
+        more = 0.0
+        if len(remaining.top) > 0:
+            rows = frontier.end[t] - frontier.head[t]
+            more = regret(cost, t, ready, rows, remaining.top[t], is_free(remaining, t))
+        share = weights.ready[t] / weights.left[t]
+        weight = weights.ready[t]
+        for _ in range(power):
+            weight *= share
+        if best < 0 or more < least or (more == least and weight > most):
+            best, least, most = t, more, weight
+    return best
+
+
+@inner
+def freest(frontier: Frontier, remaining: Remaining, weights: Weights) -> int:
+    """As `heaviest` of the rule `Weight()` itself, where batches are counted."""
+    best, free, most = -1, False, 0.0
+    for t in range(len(weights.ready)):
+        if frontier.tail[t] > frontier.head[t]:
+            here = is_free(remaining, t)
+            weight = weights.ready[t] * (weights.ready[t] / weights.left[t]) ** WEIGHT
+            if best < 0 or here > free or (here == free and weight > most):
+                best, free, most = t, here, weight
+    return best
+
+
+@njit
+def catch_up(frontier: Frontier, remaining: Remaining, weights: Weights) -> None:
+    """Follow what has been executed since the start, of which nothing has been noted yet."""
+    for t in range(len(weights.ready)):
+        for i in range(weights.seen[t], frontier.head[t]):
+            weights.left[t] -= weights.of_node[frontier.queue[i]]
+        weights.seen[t] = frontier.head[t]
+    catch_up_remaining(frontier, remaining)
+
+
+@njit
+def _weight(
+    edges: Edges,
+    frontier: Frontier,
+    remaining: Remaining,
+    weights: Weights,
+    cost: Cost,
+    power: int,
+    batches: Batches,
+) -> None:
+    done = 0
+    while done < len(edges.type):
+        note_weights(frontier, weights)
+        a = heaviest(frontier, remaining, weights, cost, power)
+        spend(weights, a)
+        done = record(batches, frontier, a)
+        execute(edges, frontier, a)
+        if len(remaining.top) > 0:
+            step_remaining(frontier, remaining, a)

@@ -1,0 +1,1 @@
+"""Searches over sequences of types, on automata of the instances."""

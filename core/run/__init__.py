@@ -1,0 +1,1 @@
+"""From a spec and its data to results."""

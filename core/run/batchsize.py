@@ -1,0 +1,143 @@
+"""The mini-batch that `--batch auto` takes: by what its batches cost, and by the memory it needs."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from abw.core.base.errors import AbwError
+from abw.core.exec.interface import Executor, TooLargeError
+from abw.core.plan.plan import Plan
+from abw.core.policy.cost import Cost, cost_of
+from abw.core.policy.registry import Policy
+from abw.core.run.footprint import footprint
+from abw.core.run.measure import measure
+from abw.core.run.minibatches import planned
+from abw.core.run.workload import Workload
+
+LARGEST = 1024
+"""The largest mini-batch that is tried."""
+
+WINDOWS = 8
+"""From so many places of the data mini-batches of a size are taken, at most."""
+
+REPEATS = 3
+"""So often is what precedes execution timed; the fastest counts."""
+
+GAIN = 0.05
+"""A smaller mini-batch is taken if it loses no more than this share of the best rate."""
+
+SHARE = 0.5
+"""The share of the memory available that a mini-batch may take where no limit is given."""
+
+ROOM = 1.5
+"""Arenas are made larger than a plan needs by this, so that they need not grow each time."""
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A size of mini-batches: the rate predicted for it, and the bytes that one needs."""
+
+    batch: int
+    instances_per_second: float
+    bytes: int
+
+    def document(self) -> dict[str, Any]:
+        """As it stands in a run's report."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+def parse_bytes(text: str) -> int:
+    """A size as people write it: 2G, 500M, 1.5GiB; K, M, G, T are powers of 1024. Errors: AbwError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    size = int(float(found[1]) * _UNITS[found[2].upper()]) if found else 0
+    if size < 1:
+        raise AbwError(f"'{text}' is no amount of memory", hint="as in 500M or 2G", exit_code=2)
+    return size
+
+
+def try_sizes(workload: Workload, used: int, policy: Policy, executor: Executor) -> list[Tried]:
+    """Predict the rate of mini-batches of 1, 2, 4, … instances, as far as `used` instances reach.
+
+    The executor's time is that of the schedules by the cost of a launch and a row, which are measured
+    (see `measure`); reading is left out; construction, scheduling and planning are timed as they are. An
+    executor that leaves the processor free runs the mini-batches, and the longer of both times counts; where
+    one does not fit its memory larger sizes are left out. Errors: AbwError for an executor that knows no
+    batches; TooLargeError where one instance alone does not fit.
+    """
+    if not executor.abilities.knows_batches:
+        raise AbwError(f"the executor {executor.name} knows no batches: no mini-batch is better than another")
+    cost = None if executor.abilities.overlaps else _cost(workload, used, executor)
+    tried: list[Tried] = []
+    for size in (1 << k for k in range(LARGEST.bit_length()) if 1 << k <= used):
+        try:
+            tried.append(_try(workload, size, used, policy, executor, cost))
+        except TooLargeError:
+            if not tried:
+                raise
+            break
+    return tried
+
+
+def choose(tried: Sequence[Tried], limit: int) -> int:
+    """The smallest mini-batch within `GAIN` of the best rate of those that fit. Errors: AbwError if none."""
+    fit = [t for t in tried if t.bytes <= limit]
+    if not fit:
+        message = f"one instance alone needs {tried[0].bytes} bytes, and {limit} may be used"
+        raise AbwError(message, hint="raise --memory")
+    best = max(t.instances_per_second for t in fit)
+    return next(t.batch for t in fit if t.instances_per_second >= (1 - GAIN) * best)
+
+
+def _cost(workload: Workload, used: int, executor: Executor) -> Cost:
+    graph = workload.graph(0, used)
+    found = {m.type: m for m in measure(graph, executor, skip_absent=True)}
+    launch, row = (
+        np.array([getattr(found[t], what) if t in found else 0.0 for t in graph.dag.types])
+        for what in ("launch", "row")
+    )
+    return Cost(launch, row, np.ones(len(launch), np.int32))
+
+
+def _try(
+    workload: Workload, size: int, used: int, policy: Policy, executor: Executor, cost: Cost | None
+) -> Tried:
+    seconds, most = 0.0, 0
+    starts = np.linspace(0, used - size, min(WINDOWS, used // size)).astype(int).tolist()
+    for first in starts:
+        taken = []
+        for _ in range(REPEATS):
+            begun = time.thread_time()
+            made = planned(workload, policy, executor, first, first + size)
+            taken.append(time.thread_time() - begun)
+        if cost is None:
+            seconds += max(min(taken), _executed(made.plan, executor))
+        else:
+            seconds += min(taken) + cost_of(workload.networks.launched(made.graph, made.schedule), cost)
+        most = max(most, needed_bytes(made.plan))
+    return Tried(size, size * len(starts) / seconds, most)
+
+
+def _executed(plan: Plan, executor: Executor) -> float:
+    """The seconds from a plan to its outputs."""
+    taken = []
+    for _ in range(REPEATS):
+        begun = time.perf_counter()
+        result = executor.run(plan)
+        for outputs in plan.graph.results:
+            result.values(outputs.reference)
+        taken.append(time.perf_counter() - begun)
+    return min(taken)
+
+
+def needed_bytes(plan: Plan) -> int:
+    """What a mini-batch takes, with the room that arenas have to grow. O(arenas)."""
+    found = footprint(plan)
+    return int(ROOM * found.arenas) + found.graph + found.outputs

@@ -1,0 +1,143 @@
+"""The memory that a mini-batch takes, and the process that runs it, said before it runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from operator import attrgetter, mul
+from typing import Any
+
+import numpy as np
+
+from abw.core.base.memory import available_memory, require_memory
+from abw.core.cell.normal import size_of
+from abw.core.exec.cpu.target import get_target
+from abw.core.exec.cpu.tiling import layout_of
+from abw.core.exec.lower.rows import row_floats
+from abw.core.graph.dag import Dag
+from abw.core.graph.graph import Graph, ResultRefs
+from abw.core.ir.model import Model
+from abw.core.ir.network import Network
+from abw.core.plan.arenas import arenas_of
+from abw.core.plan.plan import Plan
+from abw.core.policy.schedule import Schedule
+
+LANES = 16
+"""Floats of the widest vectors, to which an executor may pad rows."""
+
+_FIELDS = {
+    kind: attrgetter(*(f.name for f in fields(kind))) for kind in (Plan, Graph, Dag, Schedule, ResultRefs)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Bytes of a mini-batch, beside what a process has taken once its executor is prepared.
+
+    `arenas`: all values, tables among them; `graph`: the arrays of graph, schedule and plan; `outputs`: what
+    is read in the end.
+    """
+
+    arenas: int
+    graph: int
+    outputs: int
+
+    @property
+    def total(self) -> int:
+        """The bytes of all parts together."""
+        return self.arenas + self.graph + self.outputs
+
+
+def footprint(planned: Plan) -> Footprint:
+    """What running a plan takes. O(arenas)."""
+    graph, arenas = planned.graph, planned.arenas
+    pitch = (row_floats(shape, LANES) for shape in arenas.shape)
+    floats = sum(map(mul, planned.rows.tolist(), pitch))
+    arrays = _array_bytes((planned, graph, graph.dag, planned.schedule, *graph.results))
+    return Footprint(4 * floats, arrays, _output_bytes(graph))
+
+
+AT_REST = 172_000_000
+"""What `abw run` holds before it has any weights or instances: Python, NumPy, numba, LLVM, compiled code.
+
+Measured (`abw bench memory`) where all code was compiled before; compiling it adds some 100 MB for a while.
+"""
+
+VERTEX_BYTES = 150
+"""What a vertex of the instances takes while they are read and found in the graphs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Bytes of a whole process that runs a model by the executor cpu.
+
+    `at_rest`: without a model; `weights`: parameters and tables, and what is packed of them for the kernels;
+    `instances`: those read together; `mini_batches`: the largest one, and those planned beside it.
+    """
+
+    at_rest: int
+    weights: int
+    instances: int
+    mini_batches: int
+
+    @property
+    def total(self) -> int:
+        """All of them: the process's peak."""
+        return self.at_rest + self.weights + self.instances + self.mini_batches
+
+    def document(self) -> dict[str, int]:
+        """As it stands in a report."""
+        return {**{f.name: getattr(self, f.name) for f in fields(self)}, "total": self.total}
+
+
+def forecast(network: Network, largest: Plan, together: int, vertices: int) -> Forecast:
+    """What `abw run` takes at most. Cost: laying out the cells, a millisecond each.
+
+    `largest`: the plan that takes most; `together`: so many of its size are planned before the first runs;
+    `vertices`: of the instances that are read together.
+    """
+    found = footprint(largest)
+    plans = found.arenas + found.outputs + together * found.graph
+    return Forecast(AT_REST, weight_bytes(network), VERTEX_BYTES * vertices, plans)
+
+
+def require_weights(model: Model) -> None:
+    """Refuse a model whose weights do not fit, before any of them is taken. Errors: AbwError.
+
+    Parameters are held twice, packed for the executor too, and tables as they came and in the arenas.
+    """
+    numbers = sum(math.prod(p.shape) for p in model.params)
+    numbers += sum(t.rows * math.prod(t.shape) for t in model.tables)
+    name, size = max(model.dims.items(), key=lambda dim: dim[1], default=("", 0))
+    # matrices grow with the square of a dim
+    fitting = int(size * min(1.0, available_memory() / (8 * numbers or 1)) ** 0.5)
+    hint = f"smaller dims: with {name}={fitting} they take about as much as is free (--set {name}=SIZE)"
+    require_memory(8 * numbers, f"the weights of {model.name}, {numbers:,} numbers,", hint)
+
+
+def weight_bytes(network: Network) -> int:
+    """What parameters and tables take beside the arenas: in float32, and packed for the executor cpu."""
+    numbers = sum(math.prod(p.shape) for p in network.params)
+    numbers += sum(t.rows * math.prod(t.shape) for t in network.tables)
+    target = get_target()
+    for net_type, cell in zip(network.types, arenas_of(network).cells, strict=True):
+        if cell is not None:
+            numbers += layout_of(cell, target, tuple(s.reduction for s in net_type.slots)).constants
+    return 4 * numbers
+
+
+def _output_bytes(graph: Graph) -> int:
+    shapes = [
+        graph.network.types[pairs[0][0]].outputs[pairs[0][1]].shape for _, pairs in graph.network.outputs
+    ]
+    return sum(
+        4 * len(refs.reference) * size_of(shape) for refs, shape in zip(graph.results, shapes, strict=True)
+    )
+
+
+def _array_bytes(parts: Iterable[Any]) -> int:
+    """Each array once, though several parts hold it."""
+    values = (value for part in parts for value in _FIELDS[type(part)](part))
+    arrays = {id(value): value.nbytes for value in values if type(value) is np.ndarray}
+    return sum(arrays.values())

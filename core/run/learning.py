@@ -1,0 +1,320 @@
+"""Learned policies of workloads: learning or choosing one, keeping it, finding it again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from abw.core.base.errors import AbwError
+from abw.core.base.files import spare, write_text
+from abw.core.base.progress import Progress
+from abw.core.data.tensors import file_digest
+from abw.core.graph.dag import Dag
+from abw.core.ir.network import Network
+from abw.core.policy.cost import Cost
+from abw.core.policy.learned.choice import CANDIDATES, ChosenPolicy, choose
+from abw.core.policy.learned.choicefile import read_any
+from abw.core.policy.learned.fsm import FsmPolicy
+from abw.core.policy.learned.learner import BEST_OF, learn, learn_best
+from abw.core.policy.learned.states import Encoding
+from abw.core.policy.registry import CHOSEN, LEARNED, Policy, get_policy
+from abw.core.run.workload import Networks, Workload
+from abw.core.store.folders import require_writable
+from abw.core.store.policies import policy_path
+
+TRAIN_LIMIT = 32
+"""How many instances a policy is learned from unless told otherwise (the paper's number, section 2.3)."""
+
+Choice = Encoding | Literal["best"]
+"""An encoding, or the one that does best in training."""
+
+SUMMARIES: dict[Choice, str] = {
+    "best": "what has the fewest batches in training of base, sort and critical; the default",
+    "base": "the types on the frontier",
+    "max": "the same, and the one with the most ready nodes",
+    "sort": "the types in order of how many nodes are ready (the paper's best)",
+    "critical": "the types on the frontier, and the type at the head of the longest remaining path",
+}
+"""What a state of a learned policy is, in one line."""
+
+TRIALS = 1000
+"""How many trials learning takes at most (section 5.3)."""
+
+
+LESSON_NODES, HELD_NODES = 10_000, 50_000
+"""So many nodes at most a policy is made from and judged on: choosing one stays below 2 s and 20 MB."""
+
+LAUNCH: Mapping[str, float] = {"cpu": 0.7e-6, "blas": 16e-6, "cuda": 4e-6}
+"""Seconds of a batch besides its rows and its weights, by executor; none where batches do not matter."""
+
+READING: Mapping[str, float] = {"cpu": 20e9, "blas": 20e9, "cuda": 2e12}
+"""Bytes of weights that an executor reads in a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which policy is asked for: by its name, or a `.json` file.
+
+    `encoding` is that of `fsm`. `auto` is chosen for mini-batches of `batch` instances where a batch takes
+    `launch` seconds besides its rows. With a `limit`, it is to be learned from so many instances.
+    """
+
+    name: str = CHOSEN
+    encoding: Choice = "best"
+    seed: int = 0
+    batch: int = 64
+    launch: float = 0.0
+    limit: int | None = None
+
+    @property
+    def learned(self) -> bool:
+        """Whether it is no rule."""
+        return self.name in (LEARNED, CHOSEN) or self.name.endswith(".json")
+
+    @property
+    def kind(self) -> str:
+        """How its file is told from others for the same model."""
+        return f"{CHOSEN}-batch{self.batch}" if self.name == CHOSEN else self.encoding
+
+    @property
+    def instances(self) -> int:
+        """How many instances it is learned from, where there are so many."""
+        held = min(max(2 * TRAIN_LIMIT, 4 * self.batch), 16 * TRAIN_LIMIT) if self.name == CHOSEN else 0
+        return self.limit or TRAIN_LIMIT + held
+
+
+def launch_seconds(network: Network, executor: str) -> float:
+    """About what a batch takes besides its rows: the launch, and its type's weights read once; a mean."""
+    if executor not in LAUNCH or not network.types:
+        return 0.0
+    sizes = [4 * sum(math.prod(network.params[p].shape) for p in t.params) for t in network.types]
+    return LAUNCH[executor] + sum(sizes) / len(sizes) / READING[executor]
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A learned or chosen policy with the file it lies in; `fresh` says that it was learned just now.
+
+    `data` says what it was learned from: `path`, `sha256` and how many `instances` of it.
+    """
+
+    policy: FsmPolicy | ChosenPolicy
+    path: Path
+    data: Mapping[str, Any]
+    fresh: bool
+
+    @property
+    def name(self) -> str:
+        """That of its kind: `fsm` or `auto`."""
+        return CHOSEN if isinstance(self.policy, ChosenPolicy) else LEARNED
+
+    @property
+    def behind(self) -> str:
+        """What says which batch goes next: an encoding, or the name of what was picked."""
+        return self.policy.picked.name if isinstance(self.policy, ChosenPolicy) else self.policy.encoding
+
+    def trained_on(self, data: Path, instances: int) -> int:
+        """From how many of the first `instances` of a file the policy was learned."""
+        if self.data.get("sha256") != file_digest(data):
+            return 0
+        return min(int(self.data["instances"]), instances)
+
+    def document(self) -> dict[str, Any]:
+        """What a run's report says of it."""
+        if isinstance(self.policy, ChosenPolicy):
+            picked, held = self.policy.picked, self.policy.held
+            known: dict[str, Any] = {"trials": None, "batches": picked.batches, "lower_bound": held.least}
+            known |= {"states": picked.states, "tried": len(self.policy.tried)}
+        else:
+            training = self.policy.training
+            known = {"trials": training.trials, "batches": training.batches}
+            known |= {"lower_bound": training.lower_bound, "states": len(self.policy.states), "tried": None}
+        return {"path": str(self.path), "fresh": self.fresh, "instances": self.data.get("instances"), **known}
+
+
+def find_policy(networks: Networks, asked: Asked) -> Learned | None:
+    """The policy learned earlier for networks. Errors: AbwError where it is damaged."""
+    path = policy_path(networks.network, asked.kind, asked.seed, networks.groups)
+    return read_policy(path, networks.types, asked.launch) if path.exists() else None
+
+
+def read_policy(path: Path, types: tuple[str, ...], launch: float = 0.0) -> Learned:
+    """A policy's file. Errors: AbwError where it is missing, damaged, or of types of other names."""
+    policy, data = read_any(path)
+    policy.require(types)
+    if isinstance(policy, ChosenPolicy):
+        policy = policy.launching(launch)
+    return Learned(policy, path, data, fresh=False)
+
+
+def kept_policy(networks: Networks, asked: Asked) -> Learned | None:
+    """The policy asked for, if it is a learned one that lies on disk. Errors: AbwError.
+
+    With a `limit`, one by its name only if it was learned from so many instances; a chosen one only if all
+    was tried that may pay.
+    """
+    if asked.name.endswith(".json"):
+        return read_policy(Path(asked.name), networks.types, asked.launch)
+    found = find_policy(networks, asked) if asked.learned else None
+    if found is None or asked.limit not in (None, found.data.get("instances")):
+        return None
+    return None if isinstance(found.policy, ChosenPolicy) and found.policy.open else found
+
+
+def chosen_policy(
+    kept: Learned | None,
+    workload: Workload,
+    asked: Asked,
+    *,
+    used: int | None = None,
+    ready: Callable[[], None] | None = None,
+    progress: Progress,
+) -> tuple[Policy, Learned | None]:
+    """The policy asked for: the one that `kept_policy` found, one that is a rule, or one learned now.
+
+    It is learned from the instances asked for, of the first `used` that can be used at most; `ready` is
+    called before an FSM is. Errors: AbwError.
+    """
+    found = kept
+    if not found:
+        if not asked.learned:
+            return get_policy(asked.name), None
+        progress.phase("choose a policy" if asked.name == CHOSEN else "learn a policy", steps_at_most(asked))
+        found = learn_policy(workload, asked, used=used, ready=ready, progress=progress.reached)
+    return found.policy, found
+
+
+def learn_policy(
+    workload: Workload,
+    asked: Asked,
+    *,
+    used: int | None = None,
+    trials: int = TRIALS,
+    phases: int = 0,
+    path: Path | None = None,
+    ready: Callable[[], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Learned:
+    """Learn a policy from the instances asked for, of the first `used`, and write it down.
+
+    It goes to its place, or to `path`. With `phases` an FSM's states also say which part of the graph is
+    being executed (A.4), and the file's name that they do: `abw run` uses such a policy where it is named.
+    `progress` is told the trials done (of `auto`: the candidates tried) and the fewest batches so far.
+    Errors: AbwError where the file cannot be written, or is one of the model's.
+    """
+    kind = f"{asked.kind}-phases{phases}" if phases else asked.kind
+    target = path or policy_path(workload.network, kind, asked.seed, workload.networks.groups)
+    spare(target, *workload.model.reads)
+    require_writable(target.parent)
+    count = min(asked.instances, len(workload.instances) if used is None else used)
+
+    def dags(first: int, last: int) -> Dag:
+        return workload.networks.seen(workload.graph(first, last))
+
+    policy: FsmPolicy | ChosenPolicy
+    if asked.name == CHOSEN:
+        policy = choose_from(dags, count, asked, ready=ready, progress=progress)
+    else:
+        if ready:
+            ready()
+        policy = train(
+            dags, count, asked.encoding, asked.seed, trials=trials, phases=phases, progress=progress
+        )
+    data = workload.model.data.path
+    source = {"path": str(data), "sha256": file_digest(data), "instances": count}
+    origin = {"model": workload.model.name, "granularity": workload.network.granularity, "data": source}
+    write_text(target, policy.to_json(origin))
+    return Learned(policy, target, source, fresh=True)
+
+
+def steps_at_most(asked: Asked, trials: int = TRIALS) -> int:
+    """How many steps of learning its progress is told of at most: candidates, or trials of all encodings."""
+    if asked.name == CHOSEN:
+        return CANDIDATES
+    return trials * len(BEST_OF) if asked.encoding == "best" else trials
+
+
+def choose_from(
+    dags: Callable[[int, int], Dag],
+    used: int,
+    asked: Asked,
+    *,
+    cost: Cost | None = None,
+    ready: Callable[[], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> ChosenPolicy:
+    """Choose a policy on instances 0 to `used`; `dags(first, last)` is the dag of some of them.
+
+    The first ones, TRAIN_LIMIT or half of them, are what an FSM is made from; mini-batches of those behind
+    are what all candidates are judged on. One instance alone has to serve for both.
+    """
+    first = min(TRAIN_LIMIT, used // 2)
+    size, whole = _fitting(dags, 0, max(first, 1), LESSON_NODES)
+    halves = [dags(0, size // 2), dags(size // 2, size)] if size > 1 else []
+    lessons = [whole, *(half for half in halves if len(half))]
+    held: list[Dag] = []
+    last = 0 if first == 0 else first
+    while last < used and sum(map(len, held)) < HELD_NODES:
+        size, dag = _fitting(dags, last, min(asked.batch, used - last), HELD_NODES)
+        if len(dag):  # of other instances nothing can be said
+            held.append(dag)
+        last += size
+    return choose(
+        lessons,
+        held,
+        apart=first > 0,
+        seed=asked.seed,
+        launch=asked.launch,
+        cost=cost,
+        ready=ready,
+        progress=progress,
+    )
+
+
+def _fitting(dags: Callable[[int, int], Dag], first: int, count: int, most: int) -> tuple[int, Dag]:
+    """How many of `count` instances have about `most` nodes at most, and their dag; one at least."""
+    size, dag = 1, dags(first, first + 1)
+    while size < count and 2 * len(dag) <= most:
+        size = min(2 * size, count)
+        dag = dags(first, first + size)
+    return size, dag
+
+
+def train(
+    dags: Callable[[int, int], Dag],
+    used: int,
+    encoding: Choice,
+    seed: int,
+    *,
+    trials: int = TRIALS,
+    phases: int = 0,
+    cost: Cost | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> FsmPolicy:
+    """Learn an FSM policy from instances 0 to `used`; `dags(first, last)` is the dag of some of them.
+
+    Both halves are learned from too: they keep a policy from depending on one long instance. With `best`
+    several encodings are tried, and the best one is kept (see `learn_best`): that of the fewest batches, or
+    with a `cost` the cheapest. `phases` (see `observe`) go with a named encoding only: else AbwError.
+    """
+    if encoding == "best" and phases:
+        raise AbwError(
+            "phases go with a named encoding", hint="as in --encoding base --phases 2", exit_code=2
+        )
+    halves = [dags(0, used // 2), dags(used // 2, used)] if used > 1 else []
+    whole = dags(0, used)
+    if encoding == "best":
+        return learn_best(whole, also=halves, seed=seed, trials=trials, cost=cost, progress=progress)
+    return learn(
+        whole,
+        also=halves,
+        encoding=encoding,
+        phases=phases,
+        seed=seed,
+        trials=trials,
+        cost=cost,
+        progress=progress,
+    )

@@ -1,0 +1,163 @@
+"""Mini-batches from instances to results: planned, ahead where that helps, and run, in pieces if need be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from abw.core.base.ahead import ahead
+from abw.core.base.errors import AbwError, InstanceError
+from abw.core.base.progress import Clock
+from abw.core.exec.interface import Executor, Result, TooLargeError
+from abw.core.graph.dag import Dag
+from abw.core.graph.graph import Graph
+from abw.core.plan.plan import Plan, plan, wanted_of
+from abw.core.policy.registry import Policy
+from abw.core.policy.schedule import Schedule
+from abw.core.run.workload import Workload
+
+TOGETHER = 1 << 14
+"""Small mini-batches of so many nodes are planned together, before the first of them runs: kernels fill the
+caches with weights and values, and what plans finds its code and tables there only if it does several."""
+
+
+@dataclass(frozen=True, slots=True)
+class MiniBatch:
+    """Instances `first` to `last` (exclusive) of a workload, ready to run.
+
+    `window` numbers the mini-batch that they are, or are a part of: of several where instances between them
+    were left out, or as `piece` of one that did not fit the executor's memory. `dag` is what the policy saw
+    of the graph, `schedule` what it made of that; the plan's own is of the graph's types.
+    """
+
+    window: int
+    first: int
+    last: int
+    graph: Graph
+    dag: Dag
+    schedule: Schedule
+    plan: Plan
+    piece: bool = False
+
+
+def planned(
+    workload: Workload,
+    policy: Policy,
+    executor: Executor,
+    first: int,
+    last: int,
+    clock: Clock | None = None,
+    *,
+    window: int = 0,
+    keep_all: bool = False,
+    times: int = 1,
+) -> MiniBatch:
+    """Instances `first` to `last` (exclusive) as a mini-batch: its graph, scheduled, and planned to be run.
+
+    The one way from instances to a plan. Of the values the plan keeps the model's outputs, or what
+    `keep_all`, `times` (see `wanted_of`) and the executor make of that. `clock` counts what construct,
+    schedule and plan take. Errors: InstanceError.
+    """
+    clock = clock or Clock("construct", "schedule", "plan")
+    with clock("construct"):
+        graph = workload.graph(first, last)
+    with clock("schedule"):
+        dag = workload.networks.seen(graph)
+        schedule = policy.schedule(dag)
+        launched = workload.networks.launched(graph, schedule)
+    with clock("plan"):
+        # on a device batches wait for those alone that they read from, not for earlier readers of a row
+        keep = None if keep_all or executor.abilities.overlaps else wanted_of(graph, times)
+        made = plan(graph, executor.arrange(graph, launched), keep)
+    return MiniBatch(window, first, last, graph, dag, schedule, made)
+
+
+def run_all(
+    workload: Workload,
+    policy: Policy,
+    executor: Executor,
+    clock: Clock,
+    leave_out: Callable[[InstanceError], None] | None = None,
+    *,
+    keep_all: bool = False,
+) -> Iterator[tuple[MiniBatch, Result]]:
+    """Plan and run a workload's mini-batches in order; read each result before asking for the next.
+
+    One that does not fit the executor's memory comes as its halves, or theirs. Instances that the model
+    cannot be run on are told to `leave_out`, earlier than the mini-batch is there; without it, that is an
+    error. Of values that are no outputs of the model the memory is given again where it is much (see
+    `wanted_of`), unless `keep_all` says otherwise. Errors: InstanceError; TooLargeError where one instance
+    alone does not fit.
+    """
+
+    def made(window: int, first: int, last: int) -> MiniBatch:
+        return planned(workload, policy, executor, first, last, clock, window=window, keep_all=keep_all)
+
+    batches = (
+        batch
+        for number, (first, last) in enumerate(workload.windows())
+        for batch in _around(partial(made, number), first, last, leave_out)
+    )
+    for batch in ahead(batches) if executor.abilities.overlaps else _together(batches):
+        yield from _pieces(made, executor, clock, batch)
+
+
+def _around(
+    made: Callable[[int, int], MiniBatch],
+    first: int,
+    last: int,
+    leave_out: Callable[[InstanceError], None] | None,
+) -> Iterator[MiniBatch]:
+    """The mini-batch of a window; several around instances that are left out.
+
+    (Not a closure that calls itself: such a circle keeps the workload until the collector comes by.)
+    """
+    while first < last:
+        try:
+            yield made(first, last)
+            return
+        except InstanceError as error:
+            if leave_out is None:
+                raise
+            leave_out(error)
+            yield from _around(made, first, error.instance, leave_out)
+            first = error.instance + 1
+
+
+def _together(batches: Iterator[MiniBatch]) -> Iterator[MiniBatch]:
+    """The same, made until they have TOGETHER nodes before the first of them is given.
+
+    What making one raises is raised here in its place.
+    """
+    while True:
+        made: list[MiniBatch] = []
+        nodes, error = 0, None
+        try:
+            while nodes < TOGETHER and (batch := next(batches, None)):
+                made.append(batch)
+                nodes += len(batch.graph)
+        except AbwError as raised:
+            error = raised
+        yield from made
+        if error:
+            raise error
+        if nodes < TOGETHER:
+            return
+
+
+def _pieces(
+    made: Callable[[int, int, int], MiniBatch], executor: Executor, clock: Clock, batch: MiniBatch
+) -> Iterator[tuple[MiniBatch, Result]]:
+    try:
+        with clock("execute"):
+            result = executor.run(batch.plan)
+    except TooLargeError:
+        if batch.last - batch.first < 2:
+            raise
+        middle = (batch.first + batch.last) // 2
+        for first, last in ((batch.first, middle), (middle, batch.last)):
+            half = replace(made(batch.window, first, last), piece=True)
+            yield from _pieces(made, executor, clock, half)
+    else:
+        yield batch, result

@@ -1,0 +1,329 @@
+"""The main job from end to end: spec, data, graph, policy, schedule, plan, execution, and the run on disk."""
+
+from __future__ import annotations
+
+import platform
+import resource
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import abw
+from abw.core.base.errors import AbwError
+from abw.core.base.files import spare
+from abw.core.base.memory import available_memory, peak_since, settle
+from abw.core.base.progress import Clock, Progress, Quiet
+from abw.core.data.feed import STDIN, open_feed
+from abw.core.exec.interface import Executor
+from abw.core.exec.registry import entry_of, get_executor, settings
+from abw.core.exec.trained import Trained, load_weights, make_params
+from abw.core.graph.bounds import lower_bound
+from abw.core.ir.model import Model
+from abw.core.ir.network import Granularity, LayoutName
+from abw.core.policy.learned.choice import choose as choose_policy
+from abw.core.policy.registry import CHOSEN, LEARNED, Policy, get_policy
+from abw.core.policy.rules.depth import Depth
+from abw.core.run.batchsize import LARGEST, SHARE, Tried, choose, try_sizes
+from abw.core.run.finite import refuse_weights
+from abw.core.run.footprint import Footprint, require_weights
+from abw.core.run.learning import (
+    Asked,
+    Choice,
+    Learned,
+    chosen_policy,
+    kept_policy,
+    launch_seconds,
+    train,
+)
+from abw.core.run.minibatches import planned
+from abw.core.run.precompile import Beside, learner_beside
+from abw.core.run.streaming import COMPARED, Job, Sums, run_stream
+from abw.core.run.workload import Networks, Workload, open_model, open_networks, open_sample
+from abw.core.spec.load import Overrides
+from abw.core.store.folders import new_folder, require_writable
+from abw.core.store.outputs import open_outputs, outputs_of, require_suffix
+from abw.core.store.runs import OUTPUTS, SCHEMA_VERSION, runs_folder, save_report
+
+"""Of the documents that `--json` prints."""
+
+WORKING = ("read", "construct", "schedule", "plan", "execute")
+"""The phases whose time counts in instances a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How to run: what `abw run`'s flags say.
+
+    `input`: a pipe to read instances from (`-`: standard input) instead of the model's data, which are then
+    what a policy is learned from. `told`: the executor's own options (`get_executor`). `output`: where the
+    outputs go instead of the run's folder. `auto_batch`: the mini-batch is chosen, such that it takes
+    `memory` bytes at most (None: a share of those available).
+    """
+
+    policy: str = CHOSEN
+    encoding: Choice = "best"
+    executor: str = "cpu"
+    told: Mapping[str, object] = field(default_factory=dict)
+    granularity: Granularity = "cell"
+    layout: LayoutName = "planned"
+    fuse: bool = False
+    group: bool = False
+    seed: int = 0
+    threads: int | None = None
+    verify: bool = False
+    train_limit: int | None = None
+    profile: bool = False
+    input: Path | None = None
+    output: Path | None = None
+    skip_bad: bool = False
+    check_finite: bool = False
+    auto_batch: bool = False
+    memory: int | None = None
+
+    @property
+    def passes(self) -> list[str]:
+        """What is done to graphs before they are scheduled."""
+        return [name for name, on in (("fuse", self.fuse), ("group", self.group)) if on]
+
+    def asked(self, model: Model, networks: Networks) -> Asked:
+        """The policy asked for."""
+        launch = launch_seconds(networks.network, self.executor)
+        batch = model.data.batch
+        return Asked(self.policy, self.encoding, self.seed, batch, launch, self.train_limit)
+
+
+def run(
+    spec: Path,
+    overrides: Overrides,
+    options: RunOptions,
+    *,
+    progress: Progress | None = None,
+    command: str = "",
+    prepared: Callable[[Executor], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Run a spec and keep the run on disk; returns its report (the document of `abw run --json`).
+
+    `prepared` is called with the executor before anything runs.
+
+    Errors: AbwError and its kinds. Nothing of a run that fails or is interrupted stays on disk.
+    """
+    executor = get_executor(options.executor, **options.told)
+    profiler = executor.profiler if options.profile else None
+    if options.profile and not profiler:
+        raise AbwError(
+            f"executor '{executor.name}' cannot say where its time goes",
+            hint="--profile needs --executor cpu, with kernels ir",
+            exit_code=2,
+        )
+    progress = progress or Quiet()
+    require_writable(runs_folder())
+    if options.output:
+        require_suffix(options.output)
+    clock = Clock(*WORKING, "wait", "write", "learn", "compile")
+    model = open_model(spec, overrides, skip_bad=options.skip_bad)
+    if options.output:
+        _require_folder(options.output)
+        spare(_opened(options.output, 1), options.input and _opened(options.input, 0), *model.reads)
+    require_weights(model)
+    trained = load_weights(model)
+    progress.phase("compile")
+    with clock("compile"):
+        networks = open_networks(
+            model, options.granularity, options.layout, fuse=options.fuse, group=options.group
+        )
+        asked = options.asked(model, networks)
+        kept = kept_policy(networks, asked)
+        if options.output and kept:
+            spare(options.output, kept.path)
+    with learner_beside(asked if asked.learned and not kept else None) as beside:
+        with clock("compile"):
+            most = max(LARGEST if options.auto_batch else 2, asked.instances)
+            sample, used = open_sample(model, networks, most, skip_bad=options.skip_bad)
+            params = make_params(networks.cells, trained, options.seed)
+            if options.check_finite:
+                refuse_weights(networks.cells, params)
+            executor.prepare(networks.network, params, options.threads)
+            prepared(executor)
+            _warm_up(sample, min(2, used), executor, asked, kept, beside)
+            if profiler:
+                profiler.measure()
+        with clock("learn"):
+            policy, learned = chosen_policy(
+                kept, sample, asked, used=used, ready=beside.wait, progress=progress
+            )
+
+    tried: list[Tried] = []
+    memory = options.memory or int(SHARE * available_memory())
+    if options.auto_batch:
+        with clock("compile"):
+            progress.phase("choose the mini-batch")
+            tried = try_sizes(sample, used, policy, executor)
+        model = replace(model, data=replace(model.data, batch=choose(tried, memory)))
+
+    outputs = outputs_of(model)
+    with new_folder(runs_folder(), model.name) as draft, open_feed(options.input or model.data.path) as feed:
+        target = options.output or draft.path / OUTPUTS
+        with open_outputs(target, outputs, named=model.data.format == "json") as writer:
+            job = Job(
+                model=model,
+                networks=networks,
+                policy=policy,
+                executor=executor,
+                folder=draft.path,
+                outputs=outputs,
+                writer=writer,
+                params=params if options.verify else None,
+                profiler=profiler,
+                skip_bad=options.skip_bad,
+                check_finite=options.check_finite,
+                clock=clock,
+                progress=progress,
+            )
+            earlier = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            before = settle()
+            sums = run_stream(job, feed)
+            during = peak_since()
+        sums.of_kept.compared[learned.name if learned else options.policy] = sums.of_kept.batches
+        report = _report(model, options, overrides, trained, learned, sums, clock, command)
+        report["peak_memory_bytes"] = max(earlier, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+        report["memory"] = _memory(before, sums.needed, during)
+        report["auto_batch"] = tried and {"memory": memory, "tried": [t.document() for t in tried]}
+        report["profile"] = profiler and profiler.profile().document()
+        save_report(draft.path, report, model.files, learned.path if learned else None)
+    return {**report, "path": str(draft.final)}
+
+
+def _require_folder(output: Path) -> None:
+    """Say before any work that there is no folder for the outputs. Errors: AbwError."""
+    if not output.parent.is_dir():
+        hint = f"make it (mkdir -p {output.parent}), or name another"
+        raise AbwError(f"cannot write {output}: there is no folder {output.parent}", hint=hint)
+
+
+def _opened(path: Path, standard: int) -> Path:
+    """The path; of `-` that of standard input (0) or output (1)."""
+    return Path(f"/dev/fd/{standard}") if str(path) == STDIN else path
+
+
+def _warm_up(
+    sample: Workload,
+    instances: int,
+    executor: Executor,
+    asked: Asked,
+    kept: Learned | None,
+    beside: Beside,
+) -> None:
+    """Compile all that a run needs, on so many instances, so that no measurement contains it."""
+    # the mini-batches to come may be larger in more than their number
+    times = 2 * -(-sample.model.data.batch // instances)
+    batch = planned(sample, Depth(), executor, 0, instances, times=times)
+    result = executor.run(batch.plan)
+    for refs in batch.graph.results:
+        result.values(refs.reference)
+    if kept:
+        policy: Policy = kept.policy
+    elif asked.name == CHOSEN:
+        policy = choose_policy([batch.dag], [batch.dag], launch=0.0, ready=beside.wait)
+    elif asked.learned:
+        beside.wait()
+        policy = train(lambda *_: batch.dag, 1, asked.encoding, 0, trials=1)
+    else:
+        policy = get_policy(asked.name)
+    for each in (policy, *map(get_policy, COMPARED)):
+        each.schedule(batch.dag)
+    lower_bound(batch.dag)
+
+
+def _report(
+    model: Model,
+    options: RunOptions,
+    overrides: Overrides,
+    trained: Trained | None,
+    learned: Learned | None,
+    sums: Sums,
+    clock: Clock,
+    command: str,
+) -> dict[str, Any]:
+    """All that is known of a run, as one JSON document."""
+    seconds = dict(clock.seconds)
+    working = sum(seconds[phase] for phase in WORKING)
+    if entry_of(options.executor).abilities.overlaps:
+        # the phases' sum would count twice what overlaps
+        working = sums.seconds - seconds["wait"] - seconds["write"]
+    data = options.input or model.data.path
+    own = None if options.input else learned and learned.trained_on(data, sums.instances)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": model.name,
+        "spec": str(model.files[0]),
+        "data": "stdin" if str(data) == STDIN else str(data),
+        "dims": dict(model.dims),
+        "policy": options.policy,
+        "encoding": learned.behind if learned and learned.name == LEARNED else None,
+        "picked": learned.behind if learned else None,
+        "executor": options.executor,
+        **settings(options.executor, **options.told),
+        "granularity": options.granularity,
+        "layout": options.layout,
+        "passes": options.passes,
+        "hoist": overrides.hoist,
+        "seed": options.seed,
+        "weights": trained
+        and {
+            "path": str(trained.file.path),
+            "format": trained.file.format,
+            "sha256": trained.file.sha256,
+            "converted": dict(trained.converted),
+        },
+        "threads": options.threads,
+        "instances": sums.instances,
+        "skipped": sums.skipped,
+        "complaints": sums.complaints,
+        "batch": model.data.batch,
+        "mini_batches": sums.mini_batches,
+        "in_pieces": sums.in_pieces,
+        "nodes": sums.nodes,
+        "batches": sums.batches,
+        "lower_bound": sums.lower_bound,
+        "compared": sums.of_kept.compared,
+        "kept": sums.kept,
+        "kept_lower_bound": sums.of_kept.lower_bound,
+        "unseen_states": sums.unseen_states,
+        **asdict(sums.executed),
+        "seconds": seconds,
+        "instances_per_second": sums.instances / (working or 1.0),
+        "not_finite": sums.not_finite,
+        "max_error": sums.max_error if options.verify else None,
+        "training": learned and {**learned.document(), "of_these_instances": own},
+        "output": options.output and str(options.output),
+        "versions": versions(),
+        "command": command,
+    }
+
+
+def _memory(before: int | None, needed: Footprint | None, during: int | None) -> dict[str, int] | None:
+    """Bytes: what the process held before the first mini-batch, what the largest one was said to take on top
+    of it, and the peak while they ran. None where it cannot be measured.
+    """
+    if before is None or during is None or needed is None:
+        return None
+    return {
+        "before_bytes": before,
+        "arenas_bytes": needed.arenas,
+        "mini_batch_bytes": needed.total,
+        "predicted_bytes": before + needed.total,
+        "measured_bytes": during,
+    }
+
+
+def versions() -> dict[str, str]:
+    """The versions of all that a result depends on."""
+    found = {"abw": abw.__version__, "python": platform.python_version(), "machine": platform.machine()}
+    for package in ("numpy", "numba", "llvmlite"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "absent"
+    return found

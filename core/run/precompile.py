@@ -1,0 +1,107 @@
+"""Compiling side by side: a second process compiles what learning needs, while this one compiles the rest.
+
+numba compiles one function at a time in a process, and learning a policy takes about half of what a first run
+compiles. Machine code comes into this process by way of the cache on disk.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from abw.core.base.cores import usable_cores
+from abw.core.base.jit import is_compiled
+from abw.core.graph.dag import Dag, build_dag
+from abw.core.policy.learned.learner import BEST_OF, learn, trial
+from abw.core.policy.learned.states import ENCODINGS
+from abw.core.policy.registry import CHOSEN
+from abw.core.policy.rules.agenda import Agenda
+
+if TYPE_CHECKING:
+    from abw.core.run.learning import Asked  # the other process does without what that imports
+
+PATIENCE = 60.0
+"""Seconds after which the other process is given up."""
+
+
+@contextmanager
+def learner_beside(asked: Asked | None) -> Iterator[Beside]:
+    """Another process that compiles what learning the policy asked for takes, while the block runs.
+
+    There is none where nothing is asked for, where the learner is compiled already, or on a single core. It
+    never outlives the block, and whatever it fails at (a cache that cannot be written, say) is compiled here
+    as ever.
+    """
+    beside = Beside(asked)
+    try:
+        yield beside
+    finally:
+        beside.end()
+
+
+class Beside:
+    """The other process, if there is one."""
+
+    def __init__(self, asked: Asked | None) -> None:
+        """Start it."""
+        self.process: subprocess.Popen[bytes] | None = None
+        if asked is None or asked.name.endswith(".json") or is_compiled(trial) or usable_cores() < 2:
+            return
+        what = CHOSEN if asked.name == CHOSEN else asked.encoding
+        # -P, and the very path of this process: a file of the user's called like a module of ours is not run
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "abw.core.run.precompile", what],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+            )
+        except OSError:
+            return
+
+    def wait(self) -> None:
+        """Until it is done, or has taken too long."""
+        if self.process:
+            try:
+                self.process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.end()
+
+    def end(self) -> None:
+        """End it if it still runs: what it has compiled so far stays."""
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def compile_learner(what: str) -> None:
+    """Compile all that learning an FSM with an encoding (`best`: with each that is tried), or `auto`, uses.
+
+    And the policy `agenda`, which every run is compared with; the other rules that `auto` tries are compiled
+    by the process that tries them: so both have about as much to do.
+    """
+    # a chain of four nodes, whose types recur
+    type, succ_ptr, succ, indegree = (
+        np.array(values, np.int32) for values in ([0, 1, 0, 1], [0, 1, 2, 3, 3], [1, 2, 3], [0, 1, 1, 1])
+    )
+    dag = Dag(("a", "b"), type, succ_ptr, succ, indegree)
+    # and two nodes that are ready together: a state that the chain never is in
+    other = build_dag(dag.types, type[:2].copy(), succ[:0].copy(), succ[:0].copy())
+    Agenda().schedule(dag)
+    for each in ENCODINGS:
+        if each == what or (what in ("best", CHOSEN) and each in BEST_OF):
+            learned = learn(dag, encoding=each, trials=1)
+            learned.schedule(dag)
+            learned.schedule(other)
+
+
+if __name__ == "__main__":
+    compile_learner(sys.argv[1])

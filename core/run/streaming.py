@@ -1,0 +1,317 @@
+"""Instances as they come, chunk after chunk: run, checked, counted, written, in bounded memory."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.ahead import ahead
+from abw.core.base.errors import AbwError, InstanceError
+from abw.core.base.progress import Clock, Progress
+from abw.core.data.feed import Feed
+from abw.core.data.instances import Instances
+from abw.core.data.stream import Bad, Chunk, chunks
+from abw.core.exec.agreement import compare
+from abw.core.exec.interface import Executor, Profiler, Result
+from abw.core.exec.params import Params
+from abw.core.exec.reference import ReferenceExecutor
+from abw.core.graph.bounds import lower_bound
+from abw.core.graph.graph import Graph, ResultRefs
+from abw.core.ir.model import Model
+from abw.core.plan.check import check_plan
+from abw.core.plan.counts import Counts
+from abw.core.policy.check import check_schedule
+from abw.core.policy.registry import Policy, get_policy
+from abw.core.policy.trace import ready_counts
+from abw.core.run.finite import not_finite, refuse_values
+from abw.core.run.footprint import Footprint, footprint
+from abw.core.run.minibatches import MiniBatch, run_all
+from abw.core.run.workload import Networks, Workload, open_workload
+from abw.core.store.outputs import Column, Output, Rows, Writer, with_bad
+from abw.core.store.runs import save_batch
+
+COMPARED = ("depth", "agenda")
+"""The policies that a run's summary stands beside its own."""
+
+TOLERANCE = 1e-5
+"""The largest error, relative to an output's root mean square, that `verify` accepts."""
+
+KEPT = 32
+"""Of so many mini-batches a run keeps graph and schedule, and compares policies on them."""
+
+TOLD = 10
+"""So many of the mistakes in instances that are left out stand in a run's report."""
+
+READ_AHEAD = 1024
+"""So many instances are read together, in whole mini-batches: 16 of them at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all mini-batches of a run have in common.
+
+    `params`: of the reference, if every node shall be compared with it. `profiler`: the executor's, if it
+    shall say where its time goes. `folder`: where graphs and schedules are kept. `check_finite`: whether a
+    value that is not finite ends the run.
+    """
+
+    model: Model
+    networks: Networks
+    policy: Policy
+    executor: Executor
+    folder: Path
+    outputs: tuple[Output, ...]
+    writer: Writer
+    params: Params | None
+    profiler: Profiler | None
+    skip_bad: bool
+    check_finite: bool
+    clock: Clock
+    progress: Progress
+
+
+@dataclass(slots=True)
+class Executed:
+    """What the executor took, as `Counts`; and what it did not take that one would which wants every operand
+    contiguous.
+    """
+
+    launches: int = 0
+    memory_kernels: int = 0
+    bytes_moved: int = 0
+    memory_kernels_avoided: int = 0
+    bytes_avoided: int = 0
+
+    def add(self, taken: Counts, contiguous: Counts) -> None:
+        """Count a mini-batch."""
+        self.launches += taken.launches
+        self.memory_kernels += taken.memory_kernels
+        self.bytes_moved += taken.bytes_moved
+        self.memory_kernels_avoided += contiguous.memory_kernels - taken.memory_kernels
+        self.bytes_avoided += contiguous.bytes_moved - taken.bytes_moved
+
+
+@dataclass(slots=True)
+class Kept:
+    """On the mini-batches kept: the run's own batches, the lower bound, the batches of other policies."""
+
+    batches: int = 0
+    lower_bound: int = 0
+    compared: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COMPARED, 0))
+
+
+@dataclass(slots=True)
+class Sums:
+    """What a run counts, over its mini-batches.
+
+    `needed`: the memory of the mini-batch that takes most. `not_finite`: values of the outputs that are none,
+    or infinite.
+    """
+
+    seconds: float = 0.0
+    instances: int = 0
+    skipped: int = 0
+    complaints: list[str] = field(default_factory=list)
+    mini_batches: int = 0
+    in_pieces: int = 0
+    nodes: int = 0
+    batches: int = 0
+    lower_bound: int = 0
+    executed: Executed = field(default_factory=Executed)
+    of_kept: Kept = field(default_factory=Kept)
+    unseen_states: int = 0
+    max_error: float = 0.0
+    needed: Footprint | None = None
+    not_finite: int = 0
+
+    @property
+    def kept(self) -> int:
+        """How many mini-batches are kept."""
+        return min(self.mini_batches, KEPT)
+
+
+def run_stream(job: Job, feed: Feed) -> Sums:
+    """Run all instances of a file or pipe. Errors: DataError, SpecError, AbwError; OSError of the writer."""
+    return _Run(job, feed).run()
+
+
+def read_ahead(batch: int) -> int:
+    """How many instances are read together for mini-batches of `batch`."""
+    return batch * max(1, min(16, READ_AHEAD // batch))
+
+
+class _Run:
+    """A run under way."""
+
+    def __init__(self, job: Job, feed: Feed) -> None:
+        self.job = job
+        self.feed = feed
+        self.sums = Sums()
+        self.told: deque[Bad] = deque()  # left out, perhaps by another thread
+        self.owed: list[Bad] = []  # the same by their lines, not yet written
+        self.begun = time.perf_counter()
+
+    def run(self) -> Sums:
+        self.job.progress.phase("run", self.feed.size)
+        before = self.feed.taken
+        # reading from a pipe may wait for ever; a thread that does so could not be ended
+        overlapped = self.job.executor.abilities.overlaps and self.feed.size is not None
+        for chunk, taken in ahead(self._chunks(), 1) if overlapped else self._chunks():
+            self.told += chunk.bad
+            if len(chunk.instances):
+                with self.job.clock("construct"):
+                    workload = open_workload(self.job.model, chunk.instances, self.job.networks)
+                part = (taken - before) / len(chunk.instances)
+                for last in self._workload(workload):
+                    self._tell(before + int(part * last))
+            self._write(self._nothing())
+            before = taken
+        self.sums.seconds = time.perf_counter() - self.begun
+        return self.sums
+
+    def _chunks(self) -> Iterator[tuple[Chunk, int]]:
+        """Each chunk, and what of the feed is taken with it."""
+        data, clock = self.job.model.data, self.job.clock
+        found = chunks(
+            self.feed,
+            data.format,
+            read_ahead(data.batch),
+            limit=data.limit,
+            frequency=data.frequency,
+            schema=self.job.model.schema,
+            skip_bad=self.job.skip_bad,
+        )
+        while True:
+            waited = self.feed.waited
+            with clock("read"):
+                chunk = next(found, None)
+            clock.seconds["read"] -= self.feed.waited - waited
+            clock.seconds["wait"] += self.feed.waited - waited
+            if chunk is None:
+                return
+            yield chunk, self.feed.taken
+
+    def _leave_out(self, instances: Instances, error: InstanceError) -> None:
+        """Note an instance that the model cannot be run on."""
+        self.told.append(Bad(int(instances.lines[error.instance]), error.problems[0].message))
+
+    def _workload(self, workload: Workload) -> Iterator[int]:
+        """Run a workload's mini-batches: check, count, write; gives how many instances are behind each."""
+        job, sums, clock = self.job, self.sums, self.job.clock
+        leave_out = partial(self._leave_out, workload.instances) if job.skip_bad else None
+        in_pieces = set()
+        keep_all = job.params is not None or job.check_finite
+        for batch, result in run_all(workload, job.policy, job.executor, clock, leave_out, keep_all=keep_all):
+            graph, schedule, planned = batch.graph, batch.schedule, batch.plan
+            first, last = batch.first, batch.last
+            needed = footprint(planned)
+            if sums.needed is None or needed.total > sums.needed.total:
+                sums.needed = needed
+            # a device may still be at it: what needs no result comes before what does
+            bound = int(lower_bound(batch.dag).sum())
+            if sums.mini_batches < KEPT:
+                self._keep(batch, bound)
+            sums.mini_batches += 1
+            sums.instances += graph.instances
+            sums.nodes += len(graph)
+            sums.batches += len(schedule)
+            sums.lower_bound += bound
+            sums.executed.add(result.counts, planned.counts)
+            sums.unseen_states += schedule.unseen
+            if batch.piece:
+                in_pieces.add(batch.window)
+            with clock("execute"):
+                rows = _rows(workload, first, graph, result)
+            sums.not_finite += sum(map(not_finite, rows.columns))
+            if job.check_finite:
+                refuse_values(batch, result, workload.instances)
+            if job.params:
+                check_schedule(graph.dag, planned.schedule)
+                check_plan(graph, planned)
+                sums.max_error = max(sums.max_error, _verified(job, workload.unfused(first, last), result))
+            if job.profiler:
+                job.profiler.sample(planned)
+            self._write(rows)
+            yield last
+        sums.in_pieces += len(in_pieces)
+
+    def _keep(self, batch: MiniBatch, bound: int) -> None:
+        sums, graph, dag, schedule = self.sums, batch.graph, batch.dag, batch.schedule
+        ready = ready_counts(dag, schedule)
+        save_batch(self.job.folder, sums.mini_batches, graph, dag, schedule, ready)
+        for name in COMPARED:
+            sums.of_kept.compared[name] += len(get_policy(name).schedule(dag))
+        sums.of_kept.batches += len(schedule)
+        sums.of_kept.lower_bound += bound
+
+    def _write(self, rows: Rows) -> None:
+        """Write rows, and between them what was left out; without rows, all of it that is still owed."""
+        while self.told:
+            self.owed.append(self.told.popleft())
+        self.owed.sort(key=lambda b: b.line)
+        count = sum(len(rows) == 0 or b.line < rows.lines[-1] for b in self.owed)
+        bad, self.owed = self.owed[:count], self.owed[count:]
+        if bad or len(rows):
+            with self.job.clock("write"):
+                number = self.sums.instances + self.sums.skipped - len(rows)
+                self.job.writer.write(with_bad(rows, bad, number, self.job.outputs))
+        self.sums.skipped += len(bad)
+        self.sums.complaints += [b.message for b in bad[: TOLD - len(self.sums.complaints)]]
+
+    def _nothing(self) -> Rows:
+        columns = [
+            Column(np.empty((0, *o.shape), np.float32), np.empty(0, np.int64), np.empty(0, np.int32))
+            for o in self.job.outputs
+        ]
+        return Rows((), np.empty(0, np.int32), tuple(columns), ())
+
+    def _tell(self, taken: int) -> None:
+        done = self.sums.instances + self.sums.skipped
+        rate = done / (time.perf_counter() - self.begun)
+        self.job.progress.reached(taken, f"{done} instances, {rate:.0f}/s")
+
+
+def _rows(workload: Workload, first: int, graph: Graph, result: Result) -> Rows:
+    """What a mini-batch gave."""
+    instances = workload.instances
+    last = first + graph.instances
+    start = instances.start[first : last + 1] - instances.start[first]
+    names = instances.names[first:last] if instances.names else ("",) * graph.instances
+    columns = tuple(column_of(refs, result, start) for refs in graph.results)
+    return Rows(names, instances.lines[first:last], columns, ("",) * graph.instances)
+
+
+def column_of(refs: ResultRefs, result: Result, start: NDArray[np.int64]) -> Column:
+    """An output of a mini-batch whose instances begin at the vertices `start` (n + 1,), its first at 0."""
+    values = np.asarray(result.values(refs.reference), np.float32)
+    counts = np.bincount(refs.instance, minlength=len(start) - 1)
+    return Column(values, counts, (refs.vertex - start[refs.instance] - 1).astype(np.int32))
+
+
+def _verified(job: Job, graph: Graph, result: Result) -> float:
+    """The largest error of any node's outputs against the reference executor's. Errors: AbwError.
+
+    `graph` has every reduction as a node: so the reference computes them.
+    """
+    reference = ReferenceExecutor()
+    assert job.params
+    reference.prepare(graph.network, job.params)
+    expected = reference.run_graph(graph)
+    worst = max(compare(result, expected, job.networks.fusion), key=lambda d: d.error, default=None)
+    if worst is None:
+        return 0.0
+    if not worst.error <= TOLERANCE:
+        raise AbwError(
+            f"executor '{job.executor.name}' is wrong: output '{worst.output}' of type '{worst.type}' "
+            f"differs from the reference by {worst.error:.2e} of its root mean square "
+            f"(allowed: {TOLERANCE:.0e})",
+            hint="this is a defect of abw, not of your model: please report it with the spec and the data",
+        )
+    return worst.error

@@ -1,0 +1,190 @@
+"""A model brought together with its instances: what gives the graphs of mini-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from abw.core.base.errors import DataError, InstanceError, Problem, Span, SpecError
+from abw.core.cell.hoist import hoist
+from abw.core.data.feed import open_feed
+from abw.core.data.instances import Instances
+from abw.core.data.read import read
+from abw.core.data.readers.jsonl import schema_of_json
+from abw.core.data.stream import chunks
+from abw.core.graph.bind import Binding, bind
+from abw.core.graph.bytecode import Bytecode, program_of
+from abw.core.graph.cells import cell_network
+from abw.core.graph.construct import construct
+from abw.core.graph.dag import Dag
+from abw.core.graph.fuse import Fusion, fuse, fuse_network
+from abw.core.graph.graph import Graph
+from abw.core.graph.group import Groups, group_types
+from abw.core.graph.ops import OpNetwork, expand, op_network
+from abw.core.ir.model import DataSpec, Model
+from abw.core.ir.network import Granularity, LayoutName, Network
+from abw.core.policy.launches import by_type
+from abw.core.policy.schedule import Schedule
+from abw.core.spec.load import Overrides, load_model
+
+
+@dataclass(frozen=True, slots=True)
+class Networks:
+    """A model's network of cells, the program that constructs its graphs, and what is made of them.
+
+    `ops`: the network of operations, at granularity `op`. `fusion`: that network, or the one of cells, with
+    reductions read in place. `groups`: what policies take for types, where that is not the types.
+    """
+
+    cells: Network
+    program: Bytecode
+    ops: OpNetwork | None = None
+    fusion: Fusion | None = None
+    groups: Groups | None = None
+
+    @property
+    def network(self) -> Network:
+        """What the nodes are in the end."""
+        return self.fusion.network if self.fusion else self.unfused
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The names of the types that policies see."""
+        return self.groups.names if self.groups else tuple(t.name for t in self.network.types)
+
+    @property
+    def unfused(self) -> Network:
+        """The same with every reduction a node."""
+        return self.ops.network if self.ops else self.cells
+
+    def seen(self, graph: Graph) -> Dag:
+        """What policies see of a graph."""
+        return self.groups.apply(graph.dag) if self.groups else graph.dag
+
+    def launched(self, graph: Graph, schedule: Schedule) -> Schedule:
+        """A schedule of what policies see as one of the graph: batches of groups are launches."""
+        return by_type(schedule, graph.dag) if self.groups else schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A model with its instances and its networks."""
+
+    model: Model
+    binding: Binding
+    networks: Networks
+
+    @property
+    def network(self) -> Network:
+        """What the nodes are."""
+        return self.networks.network
+
+    @property
+    def instances(self) -> Instances:
+        """All the instances."""
+        return self.binding.instances
+
+    def graph(self, first: int, last: int) -> Graph:
+        """The graph of a mini-batch: instances `first` to `last` (exclusive). Errors: SpecError."""
+        graph = self.unfused(first, last)
+        return fuse(graph, self.networks.fusion) if self.networks.fusion else graph
+
+    def unfused(self, first: int, last: int) -> Graph:
+        """The same with a node for every reduction. Errors: SpecError."""
+        graph = construct(self.binding, first, last)
+        return expand(graph, self.networks.ops) if self.networks.ops else graph
+
+    def windows(self) -> Iterator[tuple[int, int]]:
+        """The mini-batches, in order; the last may be smaller."""
+        for first in range(0, len(self.instances), self.model.data.batch):
+            yield first, min(first + self.model.data.batch, len(self.instances))
+
+
+def open_model(spec: Path, overrides: Overrides, *, skip_bad: bool = False) -> Model:
+    """Read and check a spec. Errors: SpecError; with `skip_bad` none for bad instances of its data."""
+    model = load_model(spec, overrides, partial(schema_of_json, skip_bad=skip_bad))
+    return hoist(model) if overrides.hoist else model
+
+
+def read_instances(data: DataSpec, limit: int | None, skip: int = 0) -> Instances:
+    """Read a model's data, `limit` instances or all behind the first `skip`. Errors: DataError."""
+    return read(data.path, data.format, skip=skip, limit=limit, frequency=data.frequency)
+
+
+def open_networks(
+    model: Model,
+    granularity: Granularity,
+    layout: LayoutName = "planned",
+    *,
+    fuse: bool = False,
+    group: bool = False,
+) -> Networks:
+    """What the nodes of a model's graphs are, and the types that policies see.
+
+    With `fuse` reductions are read in place where they can be, with `group` types of one structure are one to
+    policies. Cost: some 100 us, whatever the data.
+    """
+    cells = cell_network(model, layout)
+    ops = op_network(cells) if granularity == "op" else None
+    found = Networks(cells, program_of(model, cells), ops)
+    if fuse:
+        found = replace(found, fusion=fuse_network(found.unfused))
+    groups = group_types(found.network)
+    return replace(found, groups=groups) if group and not groups.trivial else found
+
+
+def open_workload(model: Model, instances: Instances, networks: Networks) -> Workload:
+    """Bring a model and its instances together. Errors: DataError (a word or a row that is not there)."""
+    return Workload(model, bind(model, networks.cells, networks.program, instances), networks)
+
+
+def load_workload(
+    model: Model,
+    granularity: Granularity,
+    layout: LayoutName = "planned",
+    *,
+    fuse: bool = False,
+    group: bool = False,
+) -> Workload:
+    """A model with the instances that it names, up to its limit. Errors: DataError."""
+    instances = read_instances(model.data, model.data.limit)
+    return open_workload(model, instances, open_networks(model, granularity, layout, fuse=fuse, group=group))
+
+
+def open_sample(
+    model: Model, networks: Networks, count: int, *, skip_bad: bool = False
+) -> tuple[Workload, int]:
+    """The model with `count` instances from the beginning of its data at most, and how many of them to use.
+
+    With `skip_bad`, malformed ones are left out, and none is used from one that the model cannot be run on.
+    Errors: DataError; SpecError where not even one instance can be run.
+    """
+    data = model.data
+    failed: SpecError | None = None
+    for size in (count, 1):  # one by one where the first of them cannot be used
+        with open_feed(data.path) as feed:
+            parts = chunks(
+                feed,
+                data.format,
+                size,
+                frequency=data.frequency,
+                schema=model.schema,
+                skip_bad=skip_bad,
+            )
+            for part in parts:
+                if not len(part.instances):
+                    continue
+                workload = open_workload(model, part.instances, networks)
+                good = len(part.instances)
+                try:
+                    if skip_bad:
+                        workload.graph(0, good)
+                except InstanceError as error:
+                    failed, good = error, error.instance
+                if good:
+                    return workload, good
+                if size == count:
+                    break
+    raise failed or DataError([Problem("no instances in the file", Span(str(data.path), 1))])

@@ -1,0 +1,1 @@
+"""Cell files to checked cells."""

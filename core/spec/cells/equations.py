@@ -1,0 +1,272 @@
+"""A cell's equations: parsed, checked, and turned into operations in one pass.
+
+The grammar, one equation a line (a line goes on inside brackets; # begins a comment):
+
+    equation = name "=" sum
+    sum      = product (("+" | "-") product)*
+    product  = factor (("*" | "/" | "@") factor)*
+    factor   = "-"* part
+    part     = (name | number | function "(" sum ("," sum)* ")" | "(" sum ")") ("[" size? ":" size? "]")*
+
+Sizes are `abw.core.spec.text.sizes` expressions. Nothing is ever evaluated as Python.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from abw.core.base.errors import did_you_mean
+from abw.core.ir.operations import FUNCTIONS, SIGNS
+from abw.core.ir.shapes import ShapeError
+from abw.core.spec.cells.builder import Builder, Number, Operand, Value
+from abw.core.spec.text.document import Scalar
+from abw.core.spec.text.report import Report
+from abw.core.spec.text.sizes import Dims, expression
+from abw.core.spec.text.tokens import EXPRESSION, Cursor, ExpressionError, Token, tokenize
+
+_COUNTS = ("no argument", "one argument", "two arguments", "three arguments")
+MOST_OPERATIONS = 4000
+"""Of one cell. Compiling its kernel takes time by their number: so many some 10 s, those of a cell of a model
+a hundredth of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Equations:
+    """What the equations define.
+
+    `names` are inputs, parameters and variables with their values; `uses` those that some equation reads;
+    `whole` says that no equation was unreadable.
+    """
+
+    program: Builder
+    names: Mapping[str, Operand]
+    defined: Mapping[str, Token]
+    uses: frozenset[str]
+    whole: bool
+
+
+def compile_equations(
+    text: Scalar, given: Mapping[str, Operand], first: int, dims: Dims, report: Report
+) -> Equations:
+    """The program of the equations. `given` are inputs and parameters, `first` the first free value number.
+
+    Every equation with a mistake is noted in `report`; what depends on it stays unknown without further
+    complaint. Cost: linear in the text.
+    """
+    return _Compiler(text, given, first, dims, report).run()
+
+
+def _statements(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    """The tokens of each equation. A bracket left open ends where the next line begins with `name =`."""
+    statement: list[Token] = []
+    depth = 0
+    for at, token in enumerate(tokens):
+        if token.text in ("(", "["):
+            depth += 1
+        elif token.text in (")", "]"):
+            depth -= 1
+        if token.kind == "newline" and depth > 0 and [t.text for t in tokens[at + 2 : at + 3]] == ["="]:
+            depth = 0
+        if token.kind == "end" or (token.kind == "newline" and depth <= 0):
+            if statement:
+                yield [*statement, Token("end", "", statement[-1].end)]
+            statement, depth = [], 0
+        elif token.kind != "newline":
+            statement.append(token)
+
+
+class _Compiler:
+    def __init__(
+        self, text: Scalar, given: Mapping[str, Operand], first: int, dims: Dims, report: Report
+    ) -> None:
+        self.text = text
+        self.source = text.text
+        self.dims = dims
+        self.report = report
+        self.program = Builder(first)
+        self.names: dict[str, Operand] = dict(given)
+        self.defined: dict[str, Token] = {}
+        self.uses: set[str] = set()
+        self.later: dict[str, Token] = {}
+
+    def run(self) -> Equations:
+        statements = list(_statements(tokenize(self.source, EXPRESSION)))
+        whole = True
+        for statement in reversed(statements):
+            if len(statement) > 2 and statement[0].kind == "name" and statement[1].text == "=":
+                self.later[statement[0].text] = statement[0]
+        for statement in statements:
+            cursor = Cursor(statement)
+            since = self.program.next
+            result: Operand = None
+            try:
+                name = self._target(cursor)
+            except ExpressionError as problem:
+                problem.note(self.text, self.report)
+                whole = False
+                continue
+            try:
+                result = self._sum(cursor)
+                cursor.finish("an operator or the end of the line")
+            except ExpressionError as problem:
+                problem.note(self.text, self.report)
+                whole = False
+                result = None
+            self._define(name, result, since)
+            if len(self.program.ops) > MOST_OPERATIONS:
+                hint = "divide it into several cells, each with a type of its own"
+                self._note(
+                    f"the equations up to here have more than {MOST_OPERATIONS:,} operations", name, hint
+                )
+                whole = False
+                break
+        return Equations(self.program, self.names, self.defined, frozenset(self.uses), whole)
+
+    def _target(self, cursor: Cursor) -> Token:
+        name = cursor.take()
+        if name.kind != "name" or not cursor.accept("="):
+            raise ExpressionError("an equation is: name = expression", name.at, max(1, len(name.text)))
+        return name
+
+    def _define(self, name: Token, result: Operand, since: int) -> None:
+        if name.text in FUNCTIONS:
+            self._note(f"'{name.text}' is a function's name", name)
+        elif name.text in self.defined:
+            line = self.text.at(self.defined[name.text].at).line
+            self._note(
+                f"'{name.text}' is defined twice", name, f"the first is on line {line}; use another name"
+            )
+        elif name.text in self.names:
+            self._note(f"'{name.text}' is an input or parameter already", name, "use another name")
+        else:
+            self.names[name.text] = result
+            self.defined[name.text] = name
+            if isinstance(result, Value):
+                self.program.label(result, name.text, since)
+
+    def _note(self, message: str, token: Token, hint: str = "") -> None:
+        self.report.add(message, self.text.at(token.at, len(token.text)), hint)
+
+    def _apply(self, name: str, args: Sequence[Operand], start: int, end: int) -> Operand:
+        try:
+            return self.program.apply(name, args)
+        except ShapeError as mismatch:
+            return self._mismatch(mismatch, start, end)
+
+    def _mismatch(self, mismatch: ShapeError, start: int, end: int) -> Operand:
+        """Note what does not fit, with the part of the equation it is about."""
+        meant = " ".join(self.source[start:end].split())
+        meant = meant if len(meant) <= 40 else meant[:39] + "…"
+        length = len(self.source[start:end].split("\n")[0])
+        self.report.add(f"{meant}: {mismatch.message}", self.text.at(start, length), mismatch.hint)
+        return None
+
+    def _sum(self, cursor: Cursor) -> Operand:
+        start = cursor.token.at
+        left = self._product(cursor)
+        while sign := cursor.accept("+", "-"):
+            right = self._product(cursor)
+            left = self._apply(SIGNS[sign.text].name, (left, right), start, cursor.end)
+        return left
+
+    def _product(self, cursor: Cursor) -> Operand:
+        start = cursor.token.at
+        left = self._factor(cursor)
+        while sign := cursor.accept("*", "/", "@"):
+            right = self._factor(cursor)
+            left = self._apply(SIGNS[sign.text].name, (left, right), start, cursor.end)
+        return left
+
+    def _factor(self, cursor: Cursor) -> Operand:
+        start = cursor.token.at
+        negative = False
+        while cursor.accept("-"):
+            negative = not negative
+        value = self._part(cursor)
+        return self._apply("neg", (value,), start, cursor.end) if negative else value
+
+    def _part(self, cursor: Cursor) -> Operand:
+        start = cursor.token.at
+        value = self._atom(cursor)
+        while cursor.accept("["):
+            first = 0 if cursor.token.text == ":" else expression(cursor, self.dims)
+            if cursor.token.text == "]":
+                hint = "one element is x[0:1]"
+                raise ExpressionError("a slice needs ':'", cursor.token.at, 1, hint)
+            cursor.expect(":", "in a slice")
+            open_end = cursor.token.text == "]"
+            last = None if open_end else expression(cursor, self.dims)
+            cursor.expect("]", "to close the slice")
+            if first is None or (last is None and not open_end):
+                value = None
+                continue
+            try:
+                value = self.program.slice(value, first, last)
+            except ShapeError as mismatch:
+                value = self._mismatch(mismatch, start, cursor.end)
+        return value
+
+    def _atom(self, cursor: Cursor) -> Operand:
+        token = cursor.token
+        if token.kind == "number":
+            cursor.take()
+            number = float(token.text)
+            if not math.isfinite(number):
+                raise ExpressionError("the number is too large", token.at, len(token.text))
+            return Number(number)
+        if token.kind == "name":
+            cursor.take()
+            return self._call(cursor, token) if cursor.token.text == "(" else self._read(token)
+        if cursor.accept("("):
+            with cursor.nested():
+                value = self._sum(cursor)
+            self._close(cursor, token)
+            return value
+        raise cursor.unexpected("a name, a number or '('")
+
+    def _close(self, cursor: Cursor, opening: Token) -> None:
+        if cursor.token.kind == "end":
+            raise ExpressionError("'(' is never closed", opening.at)
+        cursor.expect(")", "to close the parenthesis")
+
+    def _call(self, cursor: Cursor, function: Token) -> Operand:
+        opening = cursor.take()
+        args: list[Operand] = []
+        with cursor.nested():
+            while cursor.token.text != ")":
+                args.append(self._sum(cursor))
+                if not cursor.accept(","):
+                    break
+        self._close(cursor, opening)
+        name = function.text
+        if name not in FUNCTIONS:
+            hint = did_you_mean(name, tuple(FUNCTIONS))
+            self._note(f"unknown function '{name}'", function, hint)
+            self.uses.add(name)
+            return None
+        operation, count = FUNCTIONS[name], len(FUNCTIONS[name].forms[0].args)
+        if len(args) < count or (len(args) > count and not operation.several):
+            takes = _COUNTS[count] + (" or more" if operation.several else "")
+            self._note(f"{name} takes {takes}, not {len(args)}", function)
+            return None
+        return self._apply(name, args, function.at, cursor.end)
+
+    def _read(self, token: Token) -> Operand:
+        name = token.text
+        self.uses.add(name)
+        if name in self.names:
+            return self.names[name]
+        if name in self.later:
+            line = self.text.at(self.later[name].at).line
+            self._note(f"'{name}' is used before it is defined", token, f"it is defined on line {line}")
+        elif name in self.dims:
+            self._note(
+                f"'{name}' is a dim, not a value", token, "dims stand in shapes and slices: x[0:hidden]"
+            )
+        elif name in FUNCTIONS:
+            self._note(f"'{name}' is a function", token, f"write {name}(…)")
+        else:
+            self._note(f"unknown name '{name}'", token, did_you_mean(name, tuple({*self.names, *self.later})))
+        return None

@@ -1,0 +1,165 @@
+"""Cell files: read once, then made into a checked cell for every set of sizes that a model asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Names
+from dataclasses import dataclass
+from pathlib import Path
+
+from abw.core.base.errors import Span, did_you_mean
+from abw.core.ir.cell import Cell, Param, Port
+from abw.core.ir.operations import FUNCTIONS
+from abw.core.ir.shapes import Sizes, shape
+from abw.core.spec.cells.builder import Number, Operand, Value
+from abw.core.spec.cells.equations import Equations, compile_equations
+from abw.core.spec.text import fields
+from abw.core.spec.text.document import Mapping, Node, Scalar, read
+from abw.core.spec.text.report import Report
+from abw.core.spec.text.sizes import Dims, sizes
+
+REQUIRED = ("cell", "equations", "outputs")
+OPTIONAL = ("dims", "inputs", "params")
+
+
+@dataclass(frozen=True, slots=True)
+class CellFile:
+    """A cell file whose keys are right; its sizes and equations are looked at by `make`.
+
+    `mistakes` says that `dims`, `inputs` or `outputs` may be incomplete.
+    """
+
+    name: str
+    path: Path
+    dims: tuple[Scalar, ...]
+    inputs: Names[str, tuple[Scalar, Node]]
+    params: Names[str, tuple[Scalar, Node]]
+    equations: Scalar | None
+    outputs: Names[str, tuple[Scalar, Scalar]]
+    where: Span
+    mistakes: bool
+
+
+def read_cell(path: Path, report: Report, asked: Span | None = None) -> CellFile | None:
+    """A cell file's parts. `asked` is the place in a model that names it."""
+    before = len(report)
+    top = fields.mapping(read(path, report, asked), "a cell", report)
+    if top is None:
+        return None
+    if top.get("model") is not None and top.get("cell") is None:
+        where = asked or top.where
+        report.add(f"{path} is a model, not a cell", where, "a cell file begins with cell: NAME")
+        return None
+    fields.keys(top, "a cell", report, REQUIRED, OPTIONAL)
+    name = fields.text(top.get("cell"), "the cell's name", report)
+    dims = fields.names(top.get("dims"), "dims", report)
+    inputs = _named(top.get("inputs"), "inputs", report)
+    params = _named(top.get("params"), "params", report)
+    for clash in inputs.keys() & params.keys():
+        report.add(f"'{clash}' is an input and a parameter", params[clash][0].where, "rename one of them")
+    outputs: dict[str, tuple[Scalar, Scalar]] = {}
+    for key, node in _named(top.get("outputs"), "outputs", report).values():
+        if value := fields.text(node, f"output '{key.text}'", report):
+            outputs[key.text] = (key, value)
+    written = top.get("outputs")
+    if isinstance(written, Mapping) and not written.items:
+        report.add("a cell needs an output", written.where)
+    return CellFile(
+        name.text if name else path.stem,
+        path,
+        dims,
+        inputs,
+        params,
+        fields.text(top.get("equations"), "equations", report),
+        outputs,
+        top.where,
+        len(report) > before,
+    )
+
+
+def _named(node: Node | None, what: str, report: Report) -> dict[str, tuple[Scalar, Node]]:
+    files = {}
+    items = fields.mapping(node, what, report)
+    for key, value in items.items if items else ():
+        if fields.name(key, what.removesuffix("s"), report, fields.WORD):
+            files[key.text] = (key, value)
+            if key.text in FUNCTIONS:
+                report.add(f"'{key.text}' is a function's name", key.where)
+    return files
+
+
+def make(file: CellFile, dims: Dims, report: Report) -> Cell | None:
+    """The cell with these sizes; None, with the problems in `report`, where it has mistakes.
+
+    `dims` are by the cell's own names. Cost: linear in the file.
+    """
+    before = len(report)
+    ports = {name: sizes(node, dims, f"input '{name}'", report) for name, (_, node) in file.inputs.items()}
+    params = {
+        name: param(node, dims, f"parameter '{name}'", report) for name, (_, node) in file.params.items()
+    }
+    given: dict[str, Operand] = {}
+    known = {**ports, **{name: item[0] if item else None for name, item in params.items()}}
+    for number, (name, size) in enumerate(known.items()):
+        given[name] = Value(number, size) if size else None
+    if file.equations is None:
+        return None
+    equations = compile_equations(file.equations, given, len(given), dims, report)
+    outputs = _outputs(file, equations, len(given), report)
+    if equations.whole:
+        _unused(file, equations, report)
+    if len(report) > before or file.mistakes:
+        return None
+    return Cell(
+        file.name,
+        tuple(Port(name, shape(size)) for name, size in ports.items() if size),
+        tuple(Param(name, shape(item[0]), item[1]) for name, item in params.items() if item),
+        tuple(equations.program.ops),
+        tuple(outputs.items()),
+    )
+
+
+def param(node: Node, dims: Dims, what: str, report: Report) -> tuple[Sizes, float | None] | None:
+    """A parameter's sizes and initial value, written `hidden`, `[hidden, embed]` or `{shape:, init:}`."""
+    if not isinstance(node, Mapping):
+        shape = sizes(node, dims, what, report)
+        return (shape, None) if shape else None
+    fields.keys(node, what, report, ("shape",), ("init",))
+    init = fields.number(node.get("init"), f"init of {what}", report)
+    written = node.get("shape")
+    shape = sizes(written, dims, what, report) if written else None
+    return (shape, init) if shape else None
+
+
+def _outputs(file: CellFile, equations: Equations, first: int, report: Report) -> dict[str, int]:
+    """The value number of each output; one that is no operation's own gets an `identity`."""
+    dims_of: dict[str, int] = {}
+    for name, (_, written) in file.outputs.items():
+        if written.text not in equations.names:
+            if equations.whole:
+                hint = did_you_mean(written.text, tuple(equations.names))
+                report.add(f"output '{name}': unknown name '{written.text}'", written.where, hint)
+            continue
+        value = equations.names[written.text]
+        if isinstance(value, Number):
+            report.add(
+                f"output '{name}' is a constant", written.where, "an output depends on an input or parameter"
+            )
+        elif isinstance(value, Value):
+            if value.number < first or value.number in dims_of.values():
+                value = equations.program.identity(value, name)
+            dims_of[name] = value.number
+    return dims_of
+
+
+def _unused(file: CellFile, equations: Equations, report: Report) -> None:
+    used = equations.uses | {written.text for _, written in file.outputs.values()}
+    for what, items in (("input", file.inputs), ("parameter", file.params)):
+        for name, (key, _) in items.items():
+            if name not in used:
+                report.add(
+                    f"{what} '{name}' is never used", key.where, "use it in an equation, or leave it out"
+                )
+    for name, token in equations.defined.items():
+        if name not in used and file.equations:
+            where = file.equations.at(token.at, len(name))
+            report.add(f"'{name}' is never used", where, "name it under outputs, or leave the equation out")

@@ -1,0 +1,1 @@
+"""The sections of a model file: types and their inputs, tables, weights."""

@@ -1,0 +1,208 @@
+"""A model's types as they are written: each key checked, inputs not yet followed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Names
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from abw.core.base.errors import Span, did_you_mean
+from abw.core.ir.cell import Cell, Shape
+from abw.core.ir.model import Reduction, Where
+from abw.core.ir.schema import Schema
+from abw.core.spec.cells.files import CellFile, make, read_cell
+from abw.core.spec.models.sources import parse_conditions
+from abw.core.spec.text import fields
+from abw.core.spec.text.document import Mapping, Node, Scalar
+from abw.core.spec.text.reach import Reach
+from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.sizes import Dims, size
+from abw.core.spec.text.tokens import ExpressionError
+
+REDUCTIONS: tuple[Reduction, ...] = ("sum", "mean", "max")
+
+
+@dataclass(slots=True)
+class TypeDraft:
+    """A type on its way. `outputs` have no shape where it is not known (yet).
+
+    `whole` is False where a mistake hides some of the outputs: then none is missed.
+    """
+
+    number: int
+    key: Scalar
+    node: Mapping
+    per: str
+    kinds: frozenset[str]
+    where: tuple[Where, ...] = ()
+    file: CellFile | None = None
+    cell: Cell | None = None
+    reduction: Reduction | None = None
+    bindings: dict[str, tuple[Scalar, Scalar]] = field(default_factory=dict)
+    outputs: dict[str, Shape | None] = field(default_factory=dict)
+    whole: bool = True
+
+    @property
+    def name(self) -> str:
+        """The type's name."""
+        return self.key.text
+
+
+@dataclass(slots=True)
+class Cells:
+    """The cells that a model names, each file read once and each set of sizes made once."""
+
+    reach: Reach
+    report: Report
+    files: dict[Path, CellFile | None] = field(default_factory=dict)
+    made: dict[tuple[Path, tuple[tuple[str, int | None], ...]], Cell | None] = field(default_factory=dict)
+
+    def file(self, name: Scalar) -> CellFile | None:
+        """The cell file that a model names."""
+        path = self.reach.file(name, "the cell", self.report)
+        if path is None:
+            return None
+        if path not in self.files:
+            self.files[path] = read_cell(path, self.report, name.where)
+        return self.files[path]
+
+    def cell(self, file: CellFile, dims: Dims) -> Cell | None:
+        """The file's cell with these sizes."""
+        key = (file.path, tuple(dims.items()))
+        if key not in self.made:
+            self.made[key] = make(file, dims, self.report)
+        return self.made[key]
+
+
+def draft_types(node: Mapping, cells: Cells, schema: Schema, dims: Dims, report: Report) -> list[TypeDraft]:
+    """All types that are mappings, in the file's order."""
+    drafts: list[TypeDraft] = []
+    for key, value in node.items:
+        what = f"type '{key.text}'"
+        if not fields.name(key, "a type", report):
+            continue
+        if written := fields.mapping(value, what, report):
+            draft = _draft(len(drafts), key, written, schema, report)
+            if draft.reduction is None:
+                _cell(draft, cells, dims, report)
+            drafts.append(draft)
+    return drafts
+
+
+def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, report: Report) -> TypeDraft:
+    what = f"type '{key.text}'"
+    found = [name for name in ("cell", *REDUCTIONS) if node.get(name) is not None]
+    reduction = next((name for name in REDUCTIONS if name in found), None)
+    if len(found) > 1:
+        report.add(f"{what} has {' and '.join(found)}: it is one of them", _where(node, found[-1]))
+    if not found:
+        allowed = ("per", "where", "cell", "inputs", "dims", "params", *REDUCTIONS)
+        fields.keys(node, what, report, ("per",), allowed[1:], key.where)
+        report.add(f"{what} has no cell", key.where, "give a cell file, or a sum, mean or max over a link")
+    elif reduction:
+        fields.keys(node, what, report, ("per", reduction), ("where", *found), key.where)
+    else:
+        fields.keys(node, what, report, ("per", "cell"), ("where", "inputs", "dims", "params"), key.where)
+    per = fields.text(node.get("per"), f"per of {what}", report)
+    kinds = schema.members(per.text) if per else frozenset[str]()
+    if per and not kinds:
+        allowed_kinds = (*schema.kinds, *schema.groups)
+        report.add(f"unknown kind '{per.text}'", per.where, suggest(per.text, allowed_kinds))
+    draft = TypeDraft(number, key, node, per.text if per else "", kinds, reduction=reduction)
+    if condition := fields.text(node.get("where"), f"where of {what}", report):
+        draft.where = _conditions(condition, kinds, schema, report)
+    bound = node.get(reduction) if reduction else node.get("inputs")
+    inputs = fields.mapping(bound, f"{reduction or 'inputs'} of {what}", report)
+    for name, value in inputs.items if inputs else ():
+        if source := fields.text(value, f"input '{name.text}'", report):
+            draft.bindings[name.text] = (name, source)
+        else:
+            draft.whole = False
+    if reduction:
+        draft.outputs = dict.fromkeys(draft.bindings)
+        if inputs and not inputs.items:
+            report.add(f"{what} has nothing to reduce", inputs.where, f"{reduction}: {{h: link.h}}")
+    draft.whole &= bool(found) and (inputs is not None or not reduction)
+    return draft
+
+
+def _where(node: Mapping, name: str) -> Span:
+    key = node.key(name)
+    return key.where if key else node.where
+
+
+def _conditions(text: Scalar, kinds: frozenset[str], schema: Schema, report: Report) -> tuple[Where, ...]:
+    conditions = []
+    try:
+        for condition in parse_conditions(text.text):
+            name = condition.field.text
+            place = text.at(condition.field.at, len(name))
+            allowed = schema.fields_of(kinds)
+            if name in allowed and not schema.fields[name].text:
+                conditions.append(Where(name, condition.comparison, condition.value))
+            elif name in allowed:
+                report.add(f"field '{name}' holds text", place, "a condition compares numbers")
+            elif kinds:
+                report.add(f"{kinds_text(kinds)} has no field '{name}'", place, suggest(name, allowed))
+    except ExpressionError as problem:
+        problem.note(text, report)
+    return tuple(conditions)
+
+
+def kinds_text(kinds: frozenset[str]) -> str:
+    """Kinds for messages: leaf or internal."""
+    return " or ".join(sorted(kinds))
+
+
+def _cell(draft: TypeDraft, cells: Cells, dims: Dims, report: Report) -> None:
+    """Find the draft's cell, give it its sizes, and see that each of its inputs is bound."""
+    written = fields.text(draft.node.get("cell"), "cell", report)
+    draft.file = file = cells.file(written) if written else None
+    if file is None or written is None:
+        draft.whole = False
+        return
+    draft.outputs = dict.fromkeys(file.outputs)
+    draft.whole = not file.mistakes
+    for name in file.inputs:
+        if name not in draft.bindings and draft.whole:
+            key = draft.node.key("inputs") or draft.key
+            report.add(
+                f"input '{name}' of {file.path.name} is not bound", key.where, f"inputs: {{{name}: …}}"
+            )
+    for name, (key, _) in draft.bindings.items():
+        if name not in file.inputs and draft.whole:
+            hint = suggest(name, file.inputs) or "the cell has no inputs"
+            report.add(f"{file.path.name} has no input '{name}'", key.where, hint)
+    sizes = _sizes(draft, file, written, dims, report)
+    if sizes is not None:
+        draft.cell = cells.cell(file, sizes)
+    if draft.cell:
+        draft.outputs = {port.name: port.shape for port in draft.cell.output_ports}
+
+
+def _sizes(
+    draft: TypeDraft, file: CellFile, written: Scalar, dims: Dims, report: Report
+) -> Names[str, int] | None:
+    """The sizes by the cell's names: from the type's `dims`, else the model's; None where one is missing."""
+    own = fields.mapping(draft.node.get("dims"), f"dims of type '{draft.name}'", report)
+    given: dict[str, Node] = {}
+    wanted = tuple(scalar.text for scalar in file.dims)
+    for key, node in own.items if own else ():
+        if key.text in wanted:
+            given[key.text] = node
+        elif not file.mistakes:
+            hint = did_you_mean(key.text, wanted) or "the cell has no dims"
+            report.add(f"{file.path.name} has no dim '{key.text}'", key.where, hint)
+    outputs: dict[str, int | None] = {}
+    for name in wanted:
+        if name in given:
+            known = size(given[name], dims, f"dim '{name}'", report)
+            outputs[name] = known.value if known else None
+        elif name in dims:
+            outputs[name] = dims[name]
+        else:
+            outputs[name] = None
+            hint = f"say which size it is: dims: {{{name}: hidden}}"
+            report.add(f"dim '{name}' of {file.path.name} has no size", written.where, hint)
+    whole = {name: value for name, value in outputs.items() if value is not None}
+    return whole if len(whole) == len(outputs) else None

@@ -1,0 +1,275 @@
+"""Where a model's inputs come from: paths followed along the schema's links to types and their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from abw.core.base.errors import did_you_mean
+from abw.core.ir.cell import Shape
+from abw.core.ir.model import (
+    Hop,
+    NodeSource,
+    ParamSource,
+    Source,
+    Table,
+    TableSource,
+    Where,
+    ZeroSource,
+)
+from abw.core.ir.schema import Schema
+from abw.core.spec.models.drafts import TypeDraft, kinds_text
+from abw.core.spec.models.sources import LinkPath, Lookup, PathStep, parse_source
+from abw.core.spec.text.document import Scalar
+from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.tokens import ExpressionError, Token
+
+_HOLDS = {
+    "==": int.__eq__,
+    "!=": int.__ne__,
+    "<": int.__lt__,
+    "<=": int.__le__,
+    ">": int.__gt__,
+    ">=": int.__ge__,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """An alternative of an input, with how it was written and the place of that."""
+
+    source: Source
+    text: str
+    at: int
+
+
+def coexist(a: TypeDraft, b: TypeDraft, kinds: frozenset[str]) -> bool:
+    """Whether one vertex of these kinds can have nodes of both types."""
+    return bool(a.kinds & b.kinds & kinds) and satisfiable((*a.where, *b.where))
+
+
+def satisfiable(conditions: Sequence[Where]) -> bool:
+    """Whether some vertex can meet all conditions: tried at the only values where an answer changes."""
+    for name in {condition.field for condition in conditions}:
+        own = [condition for condition in conditions if condition.field == name]
+        near = {condition.value + step for condition in own for step in (-1, 0, 1)}
+        if name == "coin":
+            near &= {0, 1}
+        if not any(all(_HOLDS[c.comparison](value, c.value) for c in own) for value in near):
+            return False
+    return True
+
+
+@dataclass(slots=True)
+class Resolver:
+    """Finds what names in sources mean. `used` collects the tables and parameters that were named.
+
+    `tables` and `params` hold None for what is declared, but wrongly.
+    """
+
+    schema: Schema
+    drafts: Sequence[TypeDraft]
+    tables: Mapping[str, tuple[int, Table | None]]
+    params: Mapping[str, tuple[int, Shape | None]]
+    report: Report
+    used: set[str] = field(default_factory=set)
+
+    def input(self, draft: TypeDraft, text: Scalar) -> list[Resolved] | None:
+        """The alternatives of an input of `draft`; None where one of them is wrong."""
+        try:
+            written = parse_source(text.text)
+        except ExpressionError as problem:
+            problem.note(text, self.report)
+            return None
+        resolved: list[Resolved] = []
+        whole = True
+        for alternative in written:
+            if resolved and isinstance(resolved[-1].source, ZeroSource | ParamSource):
+                length = alternative.end - alternative.at
+                message = f"never reached: '{resolved[-1].text}' is always there"
+                self.report.add(message, text.at(alternative.at, length))
+                return None
+            if isinstance(alternative, Lookup):
+                source = self._lookup(draft, alternative, text)
+            else:
+                source = self._path(draft, alternative, text)
+            if source is None:
+                whole = False
+            else:
+                shown = " ".join(text.text[alternative.at : alternative.end].split())
+                resolved.append(Resolved(source, shown, alternative.at))
+        return resolved if whole else None
+
+    def _note(self, message: str, token: Token, text: Scalar, hint: str = "") -> None:
+        self.report.add(message, text.at(token.at, len(token.text)), hint)
+
+    def _lookup(self, draft: TypeDraft, lookup: Lookup, text: Scalar) -> Source | None:
+        name = lookup.table.text
+        self.used.add(name)
+        if name not in self.tables:
+            hint = did_you_mean(name, tuple(self.tables)) or "declare it under tables"
+            self._note(f"unknown table '{name}'", lookup.table, text, hint)
+        followed = self._follow(draft.kinds, lookup.path.steps[:-1], text)
+        if followed is None:
+            return None
+        hops, kinds = followed
+        last = lookup.path.steps[-1]
+        allowed = self.schema.fields_of(kinds)
+        if last.name not in allowed or last.index is not None:
+            hint = suggest(last.name, allowed)
+            if last.name in self.schema.links_of(kinds):
+                hint = f"'{last.name}' is a link: name a field behind it"
+            self._note(f"{kinds_text(kinds)} has no field '{last.name}'", last.token, text, hint)
+            return None
+        number, table = self.tables.get(name, (0, None))
+        if table is None:
+            return None
+        if table.vocab and not self.schema.fields[last.name].text:
+            hint = "leave the vocabulary out: numbers are taken modulo rows"
+            self._note(
+                f"'{name}' is a table of words, field '{last.name}' holds numbers", last.token, text, hint
+            )
+            return None
+        return TableSource(number, hops, last.name)
+
+    def _follow(
+        self, kinds: frozenset[str], steps: Iterable[PathStep], text: Scalar
+    ) -> tuple[tuple[Hop, ...], frozenset[str]] | None:
+        """The hops along these links, and the kinds they lead to."""
+        hops: list[Hop] = []
+        for step in steps:
+            if step.name not in self.schema.links_of(kinds):
+                hint = suggest(step.name, self.schema.links_of(kinds))
+                if any(step.name == draft.name for draft in self.drafts):
+                    hint = f"'{step.name}' is a type: behind it stands one of its outputs, and no more"
+                self._note(f"{kinds_text(kinds)} has no link '{step.name}'", step.token, text, hint)
+                return None
+            link = self.schema.links[step.name]
+            index = step.index
+            if not link.many and index is not None:
+                if index not in (0, -1):
+                    self._note(f"link '{step.name}' leads to one vertex at most", step.token, text)
+                    return None
+                index = None
+            hops.append(Hop(step.name, index))
+            kinds = link.reached(kinds)
+        return tuple(hops), kinds
+
+    def _path(self, draft: TypeDraft, path: LinkPath, text: Scalar) -> Source | None:
+        *before, output = path.steps
+        if output.index is not None:
+            message = f"'{output.name}' stands where an output is named: no [{output.index}] there"
+            self._note(message, output.token, text, "name an output behind a link")
+            return None
+        if not before and output.name == "zeros":
+            return ZeroSource()
+        if not before and output.name in self.params:
+            self.used.add(output.name)
+            return ParamSource(self.params[output.name][0])
+        if not before:
+            return self._here(draft, output, text)
+        place = before.pop()
+        followed = self._follow(draft.kinds, before, text)
+        if followed is None:
+            return None
+        hops, kinds = followed
+        named = next((d for d in self.drafts if d.name == place.name), None)
+        is_link = place.name in self.schema.links_of(kinds)
+        if named and place.index is None:
+            by_type = self._named(draft, named, hops, kinds, output)
+            if not is_link:
+                return by_type or self._explain_type(named, kinds, output, text)
+        else:
+            by_type = None
+            if not is_link:
+                names = (*self.schema.links_of(kinds), *(d.name for d in self.drafts if d.kinds & kinds))
+                hint = suggest(place.name, names)
+                self._note(f"{kinds_text(kinds)} has no link or type '{place.name}'", place.token, text, hint)
+                return None
+        last = self._follow(kinds, (place,), text)
+        if last is None:
+            return None
+        hops, kinds = (*hops, *last[0]), last[1]
+        by_link = self._any(hops, kinds, output, [d for d in self.drafts if d.kinds & kinds], text)
+        if by_type and by_link:
+            hint = f"rename the type '{place.name}'"
+            self._note(f"'{place.name}' is a link and a type here: ambiguous", place.token, text, hint)
+            return None
+        return by_type or by_link or self._explain(kinds, output, text)
+
+    def _here(self, draft: TypeDraft, output: PathStep, text: Scalar) -> Source | None:
+        """An output of another type on the same vertex."""
+        others = [d for d in self.drafts if d is not draft and coexist(d, draft, draft.kinds)]
+        found = self._any((), draft.kinds, output, others, text)
+        return found or self._explain(draft.kinds, output, text, draft)
+
+    def _named(
+        self,
+        draft: TypeDraft,
+        named: TypeDraft,
+        hops: tuple[Hop, ...],
+        kinds: frozenset[str],
+        output: PathStep,
+    ) -> NodeSource | None:
+        lives = bool(named.kinds & kinds) and (bool(hops) or coexist(named, draft, kinds))
+        if not lives or output.name not in named.outputs:
+            return None
+        return NodeSource(hops, ((named.number, tuple(named.outputs).index(output.name)),))
+
+    def _any(
+        self,
+        hops: tuple[Hop, ...],
+        kinds: frozenset[str],
+        output: PathStep,
+        drafts: Sequence[TypeDraft],
+        text: Scalar,
+    ) -> NodeSource | None:
+        """All types among `drafts` with this output; those that may share a vertex must be told apart."""
+        found = [d for d in drafts if output.name in d.outputs]
+        for number, a in enumerate(found):
+            for b in found[number + 1 :]:
+                if coexist(a, b, kinds):
+                    message = f"ambiguous: types '{a.name}' and '{b.name}' both give '{output.name}' here"
+                    self._note(message, output.token, text, f"name the type: {a.name}.{output.name}")
+        if not found:
+            return None
+        return NodeSource(hops, tuple((d.number, tuple(d.outputs).index(output.name)) for d in found))
+
+    def _explain_type(
+        self, named: TypeDraft, kinds: frozenset[str], output: PathStep, text: Scalar
+    ) -> Source | None:
+        if not named.kinds or (output.name not in named.outputs and not named.whole):
+            return None
+        if not named.kinds & kinds:
+            here = [d.name for d in self.drafts if d.kinds & kinds]
+            hint = f"types there: {', '.join(here)}" if here else "no type is there"
+            message = f"type '{named.name}' is per {named.per}, and this is {kinds_text(kinds)}"
+            self._note(message, output.token, text, hint)
+        elif output.name not in named.outputs:
+            hint = suggest(output.name, named.outputs)
+            self._note(f"type '{named.name}' has no output '{output.name}'", output.token, text, hint)
+        else:
+            message = f"no vertex has both this type and '{named.name}'"
+            self._note(message, output.token, text, "their conditions exclude each other")
+        return None
+
+    def _explain(
+        self, kinds: frozenset[str], output: PathStep, text: Scalar, own: TypeDraft | None = None
+    ) -> Source | None:
+        """Note that no type (but `own`) on these kinds has the output, unless a mistake hides outputs."""
+        here = [d for d in self.drafts if d.kinds & kinds and d is not own]
+        if not kinds or not all(d.whole for d in here) or not all(d.kinds for d in self.drafts):
+            return None
+        hint = suggest(output.name, {name for d in here for name in d.outputs})
+        named = next((d for d in here if d.name == output.name), None)
+        if named:
+            hint = (
+                f"'{output.name}' is a type: name its output: {output.name}.{next(iter(named.outputs), '…')}"
+            )
+        elif output.name in self.schema.links_of(kinds):
+            hint = f"'{output.name}' is a link: name an output behind it"
+        elif own and output.name in own.outputs:
+            hint = f"'{own.name}' gives it itself: follow a link to another vertex"
+        message = f"no {'other ' * bool(own)}type on {kinds_text(kinds)} has an output '{output.name}'"
+        self._note(message, output.token, text, hint)
+        return None

@@ -1,0 +1,139 @@
+"""The little language of a model's inputs: alternatives, paths along links, rows of tables; and conditions.
+
+source      = alternative ("or" alternative)*
+alternative = table "[" path "]" | path                 # `zeros` and a parameter are paths of one step
+path        = step ("." step)*
+step        = name ("[" number "]")?
+condition   = field comparison number ("and" field comparison number)*
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+from abw.core.ir.model import Comparison
+from abw.core.spec.text.tokens import PATH, Cursor, ExpressionError, Token, tokenize
+
+KEYWORDS = ("or", "and", "zeros")
+COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
+
+
+@dataclass(frozen=True, slots=True)
+class PathStep:
+    """A name of a path, and which one of several."""
+
+    token: Token
+    index: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The link, type or output."""
+        return self.token.text
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPath:
+    """`from.state.h`, from offset `at` to `end`."""
+
+    steps: tuple[PathStep, ...]
+    at: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """`words[next.word]`."""
+
+    table: Token
+    path: LinkPath
+    at: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`coin == 0`."""
+
+    field: Token
+    comparison: Comparison
+    value: int
+
+
+def parse_source(text: str) -> tuple[LinkPath | Lookup, ...]:
+    """The alternatives of an input. Errors: ExpressionError."""
+    cursor = Cursor(tokenize(text, PATH))
+    alternatives = [_alternative(cursor)]
+    while cursor.accept("or"):
+        alternatives.append(_alternative(cursor))
+    cursor.finish("'.', 'or' or the end")
+    return tuple(alternatives)
+
+
+def parse_reference(text: str) -> tuple[Token, Token]:
+    """A type and its output (or another type's parameter): `tag.y`. Errors: ExpressionError."""
+    cursor = Cursor(tokenize(text, PATH))
+    first = _name(cursor)
+    cursor.expect(".", "between a type and its output")
+    second = _name(cursor)
+    cursor.finish("the end")
+    return first, second
+
+
+def parse_conditions(text: str) -> Iterator[Condition]:
+    """Conditions that must all hold. Errors: ExpressionError."""
+    cursor = Cursor(tokenize(text, PATH))
+    while True:
+        field = _name(cursor)
+        sign = cursor.accept(*COMPARISONS)
+        if sign is None:
+            raise cursor.unexpected("a comparison: == != < <= > >=")
+        yield Condition(field, cast(Comparison, sign.text), _number(cursor))
+        if not cursor.accept("and"):
+            break
+    cursor.finish("'and' or the end")
+
+
+def _alternative(cursor: Cursor) -> LinkPath | Lookup:
+    path = _path(cursor)
+    if len(path.steps) > 1 or not cursor.accept("["):
+        return path
+    table = path.steps[0]
+    inside = _path(cursor)
+    cursor.expect("]", "to close the bracket")
+    return Lookup(table.token, inside, path.at, cursor.end)
+
+
+def _path(cursor: Cursor) -> LinkPath:
+    start = cursor.token.at
+    steps = [_step(cursor)]
+    while cursor.accept("."):
+        steps.append(_step(cursor))
+    return LinkPath(tuple(steps), start, cursor.end)
+
+
+def _step(cursor: Cursor) -> PathStep:
+    name = _name(cursor)
+    if cursor.token.text != "[" or not cursor.number_follows:
+        return PathStep(name)
+    cursor.take()
+    index = _number(cursor)
+    cursor.expect("]", "to close the bracket")
+    return PathStep(name, index)
+
+
+def _name(cursor: Cursor) -> Token:
+    token = cursor.token
+    if token.kind != "name" or token.text in ("or", "and"):
+        raise cursor.unexpected("a name")
+    return cursor.take()
+
+
+def _number(cursor: Cursor) -> int:
+    token = cursor.token
+    if token.kind != "number":
+        raise cursor.unexpected("a whole number")
+    if len(token.text) > 9:
+        raise ExpressionError("the number is too large", token.at, len(token.text))
+    return int(cursor.take().text)

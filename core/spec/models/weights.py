@@ -1,0 +1,230 @@
+"""Where a model's parameters and tables come from: a file of named tensors, and a map from its names.
+
+value  = "zeros" | sum
+sum    = term ("+" term)*
+term   = ("transpose" "(" sum ")" | "concat" "(" sum ("," sum)* ")" | "(" sum ")" | tensor) slices*
+slices = "[" pick ("," pick)* "]"
+pick   = size | size? ":" size?                          # sizes are expressions over the model's dims
+
+A tensor's name may hold all but blanks, brackets, commas and plus signs. In what is written for a whole type,
+`*` in a name stands for each parameter of the type's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from abw.core.base.errors import Span
+from abw.core.ir.weights import Combined, Expr, Pick, Slice, Tensor, Value, Weights, Zeros
+from abw.core.spec.text import fields
+from abw.core.spec.text.document import Mapping as Keys
+from abw.core.spec.text.document import Node, Scalar, Sequence
+from abw.core.spec.text.reach import Reach
+from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.sizes import Dims, expression
+from abw.core.spec.text.tokens import EXPRESSION, Cursor, ExpressionError, Token, tokenize
+
+_TENSORS = re.compile(r"(?P<blank>\s+) | (?P<name>[^\s()\[\],+]+) | (?P<sign>.)", re.VERBOSE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """The names that a map can give values to.
+
+    `single` are tables and the model's own parameters; `types` have for each type the parameters of its own
+    and those that it shares with others, by the cell's names; None where a mistake hides them.
+    """
+
+    single: tuple[str, ...]
+    types: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]] | None]
+
+
+def read_weights(
+    top: Keys, given: Path | None, reach: Reach, owners: Owners, dims: Dims, report: Report
+) -> Weights:
+    """The section of a model, written as a file's name or as `file`, `map` and `ignore`.
+
+    The file `given` goes before the section's. Cost: linear in the section and the
+    parameters that its patterns stand for.
+    """
+    key, node = top.key("weights"), top.get("weights")
+    if node is None:
+        return Weights(given, {}, (), None, None)
+    keys = None
+    if isinstance(node, Scalar):
+        file = fields.text(node, "weights", report)
+    elif keys := fields.mapping(node, "weights", report):
+        fields.keys(keys, "weights", report, (), ("file", "map", "ignore"))
+        file = fields.text(keys.get("file"), "file of the weights", report)
+    else:
+        file = None
+    values: dict[str, Value] = {}
+    if keys and (entries := fields.mapping(keys.get("map"), "map", report)):
+        for name, text, where in _entries(entries, owners, report):
+            if name in values:
+                report.add(f"'{name}' is mapped twice", where, "one value for each")
+            elif expr := _parse(text, dims, report):
+                values[name] = Value(expr, text.text, text.where)
+    ignore = _patterns(keys.get("ignore"), report) if keys else ()
+    section = key.where if key else None
+    if given or not file:
+        return Weights(given, values, ignore, section, None)
+    path = reach.file(file, "the weights", report)
+    return Weights(path, values, ignore, section, file.where)
+
+
+def _patterns(node: Node | None, report: Report) -> tuple[str, ...]:
+    if node is None:
+        return ()
+    if isinstance(node, Sequence) and all(isinstance(item, Scalar) and item.text for item in node.items):
+        return tuple(item.text for item in node.items if isinstance(item, Scalar))
+    report.add("ignore must be a list of tensors' names", node.where, "ignore: [decoder.*, step]")
+    return ()
+
+
+def _entries(node: Keys, owners: Owners, report: Report) -> Iterator[tuple[str, Scalar, Span]]:
+    """(name, its value as written, the key's place) for every parameter and table that the map names."""
+    for key, value in node.items:
+        what = f"'{key.text}'"
+        owner, dot, single = key.text.partition(".")
+        if key.text in owners.single or (dot and owner in owners.types):
+            if dot and not _owns(owner, single, key.where, owners, report):  # a table's name has no dot
+                continue
+            if text := fields.text(value, what, report):
+                yield key.text, text, key.where
+        elif key.text in owners.types:
+            yield from _of_type(key, value, owners, report)
+        else:
+            allowed = (*owners.single, *owners.types)
+            report.add(f"{what} is no table, parameter or type", key.where, suggest(key.text, allowed))
+
+
+def _of_type(key: Scalar, value: Node, owners: Owners, report: Report) -> Iterator[tuple[str, Scalar, Span]]:
+    """What a type's entry says for each of its own parameters."""
+    known = owners.types[key.text]
+    if known is None:
+        return
+    own, shared = known
+    if isinstance(value, Keys):
+        for name, written in value.items:
+            if _owns(key.text, name.text, name.where, owners, report) and (
+                single := fields.text(written, f"'{key.text}.{name.text}'", report)
+            ):
+                yield f"{key.text}.{name.text}", single, name.where
+    elif text := fields.text(value, f"'{key.text}'", report):
+        if not own:
+            why = "all of them are another type's" if shared else "its cell has none"
+            report.add(f"type '{key.text}' has no parameters of its own", key.where, why)
+        elif "*" not in text.text:
+            hint = f"'{text.text}*' for all, or {{{own[0]}: TENSOR, …}}"
+            report.add(f"'{text.text}' cannot be every parameter of type '{key.text}'", text.where, hint)
+        else:
+            for param in own:
+                # the text differs from the file's, so that its parts have no places of their own there
+                filled = Scalar(text.text.replace("*", param), text.plain, text.where, text.lines)
+                yield f"{key.text}.{param}", filled, key.where
+
+
+def _owns(owner: str, name: str, where: Span, owners: Owners, report: Report) -> bool:
+    known = owners.types[owner]
+    if known is None:
+        return False
+    own, shared = known
+    if name in own:
+        return True
+    if name in shared:
+        message = f"type '{owner}' shares its parameter '{name}' with another type"
+        report.add(message, where, "map it where it belongs")
+    else:
+        report.add(f"type '{owner}' has no parameter '{name}'", where, suggest(name, own))
+    return False
+
+
+def _parse(text: Scalar, dims: Dims, report: Report) -> Expr | None:
+    try:
+        cursor = Cursor(_tokens(text.text))
+        if cursor.accept("zeros"):
+            cursor.finish("the end")
+            return Zeros()
+        expr = _sum(cursor, dims)
+        cursor.finish("'+', '[' or the end")
+    except ExpressionError as problem:
+        problem.note(text, report)
+        return None
+    return expr
+
+
+def _tokens(text: str) -> list[Token]:
+    """Names of tensors outside of brackets, expressions over dims inside."""
+    found: list[Token] = []
+    for piece in re.finditer(r"\[[^\]]*\]?|[^\[]+", text):
+        pattern = EXPRESSION if piece.group().startswith("[") else _TENSORS
+        tokens = tokenize(piece.group(), pattern)[:-1]
+        found.extend(Token(t.kind, t.text, t.at + piece.start()) for t in tokens)
+    return [*found, Token("end", "", len(text.rstrip()))]
+
+
+def _sum(cursor: Cursor, dims: Dims) -> Expr:
+    with cursor.nested():
+        terms = [_term(cursor, dims)]
+        while cursor.accept("+"):
+            terms.append(_term(cursor, dims))
+    return terms[0] if len(terms) == 1 else Combined("sum", tuple(terms))
+
+
+def _term(cursor: Cursor, dims: Dims) -> Expr:
+    token = cursor.token
+    expr: Expr
+    if cursor.accept("("):
+        expr = _sum(cursor, dims)
+        cursor.expect(")", "to close the parenthesis")
+    elif token.kind == "name":
+        cursor.take()
+        expr = _call(token, cursor, dims) if cursor.accept("(") else Tensor(token.text)
+    else:
+        raise cursor.unexpected("the name of a tensor")
+    while cursor.accept("["):
+        picks = [_pick(cursor, dims)]
+        while cursor.accept(","):
+            picks.append(_pick(cursor, dims))
+        cursor.expect("]", "to close the bracket")
+        expr = Slice(expr, tuple(picks))
+    return expr
+
+
+def _call(name: Token, cursor: Cursor, dims: Dims) -> Expr:
+    if name.text not in ("transpose", "concat"):
+        hint = suggest(name.text, ("transpose", "concat"))
+        raise ExpressionError(f"unknown function '{name.text}'", name.at, len(name.text), hint)
+    parts = [_sum(cursor, dims)]
+    while name.text == "concat" and cursor.accept(","):
+        parts.append(_sum(cursor, dims))
+    cursor.expect(")", "to close the parenthesis")
+    return Combined(name.text, tuple(parts))
+
+
+def _pick(cursor: Cursor, dims: Dims) -> Pick:
+    start = 0
+    if not cursor.accept(":"):
+        start = _place(cursor, dims) or 0
+        if not cursor.accept(":"):
+            return start
+    if cursor.token.text in (",", "]"):
+        return (start, None)
+    at = cursor.token.at
+    stop = _place(cursor, dims)
+    if stop is not None and stop <= start:
+        raise ExpressionError(f"nothing lies between {start} and {stop}", at)
+    return (start, stop)
+
+
+def _place(cursor: Cursor, dims: Dims) -> int | None:
+    """A place along an axis; None where a dim is not known because of an earlier mistake."""
+    at = cursor.token.at
+    value = expression(cursor, dims)
+    if value is not None and value < 0:
+        raise ExpressionError(f"{value} is before the first", at)
+    return value

@@ -1,0 +1,276 @@
+"""The types of a model, connected: sources resolved, shapes checked, parameters shared, loops refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+
+from abw.core.ir.cell import Param, Port, Shape
+from abw.core.ir.model import Input, NodeSource, NodeType, ParamSource, Table, TableSource
+from abw.core.spec.models.drafts import TypeDraft
+from abw.core.spec.models.resolve import Resolved, Resolver, coexist
+from abw.core.spec.models.sources import parse_reference
+from abw.core.spec.text import fields
+from abw.core.spec.text.document import Mapping as Keys
+from abw.core.spec.text.document import Scalar
+from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.tokens import ExpressionError
+
+Wires = dict[tuple[int, str], tuple[Scalar, list[Resolved]]]
+"""By type number and input: how it is written, and what it means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a model declares beside its types, by name."""
+
+    tables: Mapping[str, tuple[int, Table | None]]
+    params: Mapping[str, tuple[int, Shape | None]]
+
+
+def connect(drafts: Sequence[TypeDraft], resolver: Resolver, report: Report) -> Wires:
+    """Resolve every input, and check what flows along."""
+    wires: Wires = {}
+    for draft in drafts:
+        for name, (_, text) in draft.bindings.items():
+            if draft.kinds and (found := resolver.input(draft, text)):
+                wires[draft.number, name] = (text, found)
+        if draft.reduction:
+            _reduction(draft, wires, report)
+    given = Given(resolver.tables, resolver.params)
+    _reduced_shapes(drafts, wires, given, report)
+    _shapes(drafts, wires, given, report)
+    _loops(drafts, wires, report)
+    return wires
+
+
+def _reduction(draft: TypeDraft, wires: Wires, report: Report) -> None:
+    """A reduction is over the same links for all its inputs."""
+    first: NodeSource | None = None
+    for name in draft.bindings:
+        if (draft.number, name) not in wires:
+            continue
+        text, found = wires[draft.number, name]
+        source = found[0].source
+        place = text.at(found[0].at, len(found[0].text))
+        if not isinstance(source, NodeSource) or not source.hops:
+            message = f"{draft.reduction} needs a link to what it reduces"
+            report.add(message, place, "link.output comes first, a default may follow: arcs.h or h0")
+        elif first and source.hops != first.hops:
+            message = f"all inputs of a {draft.reduction} must follow the same links"
+            report.add(message, place, "make it two types")
+        else:
+            first = first or source
+
+
+def _shape(item: Resolved, drafts: Sequence[TypeDraft], given: Given) -> Iterator[tuple[str, Shape | None]]:
+    """What an alternative gives: for each producer its name and its shape; zeros give nothing to check."""
+    source = item.source
+    if isinstance(source, NodeSource):
+        for number, output in source.producers:
+            name = tuple(drafts[number].outputs)[output]
+            yield f"{drafts[number].name}.{name}", drafts[number].outputs[name]
+    elif isinstance(source, TableSource):
+        name, table = next((n, t) for n, (i, t) in given.tables.items() if i == source.table and t)
+        yield name, table.shape
+    elif isinstance(source, ParamSource):
+        yield next((name, shape) for name, (i, shape) in given.params.items() if i == source.number)
+
+
+def _reduced_shapes(drafts: Sequence[TypeDraft], wires: Wires, given: Given, report: Report) -> None:
+    """Give the outputs of reductions their shapes, which may come through other reductions."""
+    waiting = [(d, name) for d in drafts if d.reduction for name in d.bindings if (d.number, name) in wires]
+    progress = True
+    while progress:
+        progress = False
+        for draft, name in tuple(waiting):
+            for item in wires[draft.number, name][1]:
+                shape = next((s for _, s in _shape(item, drafts, given) if s is not None), None)
+                if shape is not None and draft.outputs[name] is None:
+                    draft.outputs[name] = shape
+                    waiting.remove((draft, name))
+                    progress = True
+    if len(report):
+        return
+    for draft, name in waiting:
+        text, _ = wires[draft.number, name]
+        message = f"'{draft.name}.{name}' has no shape: what it reduces leads back to itself alone"
+        report.add(message, text.where, "give it something else too, or a parameter as default")
+
+
+def _shapes(drafts: Sequence[TypeDraft], wires: Wires, given: Given, report: Report) -> None:
+    for draft in drafts:
+        if draft.reduction:
+            wanted = {name: (shape, f"{draft.reduction} '{name}'") for name, shape in draft.outputs.items()}
+        elif draft.cell:
+            file = draft.cell.name
+            wanted = {p.name: (p.shape, f"input '{p.name}' of {file}") for p in draft.cell.inputs}
+        else:
+            continue
+        for name, (shape, what) in wanted.items():
+            text, found = wires.get((draft.number, name), (None, []))
+            for item in found:
+                for giver, gives in _shape(item, drafts, given):
+                    if text and shape is not None and gives is not None and shape != gives:
+                        message = f"{what} wants {list(shape)}, {giver} gives {list(gives)}"
+                        report.add(message, text.at(item.at, len(item.text)), "check the dims of both")
+
+
+def _loops(drafts: Sequence[TypeDraft], wires: Wires, report: Report) -> None:
+    """Types that wait for each other on one vertex never run."""
+    for kind in sorted(frozenset[str]().union(*(draft.kinds for draft in drafts))):
+        feeds: dict[int, set[int]] = {draft.number: set() for draft in drafts if kind in draft.kinds}
+        for (number, _), (_, found) in wires.items():
+            for item in found:
+                if (
+                    kind in drafts[number].kinds
+                    and isinstance(item.source, NodeSource)
+                    and not item.source.hops
+                ):
+                    feeds[number] |= {
+                        producer
+                        for producer, _ in item.source.producers
+                        if coexist(drafts[producer], drafts[number], frozenset({kind}))
+                    }
+        try:
+            TopologicalSorter(feeds).prepare()
+        except CycleError as error:
+            cycle: list[int] = error.args[1]
+            names = " -> ".join(drafts[number].name for number in cycle)
+            hint = "one of them must follow a link"
+            message = f"types feed each other on the same vertex: {names}"
+            report.add(message, drafts[min(cycle)].key.where, hint)
+
+
+def share(
+    drafts: Sequence[TypeDraft], own: Sequence[Param], resolver: Resolver, report: Report
+) -> tuple[tuple[Param, ...], dict[int, tuple[int, ...]]]:
+    """The model's parameters, each once, and for each type the numbers of those that its cell uses."""
+    asked: dict[tuple[int, str], tuple[int, str] | int] = {}
+    places: dict[tuple[int, str], Scalar] = {}
+    for draft in drafts:
+        for name, place, target in _requests(draft, drafts, resolver, report):
+            asked[draft.number, name] = target
+            places[draft.number, name] = place
+    params = list(own)
+    numbers: dict[tuple[int, str], int] = {}
+    for draft in drafts:
+        for param in draft.cell.params if draft.cell else ():
+            if (draft.number, param.name) not in asked:
+                numbers[draft.number, param.name] = len(params)
+                params.append(Param(f"{draft.name}.{param.name}", param.shape, param.init))
+    for key, place in places.items():
+        seen = [key]
+        target = asked[key]
+        while not isinstance(target, int) and target in asked and target not in seen:
+            seen.append(target)
+            target = asked[target]
+        if isinstance(target, int):
+            numbers[key] = target
+        elif target in numbers:
+            numbers[key] = numbers[target]
+        else:
+            names = " -> ".join(f"{drafts[number].name}.{name}" for number, name in (*seen, target))
+            report.add(f"no type owns this parameter: {names}", place.where, "one type must have its own")
+            continue
+        wanted = _param_shape(drafts[key[0]], key[1])
+        shared = params[numbers[key]]
+        if wanted != shared.shape:
+            message = (
+                f"parameter '{key[1]}' wants {list(wanted or ())}, {shared.name} is {list(shared.shape)}"
+            )
+            report.add(message, place.where, "shared parameters have one shape")
+    return tuple(params), {
+        draft.number: tuple(numbers.get((draft.number, param.name), 0) for param in draft.cell.params)
+        for draft in drafts
+        if draft.cell
+    }
+
+
+def _param_shape(draft: TypeDraft, name: str) -> Shape | None:
+    params = draft.cell.params if draft.cell else ()
+    return next((param.shape for param in params if param.name == name), None)
+
+
+def _requests(
+    draft: TypeDraft, drafts: Sequence[TypeDraft], resolver: Resolver, report: Report
+) -> Iterator[tuple[str, Scalar, tuple[int, str] | int]]:
+    """The parameters a type does not own: (parameter, place, (type number, parameter) or a model's own)."""
+    node = draft.node.get("params")
+    if node is None or draft.cell is None:
+        return
+    names = [param.name for param in draft.cell.params]
+    types = {d.name: d for d in drafts}
+    if isinstance(node, Scalar) and (written := fields.text(node, "params", report)):
+        if written.text not in types:
+            report.add(f"unknown type '{written.text}'", written.where, suggest(written.text, types))
+        elif other := types[written.text].cell:
+            for name in names:
+                if name in {param.name for param in other.params}:
+                    yield name, written, (types[written.text].number, name)
+                else:
+                    hint = "types with cells of the same parameters can share them all"
+                    report.add(f"type '{written.text}' has no parameter '{name}'", written.where, hint)
+        return
+    keys: Keys | None = fields.mapping(node, f"params of type '{draft.name}'", report)
+    for key, value in keys.items if keys else ():
+        if key.text not in names:
+            report.add(f"the cell has no parameter '{key.text}'", key.where, suggest(key.text, names))
+            continue
+        written = fields.text(value, f"parameter '{key.text}'", report)
+        if written is None:
+            continue
+        if written.text in resolver.params:
+            resolver.used.add(written.text)
+            yield key.text, written, resolver.params[written.text][0]
+            continue
+        try:
+            first, second = parse_reference(written.text)
+        except ExpressionError:
+            hint = suggest(written.text, resolver.params) or "write TYPE.PARAMETER"
+            report.add(f"unknown parameter '{written.text}'", written.where, hint)
+            continue
+        if first.text not in types:
+            hint = suggest(first.text, types)
+            report.add(f"unknown type '{first.text}'", written.at(first.at, len(first.text)), hint)
+        elif other := types[first.text].cell:
+            params = [param.name for param in other.params]
+            if second.text in params:
+                yield key.text, written, (types[first.text].number, second.text)
+            else:
+                place = written.at(second.at, len(second.text))
+                report.add(
+                    f"type '{first.text}' has no parameter '{second.text}'",
+                    place,
+                    suggest(second.text, params),
+                )
+
+
+def finish(
+    drafts: Sequence[TypeDraft], wires: Wires, numbers: Mapping[int, tuple[int, ...]]
+) -> tuple[NodeType, ...]:
+    """The types, once all is well."""
+    types = []
+    for draft in drafts:
+        outputs = tuple(Port(name, shape or ()) for name, shape in draft.outputs.items())
+        ports = draft.cell.inputs if draft.cell else outputs
+        inputs = []
+        for port in ports:
+            text, found = wires[draft.number, port.name]
+            inputs.append(Input(port.name, port.shape, tuple(item.source for item in found), text.where))
+        types.append(
+            NodeType(
+                draft.name,
+                draft.per,
+                draft.kinds,
+                draft.where,
+                draft.cell,
+                draft.reduction,
+                tuple(inputs),
+                outputs,
+                numbers.get(draft.number, ()),
+                draft.key.where,
+            )
+        )
+    return tuple(types)

@@ -1,0 +1,1 @@
+"""YAML as text with places: documents, values of keys, expressions."""

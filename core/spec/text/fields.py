@@ -1,0 +1,129 @@
+"""Values of a spec's keys, as YAML 1.2 reads them: each function notes what is wrong and returns None."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection
+
+from abw.core.base.errors import Span
+from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
+from abw.core.spec.text.report import Report, suggest
+
+MOST = 2**31 - 1
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+NAME = re.compile(r"[^\W\d]([\w-]*\w)?")
+"""A model, type, table, parameter or output; a kind, link or field."""
+WORD = re.compile(r"[^\W\d]\w*")
+"""A name in an expression, where a hyphen is a minus."""
+LONGEST = 100
+"""So many bytes (UTF-8) a name has at most: with what is added to it, it names files."""
+
+
+def mapping(node: Node | None, what: str, report: Report) -> Mapping | None:
+    """A mapping; nothing where there is no node."""
+    if node is None or isinstance(node, Mapping):
+        return node
+    if isinstance(node, Scalar) and node.plain and node.text in ("", "~", "null"):
+        report.add(f"{what} is empty", node.where, "leave the key out, or write name: value below it")
+    else:
+        report.add(f"{what} must be a mapping (name: value)", node.where)
+    return None
+
+
+def keys(
+    node: Mapping,
+    what: str,
+    report: Report,
+    required: Collection[str] = (),
+    optional: Collection[str] = (),
+    where: Span | None = None,
+) -> None:
+    """Check which keys a mapping has; `where` is the place to name for a missing one."""
+    allowed = (*required, *optional)
+    for key, _ in node.items:
+        if key.text not in allowed:
+            report.add(f"unknown key '{key.text}' in {what}", key.where, suggest(key.text, allowed))
+    for name in required:
+        if node.get(name) is None:
+            report.add(f"{what} has no '{name}'", where or node.where)
+
+
+def text(node: Node | None, what: str, report: Report) -> Scalar | None:
+    """A text that is not empty."""
+    if node is None:
+        return None
+    if isinstance(node, Scalar) and node.text and not (node.plain and node.text in ("~", "null")):
+        return node
+    report.add(f"{what} must be a text", node.where)
+    return None
+
+
+def integer(node: Node | None, what: str, report: Report, least: int = 1) -> int | None:
+    """A plain decimal number from `least` to 2^31 - 1."""
+    if node is None:
+        return None
+    number = plain_integer(node)
+    if number is None:
+        report.add(f"{what} must be a whole number", node.where, _number_hint(node))
+    elif not least <= number <= MOST:
+        report.add(f"{what} must be from {least:,} to {MOST:,}", node.where)
+        return None
+    return number
+
+
+def plain_integer(node: Node) -> int | None:
+    """The number that a node is, if it is one."""
+    if isinstance(node, Scalar) and node.plain and len(node.text) < 20 and _INTEGER.fullmatch(node.text):
+        return int(node.text)
+    return None
+
+
+def number(node: Node | None, what: str, report: Report) -> float | None:
+    """A finite number."""
+    if node is None:
+        return None
+    if isinstance(node, Scalar) and node.plain and _FLOAT.fullmatch(node.text):
+        value = float(node.text)
+        if math.isfinite(value):
+            return value
+    report.add(f"{what} must be a number", node.where, _number_hint(node))
+    return None
+
+
+def _number_hint(node: Node) -> str:
+    if isinstance(node, Scalar) and node.text.replace("_", "").lstrip("+-").isdigit():
+        return "write it with digits alone: no quotes, no '_', no zeros in front"
+    return ""
+
+
+def name(key: Scalar, what: str, report: Report, pattern: re.Pattern[str] = NAME) -> bool:
+    """Whether a text can be a name: one that expressions refer to, and that can be part of a file's name."""
+    if not pattern.fullmatch(key.text):
+        signs = "letters, digits, '_'" + (" and '-'" if pattern is NAME else "")
+        hint = f"a name has {signs}, and begins with a letter or '_'"
+        report.add(f"{key.text!r} cannot be the name of {what}", key.where, hint)
+        return False
+    if len(key.text.encode()) > LONGEST:
+        report.add(f"the name of {what} is too long", key.where, f"{LONGEST} bytes at most")
+        return False
+    return True
+
+
+def names(node: Node | None, what: str, report: Report) -> tuple[Scalar, ...]:
+    """A list of names, each once."""
+    if node is None:
+        return ()
+    if not isinstance(node, Sequence):
+        report.add(f"{what} must be a list: [a, b]", node.where)
+        return ()
+    entries: dict[str, Scalar] = {}
+    for item in node.items:
+        if not isinstance(item, Scalar):
+            report.add(f"{what} must be a list of names", item.where)
+        elif name(item, "a dim", report, WORD):
+            if item.text in entries:
+                report.add(f"'{item.text}' is there twice", item.where)
+            entries.setdefault(item.text, item)
+    return tuple(entries.values())

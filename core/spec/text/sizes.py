@@ -1,0 +1,148 @@
+"""Sizes: whole-number expressions over dims, and shapes made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping as Names
+from graphlib import CycleError, TopologicalSorter
+
+from abw.core.ir.shapes import MOST_NUMBERS, Size, Sizes
+from abw.core.spec.text import fields
+from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
+from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.tokens import EXPRESSION, Cursor, ExpressionError, tokenize
+
+LARGEST = 2**20
+
+Dims = Names[str, int | None]
+"""Sizes by name; None where the size is not known because of an earlier mistake."""
+
+
+def expression(cursor: Cursor, dims: Dims) -> int | None:
+    """A sum of products of dims and numbers; None where a dim is not known because of an earlier mistake.
+
+    Errors: ExpressionError. Division must come out even.
+    """
+    left = _product(cursor, dims)
+    while sign := cursor.accept("+", "-"):
+        right = _product(cursor, dims)
+        if left is not None and right is not None:
+            left = _bounded(left + right if sign.text == "+" else left - right, sign.at)
+        else:
+            left = None
+    return left
+
+
+def _product(cursor: Cursor, dims: Dims) -> int | None:
+    left = _factor(cursor, dims)
+    while sign := cursor.accept("*", "/"):
+        right = _factor(cursor, dims)
+        if left is None or right is None:
+            left = None
+        elif sign.text == "*":
+            left = _bounded(left * right, sign.at)
+        elif right == 0:
+            raise ExpressionError("division by zero", sign.at)
+        elif left % right:
+            raise ExpressionError(f"{left} / {right} is not a whole number", sign.at)
+        else:
+            left //= right
+    return left
+
+
+def _factor(cursor: Cursor, dims: Dims) -> int | None:
+    token = cursor.token
+    if token.kind == "number":
+        cursor.take()
+        if not token.text.isdigit() or len(token.text) > 12:
+            raise ExpressionError(f"'{token.text}' is no size: a whole number", token.at, len(token.text))
+        return _bounded(int(token.text), token.at)
+    if token.kind == "name":
+        cursor.take()
+        if token.text not in dims:
+            hint = suggest(token.text, dims) or "declare it under dims"
+            raise ExpressionError(f"unknown dim '{token.text}'", token.at, len(token.text), hint)
+        return dims[token.text]
+    if cursor.accept("("):
+        with cursor.nested():
+            value = expression(cursor, dims)
+        cursor.expect(")", "to close the parenthesis")
+        return value
+    raise cursor.unexpected("a size")
+
+
+def _bounded(value: int, at: int) -> int:
+    if abs(value) > 2**40:
+        raise ExpressionError("the size is too large", at)
+    return value
+
+
+def size(node: Node, dims: Dims, what: str, report: Report, most: int = LARGEST) -> Size | None:
+    """A size from 1 to `most`, written as a number or an expression."""
+    if not isinstance(node, Scalar) or not node.text:
+        report.add(f"{what} must be a size", node.where, "a number, a dim, or an expression: 2 * hidden")
+        return None
+    try:
+        cursor = Cursor(tokenize(node.text, EXPRESSION))
+        value = expression(cursor, dims)
+        cursor.finish("an operator")
+    except ExpressionError as problem:
+        problem.note(node, report)
+        return None
+    if value is None:
+        return None
+    if not 1 <= value <= most:
+        report.add(f"{what} is {value}: a size is from 1 to {most:,}", node.where)
+        return None
+    return Size(value, " ".join(node.text.split()))
+
+
+def sizes(node: Node, dims: Dims, what: str, report: Report) -> Sizes | None:
+    """A shape: one size (a vector) or a list of one or two (a matrix: rows, columns)."""
+    items = node.items if isinstance(node, Sequence) else (node,)
+    if not 1 <= len(items) <= 2:
+        report.add(
+            f"{what} must have one size or two", node.where, "a vector: hidden; a matrix: [hidden, embed]"
+        )
+        return None
+    numbers = [size(item, dims, what, report) for item in items]
+    known = tuple(item for item in numbers if item is not None)
+    if len(known) < len(numbers):
+        return None
+    if math.prod(item.value for item in known) > MOST_NUMBERS:
+        report.add(f"{what} would hold {math.prod(s.value for s in known):,} numbers", node.where)
+        return None
+    return known
+
+
+def resolve(node: Mapping | None, given: Names[str, int], report: Report) -> dict[str, int | None]:
+    """The sizes of a model's dims, which may be expressions over each other; `given` go before the file's.
+
+    Cost: linear in the dims and their mentions.
+    """
+    written: dict[str, Node] = {}
+    for key, value in node.items if node else ():
+        if fields.name(key, "a dim", report, fields.WORD):
+            written[key.text] = value
+    mentions = {
+        name: dict.fromkeys(
+            token.text
+            for token in tokenize(value.text if isinstance(value, Scalar) else "", EXPRESSION)
+            if token.kind == "name" and token.text in written and name not in given
+        )
+        for name, value in written.items()
+    }
+    try:
+        order = tuple(TopologicalSorter(mentions).static_order())
+    except CycleError as error:
+        cycle: list[str] = error.args[1]
+        report.add(f"dims depend on each other: {' -> '.join(reversed(cycle))}", written[cycle[0]].where)
+        return {name: given.get(name) for name in written}
+    values: dict[str, int | None] = dict.fromkeys(written)
+    for name in order:
+        if name in given:
+            values[name] = given[name]
+        else:
+            known = size(written[name], values, f"dim '{name}'", report)
+            values[name] = known.value if known else None
+    return {name: values[name] for name in written}

@@ -1,0 +1,138 @@
+"""The small tokenizer behind every expression of a spec, and a cursor over its tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from abw.core.spec.text.document import Scalar
+from abw.core.spec.text.report import Report
+
+MAX_NESTING = 50
+
+EXPRESSION = re.compile(
+    r"""(?P<blank>[ \t]+|\#[^\n]*) | (?P<newline>\n)
+      | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)
+      | (?P<name>[^\W\d]\w*) | (?P<sign>[-+*/@()\[\],:=]) | (?P<unknown>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+"""Equations and sizes."""
+
+PATH = re.compile(
+    r"""(?P<blank>\s+) | (?P<number>-?[0-9]+) | (?P<name>[^\W\d](?:[\w-]*\w)?)
+      | (?P<sign>==|!=|<=|>=|[<>.\[\]]) | (?P<unknown>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+"""Sources and conditions: a name may have hyphens, a number a sign."""
+
+Kind = Literal["name", "number", "sign", "newline", "unknown", "end"]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of an expression that begins at offset `at`."""
+
+    kind: Kind
+    text: str
+    at: int
+
+    @property
+    def end(self) -> int:
+        """The offset behind it."""
+        return self.at + len(self.text)
+
+    def __str__(self) -> str:
+        """The token as messages quote it."""
+        return {"end": "the end", "newline": "the end of the line"}.get(self.kind, f"'{self.text}'")
+
+
+class ExpressionError(Exception):
+    """An expression that cannot be read; `at` and `length` say which part of it."""
+
+    def __init__(self, message: str, at: int, length: int = 1, hint: str = "") -> None:
+        """What is wrong, and where in the text."""
+        super().__init__(message)
+        self.message = message
+        self.at = at
+        self.length = length
+        self.hint = hint
+
+    def note(self, text: Scalar, report: Report) -> None:
+        """Add this to the problems of the text's file."""
+        report.add(self.message, text.at(self.at, self.length), self.hint)
+
+
+def tokenize(text: str, pattern: re.Pattern[str]) -> list[Token]:
+    """All tokens but blanks and comments; the last is of kind 'end'."""
+    tokens = [
+        Token(cast(Kind, match.lastgroup), match.group(), match.start())
+        for match in pattern.finditer(text)
+        if match.lastgroup != "blank"
+    ]
+    return [*tokens, Token("end", "", len(text.rstrip()))]
+
+
+class Cursor:
+    """A place in a row of tokens, of which the last stays when it is taken."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        """At the first token."""
+        self._tokens = tokens
+        self._next = 0
+        self._depth = 0
+
+    @property
+    def token(self) -> Token:
+        """The token to come."""
+        return self._tokens[self._next]
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last token taken."""
+        return self._tokens[self._next - 1].end if self._next else 0
+
+    @property
+    def number_follows(self) -> bool:
+        """Whether a number comes after the token to come."""
+        return self.token.kind != "end" and self._tokens[self._next + 1].kind == "number"
+
+    def take(self) -> Token:
+        """The next token, and go on."""
+        token = self.token
+        if token.kind != "end":
+            self._next += 1
+        return token
+
+    def accept(self, *texts: str) -> Token | None:
+        """The next token if it is one of these signs or words."""
+        return self.take() if self.token.kind in ("sign", "name") and self.token.text in texts else None
+
+    def expect(self, text: str, after: str) -> Token:
+        """The next token, which must be this sign."""
+        if token := self.accept(text):
+            return token
+        raise self.unexpected(f"'{text}' {after}")
+
+    def finish(self, wanted: str) -> None:
+        """Nothing may follow."""
+        if self.token.kind != "end":
+            raise self.unexpected(wanted)
+
+    def unexpected(self, wanted: str) -> ExpressionError:
+        """What to raise where something else should stand."""
+        return ExpressionError(
+            f"expected {wanted}, not {self.token}", self.token.at, max(1, len(self.token.text.strip()))
+        )
+
+    @contextmanager
+    def nested(self) -> Iterator[None]:
+        """One level of parentheses deeper."""
+        self._depth += 1
+        if self._depth > MAX_NESTING:
+            hint = "name the inner parts in equations of their own"
+            raise ExpressionError(f"nested more than {MAX_NESTING} deep", self.token.at, 1, hint)
+        yield
+        self._depth -= 1

@@ -1,0 +1,144 @@
+"""Arrays from disk, checked before anything else sees them: that they are whole, and what they say can be."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_STORED, ZipFile
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from abw.core.base.errors import AbwError
+from abw.core.graph.dag import Dag
+from abw.core.policy.foreign import checked
+from abw.core.policy.schedule import Schedule
+
+Ints = NDArray[np.int32]
+Array = NDArray[Any]
+
+_AGAIN = "run it anew: `abw run SPEC`"
+
+
+def read_batch(path: Path, instances: int) -> tuple[Dag, Schedule, Ints, Ints]:
+    """A mini-batch of at most so many instances: its dag, its schedule, its nodes' instances and vertices.
+
+    Errors: AbwError where the file is missing or damaged: node and batch numbers must be in range, edges
+    without a cycle, and the schedule one of the dag. Cost: reading, and some 10 ns a node.
+    """
+    names = ("types", "type", "succ_ptr", "succ", "instance", "vertex", "batch_type", "batch_ptr", "nodes")
+    found = read_arrays(path, names)
+    try:
+        types = _names(found.pop("types"))
+        ints = {name: _ints(name, array) for name, array in found.items()}
+        n = len(ints["type"])
+        require_offsets("succ_ptr", ints["succ_ptr"], n, len(ints["succ"]))
+        _require_range("succ", ints["succ"], n)
+        _require_range("type", ints["type"], len(types))
+        _require_range("instance", ints["instance"], instances, n)
+        _require_range("vertex", ints["vertex"], 2**31, n)
+    except ValueError as error:
+        raise AbwError(f"{path} is damaged: {error}", hint=_AGAIN) from None
+    indegree = np.bincount(ints["succ"], minlength=n).astype(np.int32)
+    dag = Dag(types, ints["type"], ints["succ_ptr"], ints["succ"], indegree)
+    # a schedule with every node after its producers is there for no graph with a cycle
+    schedule = checked(
+        Schedule(ints["batch_type"], ints["batch_ptr"], ints["nodes"]), dag, f"{path} is damaged"
+    )
+    return dag, schedule, ints["instance"], ints["vertex"]
+
+
+def read_outputs(path: Path, names: Sequence[str], first: int, last: int) -> dict[str, Array]:
+    """What a run's file has of the outputs `names` of instances `first` to `last` (exclusive).
+
+    Values are float32 (m, *shape); a name that the file lacks is left out. Errors: AbwError where the file
+    is damaged.
+    """
+    arrays = read_arrays(path)
+    found = {}
+    for name in names:
+        if name not in arrays:
+            continue
+        values, begin, end = arrays[name], first, last
+        try:
+            if values.dtype != np.float32 or not values.ndim:
+                raise ValueError(f"'{name}' is {values.shape} of {values.dtype}")
+            if (offsets := arrays.get(f"{name}.offsets")) is not None:
+                require_offsets(f"{name}.offsets", offsets, len(offsets) - 1, len(values))
+                begin, end = offsets[[first, last]].tolist()
+            if end > len(values):
+                raise ValueError(f"'{name}' has {len(values)} values")
+        except (ValueError, IndexError, TypeError) as error:
+            raise AbwError(f"{path} is damaged: {error}", hint=_AGAIN) from None
+        found[name] = values[begin:end]
+    return found
+
+
+def read_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, Array]:
+    """Arrays of an `.npz` that NumPy or abw wrote uncompressed: those named, or all.
+
+    Errors: AbwError where the file or an array is missing or not whole. Memory: the file's size at most,
+    whatever it says.
+    """
+    try:
+        with ZipFile(path) as archive:
+            members = {name.removesuffix(".npy"): name for name in archive.namelist()}
+            found = {}
+            for name in members if names is None else names:
+                if name not in members:
+                    raise ValueError(f"it lacks the array '{name}'")
+                if archive.getinfo(members[name]).compress_type != ZIP_STORED:
+                    raise ValueError(f"the array '{name}' is compressed")
+                found[name] = _array(archive.read(members[name]))
+            return found
+    except FileNotFoundError:
+        raise AbwError(f"{path} does not exist", hint=_AGAIN) from None
+    except Exception as error:  # zipfile and NumPy, on bytes of any kind
+        raise AbwError(f"{path} is damaged: {error or type(error).__name__}", hint=_AGAIN) from None
+
+
+def _array(content: bytes) -> Array:
+    file = io.BytesIO(content)
+    header = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
+    shape, fortran, dtype = header(file)
+    rest = memoryview(content)[file.tell() :]
+    count = 1
+    for size in shape:
+        count *= size
+    if dtype.hasobject or fortran or min(shape, default=0) < 0 or count * dtype.itemsize != len(rest):
+        raise ValueError(f"{shape} values of {dtype} are not {len(rest)} bytes")
+    return np.ndarray(shape, dtype, rest).copy()
+
+
+def _names(array: Array) -> tuple[str, ...]:
+    if array.ndim != 1 or array.dtype.kind != "U":
+        raise ValueError("'types' are no names")
+    names = tuple(map(str, array))
+    if len(set(names)) < len(names):
+        raise ValueError("'types' names a type twice")
+    return names
+
+
+def _ints(name: str, array: Array) -> Ints:
+    if array.ndim != 1 or array.dtype != np.int32:
+        raise ValueError(f"'{name}' is no row of 32-bit integers but {array.shape} of {array.dtype}")
+    return array
+
+
+def _require_range(name: str, values: Ints, end: int, length: int | None = None) -> None:
+    if length is not None and len(values) != length:
+        raise ValueError(f"'{name}' has {len(values)} numbers for {length} nodes")
+    if len(values) and not 0 <= values.min() <= values.max() < end:
+        at = int(np.argmax((values < 0) | (values >= end)))
+        raise ValueError(f"'{name}' holds {values[at]} at {at}, which is not in 0 .. {end - 1}")
+
+
+def require_offsets(name: str, values: Array, lists: int, members: int) -> None:
+    """Raise ValueError unless `values` (lists + 1,) rise from 0 to the number of members."""
+    if values.shape != (lists + 1,) or values.dtype.kind != "i":
+        raise ValueError(f"'{name}' must be offsets of {lists} lists, not {values.shape} of {values.dtype}")
+    if values[0] != 0 or values[-1] != members or (values[1:] < values[:-1]).any():
+        raise ValueError(f"the offsets '{name}' do not rise from 0 to {members}")

@@ -1,0 +1,1 @@
+"""What the other commands say: comparisons, explanations, calibration, layouts."""

@@ -1,0 +1,364 @@
+"""Batching policies side by side on one model's graphs: what `abw compare` says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from abw.core.base.errors import AbwError, did_you_mean
+from abw.core.base.files import spare
+from abw.core.base.progress import Progress, Quiet
+from abw.core.graph.bounds import lower_bound
+from abw.core.graph.dag import Dag
+from abw.core.graph.group import Groups, group_types
+from abw.core.ir.model import Model
+from abw.core.ir.network import Granularity
+from abw.core.policy.cost import Cost, cost_of, least_cost
+from abw.core.policy.costfile import read_cost
+from abw.core.policy.learned.choice import ChosenPolicy
+from abw.core.policy.learned.fsm import FsmPolicy
+from abw.core.policy.learned.states import ENCODINGS
+from abw.core.policy.pairbound import pair_bound
+from abw.core.policy.registry import CHOSEN, COSTED, LEARNED, NAMES, REVERSED, Policy, get_policy
+from abw.core.policy.search.search import Search
+from abw.core.run.learning import TRAIN_LIMIT, TRIALS, Asked, Choice, choose_from, train
+from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
+from abw.core.spec.load import Overrides
+
+LEARNED_WITH: dict[str, Choice] = {
+    f"{LEARNED}-best": "best",
+    **{f"{LEARNED}-{encoding}": encoding for encoding in ENCODINGS},
+}
+"""The names of learned policies that say their encoding; `best` tries several."""
+
+COMPARABLE = (*NAMES, *LEARNED_WITH)
+
+MOST_BATCHES = 16
+"""So many mini-batches of each size are looked at, at most; more than that are spread over the data."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompareOptions:
+    """What to compare: what `abw compare`'s flags say.
+
+    `encoding` is that of the policy `fsm`; a name as `fsm-base` says its own. With `seeds` > 1 all is done
+    for so many seeds of learning and of the data's coin. The policies are learned from the file's first
+    `train_limit` instances and applied to those behind the first `skip`. `sizes`: mini-batches of these many
+    instances, beside the usual comparison. `cost`: a file of costs (see `abw.core.policy.costfile`), which
+    the policies of `COSTED` then minimise, and by which the best learned policy is chosen. `tight`: the bound
+    of pairs of instances (see `pair_bound`), too. `plot`: the file that the report will be drawn to, which is
+    refused before any work where it is one of those read.
+    """
+
+    policies: tuple[str, ...]
+    encoding: Choice = "best"
+    granularity: Granularity = "cell"
+    seeds: int = 1
+    train_limit: int = TRAIN_LIMIT
+    trials: int = TRIALS
+    skip: int = 0
+    fuse: bool = False
+    group: bool = False
+    sizes: tuple[int, ...] = ()
+    cost: Path | None = None
+    plot: Path | None = None
+    tight: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Graphs:
+    """A workload's dags, after passes (see `abw.core.graph.fuse`, `group`), and what batches of them cost."""
+
+    workload: Workload
+    fuse: bool = False
+    groups: Groups | None = None
+    costs: Cost | None = None
+
+    @property
+    def cost(self) -> Cost | None:
+        """The cost of the types there are; `costs` also has that of those that fusing takes away."""
+        fusion = self.workload.networks.fusion
+        if self.costs is None or fusion is None or not self.fuse:
+            return self.costs
+        left = ~fusion.gone
+        return Cost(self.costs.launch[left], self.costs.row[left], self.costs.tile[left])
+
+    def dag(self, first: int, last: int) -> Dag:
+        """The dag of instances `first` to `last` (exclusive). Errors: SpecError."""
+        dag = (self.workload.graph if self.fuse else self.workload.unfused)(first, last).dag
+        return self.groups.apply(dag) if self.groups else dag
+
+    def windows(self) -> list[Dag]:
+        """The dags of all mini-batches."""
+        return [self.dag(*window) for window in self.workload.windows()]
+
+
+@dataclass(frozen=True, slots=True)
+class TimedPolicy:
+    """A policy with the CPU seconds that learning it took: None where nothing is learned."""
+
+    policy: Policy
+    seconds: float | None = None
+
+
+def compare(
+    spec: Path, overrides: Overrides, options: CompareOptions, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Learn, schedule and count; returns the document of `abw compare --json`.
+
+    Batches, nodes and bounds are sums over the mini-batches, and means over the seeds. Errors: SpecError,
+    DataError, AbwError.
+    """
+    progress = progress or Quiet()
+    require(options.policies)
+    if options.cost and options.group:
+        raise AbwError(
+            "a cost is that of a type: groups of types have none",
+            hint="leave --group or --cost out",
+            exit_code=2,
+        )
+    model = open_model(spec, overrides)
+    if options.plot:
+        spare(options.plot, options.cost, *model.reads)
+    passes = [name for name, on in (("fuse", options.fuse), ("group", options.group)) if on]
+    first = overrides.seed or 0
+    seeds = range(first, first + options.seeds)
+    rows: list[dict[str, Any]] = []
+    plain: list[dict[str, Any]] = []
+    by_size: list[list[dict[str, Any]]] = []
+    for seed in seeds:
+        tested, training = _open(spec, overrides, options, seed)
+        trained = train_all(training, options.policies, options, seed, progress)
+        progress.phase("schedule", len(options.policies))
+        rows.append(_measured(tested, trained, options.tight, progress))
+        if passes:
+            bare, seen = (replace(g, fuse=False, groups=None) for g in (training, tested))
+            policies = train_all(bare, options.policies, options, seed, progress)
+            plain.append(_counted(seen.windows(), policies, seen.cost))
+        if options.sizes:
+            progress.phase("batch sizes", len(options.sizes))
+            by_size.append(sizes_of(tested, trained, options.sizes, progress))
+    instances = len(tested.workload.instances)
+    return {
+        "schema_version": 1,
+        "model": model.name,
+        "spec": str(model.files[0]),
+        "data": str(model.data.path),
+        "granularity": options.granularity,
+        "passes": passes,
+        "cost": str(options.cost) if options.cost else None,
+        "skip": options.skip,
+        "instances": instances,
+        "batch": model.data.batch,
+        "train_limit": len(training.workload.instances),
+        "instances_trained_on": max(0, min(len(training.workload.instances) - options.skip, instances)),
+        "seeds": list(seeds),
+        **_mean_of(rows),
+        "training": rows[0]["training"],
+        "without_passes": _mean_of(plain) if passes else None,
+        "batch_sizes": [_mean_of(list(same)) for same in zip(*by_size, strict=True)],
+    }
+
+
+def require(policies: Iterable[str]) -> None:
+    """Raise AbwError for a policy that is not known."""
+    for name in policies:
+        if name not in COMPARABLE:
+            raise AbwError(f"no policy is called '{name}'", hint=did_you_mean(name, COMPARABLE))
+
+
+def _open(spec: Path, overrides: Overrides, options: CompareOptions, seed: int) -> tuple[Graphs, Graphs]:
+    """What the policies are applied to, and what they are learned from."""
+    # one seed: the coin stays the spec's unless another was asked for
+    model = open_model(spec, overrides if options.seeds == 1 else replace(overrides, seed=seed))
+    networks = open_networks(model, options.granularity, fuse=options.fuse)
+    types = tuple(t.name for t in networks.unfused.types)
+    costs = read_cost(options.cost, types) if options.cost else None
+
+    def opened(model: Model, limit: int | None, skip: int) -> Graphs:
+        workload = open_workload(model, read_instances(model.data, limit, skip), networks)
+        groups = group_types(networks.network) if options.group else None
+        return Graphs(workload, options.fuse, groups, costs)
+
+    return opened(model, model.data.limit, options.skip), opened(model, _lessons(model, options), 0)
+
+
+def _lessons(model: Model, options: CompareOptions) -> int:
+    """How many instances policies are learned or chosen from."""
+    if CHOSEN not in options.policies:
+        return options.train_limit
+    return max(options.train_limit, Asked(CHOSEN, batch=model.data.batch).instances)
+
+
+def train_all(
+    training: Graphs,
+    names: Sequence[str],
+    options: CompareOptions,
+    seed: int,
+    progress: Progress,
+) -> dict[str, TimedPolicy]:
+    """Each policy by its name; the learned ones are learned from all of `training`."""
+    trained: dict[str, TimedPolicy] = {}
+    used = len(training.workload.instances)
+    for name in names:
+        encoding = LEARNED_WITH.get(name, options.encoding)
+        if name == CHOSEN:
+            progress.phase(f"choose {name} (seed {seed})")
+            start = time.thread_time()
+            asked = Asked(name, seed=seed, batch=training.workload.model.data.batch, launch=float("inf"))
+            picked = choose_from(training.dag, used, asked, cost=training.cost)
+            trained[name] = TimedPolicy(picked, time.thread_time() - start)
+            continue
+        if name != LEARNED and name not in LEARNED_WITH:
+            costed = training.cost and name.removesuffix(REVERSED) in COSTED
+            wanted = {"cost": training.cost} if costed else {}
+            trained[name] = TimedPolicy(get_policy(name, **wanted))
+            continue
+        first = min(used, options.train_limit)
+        train(training.dag, min(first, 2), encoding, seed, trials=1)  # compiles
+        progress.phase(f"learn {name} (seed {seed})", options.trials)
+        start = time.thread_time()
+        policy = train(
+            training.dag,
+            first,
+            encoding,
+            seed,
+            trials=options.trials,
+            cost=training.cost,
+            progress=progress.reached,
+        )
+        trained[name] = TimedPolicy(policy, time.thread_time() - start)
+    return trained
+
+
+def _measured(
+    tested: Graphs, trained: dict[str, TimedPolicy], tight: bool, progress: Progress
+) -> dict[str, Any]:
+    """What the policies reach and take on the mini-batches, and what they learned."""
+    dags = tested.windows()
+    row = _counted(dags, trained, tested.cost, tight)
+    learned = {n: t.policy for n, t in trained.items() if isinstance(t.policy, FsmPolicy)}
+    chosen = {n: t.policy.picked for n, t in trained.items() if isinstance(t.policy, ChosenPolicy)}
+    for number, entry in enumerate(row["policies"]):
+        name = entry["policy"]
+        policy = trained[name].policy
+        entry["ns_per_node"] = 1e9 * sum(cpu_seconds(policy, dag) for dag in dags) / row["nodes"]
+        entry["states"] = len(learned[name].states) if name in learned else None
+        entry["picked"] = chosen[name].name if name in chosen else None
+        entry["train_seconds"] = trained[name].seconds
+        progress.reached(number + 1)
+    lesson = next((policy.training for policy in learned.values()), None)
+    row["training"] = lesson and {
+        "nodes": lesson.nodes,
+        "lower_bound": lesson.lower_bound,
+        "curves": {name: [list(p) for p in policy.training.curve] for name, policy in learned.items()},
+    }
+    return row
+
+
+def _counted(
+    dags: list[Dag], trained: dict[str, TimedPolicy], cost: Cost | None, tight: bool = False
+) -> dict[str, Any]:
+    """Nodes, bounds, and each policy's batches and cost: sums over mini-batches."""
+    least = sum(least_cost(dag, cost) for dag in dags) if cost else None
+    bound = sum(int(lower_bound(dag).sum()) for dag in dags)
+    policies = []
+    for name, found in trained.items():
+        proven = None
+        if isinstance(found.policy, Search):
+            searched = [found.policy.find(dag) for dag in dags]
+            schedules = [f.schedule for f in searched]
+            proven = sum(f.at_least for f in searched)
+        else:
+            schedules = [found.policy.schedule(dag) for dag in dags]
+        batches = sum(len(s) for s in schedules)
+        policies.append(
+            {
+                "policy": name,
+                "batches": batches,
+                "ratio": batches / bound if bound else None,
+                "cost": sum(cost_of(s, cost) for s in schedules) if cost else None,
+                "at_least": proven,
+                "unseen_states": sum(s.unseen for s in schedules),
+            }
+        )
+    nodes = sum(len(dag) for dag in dags)
+    return {
+        "mini_batches": len(dags),
+        "nodes": nodes,
+        "lower_bound": bound,
+        "tight_bound": sum(pair_bound(dag).at_least for dag in dags) if tight else None,
+        "least_cost": least,
+        "policies": policies,
+    }
+
+
+def sizes_of(
+    tested: Graphs, trained: dict[str, TimedPolicy], sizes: Sequence[int], progress: Progress
+) -> list[dict[str, Any]]:
+    """For each size what `_counted` says of mini-batches of that many instances: at most 16, all full.
+
+    Errors: AbwError for a size larger than the number of instances.
+    """
+    count, rows = len(tested.workload.instances), []
+    for size in sizes:
+        if size > count:
+            raise AbwError(
+                f"a mini-batch of {size} instances cannot be made of {count}",
+                hint="give smaller sizes (--batches), or more data (--limit)",
+            )
+        every = range(0, count - size + 1, size)
+        many = min(len(every), MOST_BATCHES)
+        starts = [every[k * len(every) // many] for k in range(many)]  # from all parts of the data
+        dags = [tested.dag(first, first + size) for first in starts]
+        rows.append({"batch": size, **_counted(dags, trained, tested.cost)})
+        progress.reached(len(rows))
+    return rows
+
+
+def cpu_seconds(policy: Policy, dag: Dag) -> float:
+    """The median CPU time of up to five schedules, by this thread; one only where it takes long."""
+    taken: list[float] = []
+    while len(taken) < 5 and sum(taken) < 0.1:
+        start = time.thread_time()
+        policy.schedule(dag)
+        taken.append(time.thread_time() - start)
+    return median(taken)
+
+
+def _mean_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Means over the seeds of what `_counted` and `_measured` say; of one seed its numbers as they are."""
+    policies = []
+    for same in zip(*(row["policies"] for row in rows), strict=True):
+        ratios = [entry["ratio"] for entry in same if entry["ratio"] is not None]
+        named = ("policy", "ratio", "picked")
+        entry = {key: _mean([e[key] for e in same]) for key in same[0] if key not in named}
+        if "picked" in same[0]:
+            entry["picked"] = same[0]["picked"]
+        bounds = sum(row["lower_bound"] for row in rows)
+        policies.append(
+            {
+                "policy": same[0]["policy"],
+                "batches": entry.pop("batches"),
+                "ratio": sum(e["batches"] for e in same) / bounds if bounds else None,
+                **entry,
+                "worst_ratio": max(ratios, default=None),
+                "batches_by_seed": [e["batches"] for e in same],
+            }
+        )
+    sums = ("nodes", "lower_bound", "tight_bound", "least_cost")
+    head = {key: _mean([row[key] for row in rows]) for key in sums}
+    size: dict[str, Any] = {key: rows[0][key] for key in ("batch", "mini_batches") if key in rows[0]}
+    return {**size, **head, "policies": policies}
+
+
+def _mean(values: list[Any]) -> Any:  # noqa: ANN401
+    """The mean; a whole one as an integer, None where there are no numbers."""
+    if any(v is None for v in values):
+        return None
+    mean = sum(values) / len(values)
+    return int(mean) if all(isinstance(v, int) for v in values) and mean == int(mean) else mean

@@ -1,0 +1,279 @@
+"""Why a schedule has so many batches: what `abw explain` says.
+
+A type's longest remaining chain needs a batch for each of its nodes, so the lower bound on what remains is
+the sum of these lengths (paper, A.3; `abw.core.graph.bounds`). A batch is free if it executes every node at
+the head of such a chain of its type, the critical ones: the bound falls by one. Exactly as many batches are
+free as the lower bound of the whole graph says. All others are what a schedule costs too much, and each of
+them went ahead of critical nodes: the late ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.progress import Progress
+from abw.core.graph.bounds import heights, lower_bound, tallest
+from abw.core.graph.dag import Dag
+from abw.core.graph.fuse import fuse, fuse_network
+from abw.core.graph.graph import Graph
+from abw.core.graph.group import group_types
+from abw.core.ir.network import Granularity
+from abw.core.policy.registry import get_policy
+from abw.core.policy.schedule import Schedule
+from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy
+from abw.core.run.workload import load_workload, open_model
+from abw.core.spec.load import Overrides
+from abw.core.store.runs import StoredRun, in_range, load_batch, policy_name
+
+Ints = NDArray[np.int32]
+
+OTHERS = ("agenda", "critical")
+"""The policies whose number of batches is told beside the one explained."""
+
+MOST_NODES = 8
+"""So many late nodes of a batch are told, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBatch:
+    """Batch `step`, which is not free, and what held it back.
+
+    `late` (k,): the critical nodes of its type that are not in it, in the order of their batches.
+    `waits_for`: the node behind which the last of them came, ready at `step` and passed over; the late node
+    itself where it was ready and left out.
+    """
+
+    step: int
+    late: Ints
+    waits_for: int
+
+
+@dataclass(frozen=True, slots=True)
+class Causes:
+    """`bound` (T,) of each type, `batch` (n,) of each node, and the batches that are not free, in order."""
+
+    bound: Ints
+    height: Ints
+    batch: Ints
+    held: tuple[HeldBatch, ...]
+
+
+def causes(dag: Dag, schedule: Schedule) -> Causes:
+    """What held back the batches of a schedule. O(n log n + m), and a way back for each that is not free."""
+    height = heights(dag)
+    bound = tallest(dag, height)
+    batch = np.empty(len(dag), np.int32)
+    batch[schedule.nodes] = np.repeat(np.arange(len(schedule), dtype=np.int32), np.diff(schedule.ptr))
+    order = np.lexsort((batch, height, dag.type)).astype(np.int32)
+    level = (np.cumsum(bound) - bound)[dag.type] + height - 1  # types' heights one after the other
+    begin = np.searchsorted(level[order], np.arange(bound.sum() + 1))
+    ptr, producers = _producers(dag)
+    held = []
+    for a in range(len(dag.types)):
+        own = np.flatnonzero(schedule.type == a)
+        now = int(bound[: a + 1].sum())
+        last = -1  # the batch that ends the highest level that remains
+        for step in own.tolist():
+            while last < step:
+                now -= 1
+                last = int(batch[order[begin[now + 1] - 1]])
+            if last == step:
+                continue
+            nodes = order[begin[now] : begin[now + 1]]
+            late = nodes[np.searchsorted(batch[nodes], step, side="right") :]
+            held.append(HeldBatch(step, late, _waits_for(int(late[-1]), step, batch, ptr, producers)))
+    return Causes(bound, height, batch, tuple(sorted(held, key=lambda h: h.step)))
+
+
+def _producers(dag: Dag) -> tuple[NDArray[np.int64], Ints]:
+    """The producers of node v: `producers[ptr[v]:ptr[v + 1]]`."""
+    source = np.repeat(np.arange(len(dag), dtype=np.int32), np.diff(dag.succ_ptr))
+    ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(dag.indegree, dtype=np.int64)])
+    return ptr, source[np.argsort(dag.succ, kind="stable")]
+
+
+def _waits_for(node: int, step: int, batch: Ints, ptr: NDArray[np.int64], producers: Ints) -> int:
+    """From a late node back, each time to the producer executed last, as far as those not executed yet go."""
+    while True:
+        above = producers[ptr[node] : ptr[node + 1]]
+        if not len(above):
+            return node
+        latest = int(above[np.argmax(batch[above])])
+        if batch[latest] < step:
+            return node
+        node = latest
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A mini-batch with its schedule; `instance` and `vertex` (n,) as in `Graph`.
+
+    `first` is its first instance's number in the data.
+    """
+
+    dag: Dag
+    schedule: Schedule
+    instance: Ints
+    vertex: Ints
+    first: int
+
+
+def explain_spec(
+    spec: Path,
+    overrides: Overrides,
+    policy: str,
+    progress: Progress,
+    *,
+    encoding: Choice = "best",
+    granularity: Granularity = "cell",
+    number: int = 0,
+) -> dict[str, Any]:
+    """Schedule mini-batch `number` of a spec's data and explain it: the document of `abw explain --json`.
+
+    A policy that must be learned is found or learned as `abw run` does. Errors: SpecError, DataError,
+    AbwError.
+    """
+    model = open_model(spec, overrides)
+    workload = load_workload(model, granularity)
+    windows = list(workload.windows())
+    seed = overrides.seed or 0
+    asked = Asked(policy, encoding, seed, model.data.batch)
+    chosen, _ = chosen_policy(kept_policy(workload.networks, asked), workload, asked, progress=progress)
+    first, last = windows[in_range(number, len(windows))]
+    graph = workload.graph(first, last)
+    scheduled = Scheduled(graph.dag, chosen.schedule(graph.dag), graph.instance, graph.vertex, first)
+    head = {"model": model.name, "policy": policy, "mini_batch": number, "mini_batches": len(windows)}
+    return {"schema_version": 1, **head, **explanation(scheduled), "passes": _passes(graph)}
+
+
+def explain_run(run: StoredRun, number: int = 0) -> dict[str, Any]:
+    """Explain mini-batch `number` of a run on disk. Errors: AbwError where it is not there or damaged."""
+    report = run.report
+    dag, schedule, instance, vertex = load_batch(run, in_range(number, run.kept))
+    policy = policy_name(report)
+    scheduled = Scheduled(dag, schedule, instance, vertex, number * report["batch"])
+    head = {"model": report["model"], "policy": policy, "mini_batch": number}
+    head["mini_batches"] = report["mini_batches"]
+    return {"schema_version": 1, **head, **explanation(scheduled), "passes": None}
+
+
+def _passes(graph: Graph) -> dict[str, dict[str, int]]:
+    """What nodes and lower bound would be after each pass that changes them."""
+    changed = {
+        "fuse": fuse(graph, fuse_network(graph.network)).dag,
+        "group": group_types(graph.network).apply(graph.dag),
+    }
+    bound = int(lower_bound(graph.dag).sum())
+    passes = {n: {"nodes": len(d), "lower_bound": int(lower_bound(d).sum())} for n, d in changed.items()}
+    return {name: row for name, row in passes.items() if row["lower_bound"] < bound}
+
+
+def explanation(found: Scheduled) -> dict[str, Any]:
+    """What a schedule costs and why, as one JSON document.
+
+    Instances are counted from the data's first, vertices from the mini-batch's first; a node's `number` is
+    its place among the nodes of its type in its instance, from 0.
+    """
+    dag, schedule = found.dag, found.schedule
+    known = causes(dag, schedule)
+    rows = np.diff(schedule.ptr)
+    place = _Places(found)
+    alone = np.flatnonzero(rows == 1)
+    held = [_held(found, known, h, place) for h in known.held]
+    types = []
+    for t, name in enumerate(dag.types):
+        mine = schedule.type == t
+        batches, nodes = int(mine.sum()), int((dag.type == t).sum())
+        longest = np.flatnonzero((dag.type == t) & (known.height == known.bound[t]))
+        types.append(
+            {
+                "type": name,
+                "nodes": nodes,
+                "lower_bound": int(known.bound[t]),
+                "batches": batches,
+                "not_free": batches - int(known.bound[t]),
+                "mean_rows": nodes / batches if batches else None,
+                "alone": int(mine[alone].sum()),
+                "longest_in": sorted({int(i) for i in found.instance[longest] + found.first})[:MOST_NODES],
+            }
+        )
+    return {
+        "nodes": len(dag),
+        "batches": len(schedule),
+        "lower_bound": int(known.bound.sum()),
+        "types": types,
+        "reasons": _reasons(held),
+        "instances": _most(Counter(h["late"][-1]["instance"] for h in held)),
+        "held": held,
+        "alone": [{"step": int(b), **place(int(schedule.nodes[schedule.ptr[b]]))} for b in alone],
+        "others": {name: len(get_policy(name).schedule(dag)) for name in OTHERS},
+    }
+
+
+class _Places:
+    """A node as a person may look for it."""
+
+    def __init__(self, found: Scheduled) -> None:
+        self.found = found
+        instance, type = found.instance, found.dag.type
+        order = np.lexsort((np.arange(len(type)), type, instance))
+        new = np.ones(len(order), bool)
+        new[1:] = (np.diff(instance[order]) != 0) | (np.diff(type[order]) != 0)
+        start = np.flatnonzero(new)
+        self.number = np.empty(len(order), np.int64)
+        self.number[order] = np.arange(len(order)) - np.repeat(start, np.diff(np.append(start, len(order))))
+
+    def __call__(self, node: int) -> dict[str, Any]:
+        found = self.found
+        return {
+            "type": found.dag.types[found.dag.type[node]],
+            "instance": int(found.instance[node]) + found.first,
+            "number": int(self.number[node]),
+            "vertex": int(found.vertex[node]),
+        }
+
+
+def _held(found: Scheduled, known: Causes, held: HeldBatch, place: _Places) -> dict[str, Any]:
+    schedule, step = found.schedule, held.step
+    nodes = schedule.nodes[schedule.ptr[step] : schedule.ptr[step + 1]]
+    level = known.height[held.late[0]]
+    late = held.late[-MOST_NODES:].tolist()
+    return {
+        "step": step,
+        "type": found.dag.types[schedule.type[step]],
+        "rows": len(nodes),
+        "critical": int((known.height[nodes] == level).sum()) + len(held.late),
+        "late_nodes": len(held.late),
+        "late": [{**place(v), "step": int(known.batch[v])} for v in late],
+        "waits_for": {**place(held.waits_for), "step": int(known.batch[held.waits_for])},
+        "was_ready": held.waits_for == late[-1],
+    }
+
+
+def _reasons(held: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The batches that are not free, by their type and what the last late node waited for; most first.
+
+    `waits_for` is None where that node was ready and left out. `example` is a number into `held`.
+    """
+    groups: dict[tuple[str, str | None], list[int]] = {}
+    for number, h in enumerate(held):
+        key = h["type"], None if h["was_ready"] else h["waits_for"]["type"]
+        groups.setdefault(key, []).append(number)
+    ranked = sorted(groups.items(), key=lambda item: -len(item[1]))
+    return [
+        {"type": type, "waits_for": waits_for, "batches": len(numbers), "example": numbers[0]}
+        for (type, waits_for), numbers in ranked
+    ]
+
+
+def _most(count: Mapping[int, int]) -> list[dict[str, int]]:
+    """Instances by how many batches their late nodes held back, most first."""
+    ranked = sorted(count.items(), key=lambda item: (-item[1], item[0]))
+    return [{"instance": instance, "batches": batches} for instance, batches in ranked]

@@ -1,0 +1,173 @@
+"""What a spec and its data amount to, without running them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from abw.core.base.memory import available_memory
+from abw.core.cell.program import cell_program
+from abw.core.exec.trained import load_weights, match, needs, problems_of, read_file
+from abw.core.graph.bounds import lower_bound
+from abw.core.graph.graph import Graph
+from abw.core.ir.network import Granularity
+from abw.core.ir.weights import names_in
+from abw.core.plan.plan import plan, wanted_of
+from abw.core.policy.rules.critical import Critical
+from abw.core.run.footprint import footprint, forecast
+from abw.core.run.minibatches import TOGETHER
+from abw.core.run.streaming import read_ahead
+from abw.core.run.workload import load_workload, open_model
+from abw.core.spec.load import Overrides, load_cell
+
+
+def inspect_cell(path: Path, dims: Mapping[str, int]) -> dict[str, Any]:
+    """Check a cell's file by itself; every dim is 64 unless `dims` says otherwise.
+
+    Returns the document of `abw check CELL --json`. Errors: SpecError, AbwError for an unknown dim.
+    """
+    cell = load_cell(path, dims)
+    program = cell_program(cell)
+    return {
+        "schema_version": 1,
+        "cell": cell.name,
+        "spec": str(path),
+        "inputs": {p.name: list(p.shape) for p in cell.inputs},
+        "outputs": {p.name: list(p.shape) for p in cell.output_ports},
+        "parameters": sum(math.prod(p.shape) for p in cell.params),
+        "operations": sum(op.name != "constant" for op in cell.ops),
+        "batches": len(program.batches),
+    }
+
+
+def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[str, Any]:
+    """Check a spec and build all graphs of its data; returns the document of `abw check --json`.
+
+    `memory_bytes`: what the mini-batch with most nodes takes in `abw run`, batched by the policy critical;
+    `process_bytes`: what its whole process takes with that (`Forecast`), and what is available.
+    Errors: SpecError, DataError. Cost: that of reading and construction.
+    """
+    model = open_model(spec, overrides)
+    trained = load_weights(model)
+    workload = load_workload(model, granularity)
+    network = workload.network
+    nodes = np.zeros(len(network.types), np.int64)
+    depths: list[np.ndarray[Any, Any]] = []
+    largest: Graph | None = None
+    for first, last in workload.windows():
+        graph = workload.graph(first, last)
+        nodes += graph.type_sizes
+        depths.append(lower_bound(graph.dag))
+        if largest is None or len(graph) > len(largest):
+            largest = graph
+    memory = process = None
+    if largest is not None:
+        planned = plan(largest, Critical().schedule(largest.dag), wanted_of(largest))
+        memory = footprint(planned).total
+        batch, count = model.data.batch, len(workload.instances)
+        together = min(len(depths), read_ahead(batch) // batch, -(-TOGETHER // len(largest)))
+        share = min(1.0, read_ahead(batch) / count)
+        found = forecast(network, planned, together, int(share * len(workload.instances.kind)))
+        process = {**found.document(), "available": available_memory()}
+    types = []
+    for number, t in enumerate(network.types):
+        reads = sorted({network.types[p].name for s in t.slots for p, _ in s.producers})
+        tables = {
+            network.tables[network.constants[c].number].name
+            for s in t.slots
+            for c in s.constants
+            if network.constants[c].kind == "table"
+        }
+        types.append(
+            {
+                "type": t.name,
+                "nodes": int(nodes[number]),
+                "depth": int(depths[0][number]),
+                "reads": [*reads, *sorted(tables)],
+            }
+        )
+    return {
+        "schema_version": 1,
+        "model": model.name,
+        "spec": str(model.files[0]),
+        "data": str(model.data.path),
+        "weights": str(trained.file.path) if trained else None,
+        "dims": dict(model.dims),
+        "granularity": granularity,
+        "instances": len(workload.instances),
+        "batch": model.data.batch,
+        "mini_batches": len(depths),
+        "nodes": int(nodes.sum()),
+        "lower_bound": int(sum(int(d.sum()) for d in depths)),
+        "parameters": sum(math.prod(p.shape) for p in model.params),
+        "table_numbers": sum(t.rows * math.prod(t.shape) for t in model.tables),
+        "memory_bytes": memory,
+        "process_bytes": process,
+        "types": types,
+    }
+
+
+def inspect_weights(spec: Path, overrides: Overrides) -> dict[str, Any]:
+    """What weights a spec needs, and what its file, if it names one, has for that.
+
+    Returns the document of `abw weights --json`: `fits` is null without a file. Errors: SpecError in the
+    spec; AbwError where the file cannot be read. Cost: that of reading the file.
+    """
+    model = open_model(spec, overrides)
+    file = read_file(model.weights)
+    matched = match(model, file) if file else None
+    fits = {fit.need.name: fit for fit in matched.fits} if matched else {}
+    wanted = [
+        {
+            "name": need.name,
+            "shape": list(need.shape),
+            "used_by": list(need.users),
+            "from": need.text,
+            "mapped": need.value is not None,
+            "state": fits[need.name].state if fits else None,
+            "fault": fits[need.name].fault or None if fits else None,
+        }
+        for need in needs(model)
+    ]
+    report: dict[str, Any] = {
+        "schema_version": 1,
+        "model": model.name,
+        "spec": str(model.files[0]),
+        "dims": dict(model.dims),
+        "needs": wanted,
+        "numbers": sum(math.prod(need.shape) for need in needs(model)),
+        "file": None,
+        "fits": None,
+        "problems": [],
+    }
+    if matched is None or file is None:
+        return report
+    problems = problems_of(matched, model)
+    takers: dict[str, list[str]] = {}
+    for need in needs(model):
+        for name in dict.fromkeys(names_in(need.expr)):
+            takers.setdefault(name, []).append(need.name)
+    return {
+        **report,
+        "file": {
+            "path": str(file.path),
+            "format": file.format,
+            "sha256": file.sha256,
+            "tensors": [
+                {
+                    "name": name,
+                    "shape": list(stored.shape),
+                    "dtype": stored.dtype,
+                    "used_for": takers.get(name, []),
+                    "ignored": name not in takers and model.weights.ignores(name),
+                }
+                for name, stored in file.tensors.items()
+            ],
+        },
+        "fits": not problems,
+        "problems": [str(problem) for problem in problems],
+    }

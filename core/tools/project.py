@@ -1,0 +1,115 @@
+"""New projects: a spec, its cells and data of one's own to begin with, taken from those that ship."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import abw
+from abw.core.base.errors import AbwError
+from abw.core.run.workload import open_model
+from abw.core.spec.jsonschema import model_schema
+from abw.core.spec.load import Overrides
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A kind of model to begin with: the shipped spec it is made from, and what an instance of it is."""
+
+    spec: str
+    summary: str
+    instance: str
+
+
+TEMPLATES: Mapping[str, Template] = {
+    "chain": Template(
+        "bilstm.yaml", "a tagger: two LSTMs over each sentence, from either end", "a sentence, one a line"
+    ),
+    "tree": Template(
+        "treelstm.yaml", "a tree LSTM with scores at every node", "a bracketed tree, one a line"
+    ),
+    "lattice": Template(
+        "lattice.yaml", "a lattice LSTM: characters, and the words that end at them", "a lattice of arcs"
+    ),
+    "graph": Template(
+        "dag.yaml", "a recurrent network over any graph without cycles", "a JSON object, one a line"
+    ),
+}
+
+README = """# {name}
+
+{summary}, made by `abw new {template}`.
+
+```sh
+abw check model.yaml                    # is the spec right, and what graph does its data give
+abw run model.yaml --verify             # run it; compare every node with the reference
+abw viz                                 # what was batched, and how
+abw run model.yaml --output out.jsonl   # a line of results for each instance
+```
+
+| file | what |
+| --- | --- |
+| `model.yaml` | the model: its types, and on which vertices of an instance they run |
+| `cells/` | the equations of its types |
+| `data/` | a few instances to try it on: {instance} |
+| `abw.schema.json` | completion and checks for editors with a YAML language server |
+
+Next: your own data (`data:` in `model.yaml`, or `--data FILE`), your sizes (`dims:`, or `--set \
+hidden=256`), and your trained weights (`--weights FILE`; `abw weights model.yaml` says which tensors \
+they must be). From Python:
+
+```python
+import abw
+
+model = abw.load("model.yaml")
+outputs = model(["an instance as it stands in the data file", ...])
+```
+"""
+
+
+def create_project(template: str, folder: Path) -> list[Path]:
+    """Write a project into a new folder, whole or not at all, or into an empty one; the files written.
+
+    Errors: AbwError where the folder holds anything, or cannot be written.
+    """
+    chosen = TEMPLATES[template]
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise AbwError(f"{folder} is there already", hint="name a new folder, or an empty one")
+    name = folder.resolve().name
+    try:
+        beside = folder.resolve().parent
+        beside.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=beside, prefix=".abw-new-") as draft:
+            made = Path(draft) / "new"
+            _fill(made, template, chosen, name)
+            if folder.exists():  # it stays the same folder: somebody may be in it
+                for item in sorted(made.iterdir()):
+                    item.rename(folder / item.name)
+            else:
+                made.rename(folder)
+    except OSError as error:
+        raise AbwError(f"cannot write {folder}: {error.strerror}") from error
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _fill(folder: Path, template: str, chosen: Template, name: str) -> None:
+    specs = Path(abw.__file__).parent / "specs"
+    model = open_model(specs / chosen.spec, Overrides())
+    for file in (*model.files[1:], model.data.path):
+        target = folder / file.relative_to(specs)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
+    text = (specs / chosen.spec).read_text(encoding="utf-8")
+    words = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in name) or "model"
+    valid = words if words[0].isalpha() else f"m-{words}"
+    renamed = text.replace(f"model: {model.name}\n", f"model: {valid}\n")
+    (folder / "model.yaml").write_text(renamed, encoding="utf-8")
+    schema = json.dumps(model_schema(), indent=1) + "\n"
+    (folder / "abw.schema.json").write_text(schema, encoding="utf-8")
+    summary = chosen.summary[0].upper() + chosen.summary[1:]
+    told = README.format(name=name, summary=summary, template=template, instance=chosen.instance)
+    (folder / "README.md").write_text(told, encoding="utf-8")

@@ -1,0 +1,1 @@
+"""The memory-layout problem, and its solution by PQ-trees."""

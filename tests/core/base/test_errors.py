@@ -1,0 +1,26 @@
+"""Hints of errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from abw.core.base.errors import missing_file
+
+
+def test_a_missing_file_has_the_nearest_name_else_those_of_its_kind(tmp_path: Path) -> None:
+    for name in "abcdefg":
+        (tmp_path / f"{name}.pt").touch()
+    (tmp_path / "train.txt").touch()
+    (tmp_path / "folder.npz").mkdir()
+    assert missing_file(tmp_path / "trian.txt") == "did you mean 'train.txt'?"
+    assert missing_file(tmp_path / "weights.txt") == f"the folder {tmp_path} holds train.txt"
+    assert missing_file(tmp_path / "weights.pt").endswith(" holds a.pt, b.pt, c.pt, d.pt, e.pt, …")
+    assert missing_file(tmp_path / "weights.npz") == f"the folder {tmp_path} holds no file *.npz"
+    assert missing_file(tmp_path / "no/weights.pt") == f"there is no folder {tmp_path / 'no'}"
+
+
+def test_a_missing_file_in_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert missing_file(Path("weights.pt")) == f"the folder {tmp_path} holds no file *.pt"

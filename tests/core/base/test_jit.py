@@ -1,0 +1,172 @@
+"""What is compiled makes no arrays, what is inside has no entry for Python; what is kept is checked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba.core.caching import CacheImpl
+from numba.core.errors import TypingError
+
+from abw.core.base.jit import allocating, inner, is_compiled, njit
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"), reason="numba compiles nothing"
+)
+
+
+@inner
+def _doubled(x: int) -> int:
+    return 2 * x
+
+
+@njit
+def _double_all(values: Any) -> None:  # noqa: ANN401
+    for i in range(len(values)):
+        values[i] = _doubled(values[i])
+
+
+@njit
+def _refused(n: int) -> Any:  # noqa: ANN401
+    return np.zeros(n)
+
+
+@allocating
+def _allowed(n: int) -> Any:  # noqa: ANN401
+    return np.zeros(n)
+
+
+def test_inner_functions_are_called_by_compiled_ones_alone() -> None:
+    values = np.arange(3)
+    for _ in range(2):  # before and after it was compiled
+        with pytest.raises(TypeError, match="_doubled can be called by compiled functions alone"):
+            _doubled(1)
+        _double_all(values)
+    assert values.tolist() == [0, 4, 8]
+    assert is_compiled(_double_all)
+
+
+def test_arrays_are_made_by_the_caller() -> None:
+    with pytest.raises(TypingError):
+        _refused(3)
+    assert _allowed(3).tolist() == [0, 0, 0]
+
+
+def test_what_was_never_called_is_not_compiled() -> None:
+    def anew() -> int:
+        return 1
+
+    function: Callable[[], int] = anew
+    assert is_compiled(function)  # needs none
+    assert not is_compiled(njit(function))
+
+
+def test_where_no_machine_code_can_be_kept_it_is_compiled_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(CacheImpl, "_locator_classes", [])
+
+    @njit
+    def third(x: int) -> int:
+        return x // 3
+
+    assert third(7) == 2
+    assert is_compiled(third)  # no other process could compile it for this one
+
+
+CALLER = """
+import sys
+import callee
+from abw.core.base.jit import njit
+
+@njit
+def tripled(x):
+    return {name} * x
+
+if __name__ == "__main__":
+    import caller
+    print(caller.tripled(int(sys.argv[1])), sum(caller.tripled.stats.cache_hits.values()))
+"""
+CALLEE = """
+from abw.core.base.jit import njit
+FACTOR = {factor}
+
+@njit
+def times(x):
+    return FACTOR * x
+"""
+
+
+class Program:
+    """A compiled function in a file of its own, which names what another file holds; run in new processes."""
+
+    def __init__(self, folder: Path, root: Path, name: str = "callee.FACTOR") -> None:
+        self.folder = folder
+        self.environment = {**os.environ, "PYTHONPATH": str(root), "NUMBA_CACHE_DIR": str(folder / "cache")}
+        self.write(3)
+        (folder / "caller.py").write_text(CALLER.format(name=name))
+
+    def write(self, factor: int) -> None:
+        (self.folder / "callee.py").write_text(CALLEE.format(factor=factor))
+
+    def run(self) -> str:
+        """What it computed of 7, and whether the machine code was found."""
+        command = [sys.executable, "caller.py", "7"]
+        done = subprocess.run(command, env=self.environment, cwd=self.folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    @property
+    def files(self) -> list[Path]:
+        return sorted((self.folder / "cache").glob("*/caller.tripled*"))
+
+
+@pytest.mark.parametrize("name", ["callee.FACTOR", "callee.times(1)"])
+def test_a_constant_that_changes_in_another_file_is_noticed(root: Path, tmp_path: Path, name: str) -> None:
+    program = Program(tmp_path, root, name)
+    assert [program.run(), program.run()] == ["21 0", "21 1"]
+    program.write(5)
+    assert [program.run(), program.run()] == ["35 0", "35 1"]
+    assert len(program.files) == 1  # what is out of date is written over
+
+
+def test_a_damaged_file_is_compiled_anew(root: Path, tmp_path: Path) -> None:
+    program = Program(tmp_path, root)
+    assert program.run() == "21 0"
+    (file,) = program.files
+    whole = file.read_bytes()
+    file.write_bytes(whole[:40] + bytes([whole[40] ^ 1]) + whole[41:])
+    assert [program.run(), program.run()] == ["21 0", "21 1"]
+
+
+@njit
+def _halved(x: int) -> float:
+    return x / 2
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_no_damage_is_loaded(data: st.DataObject) -> None:
+    assert _halved(3) == 1.5
+    files = _halved._cache._cache_file  # type: ignore[attr-defined]
+    (path,) = (path for path in files._files() if files._read(path) is not None)
+    whole = path.read_bytes()
+    at = data.draw(st.integers(0, len(whole) - 1))
+    damaged = bytearray(whole)
+    damaged[at] ^= 1 << data.draw(st.integers(0, 7))
+    cut = data.draw(st.sampled_from([len(whole), len(whole), at]))
+    try:
+        path.write_bytes(damaged[:cut])
+        assert files._read(path) is None
+        assert not is_compiled(_halved)
+    finally:
+        path.write_bytes(whole)
+    assert is_compiled(_halved)

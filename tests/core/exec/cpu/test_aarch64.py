@@ -1,0 +1,75 @@
+"""The IR's kernels on AArch64, under emulation, against the reference: random cells, and the specs'."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+from abw.core.exec.cpu import target
+from abw.core.exec.cpu.llvm.clock import emit_clock
+from abw.core.exec.cpu.llvm.emit import Module
+from abw.core.exec.params import init_params
+from abw.core.graph.graph import Graph
+from abw.core.plan.plan import plan
+from abw.core.policy.rules.sufficient import Sufficient
+from abw.core.policy.schedule import Schedule
+from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
+from abw.core.spec.load import Overrides
+from tests.conftest import ROOT
+from tests.core.exec.builder import (
+    error,
+    fused_graph,
+    random_graph,
+    random_network,
+    random_schedule,
+    reference,
+)
+from tests.core.exec.cpu.emulated import MISSING, EmulatedExecutor, machine
+
+emulated = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+
+
+SPECS = ("treelstm", "treegru", "mvrnn", "lattice", "lattice-gru", "bilstm-chars", "dag")
+
+
+def check(graph: Graph, schedule: Schedule, folder: Path, tolerance: float) -> None:
+    params = init_params(graph.network, 0)
+    executor = EmulatedExecutor(folder)
+    executor.prepare(graph.network, params)
+    result = executor.run(plan(graph, schedule))
+    assert error(result, reference(graph, params)) < tolerance
+
+
+@emulated
+@pytest.mark.parametrize("spec", SPECS)
+def test_specs(spec: str, tmp_path: Path) -> None:
+    model = open_model(ROOT / "specs" / f"{spec}.yaml", Overrides(dims={"hidden": 38}))
+    networks = open_networks(model, "cell", fuse=spec.startswith("lattice"))
+    workload = open_workload(model, read_instances(model.data, 4), networks)
+    graph = workload.graph(0, 4)
+    check(graph, Sufficient().schedule(graph.dag), tmp_path, 1e-5)
+
+
+@emulated
+@pytest.mark.parametrize("seed", range(8))
+def test_random_cells(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    graph = fused_graph(rng, 20) if seed % 2 else random_graph(rng, random_network(rng), 20)
+    check(graph, random_schedule(rng, graph), tmp_path, 1e-4)
+
+
+def test_the_target_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "MACHINE", "aarch64")
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: {"neon": True})
+    assert target.get_target.__wrapped__() is target.AARCH64
+
+
+def test_stamps_are_of_a_clock_that_any_process_may_read() -> None:
+    module = Module(target.AARCH64)
+    emit_clock(module)
+    text = machine().emit_assembly(llvm.parse_assembly(module.text()))
+    assert "CNTVCT_EL0" in text.upper()
+    assert "PMCCNTR" not in text.upper()

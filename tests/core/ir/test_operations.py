@@ -1,0 +1,115 @@
+"""What the table says of each operation is what a cell, and every back end, makes of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abw.core.exec.cpu.llvm.functions import OWN
+from abw.core.exec.lower.expressions import EXPRESSIONS, assign
+from abw.core.ir.meanings import Arrays, spell
+from abw.core.ir.operations import FUNCTIONS, OPERATIONS, SIGNS, Form, Operation
+from abw.core.spec.load import load_cell
+
+DIMS = {"m": 3, "n": 5, "k": 2}
+ANY = ("n", "[m, n]")
+WRITTEN = [(operation.name, form) for operation in OPERATIONS.values() for form in operation.forms]
+ELEMENTWISE = [operation for operation in OPERATIONS.values() if operation.kind == "element"]
+BASIC = ("add", "sub", "mul", "div", "neg", "exp", "tanh", "less", "select")
+
+
+def cell_of(form: Form, any_shape: str) -> str:
+    """A cell of that operation alone, and a second output that has the shape said of the result."""
+    args = [arg if arg != "any" else any_shape for arg in form.args]
+    result = form.result if form.result != "any" else any_shape
+    names = [c for c in dict.fromkeys(form.text) if c in "ABxy"][: len(args)]
+    inputs = "".join(f"  {name}: {shape}\n" for name, shape in zip(names, args, strict=True))
+    return (
+        f"cell: one\ndims: [m, n, k]\ninputs:\n{inputs}  like: {result}\n"
+        f"equations: |\n  made = {form.text}\n  same = like + 0 * made\n"
+        "outputs: {made: made, same: same}\n"
+    )
+
+
+@pytest.mark.parametrize("any_shape", ANY)
+@pytest.mark.parametrize(("name", "form"), WRITTEN, ids=lambda value: getattr(value, "text", None))
+def test_each_form_has_the_shapes_said(name: str, form: Form, any_shape: str, tmp_path: Path) -> None:
+    path = tmp_path / "one.yaml"
+    path.write_text(cell_of(form, any_shape))
+    cell = load_cell(path, {**DIMS, "m": 3 if name != "slice" else 1})
+    assert cell.ops[0].name == name
+
+
+def test_what_users_do_not_write_is_known() -> None:
+    assert {o.name for o in OPERATIONS.values() if not o.forms} == {"constant", "identity"}
+    assert [*SIGNS] == ["+", "-", "*", "/", "@"]
+    assert {*FUNCTIONS, *(o.name for o in SIGNS.values()), "neg", "slice", "constant", "identity"} == {
+        *OPERATIONS
+    }
+
+
+@pytest.mark.parametrize("own", [OWN, EXPRESSIONS, BASIC], ids=["IR", "text", "only the basic ones"])
+@pytest.mark.parametrize("operation", ELEMENTWISE, ids=lambda operation: operation.name)
+def test_every_back_end_has_code_for_each_step(operation: Operation, own: Collection[str]) -> None:
+    done: list[str] = []
+
+    def do(name: str, args: Sequence[str]) -> str:
+        assert name in own
+        done.append(name)
+        return f"{name}({', '.join(args)})"
+
+    args = ["x", "y"][: len(operation.forms[0].args)]
+    spelled = spell(operation.name, args, own, do, str)
+    assert (done == [operation.name]) == (operation.name in own)
+    assert spelled.startswith(f"{done[-1]}(") and all(arg in spelled for arg in args)
+
+
+NUMBERS = st.floats(-1e3, 1e3, allow_subnormal=False) | st.sampled_from([0.0, -0.0, np.inf, -np.inf, np.nan])
+
+
+@pytest.mark.parametrize("own", [EXPRESSIONS, BASIC], ids=["text", "only the basic ones"])
+@pytest.mark.parametrize("operation", ELEMENTWISE, ids=lambda operation: operation.name)
+@given(numbers=st.lists(NUMBERS, min_size=2, max_size=2))
+def test_what_is_spelled_is_the_meaning(
+    operation: Operation, own: Collection[str], numbers: list[float]
+) -> None:
+    args = [np.float64(x) for x in numbers[: len(operation.forms[0].args)]]
+    basic: dict[str, Callable[..., Any]] = {
+        "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative,
+        "exp": np.exp, "tanh": np.tanh, "less": np.less, "select": np.where,
+        "sigmoid": lambda x: np.exp(-np.logaddexp(0, -x)),
+    }  # fmt: skip
+    with np.errstate(all="ignore"):
+        spelled = spell(operation.name, args, own, lambda name, values: basic[name](*values), np.float64)
+        meant = operation.meaning(Arrays(np), *args)
+    np.testing.assert_allclose(spelled, meant, rtol=1e-13, atol=1e-300)
+
+
+def test_an_operation_made_of_others_is_written_line_by_line() -> None:
+    lines: list[str] = []
+    assert assign(lines.append, "y", "relu", ["x[i]"], "const({})".format) == "y_2"
+    assert assign(lines.append, "z", "sigmoid", ["y_2"], str) == "z"
+    assert lines == ["y = x[i] < const(0)", "y_2 = const(0) if y else x[i]", "z = sigmoid(y_2)"]
+
+
+def test_what_nothing_is_known_of_is_named() -> None:
+    def spelled(name: str, own: set[str]) -> str:
+        return spell(name, ["x"], own, lambda name, _: name, str)
+
+    with pytest.raises(ValueError, match="no code for 'exp', which is made of nothing else"):
+        spelled("sigmoid", {"add", "div", "neg"})
+    with pytest.raises(ValueError, match="no code for 'less'"):
+        spelled("relu", {"select"})
+
+
+def test_specs_are_read_without_numpy(root: Path) -> None:
+    code = "import sys, abw.core.spec.load; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0

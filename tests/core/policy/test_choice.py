@@ -1,0 +1,138 @@
+"""Chosen policies: the best of what was tried, within bounds, in a file."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from abw.core.base.errors import AbwError
+from abw.core.graph.bounds import lower_bound
+from abw.core.graph.dag import Dag
+from abw.core.policy.cost import Cost, cost_of
+from abw.core.policy.learned import choice
+from abw.core.policy.learned.choice import CANDIDATES, ChosenPolicy, Least, choose, fsm_behind
+from abw.core.policy.learned.choicefile import any_policy_of
+from abw.core.policy.learned.fsm import FsmPolicy
+from abw.core.policy.learned.learner import TooManyStatesError, learn
+from abw.core.policy.registry import get_policy
+from tests.core.policy import graphs
+
+
+def hard(seed: int, words: int = 12, letters: str = "abcd") -> Dag:
+    """Strings: no rule meets the bound on them."""
+    rng = np.random.default_rng(seed)
+    made = ["".join(rng.choice(list(letters), 9)) for _ in range(words)] + ["".join(letters)]
+    return graphs.strings(made)
+
+
+@given(st.integers(0, 10**6), st.floats(0, 1e-4))
+@settings(max_examples=8)
+def test_no_candidate_is_better_on_what_they_were_judged_on(seed: int, launch: float) -> None:
+    held = [hard(seed), hard(seed + 1)]
+    policy = choose([hard(seed + 2)], held, launch=launch)
+    for tried in policy.tried:
+        if tried.batches is None or any(n.startswith("fsm") for n in tried.policies):
+            continue
+        found = [get_policy(n) for n in tried.policies]
+        least = found[0] if len(found) == 1 else Least(tuple(found))
+        assert tried.batches == sum(len(least.schedule(d)) for d in held)
+    picked = policy.picked
+    assert picked.batches == sum(len(policy.schedule(d)) for d in held)
+    able = [t for t in policy.tried if t.batches is not None and policy._has(t)]
+
+    def seconds(batches: int | None, scheduling: float) -> float:
+        return (batches or 0) * launch + scheduling
+
+    every = [seconds(t.batches, t.scheduling) for t in able]
+    assert seconds(picked.batches, picked.scheduling) == min(every)
+    fewest = policy.launching(float("inf")).picked.batches
+    assert fewest == min(t.batches for t in able if t.batches is not None)
+
+
+def test_rules_that_meet_the_bound_end_it() -> None:
+    dag = graphs.fig1()
+    policy = choose([dag], [dag], apart=False)
+    assert policy.picked.batches == lower_bound(dag).sum()
+    assert policy.fsm is None
+    assert not any("fsm" in t.name or "beam" in t.name for t in policy.tried)
+    assert not policy.open
+    assert "the only instance" in policy.reason
+
+
+def test_a_search_is_tried_where_it_can_pay() -> None:
+    held = [hard(3)]
+    cheap = choose([hard(4)], held, launch=1e-9)
+    assert not any("beam" in t.name for t in cheap.tried)
+    assert not cheap.open
+    assert cheap.launching(1.0).open  # then it is to be chosen anew
+    dear = choose([hard(4)], held, launch=1.0)
+    assert any("beam" in t.name for t in dear.tried)
+    assert not dear.open
+    assert (dear.picked.batches or 0) <= (cheap.launching(1.0).picked.batches or 0)
+    assert len(dear.tried) <= CANDIDATES
+    assert dear.launching(1e-12).picked.quick
+
+
+def test_an_fsm_of_too_many_states_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    lesson = hard(5, words=30, letters="abcdefgh")
+    with pytest.raises(TooManyStatesError):
+        learn(lesson, encoding="sort", trials=200, most=20)
+    monkeypatch.setattr(choice, "STATES", 20)
+    policy = choose([lesson], [hard(6, letters="abcdefgh")])
+    refused = {t.name: t.refused for t in policy.tried if t.refused}
+    assert "more than 20 states" in (refused["fsm-sort"] or "")
+    assert policy.fsm is None or len(policy.fsm.states) <= 20
+
+
+def test_files_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "FILE", 300)
+    policy = choose([hard(7)], [hard(8)])
+    assert policy.fsm is None
+    assert all("300 characters" in t.refused for t in policy.tried if t.refused)
+
+
+def test_the_file_gives_the_same_policy_back() -> None:
+    policy = choose([hard(9)], [hard(10)], launch=1e-6)
+    again = any_policy_of(json.loads(policy.to_json({"model": "any"})))[0]
+    assert isinstance(again, ChosenPolicy)
+    again = again.launching(1e-6)
+    assert again.to_json() == policy.to_json()
+    assert again.picked == policy.picked
+    dag = hard(11)
+    assert again.schedule(dag).nodes.tolist() == policy.schedule(dag).nodes.tolist()
+    with pytest.raises(AbwError, match="other types"):
+        again.schedule(graphs.fig1())
+
+
+def test_an_fsm_that_was_picked_is_followed() -> None:
+    dag = graphs.fig10(trees=6, depth=4)
+    fsm = learn(dag, encoding="critical")
+    given_ = choose([dag], [dag])
+    tried = tuple(t for t in given_.tried if t.name == "fsm-critical") or (
+        choice.Tried(("fsm-critical",), 1, 1.0, 0.0),
+    )
+    policy = ChosenPolicy(dag.types, given_.held, tried, fsm, 0, 0.0)
+    assert fsm_behind(policy) is fsm
+    assert policy.schedule(dag).type.tolist() == fsm.schedule(dag).type.tolist()
+    assert isinstance(
+        any_policy_of(json.loads(fsm.to_json()))[0], FsmPolicy
+    )  # files of FSMs are read as ever
+
+
+def test_a_cost_is_what_is_minimised() -> None:
+    held = [graphs.strings(["abb", "bba"])]
+    cost = Cost(np.array([10.0, 1.0]), np.zeros(2), np.ones(2, np.int32))
+    policy = choose(held, held, cost=cost, launch=1.0)
+    assert policy.picked.cost == min(t.cost for t in policy.tried if t.cost is not None)
+    assert cost_of(policy.schedule(held[0]), cost) == policy.picked.cost  # followed as it was judged
+    found = get_policy("critical-free", cost=cost).schedule(held[0])
+    assert (policy.picked.cost or 0.0) <= cost_of(found, cost)
+
+
+def test_graphs_that_do_not_go_together_are_refused() -> None:
+    with pytest.raises(AbwError, match="same types"):
+        choose([graphs.fig1()], [graphs.fig10()])

@@ -1,0 +1,95 @@
+"""The other process compiles just what learning needs, and never outlives its block."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from numba.core.dispatcher import Dispatcher
+
+from abw.core.graph import bounds
+from abw.core.policy import cost
+from abw.core.policy.learned import fsm, learner, states
+from abw.core.policy.rules import critical, frontier, remaining, sufficient, weight
+from abw.core.run import precompile
+from abw.core.run.learning import Asked, train
+from abw.core.run.workload import load_workload, open_model
+from abw.core.spec.load import Overrides
+
+MODULES = (bounds, cost, critical, frontier, fsm, learner, remaining, states, sufficient, weight)
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"), reason="numba compiles nothing"
+)
+
+
+def signatures(modules: tuple[ModuleType, ...]) -> dict[str, Any]:
+    """What each compiled function of the modules was compiled or loaded for."""
+    found = ((m.__name__, n, f) for m in modules for n, f in vars(m).items())
+    return {f"{m}.{n}": set(f.signatures) for m, n, f in found if isinstance(f, Dispatcher)}
+
+
+def test_learning_uses_what_was_compiled(root: Path) -> None:
+    precompile.compile_learner("best")
+    before = signatures(MODULES)
+    assert before["abw.core.policy.learned.learner.trial"]
+    workload = load_workload(open_model(root / "specs/lattice.yaml", Overrides()), "cell")
+    dag = workload.graph(0, 2).dag
+    for encoding in learner.BEST_OF:
+        train(lambda *_: dag, 1, encoding, 0, trials=1).schedule(dag)
+    assert signatures(MODULES) == before
+
+
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Two cores, and nothing compiled yet, as far as one can tell."""
+    monkeypatch.setattr(precompile, "is_compiled", lambda _: False)
+    monkeypatch.setattr(precompile, "usable_cores", lambda: 2)
+    return monkeypatch
+
+
+def test_the_process_ends_by_itself_or_with_the_block(uncompiled: pytest.MonkeyPatch) -> None:
+    with precompile.learner_beside(Asked("fsm", "base")) as beside:
+        beside.wait()
+        assert beside.process is not None
+        assert beside.process.returncode == 0
+    with pytest.raises(KeyboardInterrupt), precompile.learner_beside(Asked("fsm", "base")) as beside:
+        raise KeyboardInterrupt
+    assert beside.process is not None
+    assert beside.process.returncode is not None
+
+
+def test_one_that_takes_too_long_is_given_up(uncompiled: pytest.MonkeyPatch) -> None:
+    uncompiled.setattr(precompile, "PATIENCE", 0.0)
+    with precompile.learner_beside(Asked("fsm", "base")) as beside:
+        beside.wait()
+        assert beside.process is not None
+        assert beside.process.returncode is not None
+
+
+def test_there_is_none_where_it_cannot_help(uncompiled: pytest.MonkeyPatch) -> None:
+    with uncompiled.context() as only:
+        only.setattr(precompile, "usable_cores", lambda: 1)
+        assert precompile.Beside(Asked("fsm", "base")).process is None
+    with uncompiled.context() as only:
+        only.setattr(precompile, "is_compiled", lambda _: True)
+        assert precompile.Beside(Asked("fsm", "base")).process is None
+    assert precompile.Beside(None).process is None
+    uncompiled.setattr(sys, "executable", "/nowhere/python")
+    with precompile.learner_beside(Asked("fsm", "base")) as beside:
+        assert beside.process is None
+        beside.wait()
+
+
+def test_a_file_in_the_current_folder_is_not_run(uncompiled: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("import pathlib; pathlib.Path('ran').touch()")
+    uncompiled.chdir(tmp_path)
+    with precompile.learner_beside(Asked("fsm", "base")) as beside:
+        beside.wait()
+        assert beside.process is not None
+        assert beside.process.returncode == 0
+    assert not (tmp_path / "ran").exists()

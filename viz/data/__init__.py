@@ -1,0 +1,1 @@
+"""Pictures as data: what each of them shows."""

@@ -1,0 +1,105 @@
+"""From a scene to the pictures that were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+from abw.core.base.errors import AbwError, did_you_mean
+from abw.core.ir.network import Network
+from abw.viz.data.fsm import policy_picture
+from abw.viz.data.memory import arena_picture, memory_pictures
+from abw.viz.data.pictures import (
+    ArenaPicture,
+    BatchesPicture,
+    FrontierPicture,
+    GraphPicture,
+    MemoryPicture,
+    PolicyPicture,
+    TreePicture,
+    as_json,
+)
+from abw.viz.data.scene import Scene
+from abw.viz.data.steps import batches_picture, frontier_picture, graph_picture
+from abw.viz.data.tree import tree_picture
+
+Kind = Literal["policy", "graph", "frontier", "batches", "memory", "pqtree"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+USUAL: tuple[Kind, ...] = ("batches", "policy")
+"""What is shown where nothing in particular is asked for."""
+
+Picture = (
+    PolicyPicture
+    | GraphPicture
+    | FrontierPicture
+    | BatchesPicture
+    | MemoryPicture
+    | ArenaPicture
+    | TreePicture
+)
+
+
+def collect(
+    scene: Scene, kinds: Sequence[Kind], policy: str | None = None, instances: int | None = None
+) -> list[Picture]:
+    """The pictures of these kinds, in this order. `policy`: whose, the scene's own for None.
+
+    `instances`: of the graph only the first so many. Errors: AbwError for a policy that the scene has no
+    schedule of, and where a run's model or data cannot be read any more.
+    """
+    chosen = policy or scene.own
+    if chosen not in scene.schedules:
+        raise AbwError(
+            f"there is no schedule by '{chosen}' here", hint=did_you_mean(chosen, tuple(scene.schedules))
+        )
+    pictures: list[Picture] = []
+    for kind in kinds:
+        if kind == "policy":
+            pictures.append(policy_picture(scene, chosen))
+        elif kind == "graph":
+            pictures.append(graph_picture(scene, instances))
+        elif kind == "frontier":
+            pictures.append(frontier_picture(scene, chosen))
+        elif kind == "batches":
+            pictures.append(batches_picture(scene))
+        elif kind == "memory":
+            pictures += memory_pictures(_network(scene))
+            assert scene.graph
+            pictures.append(arena_picture(scene.graph, scene.schedules[chosen]))
+        else:
+            pictures += tree_pictures(_network(scene))
+    return pictures
+
+
+def tree_pictures(network: Network) -> list[TreePicture]:
+    """The PQ-tree of each cell with more than one variable of its own."""
+    cells = dict.fromkeys(t.cell for t in network.types if t.cell is not None)
+    return [tree for tree in map(tree_picture, cells) if len(tree.names) > 1]
+
+
+def _network(scene: Scene) -> Network:
+    if scene.network is None:
+        raise AbwError(
+            "the run's model or data cannot be read any more, and its cells are not kept",
+            hint="name the spec instead: `abw viz SPEC`",
+        )
+    return scene.network
+
+
+_NAMES: dict[type[Any], str] = {
+    PolicyPicture: "policy",
+    GraphPicture: "graph",
+    FrontierPicture: "frontier",
+    BatchesPicture: "batches",
+    MemoryPicture: "memory",
+    ArenaPicture: "arena",
+    TreePicture: "pqtree",
+}
+
+
+def document(title: str, pictures: Sequence[Picture]) -> dict[str, Any]:
+    """Everything that pictures show, as `--json` prints it: a list of pictures for each kind."""
+    kinds: dict[str, list[Any]] = {}
+    for picture in pictures:
+        kinds.setdefault(_NAMES[type(picture)], []).append(as_json(picture))
+    return {"schema_version": 1, "title": title, **kinds}

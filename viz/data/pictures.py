@@ -1,0 +1,242 @@
+"""The pictures as data: what each of them shows and nothing of how. `--json` prints exactly these."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+END = -1
+"""In place of a state's number: every node is executed."""
+
+
+ENCODINGS = {
+    "base": "ready",
+    "max": "ready / with the most nodes",
+    "sort": "ready, most first",
+    "critical": "ready / before the longest path",
+}
+"""What a state says, by encoding; with phases, then which part of the graph is being executed."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state of an FSM, and the type `chosen` there for the next batch.
+
+    `ready`: the types on the frontier, in the encoding's order; `also`: what else the encoding says (see
+    `ENCODINGS`).
+
+    `q` and `visits` are what learning found, by type; empty for a policy that was not learned. `taken`: how
+    often each type was taken here in the mini-batch at hand. `known` is False where learning never met it.
+    """
+
+    ready: tuple[str, ...]
+    also: tuple[str, ...]
+    chosen: str
+    q: Mapping[str, float]
+    visits: Mapping[str, int]
+    taken: Mapping[str, int]
+    known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """From state number `source` to `target` (or END) by a batch of `type`; observed `count` times."""
+
+    source: int
+    target: int
+    type: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyPicture:
+    """A policy as an FSM over the steps of one mini-batch; `steps` (B,) is the state before each batch.
+
+    Without a mini-batch (a policy's file alone) `steps` is empty and nothing was taken.
+    """
+
+    policy: str
+    encoding: str
+    types: tuple[str, ...]
+    states: tuple[State, ...]
+    transitions: tuple[Transition, ...]
+    steps: tuple[int, ...]
+    training: Mapping[str, Any] | None
+
+
+def merged(picture: PolicyPicture) -> list[Transition]:
+    """One transition for each pair of states: the most frequent type, the counts of all together."""
+    pairs: dict[tuple[int, int], list[Transition]] = defaultdict(list)
+    for t in picture.transitions:
+        pairs[t.source, t.target].append(t)
+    return [
+        Transition(a, b, max(ts, key=lambda t: t.count).type, sum(t.count for t in ts))
+        for (a, b), ts in pairs.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A schedule of B batches as it runs: their `type` and `width` (B,), and which steps were `free` (B,).
+
+    A free step lowers the lower bound on what remains by one; a step that is not free is one batch more
+    than the bound promised, and its type is to blame: `late` (B,) critical nodes of it come later, the last
+    of them behind node `behind` (B,) (see `abw.core.tools.explain`). 0 and -1 where a step is free.
+    """
+
+    policy: str
+    type: Ints
+    width: Ints
+    free: NDArray[np.bool_]
+    late: Ints
+    behind: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class BatchesPicture:
+    """Schedules of one graph side by side; `lower_bound` (T,) by type."""
+
+    types: tuple[str, ...]
+    lower_bound: Ints
+    lanes: tuple[Lane, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierPicture:
+    """What was ready: `ready` (B, T) nodes of each type before each batch; `lane` is what was chosen."""
+
+    types: tuple[str, ...]
+    ready: Ints
+    lane: Lane
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPicture:
+    """n nodes and m edges. `type`, `instance`, `vertex` (n,); `source`, `target` (m,).
+
+    `batch` (P, n): for each of `policies` the number of the batch that executes the node.
+    """
+
+    types: tuple[str, ...]
+    type: Ints
+    instance: Ints
+    vertex: Ints
+    source: Ints
+    target: Ints
+    policies: tuple[str, ...]
+    batch: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class OperandView:
+    """One operand of a cell's batch: `role` ('result', 'source 1', ...), its `variables` lane by lane."""
+
+    role: str
+    variables: tuple[str, ...]
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class CellBatchView:
+    """A batch of one cell operation."""
+
+    op: str
+    operands: tuple[OperandView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable in scratch memory: what it `means`, and its size in floats a node.
+
+    `staged`: it is an input that is copied there before the first batch.
+    """
+
+    name: str
+    means: str
+    floats: int
+    staged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """Variables in the order they have in memory, and what that order makes of the cell's operands.
+
+    A node of the cell then costs `copies` memory kernels a batch, which move `copied_floats` a node.
+    """
+
+    variables: tuple[Variable, ...]
+    batches: tuple[CellBatchView, ...]
+    copies: int
+    copied_floats: int
+
+    @property
+    def in_words(self) -> str:
+        """What the order costs."""
+        kernels = f"{self.copies} memory kernel{'' if self.copies == 1 else 's'} a batch"
+        staged = [variable.name for variable in self.variables if variable.staged]
+        first = f"; {', '.join(staged)} copied in first (*)" if staged else ""
+        return f"{kernels}, {self.copied_floats} floats copied a node{first}"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPicture:
+    """A cell's memory: `before` in the order of definition, `after` in the planned one.
+
+    `types` of the model run this cell.
+    """
+
+    cell: str
+    types: tuple[str, ...]
+    before: Ordering
+    after: Ordering
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaBlock:
+    """Rows `first` to `first + rows` of arena number `arena`, written by batch `batch` as output `output`."""
+
+    arena: int
+    batch: int
+    type: str
+    output: str
+    first: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaPicture:
+    """A plan's arenas over time: `shape`s and `rows` of each, `head` rows of constants, blocks by batch."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    rows: tuple[int, ...]
+    head: tuple[int, ...]
+    batches: int
+    blocks: tuple[ArenaBlock, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TreePicture:
+    """The PQ-tree of a cell's variables, lying as they are planned: `text` with numbers into `names`."""
+
+    cell: str
+    text: str
+    names: tuple[str, ...]
+
+
+def as_json(value: Any) -> Any:  # noqa: ANN401 - a picture, or a part of one
+    """A picture as what `json.dumps` takes: fields by name, arrays as lists, floats finite."""
+    if is_dataclass(value):
+        return {f.name: as_json(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: as_json(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [as_json(item) for item in value]
+    return value

@@ -1,0 +1,196 @@
+"""What pictures are made of: one mini-batch, with its schedules by one policy or several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.errors import AbwError
+from abw.core.base.progress import Progress, Quiet
+from abw.core.graph.dag import Dag
+from abw.core.graph.graph import Graph
+from abw.core.ir.model import Model
+from abw.core.ir.network import Granularity, Network
+from abw.core.policy.learned.choice import fsm_behind
+from abw.core.policy.learned.choicefile import read_any
+from abw.core.policy.learned.fsm import FsmPolicy
+from abw.core.policy.registry import LEARNED, get_policy
+from abw.core.policy.schedule import Schedule
+from abw.core.run.learning import Asked, Choice, find_policy, learn_policy
+from abw.core.run.workload import load_workload, open_model
+from abw.core.spec.load import Overrides
+from abw.core.store.checked import read_outputs
+from abw.core.store.runs import OUTPUTS, POLICY, StoredRun, in_range, load_batch, policy_name
+
+Ints = NDArray[np.int32]
+
+AGAINST = ("depth", "agenda")
+"""The policies that a picture stands beside its own, unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Computed values of one name: (m, *shape), and the nodes (m,) that computed them."""
+
+    name: str
+    values: NDArray[Any]
+    node: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Mini-batch `number` of `mini_batches`, n nodes; `instance` and `vertex` (n,) as in `Graph`.
+
+    `schedules` by the name of their policy, the scene's own first; `learned` is the FSM behind `fsm`, or
+    `auto`. `network` and `graph` are None where a run's model or data cannot be read any more; `kept` are the
+    values that a run left. `reads` are the files that it was made from.
+    """
+
+    title: str
+    model: str
+    number: int
+    mini_batches: int
+    dag: Dag
+    instance: Ints
+    vertex: Ints
+    schedules: Mapping[str, Schedule]
+    learned: FsmPolicy | None
+    network: Network | None = None
+    graph: Graph | None = None
+    kept: tuple[Kept, ...] = ()
+    reads: tuple[Path, ...] = ()
+
+    @property
+    def own(self) -> str:
+        """The policy that the scene is about."""
+        return next(iter(self.schedules))
+
+
+def scene_of_run(
+    run: StoredRun, number: int = 0, against: Sequence[str] = AGAINST, allow_outside: bool = False
+) -> Scene:
+    """A mini-batch of a run on disk. Errors: AbwError where it is not there or damaged.
+
+    Reads the model and the data again to know the cells and the memory; goes without where they changed, or
+    where the model names files outside its folder, unless these are allowed.
+    """
+    dag, schedule, instance, vertex = load_batch(run, in_range(number, run.kept))
+    report = run.report
+    own = policy_name(report)
+    graph = _graph_again(run, number, dag, allow_outside)
+    return Scene(
+        title=f"run {run.number}: {report['model']}",
+        model=report["model"],
+        number=number,
+        mini_batches=report["mini_batches"],
+        dag=dag,
+        instance=instance,
+        vertex=vertex,
+        schedules=_with_others(dag, own, schedule, against),
+        learned=_policy_of_run(run),
+        network=graph.network if graph else None,
+        graph=graph,
+        kept=_kept(run, number * report["batch"], graph),
+        reads=(Path(report["spec"]), Path(report["data"])),
+    )
+
+
+def scene_of_spec(
+    spec: Path,
+    overrides: Overrides,
+    granularity: Granularity = "cell",
+    encoding: Choice = "best",
+    number: int = 0,
+    against: Sequence[str] = AGAINST,
+    progress: Progress | None = None,
+) -> Scene:
+    """A mini-batch of a spec's data under the learned policy, which is learned now where none is kept.
+
+    At granularity `op` learning takes minutes: without a kept policy, the first of `against` is the scene's.
+    Errors: SpecError, DataError, AbwError.
+    """
+    model = open_model(spec, overrides)
+    workload = load_workload(model, granularity)
+    windows = list(workload.windows())
+    asked = Asked(LEARNED, encoding, overrides.seed or 0)
+    found = find_policy(workload.networks, asked)
+    if not found and granularity == "cell":
+        (progress or Quiet()).phase("learn a policy")
+        found = learn_policy(workload, asked)
+    graph = workload.graph(*windows[in_range(number, len(windows))])
+    own, policy = (LEARNED, found.policy) if found else (against[0], get_policy(against[0]))
+    return Scene(
+        title=model.name,
+        model=model.name,
+        number=number,
+        mini_batches=len(windows),
+        dag=graph.dag,
+        instance=graph.instance,
+        vertex=graph.vertex,
+        schedules=_with_others(graph.dag, own, policy.schedule(graph.dag), against),
+        learned=fsm_behind(found.policy) if found else None,
+        network=graph.network,
+        graph=graph,
+        reads=(*model.reads, *([found.path] if found else [])),
+    )
+
+
+def model_of_run(run: StoredRun, allow_outside: bool = False) -> Model:
+    """The model that a run executed, from the copy it keeps. Errors: SpecError, AbwError."""
+    report = run.report
+    overrides = Overrides(
+        dims=report["dims"],
+        data=Path(report["data"]),
+        limit=min(report["instances"], run.kept * report["batch"]),
+        batch=report["batch"],
+        hoist=report.get("hoist", False),
+        allow_outside=allow_outside,
+    )
+    return open_model(run.path / "spec" / Path(report["spec"]).name, overrides)
+
+
+def _graph_again(run: StoredRun, number: int, dag: Dag, allow_outside: bool) -> Graph | None:
+    """The mini-batch's graph, unless the data is not what it was."""
+    passes = run.report.get("passes", ())
+    try:
+        workload = load_workload(
+            model_of_run(run, allow_outside),
+            run.report["granularity"],
+            fuse="fuse" in passes,
+            group="group" in passes,
+        )
+        graph = workload.graph(*list(workload.windows())[number])
+        return graph if np.array_equal(workload.networks.seen(graph).type, dag.type) else None
+    except (AbwError, OSError, IndexError):
+        return None
+
+
+def _policy_of_run(run: StoredRun) -> FsmPolicy | None:
+    file = run.path / POLICY
+    return fsm_behind(read_any(file)[0]) if file.is_file() else None
+
+
+def _kept(run: StoredRun, first: int, graph: Graph | None) -> tuple[Kept, ...]:
+    """The values of one mini-batch. Errors: AbwError where the file is damaged."""
+    file = run.path / OUTPUTS
+    if graph is None or not file.is_file():
+        return ()
+    names = [refs.name for refs in graph.results]
+    outputs = read_outputs(file, names, first, first + graph.instances)
+    outputs_kept = []
+    for refs in graph.results:
+        # values and references are in the same order; a negative reference is a constant, of no node
+        if len(outputs.get(refs.name, ())) == len(refs.reference):
+            node = np.where(refs.reference < 0, -1, refs.reference // graph.network.width)
+            outputs_kept.append(Kept(refs.name, outputs[refs.name], node.astype(np.int32)))
+    return tuple(outputs_kept)
+
+
+def _with_others(dag: Dag, own: str, schedule: Schedule, against: Sequence[str]) -> dict[str, Schedule]:
+    others = {name: get_policy(name).schedule(dag) for name in against if name != own}
+    return {own: schedule, **others}

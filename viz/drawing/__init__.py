@@ -1,0 +1,1 @@
+"""Pictures drawn: SVG, DOT, terminal."""

@@ -1,0 +1,101 @@
+"""Graphviz: policies and graphs as DOT text, and DOT rendered by whatever is there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import Any, Literal
+
+import graphviz
+
+from abw.core.base.errors import AbwError
+from abw.viz.data.pictures import END, GraphPicture, PolicyPicture, merged
+from abw.viz.drawing.palette import colour, ink, marks
+from abw.viz.drawing.svg_policy import shown_states, state_name
+
+NODES = 3000
+"""The most nodes handed to Graphviz, which takes half a minute for so many."""
+
+
+def as_dot(picture: object) -> str:
+    """A policy's or graph's picture as DOT. Errors: AbwError for one that is no graph."""
+    if isinstance(picture, PolicyPicture):
+        return _policy(picture)
+    if isinstance(picture, GraphPicture):
+        return _graph(picture)
+    raise AbwError(
+        "DOT and PNG are for --policy and --graph: the other pictures are no graphs",
+        hint="--svg draws all of them",
+    )
+
+
+def _paint(type: int) -> dict[str, str]:
+    return {"fillcolor": colour(type), "fontcolor": ink(colour(type))}
+
+
+def _policy(picture: PolicyPicture) -> str:
+    dot = graphviz.Digraph(f"policy {picture.policy}", graph_attr={"rankdir": "LR"})
+    dot.attr("node", shape="box", style="rounded,filled", fontname="sans-serif", fontsize="11")
+    dot.attr("edge", fontname="sans-serif", fontsize="10")
+    shown = shown_states(picture)
+    for s in shown:
+        state = picture.states[s]
+        ranked = sorted(state.q.items(), key=lambda item: -item[1])
+        lines = [
+            f"{state_name(state)}: {state.chosen}",
+            " > ".join(f"{name} {value:.2f}" for name, value in ranked),
+            f"met {sum(state.taken.values())} times" + ("" if state.known else ", unseen in training"),
+        ]
+        label = graphviz.escape("\n".join(line for line in lines if line))
+        dot.node(f"s{s}", label, **_paint(picture.types.index(state.chosen)))
+    for t in merged(picture):
+        if t.source not in shown or t.target not in (*shown, END):
+            continue
+        if t.target == END:
+            dot.node("end", "end", shape="plaintext", style="")
+        end = "end" if t.target == END else f"s{t.target}"
+        dot.edge(f"s{t.source}", end, graphviz.escape(f"{t.type} ×{t.count}"))
+    return str(dot.source)
+
+
+def _graph(picture: GraphPicture) -> str:
+    if len(picture.type) > NODES:
+        raise AbwError(
+            f"Graphviz takes minutes for {len(picture.type)} nodes (at most {NODES})",
+            hint="draw some instances with --instances N, or look at all of them with --html",
+        )
+    dot = graphviz.Digraph("graph", graph_attr={"rankdir": "TB"})
+    dot.attr("node", shape="box", style="rounded,filled", fontname="sans-serif", fontsize="10", height="0.2")
+    dot.attr("edge", color="#8a939c", arrowsize="0.5")
+    letters = marks(picture.types)
+    for v, t in enumerate(picture.type.tolist()):
+        label = graphviz.escape(f"{letters[t]}{picture.batch[0, v] + 1}")
+        dot.node(f"n{v}", label, tooltip=graphviz.escape(picture.types[t]), **_paint(t))
+    for u, v in zip(picture.source.tolist(), picture.target.tolist(), strict=True):
+        dot.edge(f"n{u}", f"n{v}")
+    return str(dot.source)
+
+
+def render(dot: str, format: Literal["svg", "png"]) -> bytes | None:
+    """DOT as a picture, by the system's `dot`, else by pygraphviz; None where neither is there.
+
+    Errors: AbwError where Graphviz is there and fails.
+    """
+    if program := shutil.which("dot"):
+        done = subprocess.run([program, f"-T{format}"], input=dot.encode(), capture_output=True, check=False)
+        if done.returncode:
+            raise AbwError(f"dot failed: {done.stderr.decode(errors='replace').strip()}")
+        return done.stdout
+    try:
+        import pygraphviz as untyped
+    except ImportError:
+        return None
+    drawn: bytes = _drawn(untyped, dot, format)
+    return drawn
+
+
+def _drawn(pygraphviz: Any, dot: str, format: str) -> Any:  # noqa: ANN401 - pygraphviz has no types
+    try:
+        return pygraphviz.AGraph(string=dot).draw(format=format, prog="dot")
+    except OSError as error:
+        raise AbwError(f"pygraphviz failed: {error}") from None
