@@ -27,7 +27,7 @@ from abw.core.graph.group import group_types
 from abw.core.ir.network import Granularity
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
-from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy
+from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds
 from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides
 from abw.core.store.runs import StoredRun, in_range, load_batch, policy_name
@@ -137,14 +137,15 @@ def explain_spec(
 ) -> dict[str, Any]:
     """Schedule mini-batch `number` of a spec's data and explain it: the document of `abw explain --json`.
 
-    A policy that must be learned is found or learned as `abw run` does. Errors: SpecError, DataError,
-    AbwError.
+    A policy that must be learned is found or learned as `abw run` on the executor `cpu` does. Errors:
+    SpecError, DataError, AbwError.
     """
     model = open_model(spec, overrides)
     workload = load_workload(model, granularity)
     windows = list(workload.windows())
     seed = overrides.seed or 0
-    asked = Asked(policy, encoding, seed, model.data.batch)
+    launch = launch_seconds(workload.network, "cpu")
+    asked = Asked(policy, encoding, seed, model.data.batch, launch)
     chosen, _ = chosen_policy(kept_policy(workload.networks, asked), workload, asked, progress=progress)
     first, last = windows[in_range(number, len(windows))]
     graph = workload.graph(first, last)
