@@ -41,8 +41,8 @@ def ahead(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
             hand_over(None, error)
 
     thread = threading.Thread(target=work, name="abw-ahead", daemon=True)
-    thread.start()
     try:
+        thread.start()
         while True:
             try:
                 item, error = made.get(timeout=_POLL)
@@ -55,4 +55,5 @@ def ahead(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
             yield item  # type: ignore[misc]  # only an error comes without an item
     finally:
         stopped.set()
-        thread.join()
+        if thread.is_alive():  # Ctrl-C may have come while it was started
+            thread.join()
