@@ -12,6 +12,7 @@ import numba
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
+from abw.core.base.interrupts import finished_before_interrupt
 from abw.pqtree.checkedcache import CheckedCache
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,7 +64,14 @@ def _compiled(function: F, options: dict[str, Any]) -> F:
         # then nothing is kept
         with suppress(RuntimeError):
             vars(compiled).update(_cache=CheckedCache(function, partial(_made_of, compiled)))
+        vars(compiled).update(compile=partial(_whole, compiled.compile))
     return cast(F, compiled)
+
+
+def _whole(compile: Callable[[Any], object], signature: object) -> object:
+    """Compile or load a function before Ctrl-C is seen: else LLVM's objects may be freed twice."""
+    with finished_before_interrupt():
+        return compile(signature)
 
 
 def _cache_of(function: object) -> CheckedCache | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core.caching import CacheImpl
+from numba.core.dispatcher import Dispatcher
 from numba.core.errors import TypingError
 
 from abw.core.base.jit import allocating, inner, is_compiled, njit
@@ -170,3 +172,24 @@ def test_no_damage_is_loaded(data: st.DataObject) -> None:
     finally:
         path.write_bytes(whole)
     assert is_compiled(_halved)
+
+
+def test_ctrl_c_waits_until_a_function_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Dispatcher.compile
+    compiled: list[object] = []
+
+    def interrupted(self: Dispatcher, signature: object) -> object:
+        os.kill(os.getpid(), signal.SIGINT)
+        compiled.append(whole(self, signature))
+        return compiled[-1]
+
+    monkeypatch.setattr(Dispatcher, "compile", interrupted)
+
+    @njit
+    def twice(x: int) -> int:
+        return 2 * x
+
+    with pytest.raises(KeyboardInterrupt):
+        twice(3)
+    assert len(compiled) == 1
+    assert twice(3) == 6

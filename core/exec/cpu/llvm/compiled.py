@@ -7,6 +7,7 @@ from pathlib import Path
 import llvmlite
 import llvmlite.binding as llvm
 
+from abw.core.base.interrupts import finished_before_interrupt
 from abw.core.exec.codecache import cache_path, read_cache, write_cache
 from abw.core.exec.cpu.target import Target
 
@@ -31,11 +32,12 @@ def compile_ir(text: str, target: Target, folder: Path | None = None) -> Code:
     """
     key = "\n".join([llvmlite.__version__, str(llvm.llvm_version_info), target.cpu, target.features, text])
     path = cache_path(key, ".o", folder)
-    code = read_cache(path)
-    if code is None:
-        code = _compile(text, target)
-        write_cache(path, code)
-    return _load(code, target)
+    with finished_before_interrupt():  # amid it, LLVM's objects would be freed twice
+        code = read_cache(path)
+        if code is None:
+            code = _compile(text, target)
+            write_cache(path, code)
+        return _load(code, target)
 
 
 def _machine(target: Target) -> llvm.TargetMachine:
