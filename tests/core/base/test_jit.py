@@ -178,7 +178,7 @@ def test_ctrl_c_waits_until_a_function_is_compiled(monkeypatch: pytest.MonkeyPat
     whole = Dispatcher.compile
     compiled: list[object] = []
 
-    def interrupted(self: Dispatcher, signature: object) -> object:
+    def interrupted(self: Dispatcher, signature: Any) -> object:  # noqa: ANN401 (numba's)
         os.kill(os.getpid(), signal.SIGINT)
         compiled.append(whole(self, signature))
         return compiled[-1]
