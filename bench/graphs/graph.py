@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from abw.core.run.workload import Workload
 
 
-TIMED = ("depth", "agenda", "agenda-static", "sufficient", "critical")
+TIMED = (
+    "depth", "agenda", "agenda-static", "sufficient", "critical", "critical-free", "share", "share-free",
+    "weight", "weight-free", "critical-reversed", "beam",
+)  # fmt: skip
 
 
 def bench_graph(specs: Path, data: Path, instances: int, runs: int) -> dict[str, Any]:

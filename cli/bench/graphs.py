@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from abw.cli import options
-from abw.cli.bench.app import Batch, DataDir, HiddenSizes, Runs, Shown, SpecsDir, bench
+from abw.cli.bench.app import Batch, DataDir, HiddenSizes, Runs, Shown, SpecsDir, Workloads, bench
 from abw.cli.console import amount, duration, grid
 from abw.core.base.progress import Progress
 
@@ -43,8 +43,15 @@ def policies(
     families: Annotated[
         bool, typer.Option("--families", help="On families of graphs with 3 to 300 types instead.")
     ] = False,
+    unseen: Annotated[
+        bool, typer.Option("--unseen", help="The same of the workloads, on data that nothing was made from.")
+    ] = False,
+    workloads: Workloads = None,
+    mini_batches: Annotated[
+        int, typer.Option("--mini-batches", min=1, metavar="N", help="Of --unseen: how many are scheduled.")
+    ] = 3,
     launch: Annotated[
-        float, typer.Option("--launch", metavar="US", help="Of the families: a batch's microseconds.")
+        float, typer.Option("--launch", metavar="US", help="Of these two: a batch's microseconds.")
     ] = 20.0,
     named: Annotated[
         str | None, typer.Option("--family", metavar="TEXT", help="Only families whose names contain it.")
@@ -54,8 +61,17 @@ def policies(
     ] = None,
 ) -> Shown:
     """Batches by policy, and learning time beside the paper's Table 4, for all its workloads."""
-    if families:
-        yield from _families(data, batch, launch, named, plot, told)
+    if families or unseen:
+        from abw.bench.graphs.quality import bench_families, bench_unseen
+        from abw.bench.systems import chosen_cases
+
+        if families:
+            report = bench_families(data, batch, launch * 1e-6, named, told)
+        else:
+            cases = [c.name for c in chosen_cases(workloads)]
+            report = bench_unseen(specs, data, cases, granularity, batch, launch * 1e-6, mini_batches, told)
+        yield report
+        yield from _quality(report, plot)
         return
     from abw.bench.graphs.policies import bench_policies
 
@@ -90,18 +106,8 @@ def policies(
     yield table
 
 
-def _families(
-    data: Path,
-    batch: int,
-    launch: float,
-    named: str | None,
-    plot: Path | None,
-    told: Progress,
-) -> Shown:
-    """What `policies --families` shows."""
-    from abw.bench.graphs.quality import bench_families
-
-    report = bench_families(data, batch, launch * 1e-6, named, told)
+def _quality(report: dict[str, Any], plot: Path | None) -> Shown:
+    """What `policies --families` and `--unseen` show."""
     if plot:
         from abw.core.base.files import write_text
         from abw.viz.drawing.scatter import Mark, scatter_svg
@@ -112,11 +118,10 @@ def _families(
             for name in report["geometric_mean"]
         ]
         write_text(plot, document(scatter_svg("Batching policies", "ns a node", "% above the best", marks)))
-    yield report
     names = list(report["geometric_mean"])
     table = grid("batches to the best known", "types", "nodes", "bound", "best", *names)
     for r in report["rows"]:
-        ratios = (f"{r['batches'][n] / r['best']:.3f}" for n in names)
+        ratios = (f"{r['batches'][n] / r['best']:.3f}" if n in r["batches"] else "" for n in names)
         numbers = (r["types"], r["nodes"], r["lower_bound"], r["best"])
         table.add_row(r["family"], *map(str, numbers), *ratios)
     for said in ("geometric_mean", "worst"):

@@ -179,6 +179,34 @@ def cost(
     yield table
 
 
+@bench("launch")
+def launch(
+    told: Progress,
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    executor: Annotated[list[str], typer.Option("--executor", help="What computes; can be repeated.")] = [
+        "cpu",
+        "blas",
+    ],
+    hidden: HiddenSizes = [32, 64, 128, 256, 512],
+    batch: Batch = 256,
+) -> Shown:
+    """What a batch costs besides its rows: a launch, and its type's weights read. What auto reckons with."""
+    from abw.bench.executors.launch import bench_launch
+
+    report = bench_launch(specs, data, executor, hidden, batch, told)
+    yield report
+    table = grid("executor", "launch", "weights read", "error")
+    for r in report["rows"]:
+        table.add_row(r["executor"], duration(r["launch"]), amount(r["reading"], "B/s"), f"{r['error']:.0%}")
+    yield table
+    table = grid("executor", "workload", "hidden", "type", "weights", "launch", "row")
+    for t in report["types"]:
+        cost = (amount(t["weights_bytes"], "B"), duration(t["launch"]), duration(t["row"]))
+        table.add_row(t["executor"], t["workload"], str(t["hidden"]), t["type"], *cost)
+    yield table
+
+
 @bench("cold")
 def cold(
     told: Progress,

@@ -62,21 +62,66 @@ def path_lengths(dag: Dag) -> Ints:
 
     O(n + m), about 6 ns a node. Raises ValueError where the graph has a cycle.
     """
-    n = len(dag)
-    length, way, resume = np.zeros(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
-    found = _path_lengths(dag.succ_ptr, dag.succ, dag.indegree, length, way, resume)
-    if found < len(dag):
-        _sorted(dag)  # says how many nodes are on the cycle or behind it
+    length, none = np.zeros(len(dag), np.int32), np.empty(0, np.int32)
+    _measure(dag, none, np.empty((len(dag), 0), np.int32), length, none)
     return length
 
 
+def heights(dag: Dag) -> Ints:
+    """The largest number of nodes of v's own type on a path that starts at v, v counted, for each v (n,).
+
+    Paths may run through nodes of other types. As long as `chains`. Raises ValueError where the graph has a
+    cycle.
+    """
+    return chains(dag)[1]
+
+
+def chains(dag: Dag) -> tuple[Ints, Ints]:
+    """`path_lengths` and `heights` (n,), found together.
+
+    A pass over the graph for every 32 recurrent types: about 10 ns a node in all where there are few of them.
+    Raises ValueError where the graph has a cycle.
+    """
+    n, column = len(dag), recurrent_types(dag)
+    length, height = np.empty(n, np.int32), np.ones(n, np.int32)
+    columns = int(column.max(initial=-1)) + 1
+    for first in range(0, max(columns, 1), BLOCK):
+        length[:] = 0
+        above = np.zeros((n, min(BLOCK, columns - first)), np.int32)
+        _measure(dag, column - np.int32(first), above, length, height)
+    return length, height
+
+
+BLOCK = 32
+"""How many types' heights are found in one pass."""
+
+
+def _measure(dag: Dag, column: Ints, above: Ints, length: Ints, height: Ints) -> None:
+    way, resume = np.empty(len(dag), np.int32), np.empty(len(dag), np.int32)
+    graph = (dag.type, dag.succ_ptr, dag.succ, dag.indegree)
+    if _chains(*graph, column, way, resume, above, length, height) < len(dag):
+        _sorted(dag)  # says how many nodes are on the cycle or behind it
+
+
 @njit
-def _path_lengths(ptr: Ints, succ: Ints, indegree: Ints, length: Ints, way: Ints, resume: Ints) -> int:
+def _chains(
+    type: Ints,
+    ptr: Ints,
+    succ: Ints,
+    indegree: Ints,
+    column: Ints,
+    way: Ints,
+    resume: Ints,
+    above: Ints,
+    length: Ints,
+    height: Ints,
+) -> int:
     """Depth first: what lies behind a node has just been in the cache, and no order need be kept.
 
     `length` is, of a node on the way to v, -1 - the longest path behind it so far; 0 of one not met yet.
+    `above[v, k]`: the nodes of the k-th recurrent type of a block on the best path that starts at v.
     """
-    found = 0
+    found, columns = 0, above.shape[1]
     for source in range(len(indegree)):
         if indegree[source] > 0:
             continue
@@ -88,6 +133,8 @@ def _path_lengths(ptr: Ints, succ: Ints, indegree: Ints, length: Ints, way: Ints
                 behind = length[w]
                 if behind > 0:
                     longest = max(longest, behind)
+                    for k in range(columns):
+                        above[v, k] = max(above[v, k], above[w, k])
                     e += 1
                 elif behind == 0:
                     length[v] = -1 - longest
@@ -98,6 +145,11 @@ def _path_lengths(ptr: Ints, succ: Ints, indegree: Ints, length: Ints, way: Ints
                     return found
             length[v] = longest + 1
             found += 1
+            if columns > 0:
+                own = column[type[v]]
+                if 0 <= own < columns:
+                    above[v, own] += 1
+                    height[v] = above[v, own]
             if steps == 0:
                 break
             steps -= 1
@@ -136,41 +188,6 @@ def _type_reach(type: Ints, ptr: Ints, succ: Ints, reach: NDArray[np.bool_]) -> 
         for a in range(len(reach)):
             for b in range(len(reach) if reach[a, t] else 0):
                 reach[a, b] = reach[a, b] or reach[t, b]
-
-
-def heights(dag: Dag) -> Ints:
-    """The largest number of nodes of v's own type on a path that starts at v, v counted, for each v (n,).
-
-    Paths may run through nodes of other types. One reverse pass over the graph for every 32 recurrent types:
-    about 10 ns a node in all where there are few of them.
-    """
-    n, column = len(dag), recurrent_types(dag)
-    height, columns = np.ones(n, np.int32), int(column.max(initial=-1)) + 1
-    order = topological_order(dag)
-    for first in range(0, columns, BLOCK):
-        # above[v, k]: the nodes of the k-th recurrent type of a block on the best path that starts at v
-        above = np.zeros((n, min(BLOCK, columns - first)), np.int32)
-        _heights(order, dag.type, dag.succ_ptr, dag.succ, column - np.int32(first), above, height)
-    return height
-
-
-BLOCK = 32
-"""How many types' heights are found in one pass."""
-
-
-@njit
-def _heights(order: Ints, type: Ints, ptr: Ints, succ: Ints, column: Ints, above: Ints, height: Ints) -> None:
-    for i in range(len(order) - 1, -1, -1):
-        v = order[i]
-        here = above[v]
-        for e in range(ptr[v], ptr[v + 1]):
-            there = above[succ[e]]
-            for k in range(len(here)):
-                here[k] = max(here[k], there[k])
-        own = column[type[v]]
-        if 0 <= own < len(here):
-            here[own] += 1
-            height[v] = here[own]
 
 
 def lower_bound(dag: Dag) -> Ints:

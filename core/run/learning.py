@@ -90,8 +90,13 @@ def launch_seconds(network: Network, executor: str) -> float:
     """About what a batch takes besides its rows: the launch, and its type's weights read once; a mean."""
     if executor not in LAUNCH or not network.types:
         return 0.0
-    sizes = [4 * sum(math.prod(network.params[p].shape) for p in t.params) for t in network.types]
+    sizes = weight_bytes(network)
     return LAUNCH[executor] + sum(sizes) / len(sizes) / READING[executor]
+
+
+def weight_bytes(network: Network) -> list[int]:
+    """The bytes of each type's weights."""
+    return [4 * sum(math.prod(network.params[p].shape) for p in t.params) for t in network.types]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +175,13 @@ def chosen_policy(
     asked: Asked,
     *,
     used: int | None = None,
-    ready: Callable[[], None] | None = None,
+    ready: Callable[[str], None] | None = None,
     progress: Progress,
 ) -> tuple[Policy, Learned | None]:
     """The policy asked for: the one that `kept_policy` found, one that is a rule, or one learned now.
 
-    It is learned from the instances asked for, of the first `used` that can be used at most; `ready` is
-    called before an FSM is. Errors: AbwError.
+    It is learned from the instances asked for, of the first `used` that can be used at most; `ready` is told
+    what is used first (see `choose`). Errors: AbwError.
     """
     found = kept
     if not found:
@@ -195,7 +200,7 @@ def learn_policy(
     trials: int = TRIALS,
     phases: int = 0,
     path: Path | None = None,
-    ready: Callable[[], None] | None = None,
+    ready: Callable[[str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Learned:
     """Learn a policy from the instances asked for, of the first `used`, and write it down.
@@ -219,7 +224,7 @@ def learn_policy(
         policy = choose_from(dags, count, asked, ready=ready, progress=progress)
     else:
         if ready:
-            ready()
+            ready(LEARNED)
         policy = train(
             dags, count, asked.encoding, asked.seed, trials=trials, phases=phases, progress=progress
         )
@@ -243,7 +248,7 @@ def choose_from(
     asked: Asked,
     *,
     cost: Cost | None = None,
-    ready: Callable[[], None] | None = None,
+    ready: Callable[[str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ChosenPolicy:
     """Choose a policy on instances 0 to `used`; `dags(first, last)` is the dag of some of them.

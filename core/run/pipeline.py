@@ -225,9 +225,9 @@ def _warm_up(
     if kept:
         policy: Policy = kept.policy
     elif asked.name == CHOSEN:
-        policy = choose_policy([batch.dag], [batch.dag], launch=0.0, ready=beside.wait)
+        policy = choose_policy([batch.dag], [batch.dag], launch=0.0, trials=1, ready=beside.wait)
     elif asked.learned:
-        beside.wait()
+        beside.wait(LEARNED)
         policy = train(lambda *_: batch.dag, 1, asked.encoding, 0, trials=1)
     else:
         policy = get_policy(asked.name)

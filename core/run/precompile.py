@@ -1,14 +1,16 @@
-"""Compiling side by side: a second process compiles what learning needs, while this one compiles the rest.
+"""Compiling side by side: a second process compiles all policies, while this one compiles the rest.
 
-numba compiles one function at a time in a process, and learning a policy takes about half of what a first run
-compiles. Machine code comes into this process by way of the cache on disk.
+numba compiles one function at a time in a process, and policies with learning take about half of what a first
+run compiles. Machine code comes into this process by way of the cache on disk.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -18,10 +20,10 @@ import numpy as np
 from abw.core.base.cores import usable_cores
 from abw.core.base.jit import is_compiled
 from abw.core.graph.dag import Dag, build_dag
+from abw.core.policy.learned.choice import RULES
 from abw.core.policy.learned.learner import BEST_OF, learn, trial
 from abw.core.policy.learned.states import ENCODINGS
-from abw.core.policy.registry import CHOSEN
-from abw.core.policy.rules.agenda import Agenda
+from abw.core.policy.registry import CHOSEN, LEARNED, REVERSED, get_policy
 
 if TYPE_CHECKING:
     from abw.core.run.learning import Asked  # the other process does without what that imports
@@ -46,11 +48,12 @@ def learner_beside(asked: Asked | None) -> Iterator[Beside]:
 
 
 class Beside:
-    """The other process, if there is one."""
+    """The other process, if there is one. It says the name of each policy that it has compiled."""
 
     def __init__(self, asked: Asked | None) -> None:
         """Start it."""
         self.process: subprocess.Popen[bytes] | None = None
+        self._said, self._until = b"", time.monotonic() + PATIENCE
         if asked is None or asked.name.endswith(".json") or is_compiled(trial) or usable_cores() < 2:
             return
         what = CHOSEN if asked.name == CHOSEN else asked.encoding
@@ -60,33 +63,46 @@ class Beside:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "abw.core.run.precompile", what],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 env=environment,
             )
         except OSError:
             return
 
-    def wait(self) -> None:
-        """Until it is done, or has taken too long."""
-        if self.process:
-            try:
-                self.process.wait(PATIENCE)
-            except subprocess.TimeoutExpired:
+    def wait(self, policy: str) -> None:
+        """Until it has compiled a policy, if that is for it to do, is done, or has taken too long."""
+        rule = policy.removesuffix(REVERSED)
+        if rule not in (*RULES, LEARNED):
+            return
+        while self.process and rule.encode() not in self._said.split(b"\n")[:-1]:
+            pipe = self.process.stdout
+            if pipe is None or pipe.closed:
+                return
+            left = max(0.0, self._until - time.monotonic())
+            if not select.select([pipe], [], [], left)[0]:
+                self.end()
+            elif told := os.read(pipe.fileno(), 1 << 12):
+                self._said += told
+            else:
+                self.process.wait()
                 self.end()
 
     def end(self) -> None:
         """End it if it still runs: what it has compiled so far stays."""
-        if self.process and self.process.poll() is None:
+        if self.process:
             self.process.kill()
             self.process.wait()
+            if self.process.stdout:
+                self.process.stdout.close()
 
 
-def compile_learner(what: str) -> None:
-    """Compile all that learning an FSM with an encoding (`best`: with each that is tried), or `auto`, uses.
+def compile_policies(what: str) -> None:
+    """Compile all that learning an FSM with an encoding (`best`: with each that is tried) uses, and `agenda`,
+    which every run is compared with; or the rules and FSMs that `auto` tries.
 
-    And the policy `agenda`, which every run is compared with; the other rules that `auto` tries are compiled
-    by the process that tries them: so both have about as much to do.
+    What is left of `auto` is compiled by the process that tries it: so both have about as much to do. Prints
+    the name of each policy as soon as it is ready.
     """
     # a chain of four nodes, whose types recur
     type, succ_ptr, succ, indegree = (
@@ -95,13 +111,16 @@ def compile_learner(what: str) -> None:
     dag = Dag(("a", "b"), type, succ_ptr, succ, indegree)
     # and two nodes that are ready together: a state that the chain never is in
     other = build_dag(dag.types, type[:2].copy(), succ[:0].copy(), succ[:0].copy())
-    Agenda().schedule(dag)
+    for name in RULES if what == CHOSEN else ("agenda",):
+        get_policy(name).schedule(dag)
+        print(name, flush=True)
     for each in ENCODINGS:
         if each == what or (what in ("best", CHOSEN) and each in BEST_OF):
             learned = learn(dag, encoding=each, trials=1)
             learned.schedule(dag)
             learned.schedule(other)
+    print(LEARNED, flush=True)
 
 
 if __name__ == "__main__":
-    compile_learner(sys.argv[1])
+    compile_policies(sys.argv[1])

@@ -29,6 +29,9 @@ def test_a_spec_is_learned_and_drawn(abw: Abw) -> None:
     done = abw("viz", *FIG1, "--batches")
     assert done.code == 0, done.err
     assert "LIIIOR" in done.out
+    picked = abw("run", *FIG1, "--json").json()["picked"]
+    assert f"fig1 (auto: {picked})" in done.out
+    assert "policy fsm" in abw("viz", *FIG1, "--policy", "--encoding", "base").out
 
 
 def test_json_has_every_picture_and_nothing_else_on_standard_output(abw: Abw) -> None:
@@ -36,7 +39,7 @@ def test_json_has_every_picture_and_nothing_else_on_standard_output(abw: Abw) ->
     done = abw("viz", *FIG1, *(f"--{kind}" for kind in kinds), "--json")
     document = done.json()
     assert document.keys() == {"schema_version", "title", "arena", *kinds}
-    assert [lane["policy"] for lane in document["batches"][0]["lanes"]] == ["fsm", "depth", "agenda"]
+    assert [lane["policy"] for lane in document["batches"][0]["lanes"]] == ["auto", "depth", "agenda"]
     assert len(document["graph"][0]["type"]) == 15
 
 
@@ -52,7 +55,7 @@ def test_another_policys_picture(abw: Abw) -> None:
 
 def test_policies_to_compare_with(abw: Abw) -> None:
     document = abw("viz", *FIG1, "--against", "sufficient", "--batches", "--json").json()
-    assert [lane["policy"] for lane in document["batches"][0]["lanes"]] == ["fsm", "sufficient"]
+    assert [lane["policy"] for lane in document["batches"][0]["lanes"]] == ["auto", "sufficient"]
 
 
 def test_a_policys_file_alone(abw: Abw, home: Path) -> None:
@@ -100,7 +103,7 @@ def test_every_format_as_a_file(abw: Abw, tmp_path: Path, format: str) -> None:
     file = tmp_path / f"picture.{format if format != 'text' else 'txt'}"
     done = abw("viz", *FIG1, "--policy", "-o", str(file))
     assert done.code == 0, done.err
-    begin = {"html": "<!doctype html>", "svg": "<svg", "dot": "digraph", "text": "fig1\n\npolicy fsm"}[format]
+    begin = {"html": "<!doctype html>", "svg": "<svg", "dot": "digraph", "text": "fig1 (auto: "}[format]
     assert file.read_text(encoding="utf-8").lstrip("/").startswith(begin)
     if format != "text":
         assert str(file) in done.out

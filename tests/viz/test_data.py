@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from abw.core.base.errors import AbwError
 from abw.core.graph.bounds import heights, lower_bound
 from abw.core.graph.dag import Dag
+from abw.core.ir.network import Granularity
 from abw.core.policy.learned.policyfile import policy_of
 from abw.core.policy.learned.states import ENCODINGS, Encoding
 from abw.core.policy.registry import PLAIN, get_policy
 from abw.core.policy.schedule import Schedule
+from abw.core.run.pipeline import RunOptions, run
 from abw.core.spec.load import Overrides, load_cell
 from abw.core.store.runs import StoredRun
 from abw.viz.data.fsm import policy_alone, policy_picture
@@ -211,8 +213,13 @@ def test_every_picture_is_json(lattice: Scene) -> None:
         assert json.loads(text).keys() == picture.__dataclass_fields__.keys()
 
 
-def test_operations_are_shown_without_learning(home: Path) -> None:
-    scene = scene_of_spec(Path("specs/fig1.yaml"), Overrides(dims={"hidden": 4}), granularity="op")
-    assert (scene.own, scene.learned) == ("depth", None)
-    assert not list(home.glob("policies/*"))
-    assert len(policy_picture(scene, "depth").steps) == len(scene.schedules["depth"])
+@pytest.mark.parametrize("granularity", ["cell", "op"])
+def test_a_spec_is_shown_as_it_would_be_run(home: Path, granularity: Granularity) -> None:
+    overrides = Overrides(dims={"hidden": 4}, limit=4)
+    scene = scene_of_spec(Path("specs/lattice.yaml"), overrides, granularity)
+    report = run(Path("specs/lattice.yaml"), overrides, RunOptions(granularity=granularity))
+    assert scene.own == report["policy"] == "auto"
+    assert scene.title == f"lattice-lstm (auto: {report['picked']})"
+    assert len(scene.schedules["auto"]) == report["batches"]
+    assert not report["training"]["fresh"]
+    assert len(policy_picture(scene, "auto").steps) == report["batches"]

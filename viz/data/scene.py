@@ -19,9 +19,9 @@ from abw.core.ir.network import Granularity, Network
 from abw.core.policy.learned.choice import fsm_behind
 from abw.core.policy.learned.choicefile import read_any
 from abw.core.policy.learned.fsm import FsmPolicy
-from abw.core.policy.registry import LEARNED, get_policy
+from abw.core.policy.registry import CHOSEN, LEARNED, get_policy
 from abw.core.policy.schedule import Schedule
-from abw.core.run.learning import Asked, Choice, find_policy, learn_policy
+from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds
 from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides
 from abw.core.store.checked import read_outputs
@@ -84,7 +84,7 @@ def scene_of_run(
     own = policy_name(report)
     graph = _graph_again(run, number, dag, allow_outside)
     return Scene(
-        title=f"run {run.number}: {report['model']}",
+        title=_titled(f"run {run.number}: {report['model']}", own, report.get("picked")),
         model=report["model"],
         number=number,
         mini_batches=report["mini_batches"],
@@ -104,28 +104,26 @@ def scene_of_spec(
     spec: Path,
     overrides: Overrides,
     granularity: Granularity = "cell",
-    encoding: Choice = "best",
+    encoding: Choice | None = None,
     number: int = 0,
     against: Sequence[str] = AGAINST,
     progress: Progress | None = None,
 ) -> Scene:
-    """A mini-batch of a spec's data under the learned policy, which is learned now where none is kept.
+    """A mini-batch of a spec's data under the policy that `abw run` on the executor `cpu` takes.
 
-    At granularity `op` learning takes minutes: without a kept policy, the first of `against` is the scene's.
-    Errors: SpecError, DataError, AbwError.
+    That is `auto`, with an `encoding` the FSM; it is found, or learned now. Errors: SpecError, DataError,
+    AbwError.
     """
     model = open_model(spec, overrides)
     workload = load_workload(model, granularity)
     windows = list(workload.windows())
-    asked = Asked(LEARNED, encoding, overrides.seed or 0)
-    found = find_policy(workload.networks, asked)
-    if not found and granularity == "cell":
-        (progress or Quiet()).phase("learn a policy")
-        found = learn_policy(workload, asked)
+    own, launch = LEARNED if encoding else CHOSEN, launch_seconds(workload.network, "cpu")
+    asked = Asked(own, encoding or "best", overrides.seed or 0, model.data.batch, launch)
+    kept = kept_policy(workload.networks, asked)
+    policy, found = chosen_policy(kept, workload, asked, progress=progress or Quiet())
     graph = workload.graph(*windows[in_range(number, len(windows))])
-    own, policy = (LEARNED, found.policy) if found else (against[0], get_policy(against[0]))
     return Scene(
-        title=model.name,
+        title=_titled(model.name, own, found.behind if found else None),
         model=model.name,
         number=number,
         mini_batches=len(windows),
@@ -138,6 +136,11 @@ def scene_of_spec(
         graph=graph,
         reads=(*model.reads, *([found.path] if found else [])),
     )
+
+
+def _titled(name: str, policy: str, picked: str | None) -> str:
+    """The title, with what `auto` stands for."""
+    return f"{name} ({CHOSEN}: {picked})" if policy == CHOSEN and picked else name
 
 
 def model_of_run(run: StoredRun, allow_outside: bool = False) -> Model:

@@ -25,13 +25,20 @@ ONE_WAY = ("depth", "agenda")
 RULES = ("critical", "weight-free", "share-free", "share", "weight", "critical-free", "sufficient")
 """The rules that are tried, `RULES` in both directions; of equally quick ones the earlier one is taken."""
 
+ORDER: tuple[str, ...] = tuple(
+    sorted((*ONE_WAY, *RULES, *(f"{rule}{REVERSED}" for rule in RULES)), key=lambda n: seconds_of(n, 1))
+)
+"""All of these in the order in which they are tried: the quickest first."""
+
 BEAMS = ("beam", f"beam{REVERSED}")
-CANDIDATES = len(ONE_WAY) + 2 * len(RULES) + len(BEST_OF) + 2 + len(BEAMS)
+CANDIDATES = len(ORDER) + len(BEST_OF) + 2 + len(BEAMS)
 """How many candidates there are at most."""
 STATES = 512
 """The most states of an FSM that is tried; with eight symbols a state its file stays under 1 MB."""
 FILE = 900_000
 """The most characters of an FSM's file."""
+TRIALS = 1000
+"""The most trials of an FSM."""
 WORK = 2_000_000
 """The most nodes that the trials of one FSM execute: learning it stays below half a second."""
 TOGETHER = 3
@@ -195,18 +202,19 @@ def choose(
     seed: int = 0,
     launch: float = float("inf"),
     cost: Cost | None = None,
-    ready: Callable[[], None] | None = None,
+    trials: int = TRIALS,
+    ready: Callable[[str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ChosenPolicy:
     """Try the candidates on the mini-batches `held`.
 
-    Rules in both directions first, the quickest first, until one meets the lower bound: none behind it could
-    be better. Where none does, `ready` is called, and FSMs learned from `lessons` (a graph and
-    its parts; encodings base, sort, critical, with at most `STATES` states), the least of several rules, and,
-    where a batch at `launch` seconds lets it pay, the beam. With a `cost` that is what is minimised.
-    `progress` is told the candidates tried and the fewest batches so far. Same arguments, same policy (its
-    seconds apart). Raises AbwError for graphs that are empty or of different types. A second or so for 50,000
-    nodes, what is compiled apart.
+    Rules in both directions first, in `ORDER`, until one meets the lower bound: none behind it could be
+    better. Where none does, FSMs learned from `lessons` (a graph and its parts; encodings base, sort,
+    critical, in at most `trials` trials, with at most `STATES` states), the least of several rules, and,
+    where a batch at `launch` seconds lets it pay, the beam. With a `cost` that is what is minimised. `ready`
+    is told the name of each rule, or `fsm`, before it is first used; `progress` the candidates tried and the
+    fewest batches so far. Same arguments, same policy (its seconds apart). Raises AbwError for graphs that
+    are empty or of different types. A second or so for 50,000 nodes, what is compiled apart.
     """
     types = lessons[0].types
     if (
@@ -216,18 +224,16 @@ def choose(
     ):
         raise AbwError("a policy is chosen on graphs of the same types that are not empty")
     begun = time.perf_counter()
-    trial = _Trial(held, counting(len(types)) if cost is None else cost, cost, progress)
+    trial = _Trial(held, counting(len(types)) if cost is None else cost, cost, ready, progress)
     nodes = sum(map(len, held))
     summary = Held(len(held), nodes, sum(least_cost(d, trial.price) for d in held), apart)
-    for name in sorted((*ONE_WAY, *RULES, *(f"{rule}{REVERSED}" for rule in RULES)), key=_pace):
+    for name in ORDER:
         trial.rule(name)
         if trial.met(summary.least):
             break
     fsm = None
     if not trial.met(summary.least):
-        if ready:
-            ready()
-        fsm = trial.learned(lessons, seed)
+        fsm = trial.learned(lessons, seed, trials)
         trial.together()
     if not trial.met(summary.least) and _may_pay(trial.best, summary, launch):
         for name in BEAMS:
@@ -235,10 +241,6 @@ def choose(
     order = sorted(trial.tried, key=lambda t: (t.cost is None, t.cost, t.scheduling))
     seconds = time.perf_counter() - begun
     return ChosenPolicy(types, summary, tuple(order), fsm, seed, seconds, launch, cost)
-
-
-def _pace(name: str) -> float:
-    return seconds_of(name, 1)
 
 
 def _may_pay(best: Tried, held: Held, launch: float) -> bool:
@@ -267,9 +269,10 @@ class _Trial:
         held: Sequence[Dag],
         price: Cost,
         cost: Cost | None,
+        ready: Callable[[str], None] | None,
         progress: Callable[[int, int], None] | None,
     ) -> None:
-        self.held, self.price, self.cost, self.progress = held, price, cost, progress
+        self.held, self.price, self.cost, self.ready, self.progress = held, price, cost, ready, progress
         self.tried: list[Tried] = []
         self._costs: dict[str, np.ndarray[Any, np.dtype[np.float64]]] = {}
 
@@ -284,12 +287,16 @@ class _Trial:
 
     def rule(self, name: str) -> None:
         """Try a policy that needs no learning."""
+        if self.ready:
+            self.ready(name)
         self._judge(name, get_policy(name, **_options(name, self.cost)))
 
-    def learned(self, lessons: Sequence[Dag], seed: int) -> FsmPolicy | None:
+    def learned(self, lessons: Sequence[Dag], seed: int, trials: int) -> FsmPolicy | None:
         """Try an FSM of each encoding; the cheapest of them."""
+        if self.ready:
+            self.ready(LEARNED)
         found: list[FsmPolicy] = []
-        trials = max(1, min(1000, WORK // sum(map(len, lessons)) * len(lessons)))
+        trials = max(1, min(trials, WORK // sum(map(len, lessons)) * len(lessons)))
         for encoding in BEST_OF:
             name, begun = f"{LEARNED}-{encoding}", time.perf_counter()
             try:

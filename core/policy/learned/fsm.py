@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.base.jit import njit
-from abw.core.graph.bounds import path_lengths
+from abw.core.graph.bounds import chains, path_lengths
 from abw.core.graph.dag import Dag
 from abw.core.policy.learned.states import (
     CRITICAL,
@@ -40,7 +40,6 @@ from abw.core.policy.rules.frontier import (
 from abw.core.policy.rules.remaining import Remaining, start_remaining, step_remaining
 from abw.core.policy.rules.weight import (
     Weights,
-    catch_up,
     freest,
     no_weights,
     note_weights,
@@ -92,7 +91,7 @@ class FsmPolicy:
     def visited(self, dag: Dag, schedule: Schedule) -> list[tuple[str, ...]]:
         """The state before each batch of a schedule, whoever made it. For pictures: slow."""
         names, flow, frontier = symbol_names(self.types, self.phases), edges(dag), start(dag)
-        paths, kind = start_paths(dag, frontier), ENCODINGS.index(self.encoding)
+        paths, kind = start_paths(frontier, path_lengths(dag)), ENCODINGS.index(self.encoding)
         state = new_state(dag)
         found = []
         for a in schedule.type.tolist():
@@ -164,40 +163,33 @@ def _difference(ours: tuple[str, ...], theirs: tuple[str, ...]) -> str:
 
 def paths_for(encoding: Encoding, dag: Dag, frontier: Frontier) -> Paths:
     """The longest paths, for the encoding that asks for them."""
-    return start_paths(dag, frontier) if encoding == "critical" else no_paths()
+    return start_paths(frontier, path_lengths(dag)) if encoding == "critical" else no_paths()
 
 
 def follow(dag: Dag, table: Table, action: Ints, encoding: Encoding, phases: int) -> Schedule:
     """The schedule of a policy (see `FsmPolicy.schedule`) for a dag of its types."""
-    n, types, batches = len(dag), len(dag.types), room(dag)
-    paths = path_lengths(dag) if encoding == "critical" else np.empty(0, np.int32)
-    unseen, of_nodes, of_types = (
-        np.zeros(1, np.int32),
-        np.empty((2, n), np.int32),
-        np.zeros((6, types), np.int32),
-    )
-    rule: Rule = (*nothing_remains(),), (*no_weights(),)
+    length = path_lengths(dag) if encoding == "critical" else np.empty(0, np.int32)
     # plain tuples: numba takes a microsecond for each named one
     given = (
         (dag.type, dag.succ_ptr, dag.succ, dag.indegree),
         (*table,),
         action,
         (ENCODINGS.index(encoding), phases),
-        paths,
-        of_nodes,
-        of_types,
-        new_state(dag),
-        (*batches,),
-        unseen,
+        length,
     )
-    if not _run(*given, rule):
-        # the first unseen state: only now is it worth to know what the rule asks for
-        before = start(dag)
-        remaining, heavy = start_remaining(dag, before), weights(dag)
-        now = Frontier(of_nodes[0], of_nodes[1], of_types[0], of_types[1], of_types[2])
-        catch_up(now, remaining, heavy)
-        _run(*given, ((*remaining,), (*heavy,)))
-    return to_schedule(batches, int(unseen[0]))
+    batches = room(dag)
+    unseen = _run(*given, *_space(dag), (*batches,), ((*nothing_remains(),), (*no_weights(),)))
+    if unseen < 0:
+        # from the beginning once more: only now is it worth to know what the rule asks for
+        before, (length, height) = start(dag), chains(dag)
+        rule: Rule = (*start_remaining(dag, before, height),), (*weights(dag, before, length),)
+        unseen = _run(*given, *_space(dag), (*batches,), rule)
+    return to_schedule(batches, int(unseen))
+
+
+def _space(dag: Dag) -> tuple[Ints, Ints, Ints]:
+    """Room for the frontier, the paths from it, and a state."""
+    return np.empty((2, len(dag)), np.int32), np.zeros((6, len(dag.types)), np.int32), new_state(dag)
 
 
 Rule = tuple[tuple[Ints, ...], tuple[Any, ...]]
@@ -215,13 +207,12 @@ def _run(
     of_types: Ints,
     state: Ints,
     recorded: tuple[Ints, Ints, Ints, Ints],
-    unseen: Ints,
     rule: Rule,
-) -> bool:
-    """Record the schedule of a policy, and count its steps in states that are not in the table.
+) -> int:
+    """Record the schedule of a policy; how many of its steps were in states that are not in the table.
 
-    `of_nodes` (2, n), `of_types` (6, T), of zeros, are room for the frontier and the paths from it. False,
-    before the first unseen state, where `rule` is empty: then call it again with one.
+    `of_nodes` (2, n), `of_types` (6, T), of zeros, are room for the frontier and the paths from it. -1 at the
+    first unseen state where `rule` is empty.
     """
     type, ptr, succ, indegree = dag
     edges, table, batches = Edges(type, ptr, succ), Table(*given), Batches(*recorded)
@@ -229,22 +220,22 @@ def _run(
     frontier = Frontier(of_nodes[0], of_nodes[1], of_types[0], of_types[1], of_types[2])
     paths = Paths(path_length, of_types[3], of_types[4], of_types[5])
     remaining, weights = Remaining(*rule[0]), Weights(*rule[1])
-    done, ruled = int(batches.ptr[batches.size[0]]), len(weights.ready) > 0
-    if not ruled:
-        enqueue(type, indegree, frontier)
-        if encoding == CRITICAL:
-            begin_paths(frontier, paths)
+    done, unseen, ruled = 0, 0, len(weights.ready) > 0
+    batches.size[0] = 0
+    enqueue(type, indegree, frontier)
+    if encoding == CRITICAL:
+        begin_paths(frontier, paths)
     while done < len(edges.type):
         length = observe(encoding, phases, frontier, paths, state)
         s = find(table, state, length)
         if s < 0 and not ruled:
-            return False
+            return -1
         if ruled:
             note_weights(frontier, weights)
         if s >= 0:
             a = int(action[s])
         else:
-            unseen[0] += 1
+            unseen += 1
             a = freest(frontier, remaining, weights)
         done = record(batches, frontier, a)
         execute(edges, frontier, a)
@@ -253,4 +244,4 @@ def _run(
         if ruled:
             spend(weights, a)
             step_remaining(frontier, remaining, a)
-    return True
+    return unseen

@@ -28,7 +28,7 @@ class Critical:
     def schedule(self, dag: Dag) -> Schedule:
         """O(n + m + batches * types)."""
         edges, frontier, batches = begin(dag)
-        _critical(edges, frontier, start_paths(dag, frontier), batches)
+        _critical(edges, frontier, start_paths(frontier, path_lengths(dag)), batches)
         return to_schedule(batches)
 
 
@@ -46,9 +46,9 @@ class Paths(NamedTuple):
     seen: Ints
 
 
-def start_paths(dag: Dag, frontier: Frontier) -> Paths:
-    """The paths before the first batch, `frontier` being `start(dag)`. About 10 ns a node."""
-    paths = Paths(path_lengths(dag), *np.zeros((3, len(frontier.head)), np.int32))
+def start_paths(frontier: Frontier, length: Ints) -> Paths:
+    """The paths of these lengths before the first batch, `frontier` being `start(dag)`."""
+    paths = Paths(length, *np.zeros((3, len(frontier.head)), np.int32))
     begin_paths(frontier, paths)
     return paths
 

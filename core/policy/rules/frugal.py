@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abw.core.base.jit import inner, njit
+from abw.core.graph.bounds import chains
 from abw.core.graph.dag import Dag
 from abw.core.policy.cost import Cost, counting, regret
 from abw.core.policy.rules.critical import Paths, start_paths, step_paths
@@ -28,7 +29,9 @@ class Frugal:
         """O((n + m) * recurrent types / 4 + batches * types)."""
         edges, frontier, batches = begin(dag)
         cost = counting(len(dag.types)) if self.cost is None else self.cost
-        _frugal(edges, frontier, start_paths(dag, frontier), start_remaining(dag, frontier), cost, batches)
+        length, height = chains(dag)
+        paths, remaining = start_paths(frontier, length), start_remaining(dag, frontier, height)
+        _frugal(edges, frontier, paths, remaining, cost, batches)
         return to_schedule(batches)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
-from abw.core.graph.bounds import heights, tallest
+from abw.core.graph.bounds import tallest
 from abw.core.graph.dag import Dag
 from abw.core.policy.rules.frontier import Frontier
 
@@ -38,16 +38,22 @@ class Remaining(NamedTuple):
     done: Ints
 
 
-def start_remaining(dag: Dag, frontier: Frontier) -> Remaining:
-    """What remains before the first batch, `frontier` being `start(dag)`. About 20 ns a node."""
-    height = heights(dag)
+def start_remaining(dag: Dag, frontier: Frontier, height: Ints) -> Remaining:
+    """What remains before the first batch, of nodes of these heights, `frontier` being `start(dag)`."""
     top = tallest(dag, height)
     first = np.cumsum(top + 1, dtype=np.int32) - (top + 1)
-    number = np.bincount(first[dag.type] + height, minlength=int(np.sum(top + 1))).astype(np.int32)
+    number = np.zeros(int(np.sum(top + 1)), np.int32)
+    _count(dag.type, height, first, number)
     head = frontier.head
     remaining = Remaining(height, first, number, top, np.zeros_like(top), head.copy(), head.copy())
     _note_ready(frontier, remaining)
     return remaining
+
+
+@njit
+def _count(type: Ints, height: Ints, first: Ints, number: Ints) -> None:
+    for v in range(len(type)):
+        number[first[type[v]] + height[v]] += 1
 
 
 @njit
@@ -75,16 +81,6 @@ def _note_executed(frontier: Frontier, remaining: Remaining, a: int) -> None:
     done[a] = frontier.head[a]
     while top[a] > 0 and number[first[a] + top[a]] == 0:
         top[a] -= 1
-
-
-@njit
-def catch_up_remaining(frontier: Frontier, remaining: Remaining) -> None:
-    """Follow all that has been executed since `start_remaining`."""
-    for t in range(len(remaining.top)):
-        _note_executed(frontier, remaining, t)
-        remaining.ready[t] = 0
-        remaining.seen[t] = frontier.head[t]
-    _note_ready(frontier, remaining)
 
 
 @njit

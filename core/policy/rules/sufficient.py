@@ -15,11 +15,10 @@ from abw.core.policy.rules.frontier import (
     Batches,
     Edges,
     Frontier,
+    begin,
     edges,
     execute,
     record,
-    room,
-    start,
     to_schedule,
 )
 from abw.core.policy.schedule import Schedule
@@ -40,8 +39,8 @@ class Sufficient:
 
     def schedule(self, dag: Dag) -> Schedule:
         """O((n + m) * recurrent types + batches * types)."""
-        batches = room(dag)
-        _sufficient(edges(dag), start(dag), held_back(dag, direct=self.direct), batches)
+        edges, frontier, batches = begin(dag)
+        _sufficient(edges, frontier, held_back(dag, direct=self.direct), batches)
         return to_schedule(batches)
 
 

@@ -9,29 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import inner, njit
-from abw.core.graph.bounds import path_lengths
+from abw.core.graph.bounds import chains, path_lengths
 from abw.core.graph.dag import Dag
 from abw.core.policy.cost import Cost, counting, regret
-from abw.core.policy.rules.frontier import (
-    Batches,
-    Edges,
-    Frontier,
-    edges,
-    execute,
-    record,
-    room,
-    start,
-    to_schedule,
-)
+from abw.core.policy.rules.frontier import Batches, Edges, Frontier, begin, execute, record, to_schedule
 from abw.core.policy.rules.remaining import (
     Remaining,
-    catch_up_remaining,
     is_free,
     start_remaining,
     step_remaining,
 )
 from abw.core.policy.schedule import Schedule
 
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float64]
 SHARE, WEIGHT = 6, 2
 """Powers of the share for `Weight`: with the higher one the share all but decides alone."""
 
@@ -51,52 +42,52 @@ class Weight:
 
     def schedule(self, dag: Dag) -> Schedule:
         """O((n + m) * recurrent types / 32 + batches * types); without `free` O(n + m + batches * types)."""
-        batches, frontier = room(dag), start(dag)
-        remaining = start_remaining(dag, frontier) if self.free else nothing_remains()
+        edges, frontier, batches = begin(dag)
+        if self.free:
+            length, height = chains(dag)
+            remaining = start_remaining(dag, frontier, height)
+        else:
+            length, remaining = path_lengths(dag), nothing_remains()
         cost = counting(len(dag.types)) if self.cost is None else self.cost
-        _weight(edges(dag), frontier, remaining, weights(dag), cost, self.power, batches)
+        _weight(edges, frontier, remaining, weights(dag, frontier, length), cost, self.power, batches)
         return to_schedule(batches)
 
 
 class Weights(NamedTuple):
-    """What nodes weigh (n,), and by type (T,) what the ready and all remaining nodes do.
+    """By type (T,), what the ready and all remaining nodes weigh, by their path lengths `length` (n,).
 
     `Frontier.queue` has been looked at up to `seen` (T,).
     """
 
-    of_node: NDArray[np.float64]
-    ready: NDArray[np.float64]
-    left: NDArray[np.float64]
-    seen: NDArray[np.int32]
+    length: Ints
+    ready: Floats
+    left: Floats
+    seen: Ints
 
 
-def weights(dag: Dag) -> Weights:
-    """The weights before the first batch; no node is counted as ready yet. About 12 ns a node."""
-    types = len(dag.types)
-    of_node, left = np.empty(len(dag)), np.full(types, 1e-9)  # rounding must not leave nothing
-    _weigh(dag.type, path_lengths(dag), of_node, left)
-    first = np.cumsum(np.bincount(dag.type, minlength=types)).astype(np.int32)
-    first[1:], first[:1] = first[:-1].copy(), 0
-    return Weights(of_node, np.zeros(types), left, first)
+def weights(dag: Dag, frontier: Frontier, length: Ints) -> Weights:
+    """The weights by path lengths (n,), `frontier` being `start(dag)`; no node is counted as ready yet."""
+    left = np.full(len(dag.types), 1e-9)  # rounding must not leave nothing
+    _weigh(dag.type, length, left)
+    return Weights(length, np.zeros_like(left), left, frontier.head.copy())
 
 
 @njit
-def _weigh(
-    type: NDArray[np.int32],
-    length: NDArray[np.int32],
-    of_node: NDArray[np.float64],
-    left: NDArray[np.float64],
-) -> None:
+def _weigh(type: Ints, length: Ints, left: Floats) -> None:
     for v in range(len(type)):
-        square = np.float64(length[v]) * length[v]
-        of_node[v] = square * square
-        left[type[v]] += of_node[v]
+        left[type[v]] += _weight_of(length[v])
+
+
+@inner
+def _weight_of(length: int) -> float:
+    square = np.float64(length) * length
+    return square * square
 
 
 def no_weights() -> Weights:
     """What stands in for them where no rule is asked."""
-    none = np.empty(0)
-    return Weights(none, none, none, np.empty(0, np.int32))
+    none, nothing = np.empty(0, np.int32), np.empty(0)
+    return Weights(none, nothing, nothing, none)
 
 
 def nothing_remains() -> Remaining:
@@ -107,10 +98,10 @@ def nothing_remains() -> Remaining:
 @inner
 def note_weights(frontier: Frontier, weights: Weights) -> None:
     """Count the nodes that became ready. O(their number + types)."""
-    of_node, ready, _, seen = weights
+    length, ready, _, seen = weights
     for t in range(len(ready)):
         for i in range(seen[t], frontier.tail[t]):
-            ready[t] += of_node[frontier.queue[i]]
+            ready[t] += _weight_of(length[frontier.queue[i]])
         seen[t] = frontier.tail[t]
 
 
@@ -153,16 +144,6 @@ def freest(frontier: Frontier, remaining: Remaining, weights: Weights) -> int:
             if best < 0 or here > free or (here == free and weight > most):
                 best, free, most = t, here, weight
     return best
-
-
-@njit
-def catch_up(frontier: Frontier, remaining: Remaining, weights: Weights) -> None:
-    """Follow what has been executed since the start, of which nothing has been noted yet."""
-    for t in range(len(weights.ready)):
-        for i in range(weights.seen[t], frontier.head[t]):
-            weights.left[t] -= weights.of_node[frontier.queue[i]]
-        weights.seen[t] = frontier.head[t]
-    catch_up_remaining(frontier, remaining)
 
 
 @njit

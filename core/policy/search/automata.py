@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import inner, njit
-from abw.core.graph.bounds import heights, path_lengths
+from abw.core.graph.bounds import chains
 from abw.core.graph.dag import Dag, components
 from abw.core.policy.reverse import reversed_dag
 
@@ -97,7 +97,7 @@ class Automata(NamedTuple):
 def automata(dag: Dag) -> Automata:
     """The automata before anything is executed: a state an instance. O(n + m + n * types / 32)."""
     n, types = len(dag), len(dag.types)
-    height, component, turned = heights(dag), components(dag), reversed_dag(dag)
+    (length, height), component, turned = chains(dag), components(dag), reversed_dag(dag)
     count = int(component.max(initial=-1)) + 1
     size = np.bincount(component, minlength=count)
     order = _sorted(dag, height, component)
@@ -113,7 +113,7 @@ def automata(dag: Dag) -> Automata:
     random = np.random.default_rng(0).integers(0, 2**63, n + count, np.int64).astype(np.uint64)
     instances = Instances(
         dag.type, dag.succ_ptr, dag.succ, turned.succ_ptr, turned.succ, place, height,
-        order, column, column_of, rank, path_lengths(dag).astype(np.float64) ** 8, random[:n].copy(),
+        order, column, column_of, rank, length.astype(np.float64) ** 8, random[:n].copy(),
         np.full(n, -1, np.int32), np.empty(n, np.int32), np.full(types, -1, np.int32),
     )  # fmt: skip
     tops = height[order[column[:-1]]]

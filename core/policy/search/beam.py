@@ -107,7 +107,8 @@ def _choice_room(width: int, types: int) -> Next:
 class Beaten(NamedTuple):
     """The types of the cheapest schedule found (None: none below the limit), and what is proven.
 
-    No schedule that takes all ready nodes of a type costs less than `at_least` or than the one found.
+    No schedule that takes all ready nodes of a type costs less than `at_least`, which is no more than the
+    cost of the one found, or the limit.
     `steps`: how many instances were taken to a next state.
     """
 
@@ -232,7 +233,7 @@ def _search(
                     sequence[i] = way.action[i, w]
                     w = way.parent[i, w]
         here, there, width = there, here, kept
-    bound[0], bound[1] = at_least, steps
+    bound[0], bound[1] = min(at_least, limit), steps
     return length
 
 

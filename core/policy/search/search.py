@@ -8,22 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
-from abw.core.graph.bounds import heights
+from abw.core.graph.bounds import heights, path_lengths
 from abw.core.graph.dag import Dag, components, part
 from abw.core.policy.cost import Cost, cost_of, counting, least_cost
 from abw.core.policy.reverse import reversed_dag, reversed_schedule
 from abw.core.policy.rules.critical import Critical, Paths, critical_type, start_paths, step_paths
-from abw.core.policy.rules.frontier import (
-    Batches,
-    Edges,
-    Frontier,
-    edges,
-    execute,
-    record,
-    room,
-    start,
-    to_schedule,
-)
+from abw.core.policy.rules.frontier import Batches, Edges, Frontier, begin, execute, record, to_schedule
 from abw.core.policy.rules.frugal import Frugal
 from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.policy.rules.weight import SHARE, Weight
@@ -146,8 +136,8 @@ def _better(best: Found, dag: Dag, types: Ints | None, cost: Cost) -> Found:
 
 
 def _proven(best: Found, at_least: float) -> Found:
-    """What is left out costs `at_least` or more, all else no less than the best."""
-    return Found(best.schedule, best.cost, max(best.at_least, min(at_least, best.cost)))
+    """No schedule of the graph, or of a part of it, costs less than `at_least`."""
+    return Found(best.schedule, best.cost, max(best.at_least, at_least))
 
 
 def _hardest(dag: Dag, component: Ints, count: int) -> NDArray[np.intp]:
@@ -164,8 +154,8 @@ def replay(dag: Dag, types: list[int]) -> Schedule:
 
 def follow(dag: Dag, types: Ints) -> tuple[Schedule, int]:
     """A sequence of types as far as they are ready, then the rule `critical`; how many nodes it executed."""
-    batches, frontier = room(dag), start(dag)
-    done = _follow(edges(dag), frontier, start_paths(dag, frontier), types, batches)
+    edges, frontier, batches = begin(dag)
+    done = _follow(edges, frontier, start_paths(frontier, path_lengths(dag)), types, batches)
     return to_schedule(batches), int(done)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from abw.bench.executors.launch import bench_launch
 from abw.bench.executors.passes import bench_passes
+from abw.bench.graphs.quality import bench_unseen
 from abw.bench.systems import STEPS, System, chosen_cases, preset, side_by_side
 from abw.bench.whole.ablation import bench_ablation
 from abw.bench.whole.paper import PARTS, SYSTEMS, bench_paper
@@ -106,3 +109,21 @@ def test_passes_side_by_side(root: Path, data: Path) -> None:
     assert group["kernels"] > group["launches"]
     assert plain["gain"] == plain["execute_gain"] == 1
     assert all(r["gain"] > 0 for r in report["rows"])
+
+
+def test_launches_are_fitted_over_sizes(root: Path, data: Path) -> None:
+    report = bench_launch(root / "specs", data, ["cpu", "blas"], [8, 16], 4, Quiet())
+    assert [r["executor"] for r in report["rows"]] == ["cpu", "blas"]
+    assert all(r["launch"] >= 0 and r["reading"] > 0 for r in report["rows"])
+    sizes = {(t["hidden"], t["weights_bytes"]) for t in report["types"] if t["type"] == "internal"}
+    assert all(below < above for below, above in itertools.pairwise(b for _, b in sorted(sizes)))
+
+
+@pytest.mark.parametrize("granularity", ["cell", "op"])
+def test_policies_on_unseen_instances(root: Path, data: Path, granularity: str) -> None:
+    report = bench_unseen(root / "specs", data, ["TreeGRU"], granularity, 2, 1e-5, 2, Quiet())
+    (row,) = report["rows"]
+    assert row["lower_bound"] <= row["best"] == min(row["batches"].values())
+    assert row["batches"]["auto, any launch"] <= row["batches"]["depth"]
+    with pytest.raises(AbwError, match="too few"):
+        bench_unseen(root / "specs", data, ["TreeGRU"], granularity, 50, 1e-5, 2, Quiet())

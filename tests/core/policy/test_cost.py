@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abw.core.base.errors import AbwError
+from abw.core.graph.bounds import heights
 from abw.core.graph.dag import Dag
 from abw.core.policy.check import check_schedule
 from abw.core.policy.cost import Cost, cost_of, counting, least_cost, regret, rest
@@ -68,9 +69,9 @@ def test_exact_search_finds_the_least_cost_and_knows_it(dag: Dag, cost: Cost) ->
     assert found.cost == cost_of(found.schedule, cost) == brute.cheapest(dag, price_of(cost))
 
 
-@given(SMALL, COSTS, st.integers(1, 6))
-def test_what_a_narrow_beam_proves_of_costs_is_true(dag: Dag, cost: Cost, width: int) -> None:
-    found = Search(width=width, cost=cost).find(dag)
+@given(SMALL, COSTS, st.integers(1, 6), st.integers(1, 3))
+def test_what_a_narrow_beam_proves_of_costs_is_true(dag: Dag, cost: Cost, width: int, core: int) -> None:
+    found = Search(width=width, core=core, cost=cost).find(dag)
     check_schedule(dag, found.schedule)
     best = brute.cheapest(dag, price_of(cost))
     assert found.at_least <= best <= found.cost == cost_of(found.schedule, cost)
@@ -104,7 +105,7 @@ def test_the_remaining_cost_is_admissible_and_regret_is_what_it_says(
     dag: Dag, cost: Cost, choose: random.Random
 ) -> None:
     frontier = start(dag)
-    remaining = start_remaining(dag, frontier)
+    remaining = start_remaining(dag, frontier, heights(dag))
     done: frozenset[int] = frozenset()
     spent, price = Fraction(0), price_of(cost)
 

@@ -14,6 +14,7 @@ from numba.core.dispatcher import Dispatcher
 from abw.core.graph import bounds
 from abw.core.policy import cost
 from abw.core.policy.learned import fsm, learner, states
+from abw.core.policy.learned.choice import ORDER
 from abw.core.policy.rules import critical, frontier, remaining, sufficient, weight
 from abw.core.run import precompile
 from abw.core.run.learning import Asked, train
@@ -34,7 +35,7 @@ def signatures(modules: tuple[ModuleType, ...]) -> dict[str, Any]:
 
 
 def test_learning_uses_what_was_compiled(root: Path) -> None:
-    precompile.compile_learner("best")
+    precompile.compile_policies("best")
     before = signatures(MODULES)
     assert before["abw.core.policy.learned.learner.trial"]
     workload = load_workload(open_model(root / "specs/lattice.yaml", Overrides()), "cell")
@@ -54,19 +55,31 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def test_the_process_ends_by_itself_or_with_the_block(uncompiled: pytest.MonkeyPatch) -> None:
     with precompile.learner_beside(Asked("fsm", "base")) as beside:
-        beside.wait()
+        beside.wait("fsm")
         assert beside.process is not None
-        assert beside.process.returncode == 0
+        assert beside.process.wait(60) == 0
     with pytest.raises(KeyboardInterrupt), precompile.learner_beside(Asked("fsm", "base")) as beside:
         raise KeyboardInterrupt
     assert beside.process is not None
     assert beside.process.returncode is not None
 
 
+def test_it_says_what_is_ready(uncompiled: pytest.MonkeyPatch) -> None:
+    with precompile.learner_beside(Asked("auto")) as beside:
+        for name in (*ORDER, "fsm", "beam"):
+            beside.wait(name)
+        assert beside.process is not None
+        assert beside.process.wait(60) == 0
+    with precompile.learner_beside(Asked("fsm", "base")) as beside:
+        beside.wait("critical")  # it says nothing of that: until it has ended
+        assert beside.process is not None
+        assert beside.process.returncode == 0
+
+
 def test_one_that_takes_too_long_is_given_up(uncompiled: pytest.MonkeyPatch) -> None:
     uncompiled.setattr(precompile, "PATIENCE", 0.0)
     with precompile.learner_beside(Asked("fsm", "base")) as beside:
-        beside.wait()
+        beside.wait("fsm")
         assert beside.process is not None
         assert beside.process.returncode is not None
 
@@ -82,14 +95,14 @@ def test_there_is_none_where_it_cannot_help(uncompiled: pytest.MonkeyPatch) -> N
     uncompiled.setattr(sys, "executable", "/nowhere/python")
     with precompile.learner_beside(Asked("fsm", "base")) as beside:
         assert beside.process is None
-        beside.wait()
+        beside.wait("fsm")
 
 
 def test_a_file_in_the_current_folder_is_not_run(uncompiled: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "numpy.py").write_text("import pathlib; pathlib.Path('ran').touch()")
     uncompiled.chdir(tmp_path)
     with precompile.learner_beside(Asked("fsm", "base")) as beside:
-        beside.wait()
+        beside.wait("fsm")
         assert beside.process is not None
-        assert beside.process.returncode == 0
+        assert beside.process.wait(60) == 0
     assert not (tmp_path / "ran").exists()
