@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from abw.core.base.errors import Span, did_you_mean
-from abw.core.ir.cell import Cell, Param, Port
+from abw.core.ir.cell import Cell, Param, Port, without_dead
 from abw.core.ir.operations import FUNCTIONS
 from abw.core.ir.shapes import Sizes, shape
 from abw.core.spec.cells.builder import Number, Operand, Value
@@ -109,12 +109,15 @@ def make(file: CellFile, dims: Dims, report: Report) -> Cell | None:
         _unused(file, equations, report)
     if len(report) > before or file.mistakes:
         return None
-    return Cell(
-        file.name,
-        tuple(Port(name, shape(size)) for name, size in ports.items() if size),
-        tuple(Param(name, shape(item[0]), item[1]) for name, item in params.items() if item),
-        tuple(equations.program.ops),
-        tuple(outputs.items()),
+    # what broadcasting goes around is left behind
+    return without_dead(
+        Cell(
+            file.name,
+            tuple(Port(name, shape(size)) for name, size in ports.items() if size),
+            tuple(Param(name, shape(item[0]), item[1]) for name, item in params.items() if item),
+            tuple(equations.program.ops),
+            tuple(outputs.items()),
+        )
     )
 
 
