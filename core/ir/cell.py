@@ -30,8 +30,8 @@ class Op:
     """One operation of the table (`operations.py`); `args` are value numbers smaller than its own.
 
     `attr`: a constant's numbers, row after row; a slice's start and stop; of others what
-    `shapes.py` makes of the numbers written with them. `label`: the variable it was written to; empty inside an
-    expression.
+    `shapes.py` makes of the numbers written with them. `label`: the variable it was written to, or
+    empty.
     """
 
     name: str

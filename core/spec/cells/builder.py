@@ -42,6 +42,14 @@ class Value:
         return shape(self.sizes)
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A vector or matrix of numbers, given row after row."""
+
+    sizes: Sizes
+    values: tuple[float, ...]
+
+
 Operand = Number | Value | None
 """None stands for what an earlier mistake left unknown: no further ones follow from it."""
 
@@ -161,9 +169,11 @@ class Builder:
         self.label(result, name, result.number)
         return result
 
-    def constant(self, values: Sequence[float], sizes: Sizes) -> Value:
-        """A vector or matrix of numbers, given row after row."""
-        return self._emit("constant", [], sizes, tuple(values))
+    def constant(self, listed: Listed, name: str) -> Value:
+        """A value of these numbers."""
+        value = self._emit("constant", [], listed.sizes, listed.values)
+        self.label(value, name, value.number)
+        return value
 
     def _value(self, arg: Number | Value, _: Sizes = ()) -> int:
         if isinstance(arg, Value):

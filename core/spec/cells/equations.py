@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from abw.core.base.errors import did_you_mean
 from abw.core.ir.operations import FUNCTIONS, SIGNS
 from abw.core.ir.shapes import ShapeError
-from abw.core.spec.cells.builder import Builder, Number, Operand, Value
+from abw.core.spec.cells.builder import Builder, Listed, Number, Operand, Value
 from abw.core.spec.text.document import Scalar
 from abw.core.spec.text.report import Report
 from abw.core.spec.text.sizes import Dims, expression
@@ -51,9 +51,9 @@ class Equations:
 
 
 def compile_equations(
-    text: Scalar, given: Mapping[str, Operand], first: int, dims: Dims, report: Report
+    text: Scalar, given: Mapping[str, Operand | Listed], first: int, dims: Dims, report: Report
 ) -> Equations:
-    """The program of the equations. `given` are inputs and parameters, `first` the first free value number.
+    """The program of the equations. `given`: inputs, parameters, constants; `first`: the first free value.
 
     Every equation with a mistake is noted in `report`; what depends on it stays unknown without further
     complaint. Cost: linear in the text.
@@ -82,14 +82,17 @@ def _statements(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 class _Compiler:
     def __init__(
-        self, text: Scalar, given: Mapping[str, Operand], first: int, dims: Dims, report: Report
+        self, text: Scalar, given: Mapping[str, Operand | Listed], first: int, dims: Dims, report: Report
     ) -> None:
         self.text = text
         self.source = text.text
         self.dims = dims
         self.report = report
         self.program = Builder(first)
-        self.names: dict[str, Operand] = dict(given)
+        self.names: dict[str, Operand] = {
+            name: self.program.constant(value, name) if isinstance(value, Listed) else value
+            for name, value in given.items()
+        }
         self.defined: dict[str, Token] = {}
         self.uses: set[str] = set()
         self.later: dict[str, Token] = {}
@@ -142,7 +145,7 @@ class _Compiler:
                 f"'{name.text}' is defined twice", name, f"the first is on line {line}; use another name"
             )
         elif name.text in self.names:
-            self._note(f"'{name.text}' is an input or parameter already", name, "use another name")
+            self._note(f"'{name.text}' is an input, parameter or constant already", name, "use another name")
         else:
             self.names[name.text] = result
             self.defined[name.text] = name

@@ -192,7 +192,7 @@ def test_initial_values_and_sizes_that_are_expressions(folder: Folder) -> None:
         ("z = x + «late»\n  late = x", "'late' is used before it is defined", "it is defined on line 9"),
         ("z = x + «z»", "'z' is used before it is defined", ""),
         ("z = x\n  «z» = y", "'z' is defined twice", "the first is on line 8"),
-        ("z = x\n  «b» = y", "'b' is an input or parameter already", "another name"),
+        ("z = x\n  «b» = y", "'b' is an input, parameter or constant already", "another name"),
         ("z = x\n  «relu» = y", "'relu' is a function's name", ""),
         ("z = x\n  «w» = y", "'w' is never used", "leave the equation out"),
         ("z = x «=» y", "expected an operator or the end of the line, not '='", ""),
