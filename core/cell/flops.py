@@ -24,6 +24,8 @@ def cell_costs(normal: NormalCell) -> CellCosts:
         op = normal.op(value)
         if op.name == "matmul":
             products += 2 * size_of(op.shape) * cell.shape_of(op.args[0])[-1]
+        elif OPERATIONS[op.name].kind == "row":
+            others += size_of(cell.shape_of(op.args[0]))
         elif OPERATIONS[op.name].kind != "copy":
             others += size_of(op.shape)
     return CellCosts(products, others)

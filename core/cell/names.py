@@ -39,7 +39,11 @@ def meaning(cell: Cell, value: int, names: Sequence[str]) -> str:
     if sign := OPERATIONS[op.name].sign:
         return f"{arguments[0]} {sign} {arguments[1]}"
     if op.name == "constant":
-        return f"{op.attr[0]:g}"
+        return f"{op.attr[0]:g}" if not op.shape else f"constant [{', '.join(map(str, op.shape))}]"
     if op.name == "slice":
         return f"{arguments[0]}[{op.attr[0]:g}:{op.attr[1]:g}]"
+    if op.name in ("reshape", "spread"):
+        arguments += map(str, op.shape)
+    if op.name in ("sum", "max") and len(cell.shape_of(op.args[0])) == 2:
+        arguments.append("0" if op.attr[0] == -2 else "1")
     return f"{op.name}({', '.join(arguments)})"

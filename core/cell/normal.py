@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from abw.core.ir.cell import Cell, Op
+from abw.core.ir.cell import Cell, Op, without_dead
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def normalise(cell: Cell) -> NormalCell:
     So every output is the result of an operation that runs at every node, and can be written straight to
     where the node's results lie. Cost: linear in the operations.
     """
-    cell = _without_dead(_with_copies(cell))
+    cell = without_dead(_with_copies(cell))
     static = _static(cell, frozenset(value for _, value in cell.outputs))
     root = list(range(len(static)))
     start = [0] * len(static)
@@ -83,19 +83,3 @@ def _with_copies(cell: Cell) -> Cell:
             value = cell.first_op + len(ops) - 1
         outputs.append((name, value))
     return replace(cell, ops=tuple(ops), outputs=tuple(outputs))
-
-
-def _without_dead(cell: Cell) -> Cell:
-    """Keep the operations that an output needs, numbered anew."""
-    needed = {value for _, value in cell.outputs}
-    for value in range(cell.first_op + len(cell.ops) - 1, cell.first_op - 1, -1):
-        if value in needed:
-            needed.update(cell.ops[value - cell.first_op].args)
-    number = {value: value for value in range(cell.first_op)}
-    ops: list[Op] = []
-    for value, op in enumerate(cell.ops, cell.first_op):
-        if value in needed:
-            number[value] = cell.first_op + len(ops)
-            ops.append(replace(op, args=tuple(number[a] for a in op.args)))
-    outputs = tuple((name, number[value]) for name, value in cell.outputs)
-    return replace(cell, ops=tuple(ops), outputs=outputs)

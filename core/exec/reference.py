@@ -28,7 +28,8 @@ NUMPY = Arrays(np)
 
 def evaluate(op: Op, arguments: Sequence[Array]) -> Array:
     """One operation on one node's values, in their precision."""
-    return np.asarray(OPERATIONS[op.name].meaning(NUMPY, *arguments, *op.attr))
+    value = np.asarray(OPERATIONS[op.name].meaning(NUMPY, *arguments, *op.attr))
+    return value.reshape(op.shape) if op.name == "constant" else value
 
 
 def run_cell(cell: Cell, inputs: Sequence[Array], params: Sequence[Array]) -> list[Array]:

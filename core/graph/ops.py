@@ -181,7 +181,7 @@ def _name(
         elif kind == "param":
             shown.append(cells.params[numbers[index]].name)
         else:
-            shown.append(f"{constants[index].attr[0]:g}")
+            shown.append(f"{constants[index].attr[0]:g}" if not constants[index].shape else "constant")
     attr = f"[{':'.join(f'{a:g}' for a in op.attr)}]" if op.attr else ""
     return f"{op.name}{attr}({', '.join(shown)})"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Shape = tuple[int, ...]
 """`()` is a constant number, `(n,)` a vector, `(rows, columns)` a matrix."""
@@ -29,8 +29,9 @@ class Param:
 class Op:
     """One operation of the table (`operations.py`); `args` are value numbers smaller than its own.
 
-    `attr`: a constant's value, a slice's start and stop. `label`: the variable it was written to; empty in a
-    larger expression.
+    `attr`: a constant's numbers, row after row; a slice's start and stop; of others what
+    `shapes.py` makes of the numbers written with them. `label`: the variable it was written to, or
+    empty.
     """
 
     name: str
@@ -72,3 +73,19 @@ class Cell:
     def output_ports(self) -> tuple[Port, ...]:
         """The outputs with their shapes."""
         return tuple(Port(name, self.shape_of(value)) for name, value in self.outputs)
+
+
+def without_dead(cell: Cell) -> Cell:
+    """Keep the operations that an output needs, numbered anew. Cost: linear in the operations."""
+    needed = {value for _, value in cell.outputs}
+    for value in range(cell.first_op + len(cell.ops) - 1, cell.first_op - 1, -1):
+        if value in needed:
+            needed.update(cell.ops[value - cell.first_op].args)
+    number = {value: value for value in range(cell.first_op)}
+    ops: list[Op] = []
+    for value, op in enumerate(cell.ops, cell.first_op):
+        if value in needed:
+            number[value] = cell.first_op + len(ops)
+            ops.append(replace(op, args=tuple(number[a] for a in op.args)))
+    outputs = tuple((name, number[value]) for name, value in cell.outputs)
+    return replace(cell, ops=tuple(ops), outputs=outputs)

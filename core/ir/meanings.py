@@ -26,7 +26,7 @@ class Arrays:
 
 def spell(
     name: str,
-    args: Sequence[T],
+    args: Sequence[T | float],
     own: Container[str],
     do: Callable[[str, Sequence[T]], T],
     number: Callable[[float], T],
@@ -34,12 +34,13 @@ def spell(
     """The result of an element-wise operation by a back end that has code for the names in `own`.
 
     `do(name, args)` is called for the operation itself where it is one of these, else for each step of its
-    meaning; `number` gives constants. Besides operations of the table there are two steps: `less(a, b)`, a
-    condition, and `select(condition, yes, no)`. Errors: ValueError for what is neither in `own` nor made of
-    others.
+    meaning; `number` gives constants. Besides operations of the table there are the steps `less(a, b)`,
+    `less_equal(a, b)` and `equal(a, b)`, conditions, and `select(condition, yes, no)`. Arguments that are
+    Python's numbers stay so. Errors: ValueError for what is neither in `own` nor made of others.
     """
     speller = _Speller(own, do, number)
-    result: T = speller.apply(name, *(_Term(speller, value) for value in args)).value
+    terms = (value if type(value) is float else _Term(speller, value) for value in args)
+    result: T = speller.apply(name, *terms).value
     return result
 
 
@@ -88,6 +89,13 @@ class _Term:
     __mul__, __rmul__ = _both("mul")
     __truediv__, __rtruediv__ = _both("div")
     __lt__, __gt__ = _both("less")
+    __le__, __ge__ = _both("less_equal")
+    __eq__, _ = _both("equal")  # type: ignore[assignment]
+
+    @property
+    def shape(self) -> Any:  # noqa: ANN401
+        """The shape of a value that has one."""
+        return self.value.shape
 
     def __neg__(self) -> _Term:
         return self.speller.apply("neg", self)

@@ -12,17 +12,33 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Literal
 
-from abw.core.ir.shapes import Sizes, joined, part, product, same, turned
+from abw.core.ir import composites, formulas
+from abw.core.ir.shapes import (
+    Sizes,
+    broadcast,
+    joined,
+    one_axis,
+    part,
+    product,
+    reduced,
+    regrouped,
+    same,
+    shaped,
+    sized,
+    turned,
+    two_vectors,
+)
 
-Kind = Literal["element", "row", "product", "copy"]
-"""Element by element (a number fits any shape), along rows, products of matrices, or no arithmetic at all."""
+Kind = Literal["element", "row", "product", "copy", "composite"]
+"""Element by element (a number fits any shape), along rows or columns, products of matrices, no arithmetic at
+all, or made of others before anything is computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
     """How an operation is written in an equation; `args` and `result` are sizes, as in a cell's `inputs`.
 
-    `any` stands for every shape, the same throughout.
+    `any` stands for every shape, the same throughout. Arguments beyond `args` are numbers.
     """
 
     text: str
@@ -30,13 +46,22 @@ class Form:
     result: str
     meaning: str
 
+    @property
+    def arity(self) -> int:
+        """How many arguments are written."""
+        return self.text.count(",") + 1
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:
     """An operation of cells. One without forms is not written by users: it is made from what they write.
 
     `rule(written, sizes, *attr)` gives the shape (see `shapes`), `meaning(xp, *args, *attr)` the value.
-    `several`: it may have more arguments than its forms show.
+    `several`: it may have more arguments than its forms show. `attr(sizes, numbers)`: what the numbers
+    behind a value of these sizes mean. `default`: the arguments that may be left out.
+
+    That of a composite calls other operations, with numbers as Python's: it is in no cell, and its rule says
+    no more than whether its arguments fit.
     """
 
     name: str
@@ -46,24 +71,46 @@ class Operation:
     meaning: Callable[..., Any]
     sign: str = ""
     several: bool = False
+    attr: Callable[..., tuple[float, ...]] | None = None
+    default: tuple[float, ...] = ()
 
 
-def _element(name: str, form: str, words: str, meaning: Callable[..., Any], sign: str = "") -> Operation:
+def _element(
+    name: str,
+    form: str,
+    words: str,
+    meaning: Callable[..., Any],
+    sign: str = "",
+    default: float | None = None,
+) -> Operation:
     """An element-wise operation, of the arguments that its meaning has behind `xp`."""
     args = ("any",) * (len(signature(meaning).parameters) - 1)
-    words += "; either side may be a number" if sign else ""
-    return Operation(name, "element", (Form(form, args, "any", words),), same, meaning, sign)
+    forms = [Form(form, args, "any", words)]
+    if default is not None:
+        forms.insert(0, Form(form.replace(", y", ""), args[:-1], "any", f"{words}, where y is {default:g}"))
+    left_out = () if default is None else (default,)
+    return Operation(name, "element", tuple(forms), broadcast, meaning, sign, default=left_out)
 
 
-def _softmax(xp: Any, x: Any) -> Any:  # noqa: ANN401
-    """Over the last axis; shifted by the largest, which changes nothing but the range."""
-    most = x.max(axis=-1, keepdims=True)
-    shifted = x - most
-    # of a large difference, rounding takes more than the last digits of its exponential
-    back = shifted - x
-    lost = (x - (shifted - back)) - (most + back)
-    e = xp.exp(shifted) * (1 + xp.where(abs(lost) < 1, lost, 0.0))
-    return e / e.sum(axis=-1, keepdims=True)
+def _row(name: str, words: str, meaning: Callable[..., Any]) -> Operation:
+    """One number of all elements, or one a column or a row of a matrix."""
+    return Operation(name, "row", _along(name, words), reduced, meaning, attr=one_axis)
+
+
+def _along(name: str, words: str) -> tuple[Form, ...]:
+    """The forms of what makes a number of several."""
+    return (
+        Form(f"{name}(x)", ("any",), "1", f"{words} all elements"),
+        Form(f"{name}(A, 0)", ("[m, n]",), "n", f"{words} each column"),
+        Form(f"{name}(A, 1)", ("[m, n]",), "m", f"{words} each row"),
+    )
+
+
+def _composite(
+    name: str, forms: tuple[Form, ...], meaning: Callable[..., Any], rule: Callable[..., Sizes] | None = None
+) -> Operation:
+    """What is made of other operations."""
+    return Operation(name, "composite", forms, rule or (lambda *_: ()), meaning)
 
 
 OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation in (
@@ -80,9 +127,50 @@ OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation i
     _element("tanh", "tanh(x)", "hyperbolic tangent", lambda xp, x: xp.tanh(x)),
     _element("relu", "relu(x)", "the larger of x and 0", lambda xp, x: xp.where(x < 0, 0, x)),
     _element("exp", "exp(x)", "exponential", lambda xp, x: xp.exp(x)),
+    _element("log", "log(x)", "natural logarithm", lambda xp, x: xp.log(x)),
+    _element("sqrt", "sqrt(x)", "square root", lambda xp, x: xp.sqrt(x)),
+    _element("rsqrt", "rsqrt(x)", "1 / sqrt(x)", lambda xp, x: 1 / xp.sqrt(x)),
+    _element("square", "square(x)", "x * x", lambda xp, x: x * x),
+    _element("abs", "abs(x)", "the distance from 0", lambda xp, x: xp.where(x > 0, x, 0 - x)),
+    _element("silu", "silu(x)", "x * sigmoid(x)", formulas.silu),
+    _element("gelu", "gelu(x)", "x times the normal distribution up to x", formulas.gelu),
+    _element("softplus", "softplus(x)", "log(1 + exp(x))", formulas.softplus),
+    _element("elu", "elu(x, y)", "x, below 0 y * (exp(x) - 1)", formulas.elu, default=1.0),
+    _element("leaky_relu", "leaky_relu(x, y)", "x, below 0 y * x",
+             lambda xp, x, y: xp.where(x < 0, y * x, x), default=0.01),
+    _element("maximum", "maximum(x, y)", "the larger one of each pair",
+             lambda xp, x, y: xp.where(x > y, x, xp.where(x == x, y, x))),
+    _element("minimum", "minimum(x, y)", "the smaller one of each pair",
+             lambda xp, x, y: xp.where(x < y, x, xp.where(x == x, y, x))),
+    _element("lt", "x < y", "1 where it holds, else 0", lambda xp, x, y: xp.where(x < y, 1.0, 0.0), "<"),
+    _element("le", "x <= y", "1 where it holds, else 0", lambda xp, x, y: xp.where(x <= y, 1.0, 0.0), "<="),
+    _element("gt", "x > y", "1 where it holds, else 0", lambda xp, x, y: xp.where(x > y, 1.0, 0.0), ">"),
+    _element("ge", "x >= y", "1 where it holds, else 0", lambda xp, x, y: xp.where(x >= y, 1.0, 0.0), ">="),
+    _element("eq", "x == y", "1 where it holds, else 0", lambda xp, x, y: xp.where(x == y, 1.0, 0.0), "=="),
+    _element("ne", "x != y", "1 where it holds, else 0", lambda xp, x, y: xp.where(x == y, 0.0, 1.0), "!="),
+    _element("where", "where(z, x, y)", "x where z is not 0, else y",
+             lambda xp, z, x, y: xp.where(z == 0, y, x)),
     Operation("softmax", "row", (
         Form("softmax(x)", ("any",), "any", "exp(x) over its sum; of a matrix, row by row"),
-    ), same, _softmax),
+        Form("softmax(A, 0)", ("[m, n]",), "[m, n]", "column by column"),
+    ), same, formulas.softmax, attr=one_axis),
+    _row("sum", "the sum of", lambda xp, x, axis, keep: xp.sum(x, axis=int(axis), keepdims=bool(keep))),
+    _row("max", "the largest of", lambda xp, x, axis, keep: xp.amax(x, axis=int(axis), keepdims=bool(keep))),
+    _composite("min", _along("min", "the smallest of"), composites.smallest),
+    _composite("mean", _along("mean", "the mean of"), composites.mean),
+    _composite("norm", _along("norm", "the root of the sum of squares of"), composites.norm),
+    _composite("dot", (
+        Form("dot(x, y)", ("n", "n"), "1", "the sum of x * y"),
+    ), composites.dot, two_vectors),
+    _composite("outer", (
+        Form("outer(x, y)", ("m", "n"), "[m, n]", "each element of x times each of y"),
+    ), composites.outer, two_vectors),
+    _composite("layernorm", (
+        Form("layernorm(x, y, z)", ("any", "any", "any"), "any",
+             "(x - mean(x)) / sqrt(variance + 1e-5) * y + z; of a matrix, row by row"),
+        Form("layernorm(x, y, z, 1e-6)", ("any", "any", "any"), "any", "with another number than 1e-5"),
+    ), composites.layernorm),
+    _composite("softmax_down", (), composites.softmax_down),
     Operation("concat", "copy", (
         Form("concat(x, y)", ("m", "n"), "m + n", "one behind the other, two or more"),
         Form("concat(A, B)", ("[m, n]", "[k, n]"), "[m + k, n]", "one below the other, two or more"),
@@ -94,7 +182,12 @@ OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation i
     Operation("transpose", "copy", (
         Form("transpose(A)", ("[m, n]",), "[n, m]", "rows as columns"),
     ), turned, lambda xp, a: xp.swapaxes(a, -1, -2)),
-    Operation("constant", "copy", (), lambda *_: (), lambda xp, value: value),
+    Operation("reshape", "copy", (
+        Form("reshape(x, m, n)", ("m * n",), "[m, n]", "row after row in another shape; sizes as in slices"),
+        Form("reshape(A, m * n)", ("[m, n]",), "m * n", "row after row, as a vector"),
+    ), regrouped, formulas.reshape, attr=shaped),
+    Operation("spread", "copy", (), sized, formulas.spread),
+    Operation("constant", "copy", (), lambda *_: (), formulas.constant),
     Operation("identity", "copy", (), same, lambda xp, x: x),
 )}  # fmt: skip
 """Every operation by its name."""

@@ -50,18 +50,86 @@ def shape(sizes: Sizes) -> Shape:
     return tuple(size.value for size in sizes)
 
 
-def same(written: str, values: Sequence[Sizes]) -> Sizes:
-    """All of one shape, and so the result. Errors: ShapeError."""
-    first = values[0]
+def same(written: str, values: Sequence[Sizes], *_: float) -> Sizes:
+    """The shape of the one value."""
+    return values[0]
+
+
+def broadcast(written: str, values: Sequence[Sizes]) -> Sizes:
+    """The shape in which all fit, as in NumPy: equal sizes or 1, from the last one on. Errors: ShapeError."""
+    result = values[0]
     for other in values[1:]:
-        if shape(other) != shape(first):
-            by_sign = not written.isidentifier()
-            shown = f"{show(first)} {written} {show(other)}" if by_sign else f"{show(first)}, {show(other)}"
-            matrix = len(first) != len(other) and written == "*"
-            raise ShapeError(
-                f"{shown}: the sizes differ", "for a matrix times a vector write @" if matrix else ""
-            )
-    return first
+        long, short = (result, other) if len(result) >= len(other) else (other, result)
+        behind = long[len(long) - len(short) :]
+        if any(
+            a.value != b.value and 1 not in (a.value, b.value) for a, b in zip(behind, short, strict=True)
+        ):
+            raise _unlike(written, values, long, short)
+        wider = (a if b.value == 1 else b for a, b in zip(behind, short, strict=True))
+        result = (*long[: len(long) - len(short)], *wider)
+    return result
+
+
+def _unlike(written: str, values: Sequence[Sizes], long: Sizes, short: Sizes) -> ShapeError:
+    """What to raise where two shapes do not fit, and what may have been meant."""
+    sign = ", " if written.isidentifier() else f" {written} "
+    hint = ""
+    if len(long) != len(short):
+        hint = "for a matrix times a vector write @" if written == "*" else ""
+        if long[0].value == short[0].value:
+            hint += f"{'; ' if hint else ''}for one number a row write reshape(…, {long[0].text}, 1)"
+    return ShapeError(f"{sign.join(map(show, values))}: the sizes differ", hint)
+
+
+def one_axis(sizes: Sizes, numbers: Sequence[float]) -> tuple[float, ...]:
+    """The axis counted from the last (-1), and whether it stays as a size of 1. Errors: ShapeError."""
+    if len(sizes) == 1:
+        if set(numbers) <= {0.0, -1.0}:
+            return (-1.0, 1.0)
+        raise ShapeError(f"{show(sizes)} has no axis {numbers[0]:g}", "a vector has axis 0 alone")
+    axis = {0.0: -2.0, 1.0: -1.0, -2.0: -2.0, -1.0: -1.0}.get(numbers[0] if numbers else -1.0)
+    if axis is None:
+        hint = "0 goes down the columns, 1 along the rows"
+        raise ShapeError(f"{show(sizes)} has no axis {numbers[0]:g}", hint)
+    return (axis, 0.0)
+
+
+def reduced(written: str, values: Sequence[Sizes], axis: float, keep: float) -> Sizes:
+    """A number a row or column of a matrix; of a vector a vector of size 1."""
+    (whole,) = values
+    return (Size(1, "1"),) if keep else (whole[int(axis) + 1],)
+
+
+def shaped(sizes: Sizes, numbers: Sequence[float]) -> tuple[float, ...]:
+    """How many sizes there are, and those of the result."""
+    return (float(len(sizes)), *numbers)
+
+
+def sized(written: str, values: Sequence[Sizes], *attr: float) -> Sizes:
+    """The second half of the numbers."""
+    return tuple(Size(int(size), f"{size:g}") for size in attr[len(attr) // 2 :])
+
+
+def regrouped(written: str, values: Sequence[Sizes], rank: float, *numbers: float) -> Sizes:
+    """The sizes named, which must have as many elements. Errors: ShapeError."""
+    (whole,) = values
+    result = tuple(Size(int(size), f"{size:g}") for size in numbers)
+    if not 1 <= len(result) <= 2:
+        raise ShapeError("a shape has one size or two", "reshape(x, n) or reshape(x, m, n)")
+    before, after = (math.prod(shape(sizes)) for sizes in (whole, result))
+    if before != after or min(shape(result)) < 1:
+        raise ShapeError(f"{show(whole)} has {before:,} elements, {show(result)} {after:,}")
+    return result
+
+
+def two_vectors(written: str, values: Sequence[Sizes]) -> Sizes:
+    """Two vectors; for `dot` of one size. Errors: ShapeError."""
+    shown = ", ".join(map(show, values))
+    if [len(value) for value in values] != [1, 1]:
+        raise ShapeError(f"{shown}: {written} takes two vectors", "for products of matrices write @")
+    if written == "dot" and values[0][0].value != values[1][0].value:
+        raise ShapeError(f"{shown}: the sizes differ")
+    return ()
 
 
 def product(written: str, values: Sequence[Sizes]) -> Sizes:

@@ -59,6 +59,19 @@ def model_schema() -> Schema:
                     ),
                 ],
             },
+            "constant": {
+                "description": "A number, a list of numbers, a list of rows, or one number in a shape.",
+                "anyOf": [
+                    {"type": "number"},
+                    {"type": "array", "items": {"type": "number"}, "minItems": 1},
+                    {"type": "array", "items": {"type": "array", "items": {"type": "number"}}, "minItems": 1},
+                    _object(
+                        "A shape filled with a number.",
+                        {"shape": {"$ref": "#/$defs/shape"}, "value": {"type": "number"}},
+                        ("shape", "value"),
+                    ),
+                ],
+            },
             "source": {"description": _SOURCE_DOC, "type": "string", "minLength": 1},
             "model": _model(),
             "type": _type(),
@@ -252,6 +265,7 @@ def _cell() -> Schema:
             },
             "inputs": _named("What flows in, with shapes.", "shape", hyphens=False),
             "params": _named("Its parameters, with shapes.", "param", hyphens=False),
+            "constants": _named("Numbers that equations name.", "constant", hyphens=False),
             "equations": _text(
                 f"name = expression, one a line: {' '.join(SIGNS)} {' '.join(FUNCTIONS)}, slices x[0:hidden]"
             ),

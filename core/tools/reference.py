@@ -133,7 +133,7 @@ def _operations() -> Iterator[str]:
     yield "## Operations\n"
     yield (
         "Shapes as in a cell's `inputs`: `n` is a vector, `[m, n]` a matrix, `any` any of them, the same "
-        "throughout.\n"
+        "throughout; of element-wise operations also shapes that NumPy would broadcast to it.\n"
     )
     forms = (form for operation in OPERATIONS.values() for form in operation.forms)
     rows = ((f"`{form.text}`", ", ".join(form.args), form.result, form.meaning) for form in forms)

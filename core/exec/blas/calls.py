@@ -73,15 +73,21 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "tanh": np.tanh,
     "relu": lambda x, out: np.maximum(x, _ZERO, out=out),
     "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "square": np.square,
+    "abs": np.abs,
+    "maximum": lambda x, y, out: np.maximum(x, y, out=out),
+    "minimum": lambda x, y, out: np.minimum(x, y, out=out),
     "softmax": _softmax,
     "concat": _concat,
 }
 """What is done better than by the meaning: without memory for results on the way, or in fewer calls."""
 
 
-def _by_meaning(name: str) -> Callable[..., None]:
+def _by_meaning(name: str, attr: tuple[float, ...]) -> Callable[..., None]:
     meaning = OPERATIONS[name].meaning
-    return lambda *arrays: np.copyto(arrays[-1], meaning(NUMPY, *arrays[:-1]))
+    return lambda *arrays: np.copyto(arrays[-1], meaning(NUMPY, *arrays[:-1], *attr))
 
 
 class CellKernel:
@@ -156,7 +162,8 @@ class CellKernel:
 
     def _call(self, batch: CellBatch) -> Callable[..., Any]:
         if batch.op != "matmul":
-            return _CALLS.get(batch.op) or _by_meaning(batch.op)
+            attr = self.program.normal.op(batch.result.values[0]).attr
+            return _CALLS.get(batch.op) or _by_meaning(batch.op, attr)
         if not self._by_vector(batch):
             return np.matmul
         return _weights_vector if _is_weight(batch) else _matrix_vector

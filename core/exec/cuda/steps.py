@@ -264,4 +264,6 @@ def _fixed(normal: NormalCell, stage: Stage | Single, begin: int) -> tuple[Fixed
 
 def is_number(normal: NormalCell, value: int) -> bool:
     """Whether a value is a number that the cell's text says."""
-    return value >= normal.cell.first_op and normal.op(value).name == "constant"
+    return (
+        value >= normal.cell.first_op and normal.op(value).name == "constant" and not normal.op(value).shape
+    )

@@ -14,10 +14,16 @@ EXPRESSIONS: Mapping[str, str] = {
     "div": "{} / {}",
     "neg": "-{}",
     "less": "{} < {}",
+    "less_equal": "{} <= {}",
+    "equal": "{} == {}",
     "select": "{1} if {0} else {2}",
     "sigmoid": "sigmoid({})",
     "tanh": "tanh({})",
     "exp": "exp({})",
+    "log": "log({})",
+    "sqrt": "sqrt({})",
+    "abs": "abs({})",
+    "gelu": "gelu({})",
     "identity": "{}",
 }
 """What is one expression; `assign` makes the other operations of these."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from abw.core.cell.normal import NormalCell
-from abw.core.ir.cell import Shape
+from abw.core.ir.cell import Op, Shape
 from abw.core.ir.operations import OPERATIONS
 
 
@@ -63,6 +63,11 @@ class Single:
 
     value: int
     right: tuple[Part, ...] = ()
+
+
+def spread_sizes(op: Op) -> Shape:
+    """The shape that a `spread` repeats along its sizes of 1; its argument has as many elements."""
+    return tuple(map(int, op.attr[: len(op.shape)]))
 
 
 def group_gates(gates: tuple[Gate, ...]) -> Group:
@@ -193,7 +198,8 @@ class _Stages:
         for a in normal.arguments(v)[: 1 if right else None]:
             if not normal.static[a]:
                 held = normal.root[a]
-                yield held, fused and held == a
+                # what is spread is read at other elements than its own
+                yield held, fused and held == a and normal.op(v).name != "spread"
 
     def _readers(self) -> dict[int, list[tuple[int, bool]]]:
         """Of each value that an output needs: who reads it, and whether element by element."""
@@ -206,7 +212,7 @@ class _Stages:
 
     def _fused(self, v: int) -> bool:
         name = self.normal.op(v).name
-        return v in self.gates or OPERATIONS[name].kind == "element" or name == "identity"
+        return v in self.gates or OPERATIONS[name].kind == "element" or name in ("identity", "spread")
 
     def _levels(self, needed: list[int]) -> dict[int, int]:
         """When each value is computed: as early as it can be; what is element-wise, as late as it may."""

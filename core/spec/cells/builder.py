@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from abw.core.ir.cell import Op
-from abw.core.ir.meanings import Arrays
+from abw.core.ir.cell import Op, Shape
+from abw.core.ir.meanings import Arrays, spell
 from abw.core.ir.operations import OPERATIONS, Operation
 from abw.core.ir.shapes import ShapeError, Sizes, shape
+
+STEPS = {"select": "where", "less": "lt", "less_equal": "le", "equal": "eq"}
+"""The operations that the steps of a composite's meaning are (see `abw.core.ir.meanings.spell`)."""
+PRIMITIVE = {*STEPS, *(operation.name for operation in OPERATIONS.values() if operation.kind != "composite")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,11 @@ class Number:
 
     value: float
 
+    @property
+    def shape(self) -> Shape:
+        """That of a number."""
+        return ()
+
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -26,6 +35,19 @@ class Value:
 
     number: int
     sizes: Sizes
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes as numbers."""
+        return shape(self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A vector or matrix of numbers, given row after row."""
+
+    sizes: Sizes
+    values: tuple[float, ...]
 
 
 Operand = Number | Value | None
@@ -40,6 +62,8 @@ class Builder:
         self.first = first
         self.ops: list[Op] = []
         self._constants: dict[float, int] = {}
+        self._spread: dict[tuple[int, Shape], int] = {}
+        self._reshaped: dict[int, Value] = {}
 
     def label(self, value: Value, name: str, since: int) -> None:
         """Name a value after the variable it is written to, if it was made at `since` or later."""
@@ -56,18 +80,78 @@ class Builder:
         """The result of an operation. Errors: ShapeError."""
         if any(arg is None for arg in args):
             return None
-        operation, known = OPERATIONS[name], cast(Sequence[Number | Value], args)
+        operation, known = OPERATIONS[name], list(cast(Sequence[Number | Value], args))
         if name == "div" and known[1] == Number(0.0):
             raise ShapeError("division by zero")
+        if operation.default and len(known) < operation.forms[-1].arity:
+            known += map(Number, operation.default)
         numbers = [arg.value for arg in known if isinstance(arg, Number)]
-        if len(numbers) == len(known):
+        values = [arg.sizes for arg in known if isinstance(arg, Value)]
+        if not values:
             return Number(_fold(operation, numbers))
+        if operation.attr or operation.kind == "composite":
+            return self._made(operation, known)
         if numbers and operation.kind != "element":
             hint = "multiply with * instead" if name == "matmul" else ""
             raise ShapeError(f"a number ({numbers[0]:g}) is neither vector nor matrix", hint)
-        values = [arg.sizes for arg in known if isinstance(arg, Value)]
         sizes = operation.rule(operation.sign or name, values)
-        return self._emit(name, [self._value(arg) for arg in known], sizes)
+        fit = self._broadcast if operation.kind == "element" else self._value
+        return self._emit(name, [fit(arg, sizes) for arg in known], sizes)
+
+    def _made(self, operation: Operation, args: Sequence[Number | Value]) -> Value:
+        """What is made of others, or of one value by numbers behind it. Errors: ShapeError."""
+        name, first = operation.name, args[0]
+        if isinstance(first, Number):
+            raise ShapeError(f"a number ({first.value:g}) is neither vector nor matrix")
+        numbers = [arg.value for arg in args[1:] if isinstance(arg, Number)]
+        if operation.kind == "composite":
+            operation.rule(name, [arg.sizes for arg in args if isinstance(arg, Value)])
+            return self._composed(name, [arg.value if isinstance(arg, Number) else arg for arg in args])
+        if len(numbers) < len(args) - 1:
+            raise ShapeError("only the first argument is a value, the others are numbers")
+        if name in ("sum", "max") and len(first.sizes) == 2 and not numbers:
+            # all of a matrix: its columns, then these
+            first = cast(Value, self.apply(name, [first, Number(0.0)]))
+        assert operation.attr is not None
+        attr = operation.attr(first.sizes, numbers)
+        if name == "softmax":
+            if attr[0] == -2.0:
+                return self._composed("softmax_down", [first])
+            attr = ()
+        if name == "reshape":
+            return self._reshape(first, attr)
+        return self._emit(name, [first.number], operation.rule(name, [first.sizes], *attr), attr)
+
+    def _composed(self, name: str, args: Sequence[Value | float]) -> Value:
+        def step(name: str, values: Sequence[Operand]) -> Operand:
+            return self.apply(STEPS.get(name, name), values)
+
+        return cast(Value, spell(name, cast(Sequence[Operand | float], args), PRIMITIVE, step, Number))
+
+    def _reshape(self, value: Value, attr: tuple[float, ...]) -> Value:
+        """A value in another shape: what it was made of, where that has this shape already."""
+        sizes = OPERATIONS["reshape"].rule("reshape", [value.sizes], *attr)
+        if value.shape == shape(sizes):
+            return value
+        value = self._reshaped.get(value.number, value)
+        if value.shape == shape(sizes):
+            return value
+        made = self._emit("reshape", [value.number], sizes, (float(len(value.sizes)), *attr[1:]))
+        self._reshaped[made.number] = value
+        return made
+
+    def _broadcast(self, arg: Number | Value, sizes: Sizes) -> int:
+        """An element-wise operation's argument in the shape of its result."""
+        if isinstance(arg, Number) or arg.shape == shape(sizes):
+            return self._value(arg, sizes)
+        key = arg.number, shape(sizes)
+        if key not in self._spread:
+            inner = (1,) * (len(sizes) - len(arg.shape)) + arg.shape
+            flat = math.prod(inner)
+            vector = self._reshape(arg, (float(len(arg.shape)), float(flat)))
+            attr = tuple(map(float, inner + shape(sizes)))
+            self._spread[key] = self._emit("spread", [vector.number], sizes, attr).number
+        return self._spread[key]
 
     def slice(self, value: Operand, start: int, stop: int | None) -> Operand:
         """Part of a vector, or rows of a matrix; to the end where `stop` is None. Errors: ShapeError."""
@@ -85,7 +169,13 @@ class Builder:
         self.label(result, name, result.number)
         return result
 
-    def _value(self, arg: Number | Value) -> int:
+    def constant(self, listed: Listed, name: str) -> Value:
+        """A value of these numbers."""
+        value = self._emit("constant", [], listed.sizes, listed.values)
+        self.label(value, name, value.number)
+        return value
+
+    def _value(self, arg: Number | Value, _: Sizes = ()) -> int:
         if isinstance(arg, Value):
             return arg.number
         if arg.value not in self._constants:

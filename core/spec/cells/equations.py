@@ -2,11 +2,13 @@
 
 The grammar, one equation a line (a line goes on inside brackets; # begins a comment):
 
-    equation = name "=" sum
+    equation = name "=" value
+    value    = sum (("<" | "<=" | ">" | ">=" | "==" | "!=") sum)?
     sum      = product (("+" | "-") product)*
     product  = factor (("*" | "/" | "@") factor)*
     factor   = "-"* part
-    part     = (name | number | function "(" sum ("," sum)* ")" | "(" sum ")") ("[" size? ":" size? "]")*
+    part     = (name | number | call | "(" value ")") ("[" size? ":" size? "]")*
+    call     = function "(" value ("," ("axis" "=")? value)* ")" | "reshape" "(" value ("," size)* ")"
 
 Sizes are `abw.core.spec.text.sizes` expressions. Nothing is ever evaluated as Python.
 """
@@ -20,13 +22,14 @@ from dataclasses import dataclass
 from abw.core.base.errors import did_you_mean
 from abw.core.ir.operations import FUNCTIONS, SIGNS
 from abw.core.ir.shapes import ShapeError
-from abw.core.spec.cells.builder import Builder, Number, Operand, Value
+from abw.core.spec.cells.builder import Builder, Listed, Number, Operand, Value
 from abw.core.spec.text.document import Scalar
 from abw.core.spec.text.report import Report
 from abw.core.spec.text.sizes import Dims, expression
 from abw.core.spec.text.tokens import EXPRESSION, Cursor, ExpressionError, Token, tokenize
 
-_COUNTS = ("no argument", "one argument", "two arguments", "three arguments")
+_COUNTS = ("no argument", "one argument", "two arguments", "three arguments", "four arguments")
+_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 MOST_OPERATIONS = 4000
 """Of one cell. Compiling its kernel takes time by their number: so many some 10 s, those of a cell of a model
 a hundredth of that."""
@@ -48,9 +51,9 @@ class Equations:
 
 
 def compile_equations(
-    text: Scalar, given: Mapping[str, Operand], first: int, dims: Dims, report: Report
+    text: Scalar, given: Mapping[str, Operand | Listed], first: int, dims: Dims, report: Report
 ) -> Equations:
-    """The program of the equations. `given` are inputs and parameters, `first` the first free value number.
+    """The program of the equations. `given`: inputs, parameters, constants; `first`: the first free value.
 
     Every equation with a mistake is noted in `report`; what depends on it stays unknown without further
     complaint. Cost: linear in the text.
@@ -79,14 +82,17 @@ def _statements(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 class _Compiler:
     def __init__(
-        self, text: Scalar, given: Mapping[str, Operand], first: int, dims: Dims, report: Report
+        self, text: Scalar, given: Mapping[str, Operand | Listed], first: int, dims: Dims, report: Report
     ) -> None:
         self.text = text
         self.source = text.text
         self.dims = dims
         self.report = report
         self.program = Builder(first)
-        self.names: dict[str, Operand] = dict(given)
+        self.names: dict[str, Operand] = {
+            name: self.program.constant(value, name) if isinstance(value, Listed) else value
+            for name, value in given.items()
+        }
         self.defined: dict[str, Token] = {}
         self.uses: set[str] = set()
         self.later: dict[str, Token] = {}
@@ -108,7 +114,7 @@ class _Compiler:
                 whole = False
                 continue
             try:
-                result = self._sum(cursor)
+                result = self._value(cursor)
                 cursor.finish("an operator or the end of the line")
             except ExpressionError as problem:
                 problem.note(self.text, self.report)
@@ -139,7 +145,7 @@ class _Compiler:
                 f"'{name.text}' is defined twice", name, f"the first is on line {line}; use another name"
             )
         elif name.text in self.names:
-            self._note(f"'{name.text}' is an input or parameter already", name, "use another name")
+            self._note(f"'{name.text}' is an input, parameter or constant already", name, "use another name")
         else:
             self.names[name.text] = result
             self.defined[name.text] = name
@@ -162,6 +168,17 @@ class _Compiler:
         length = len(self.source[start:end].split("\n")[0])
         self.report.add(f"{meant}: {mismatch.message}", self.text.at(start, length), mismatch.hint)
         return None
+
+    def _value(self, cursor: Cursor) -> Operand:
+        start = cursor.token.at
+        left = self._sum(cursor)
+        if sign := cursor.accept(*_COMPARISONS):
+            right = self._sum(cursor)
+            left = self._apply(SIGNS[sign.text].name, (left, right), start, cursor.end)
+            if cursor.token.text in _COMPARISONS:
+                hint = "both at once: (a < b) * (b < c)"
+                raise ExpressionError("a comparison has two sides", cursor.token.at, 1, hint)
+        return left
 
     def _sum(self, cursor: Cursor) -> Operand:
         start = cursor.token.at
@@ -221,7 +238,7 @@ class _Compiler:
             return self._call(cursor, token) if cursor.token.text == "(" else self._read(token)
         if cursor.accept("("):
             with cursor.nested():
-                value = self._sum(cursor)
+                value = self._value(cursor)
             self._close(cursor, token)
             return value
         raise cursor.unexpected("a name, a number or '('")
@@ -236,7 +253,7 @@ class _Compiler:
         args: list[Operand] = []
         with cursor.nested():
             while cursor.token.text != ")":
-                args.append(self._sum(cursor))
+                args.append(self._argument(cursor, function.text, len(args)))
                 if not cursor.accept(","):
                     break
         self._close(cursor, opening)
@@ -246,12 +263,25 @@ class _Compiler:
             self._note(f"unknown function '{name}'", function, hint)
             self.uses.add(name)
             return None
-        operation, count = FUNCTIONS[name], len(FUNCTIONS[name].forms[0].args)
-        if len(args) < count or (len(args) > count and not operation.several):
-            takes = _COUNTS[count] + (" or more" if operation.several else "")
-            self._note(f"{name} takes {takes}, not {len(args)}", function)
+        operation = FUNCTIONS[name]
+        counts = sorted({form.arity for form in operation.forms})
+        if len(args) not in counts and not (operation.several and len(args) > counts[-1]):
+            takes = " or ".join((*(_COUNTS[n].split()[0] for n in counts[:-1]), _COUNTS[counts[-1]]))
+            more = " or more" if operation.several else ""
+            hint = " or ".join(form.text for form in operation.forms)
+            self._note(f"{name} takes {takes}{more}, not {len(args)}", function, hint)
             return None
         return self._apply(name, args, function.at, cursor.end)
+
+    def _argument(self, cursor: Cursor, function: str, number: int) -> Operand:
+        """An argument; those of `reshape` behind the first are sizes, and an axis may be called so."""
+        if function == "reshape" and number:
+            size = expression(cursor, self.dims)
+            return None if size is None else Number(float(size))
+        if number and cursor.token.text == "axis" and cursor.followed_by("="):
+            cursor.take()
+            cursor.take()
+        return self._value(cursor)
 
     def _read(self, token: Token) -> Operand:
         name = token.text

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Mapping as Names
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 from abw.core.base.errors import Span, did_you_mean
-from abw.core.ir.cell import Cell, Param, Port
+from abw.core.ir.cell import Cell, Param, Port, without_dead
 from abw.core.ir.operations import FUNCTIONS
-from abw.core.ir.shapes import Sizes, shape
-from abw.core.spec.cells.builder import Number, Operand, Value
+from abw.core.ir.shapes import Size, Sizes, shape
+from abw.core.spec.cells.builder import Listed, Number, Operand, Value
 from abw.core.spec.cells.equations import Equations, compile_equations
 from abw.core.spec.text import fields
-from abw.core.spec.text.document import Mapping, Node, Scalar, read
+from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence, read
 from abw.core.spec.text.report import Report
 from abw.core.spec.text.sizes import Dims, sizes
 
 REQUIRED = ("cell", "equations", "outputs")
-OPTIONAL = ("dims", "inputs", "params")
+OPTIONAL = ("dims", "inputs", "params", "constants")
+MOST_CONSTANTS = 4096
+"""Numbers of one constant: they stand in the spec, and a kernel is made for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,7 @@ class CellFile:
     dims: tuple[Scalar, ...]
     inputs: Names[str, tuple[Scalar, Node]]
     params: Names[str, tuple[Scalar, Node]]
+    constants: Names[str, tuple[Scalar, Node]]
     equations: Scalar | None
     outputs: Names[str, tuple[Scalar, Scalar]]
     where: Span
@@ -54,8 +59,12 @@ def read_cell(path: Path, report: Report, asked: Span | None = None) -> CellFile
     dims = fields.names(top.get("dims"), "dims", report)
     inputs = _named(top.get("inputs"), "inputs", report)
     params = _named(top.get("params"), "params", report)
+    constants = _named(top.get("constants"), "constants", report)
     for clash in inputs.keys() & params.keys():
         report.add(f"'{clash}' is an input and a parameter", params[clash][0].where, "rename one of them")
+    for clash in constants.keys() & (inputs.keys() | params.keys()):
+        what = "an input" if clash in inputs else "a parameter"
+        report.add(f"'{clash}' is {what} and a constant", constants[clash][0].where, "rename one of them")
     outputs: dict[str, tuple[Scalar, Scalar]] = {}
     for key, node in _named(top.get("outputs"), "outputs", report).values():
         if value := fields.text(node, f"output '{key.text}'", report):
@@ -69,6 +78,7 @@ def read_cell(path: Path, report: Report, asked: Span | None = None) -> CellFile
         dims,
         inputs,
         params,
+        constants,
         fields.text(top.get("equations"), "equations", report),
         outputs,
         top.where,
@@ -97,24 +107,31 @@ def make(file: CellFile, dims: Dims, report: Report) -> Cell | None:
     params = {
         name: param(node, dims, f"parameter '{name}'", report) for name, (_, node) in file.params.items()
     }
-    given: dict[str, Operand] = {}
+    constants = {
+        name: constant(node, dims, f"constant '{name}'", report) for name, (_, node) in file.constants.items()
+    }
+    given: dict[str, Operand | Listed] = {}
     known = {**ports, **{name: item[0] if item else None for name, item in params.items()}}
     for number, (name, size) in enumerate(known.items()):
         given[name] = Value(number, size) if size else None
     if file.equations is None:
         return None
-    equations = compile_equations(file.equations, given, len(given), dims, report)
-    outputs = _outputs(file, equations, len(given), report)
+    first = len(given)
+    equations = compile_equations(file.equations, {**constants, **given}, first, dims, report)
+    outputs = _outputs(file, equations, first, report)
     if equations.whole:
         _unused(file, equations, report)
     if len(report) > before or file.mistakes:
         return None
-    return Cell(
-        file.name,
-        tuple(Port(name, shape(size)) for name, size in ports.items() if size),
-        tuple(Param(name, shape(item[0]), item[1]) for name, item in params.items() if item),
-        tuple(equations.program.ops),
-        tuple(outputs.items()),
+    # what broadcasting goes around is left behind
+    return without_dead(
+        Cell(
+            file.name,
+            tuple(Port(name, shape(size)) for name, size in ports.items() if size),
+            tuple(Param(name, shape(item[0]), item[1]) for name, item in params.items() if item),
+            tuple(equations.program.ops),
+            tuple(outputs.items()),
+        )
     )
 
 
@@ -130,6 +147,45 @@ def param(node: Node, dims: Dims, what: str, report: Report) -> tuple[Sizes, flo
     return (shape, init) if shape else None
 
 
+def constant(node: Node, dims: Dims, what: str, report: Report) -> Operand | Listed:
+    """A number, a list of numbers, a list of such lists, or `{shape:, value:}`."""
+    if isinstance(node, Mapping):
+        fields.keys(node, what, report, ("shape", "value"))
+        value, written = (node.get(key) for key in ("value", "shape"))
+        filled = fields.number(value, f"value of {what}", report)
+        given = sizes(written, dims, what, report) if written else None
+        if filled is None or given is None:
+            return None
+        return _listed(given, lambda: [filled] * prod(shape(given)), node, what, report)
+    if not isinstance(node, Sequence):
+        number = fields.number(node, what, report)
+        return None if number is None else Number(number)
+    rows = [item.items if isinstance(item, Sequence) else (item,) for item in node.items]
+    nested = {isinstance(item, Sequence) for item in node.items}
+    if len(nested) != 1 or len(set(map(len, rows))) != 1 or not rows[0]:
+        report.add(f"{what} must be a number, or a list of numbers or of equally long lists", node.where)
+        return None
+    counts = (len(rows), len(rows[0])) if nested == {True} else (len(rows),)
+
+    def numbers() -> list[float] | None:
+        found = [fields.number(item, what, report) for row in rows for item in row]
+        known = [number for number in found if number is not None]
+        return known if len(known) == len(found) else None
+
+    return _listed(tuple(Size(count, str(count)) for count in counts), numbers, node, what, report)
+
+
+def _listed(
+    given: Sizes, numbers: Callable[[], list[float] | None], node: Node, what: str, report: Report
+) -> Listed | None:
+    if (count := prod(shape(given))) > MOST_CONSTANTS:
+        hint = "a parameter has as many as you like"
+        report.add(f"{what} has {count:,} numbers: {MOST_CONSTANTS:,} at most", node.where, hint)
+        return None
+    found = numbers()
+    return None if found is None else Listed(given, tuple(found))
+
+
 def _outputs(file: CellFile, equations: Equations, first: int, report: Report) -> dict[str, int]:
     """The value number of each output; one that is no operation's own gets an `identity`."""
     dims_of: dict[str, int] = {}
@@ -140,7 +196,7 @@ def _outputs(file: CellFile, equations: Equations, first: int, report: Report) -
                 report.add(f"output '{name}': unknown name '{written.text}'", written.where, hint)
             continue
         value = equations.names[written.text]
-        if isinstance(value, Number):
+        if isinstance(value, Number) or written.text in file.constants:
             report.add(
                 f"output '{name}' is a constant", written.where, "an output depends on an input or parameter"
             )
@@ -153,7 +209,11 @@ def _outputs(file: CellFile, equations: Equations, first: int, report: Report) -
 
 def _unused(file: CellFile, equations: Equations, report: Report) -> None:
     used = equations.uses | {written.text for _, written in file.outputs.values()}
-    for what, items in (("input", file.inputs), ("parameter", file.params)):
+    for what, items in (
+        ("input", file.inputs),
+        ("parameter", file.params),
+        ("constant", file.constants),
+    ):
         for name, (key, _) in items.items():
             if name not in used:
                 report.add(

@@ -16,7 +16,7 @@ MAX_NESTING = 50
 EXPRESSION = re.compile(
     r"""(?P<blank>[ \t]+|\#[^\n]*) | (?P<newline>\n)
       | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)
-      | (?P<name>[^\W\d]\w*) | (?P<sign>[-+*/@()\[\],:=]) | (?P<unknown>.)""",
+      | (?P<name>[^\W\d]\w*) | (?P<sign>==|!=|<=|>=|[-+*/@()\[\],:=<>]) | (?P<unknown>.)""",
     re.VERBOSE | re.DOTALL,
 )
 """Equations and sizes."""
@@ -98,6 +98,10 @@ class Cursor:
     def number_follows(self) -> bool:
         """Whether a number comes after the token to come."""
         return self.token.kind != "end" and self._tokens[self._next + 1].kind == "number"
+
+    def followed_by(self, text: str) -> bool:
+        """Whether this sign comes after the token to come."""
+        return self.token.kind != "end" and self._tokens[self._next + 1].text == text
 
     def take(self) -> Token:
         """The next token, and go on."""

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from abw.core.base.errors import Span
+from abw.core.cell.normal import size_of
 from abw.core.exec.agreement import compare
 from abw.core.exec.interface import Result
 from abw.core.exec.params import Params
@@ -23,8 +24,15 @@ from abw.core.ir.operations import OPERATIONS
 from abw.core.policy.launches import by_type
 from abw.core.policy.schedule import Schedule
 
-UNARY = tuple(o.name for o in OPERATIONS.values() if any(form.args == ("any",) for form in o.forms))
+UNARY = tuple(
+    o.name
+    for o in OPERATIONS.values()
+    if o.kind in ("element", "row") and any((form.args, form.result) == (("any",), "any") for form in o.forms)
+)
 """The functions of one value of any shape; a new one is drawn as soon as it can be written."""
+BINARY = ("lt", "le", "gt", "ge", "eq", "ne", "maximum", "minimum", "leaky_relu", "elu")
+UNSAFE = ("exp", "log", "sqrt", "rsqrt")
+"""What makes very large numbers, or none, of usual ones."""
 
 SHAPES: tuple[Shape, ...] = ((2,), (3,), (3,), (3,), (3, 2), (3, 3))
 
@@ -51,6 +59,11 @@ class CellBuilder:
     def op(self, name: str, *args: Value, shape: Shape, attr: tuple[float, ...] = ()) -> Value:
         self.ops.append((name, args, shape, attr))
         return "o", len(self.ops) - 1
+
+    def unary(self, name: str, value: Value) -> Value:
+        """A function of one value, with numbers for the arguments that may be left out."""
+        numbers = [self.op("constant", shape=(), attr=(x,)) for x in OPERATIONS[name].default]
+        return self.op(name, value, *numbers, shape=self.shape(value))
 
     def shape(self, value: Value) -> Shape:
         kind, number = value
@@ -157,7 +170,17 @@ def _random_op(rng: np.random.Generator, b: CellBuilder, values: list[Value]) ->
     shape = b.shape(a)
     alike = [v for v in values if b.shape(v) == shape]
     other = alike[rng.integers(len(alike))] if rng.integers(4) else b.param(shape)
-    kind = rng.integers(14)
+    kind = rng.integers(18)
+    if kind == 14:
+        return b.op(BINARY[rng.integers(len(BINARY))], a, other, shape=shape)
+    if kind == 15:
+        return b.op("where", b.op("lt", a, other, shape=shape), other, a, shape=shape)
+    if kind == 16:
+        return _reduced_and_spread(rng, b, a)
+    if kind == 17:
+        whole = size_of(shape)
+        sizes = [(n, whole // n) for n in range(1, whole + 1) if whole % n == 0] + [(whole,)]
+        return _reshaped(b, a, sizes[rng.integers(len(sizes))])
     if kind <= 3:
         rows = int(rng.integers(2, 4))
         left = b.param((rows, shape[0]))
@@ -182,8 +205,8 @@ def _random_op(rng: np.random.Generator, b: CellBuilder, values: list[Value]) ->
         e = b.op("exp", b.op("tanh", other, shape=shape), shape=shape)
         return b.op("div", a, e, shape=shape)
     if kind == 10:
-        safe = [op for op in UNARY if op != "exp"]
-        return b.op(safe[rng.integers(len(safe))], a, shape=shape)
+        safe = [op for op in UNARY if op not in UNSAFE]
+        return b.unary(safe[rng.integers(len(safe))], a)
     if kind == 11:
         parts = [a, *(v for v in (other, a) if rng.integers(2))]
         return b.op("concat", *parts, shape=(len(parts) * shape[0], *shape[1:]))
@@ -194,6 +217,29 @@ def _random_op(rng: np.random.Generator, b: CellBuilder, values: list[Value]) ->
     if len(shape) == 2:
         return b.op("transpose", a, shape=shape[::-1])
     return b.op("sigmoid", a, shape=shape)
+
+
+def _reshaped(b: CellBuilder, a: Value, shape: Shape) -> Value:
+    return b.op("reshape", a, shape=shape, attr=(float(len(b.shape(a))), *map(float, shape)))
+
+
+def _reduced_and_spread(rng: np.random.Generator, b: CellBuilder, a: Value) -> Value:
+    """The sums or the largest of a vector, or of a matrix' rows or columns, taken from its elements."""
+    shape = b.shape(a)
+    name = ("sum", "max")[rng.integers(2)]
+    if len(shape) == 1:
+        inner: Shape = (1,)
+        made = b.op(name, a, shape=(1,), attr=(-1.0, 1.0))
+    elif rng.integers(2):
+        inner = (shape[0], 1)
+        made = b.op(name, a, shape=shape[:1], attr=(-1.0, 0.0))
+    else:
+        inner = (1, shape[1])
+        made = b.op(name, a, shape=shape[1:], attr=(-2.0, 0.0))
+    if rng.integers(3) == 0:
+        return made
+    wide = b.op("spread", made, shape=shape, attr=tuple(map(float, (*inner, *shape))))
+    return b.op("sub", a, wide, shape=shape)
 
 
 def make_network(

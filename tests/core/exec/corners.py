@@ -160,7 +160,7 @@ def functions(numbers: Sequence[float], names: Sequence[str] = UNARY) -> tuple[P
     x = np.array(numbers, np.float32)
     b = CellBuilder()
     value = b.input((1,))
-    graph, network = one_type(b.cell("ends", [b.op(name, value, shape=(1,)) for name in names]), len(x))
+    graph, network = one_type(b.cell("ends", [b.unary(name, value) for name in names]), len(x))
     table = replace(network.tables[0], rows=len(x))
     network = replace(network, tables=(table,), constants=(Constant("table", 0, (1,), 0, len(x)),))
     graph = replace(graph, network=network, operand=-1 - np.arange(len(x), dtype=np.int32))

@@ -10,11 +10,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from abw.core.exec.cpu.llvm.emit import Function, splat
-from abw.core.exec.lower.polynomials import LOG2_E, LOG2_E_REST, TANH_P, TANH_Q
+from abw.core.exec.lower.polynomials import (
+    LEAST_NORMAL,
+    LN2_HIGH,
+    LN2_LOW,
+    LOG1P_P,
+    LOG2_E,
+    LOG2_E_REST,
+    LOG_P,
+    NORMAL_P,
+    NORMAL_SLOPE,
+    NORMALISE,
+    NORMALISED,
+    ROOT_HALF_BITS,
+    TANH_P,
+    TANH_Q,
+)
 from abw.core.ir.meanings import spell
 
 ROUNDER = 1.5 * 2**23
 """Added to a number below 2^22 and taken away again it rounds it; in between its last bits are an integer."""
+
+UNSCALE = 2.0**-64
 
 POWER = (0.0013264727065237245, 0.00967151264890986, 0.055507337436912496, 0.24022242085173176,
          0.6931469775988574, 1.0)  # fmt: skip
@@ -46,6 +63,69 @@ def tanh(f: Function, x: str) -> str:
     z = f.vec("fmul", x, x)
     top = f.vec("fmul", x, polynomial(f, z, TANH_P))
     return quotient(f, top, polynomial(f, z, TANH_Q))
+
+
+def log(f: Function, x: str) -> str:
+    """The logarithm of x = m 2^n, m near 1; relative error below 2e-7, near 1, too, and of denormals."""
+    vector, integers = f.target.vector, f.target.integers
+    tiny = f.let(f"fcmp olt {vector} {x}, {splat(LEAST_NORMAL)}")
+    normal = f.select(tiny, f.vec("fmul", x, splat(NORMALISE)), x)
+    bits = f.let(f"bitcast {vector} {normal} to {integers}")
+    above = f.let(f"sub {integers} {bits}, splat (i32 {ROOT_HALF_BITS})")
+    power = f.let(f"ashr {integers} {above}, splat (i32 23)")
+    shift = f.let(f"shl {integers} {power}, splat (i32 23)")
+    near = f.let(f"bitcast {integers} {f.let(f'sub {integers} {bits}, {shift}')} to {vector}")
+    n = f.let(f"sitofp {integers} {power} to {vector}")
+    n = f.vec("fsub", n, f.select(tiny, splat(NORMALISED), splat(0.0)))
+    part = f.vec("fsub", near, splat(1.0))
+    curved = f.fma(part, polynomial(f, part, LOG_P), splat(-0.5))
+    low = f.fma(f.vec("fmul", part, part), curved, f.vec("fmul", n, splat(LN2_LOW)))
+    result = f.fma(n, splat(LN2_HIGH), f.vec("fadd", part, low))
+    # of infinity and of what is no number themselves
+    result = f.choose("olt", x, splat(float("inf")), result, x)
+    result = f.choose("oeq", x, splat(0.0), splat(-float("inf")), result)
+    return f.choose("olt", x, splat(0.0), splat(float("nan")), result)
+
+
+def silu(f: Function, x: str) -> str:
+    """x / (1 + e^-x), of e^-|x|; relative error below 5e-7."""
+    e = _scaled_exp(f, f.intrinsic("fabs", x))
+    small = f.vec("fmul", f.vec("fmul", x, e), splat(UNSCALE))
+    return quotient(f, f.choose("olt", x, splat(0.0), small, x), f.fma(e, splat(UNSCALE), splat(1.0)))
+
+
+def softplus(f: Function, x: str) -> str:
+    """log(1 + e^x) = max(x, 0) + log(1 + e^-|x|); relative error below 5e-7."""
+    e = f.vec("fmul", _scaled_exp(f, f.intrinsic("fabs", x)), splat(UNSCALE))
+    return f.fma(e, polynomial(f, e, LOG1P_P), f.choose("olt", x, splat(0.0), splat(0.0), x))
+
+
+def gelu(f: Function, x: str) -> str:
+    """x times the normal distribution up to x; relative error below 1e-6."""
+    vector, integers = f.target.vector, f.target.integers
+    t = f.intrinsic("fabs", x)
+    # the square of what has half the bits is exact; what is lost of t^2 goes into the exponential beside it
+    bits = f.let(f"bitcast {vector} {t} to {integers}")
+    high = f.let(f"bitcast {integers} {f.let(f'and {integers} {bits}, splat (i32 -4096)')} to {vector}")
+    lost = f.vec("fmul", f.vec("fsub", t, high), f.vec("fadd", t, high))
+    square = f.vec("fmul", f.vec("fmul", high, high), splat(0.5))
+    power = _scaled_exp(f, square, f.vec("fmul", lost, splat(0.5)))
+    y = quotient(f, splat(1.0), f.fma(t, splat(NORMAL_SLOPE), splat(1.0)))
+    tail = f.vec("fmul", f.vec("fmul", y, polynomial(f, y, NORMAL_P)), power)
+    below = f.vec("fmul", f.vec("fmul", x, tail), splat(UNSCALE))
+    above = f.vec("fmul", x, f.fma(tail, splat(-UNSCALE), splat(1.0)))
+    return f.choose("olt", x, splat(0.0), below, above)
+
+
+def _scaled_exp(f: Function, t: str, more: str | None = None) -> str:
+    """2^64 e^-(t + more), which is no denormal number, of t >= 0 and a small one; 0 where e^-t is."""
+    shifted = f.fma(t if more is None else f.vec("fadd", t, more), splat(-LOG2_E), splat(ROUNDER))
+    whole = f.vec("fsub", shifted, splat(ROUNDER))
+    rest = f.fma(t, splat(-LOG2_E), f.let(f"fneg {f.target.vector} {whole}"))
+    rest = f.fma(t, splat(-LOG2_E_REST), rest)
+    rest = rest if more is None else f.fma(more, splat(-LOG2_E), rest)
+    power = f.vec("fmul", polynomial(f, rest, POWER), _power_of_two(f, shifted, 64))
+    return f.choose("ogt", t, splat(105.0), splat(0.0), power)
 
 
 def maximum(f: Function, a: str, b: str) -> str:
@@ -80,12 +160,12 @@ def _exp_bounded(f: Function, x: str, factor: float) -> str:
     return f.vec("fmul", polynomial(f, rest, POWER), _power_of_two(f, shifted))
 
 
-def _power_of_two(f: Function, shifted: str) -> str:
-    """2^n of n + ROUNDER."""
+def _power_of_two(f: Function, shifted: str, more: int = 0) -> str:
+    """2^(n + more) of n + ROUNDER."""
     vector, integers = f.target.vector, f.target.integers
     bits = f.let(f"bitcast {vector} {shifted} to {integers}")
     bits = f.let(f"shl {integers} {bits}, splat (i32 23)")
-    bits = f.let(f"add {integers} {bits}, splat (i32 {0x3F800000})")
+    bits = f.let(f"add {integers} {bits}, splat (i32 {(127 + more) << 23})")
     return f.let(f"bitcast {integers} {bits} to {vector}")
 
 
@@ -96,10 +176,18 @@ OWN: Mapping[str, Callable[..., str]] = {
     "div": lambda f, a, b: f.vec("fdiv", a, b),
     "neg": lambda f, x: f.let(f"fneg {f.target.vector} {x}"),
     "less": lambda f, a, b: f.let(f"fcmp olt {f.target.vector} {a}, {b}"),
+    "less_equal": lambda f, a, b: f.let(f"fcmp ole {f.target.vector} {a}, {b}"),
+    "equal": lambda f, a, b: f.let(f"fcmp oeq {f.target.vector} {a}, {b}"),
     "select": Function.select,
     "sigmoid": sigmoid,
     "tanh": tanh,
     "exp": exp,
+    "log": log,
+    "sqrt": lambda f, x: f.intrinsic("sqrt", x),
+    "abs": lambda f, x: f.intrinsic("fabs", x),
+    "silu": silu,
+    "softplus": softplus,
+    "gelu": gelu,
     "identity": lambda f, x: x,
 }
 """What has instructions of its own; `element` makes the other operations of these."""

@@ -19,7 +19,9 @@ from abw.core.exec.cpu.llvm.singles import emit_single
 from abw.core.exec.cpu.llvm.sums import contract
 from abw.core.exec.cpu.packing import PackedWeights
 from abw.core.exec.cpu.tiling import CellTiling, RowPlace, StageLayout
-from abw.core.exec.lower.stages import Single
+from abw.core.exec.lower.rows import padded
+from abw.core.exec.lower.stages import Single, spread_sizes
+from abw.core.ir.cell import Op
 from abw.core.ir.operations import OPERATIONS
 
 PARAMS = "ptr %frame, ptr %scratch, ptr %constants, i64 %first, i64 %last, i64 %part, i64 %parts"
@@ -253,9 +255,24 @@ class _Kernel:
             return found[a]
 
         for value in stage.stage.operations:
-            found[value] = element(f, normal.op(value).name, [read(a) for a in normal.arguments(value)])
+            op = normal.op(value)
+            if op.name == "spread":
+                found[value] = self._spread(op, row, offset)
+            else:
+                found[value] = element(f, op.name, [read(a) for a in op.args])
         for value in stage.stage.stores:
             f.store(found[value], self.address(layout.place(value), row), offset)
+
+    def _spread(self, op: Op, row: str, offset: str) -> str:
+        """A vector of a row that a smaller value is repeated to, `offset` bytes in."""
+        f, layout = self.f, self.layout
+        base = self.address(layout.place(op.args[0]), row)
+        (*down, across), pitch = spread_sizes(op), 4 * padded(op.shape[-1], self.lanes)
+        if across > 1:
+            return f.load(base, f.i64("urem", offset, pitch))
+        if down and down[0] > 1:
+            base = f.at(base, f.i64("mul", f.i64("udiv", offset, pitch), 4))
+        return f.spread(f.item("float", base, 0))
 
 
 def _emit_block(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import gcd
 
+from abw.core.cell.normal import size_of
 from abw.core.exec.cpu.llvm.emit import Function, Typed, number, splat
-from abw.core.exec.cpu.llvm.functions import exp
+from abw.core.exec.cpu.llvm.functions import exp, maximum
 from abw.core.exec.cpu.llvm.sums import contract
 from abw.core.exec.cpu.tiling import CellTiling, RowPlace
 from abw.core.exec.lower.rows import columns, padded, row_floats
@@ -30,6 +32,12 @@ def emit_single(
         match op.name:
             case "softmax":
                 _softmax(f, out, operands[0], op.shape)
+            case "sum" | "max" if len(shapes[0]) == 2 and op.attr[0] == -2:
+                _down(f, op.name, out, operands[0], shapes[0])
+            case "sum" | "max":
+                _along(f, op.name, out, operands[0], shapes[0])
+            case "reshape":
+                _reshape(f, out, operands[0], shapes[0], op.shape)
             case "concat":
                 _concat(f, out, operands, shapes)
             case "transpose":
@@ -181,6 +189,66 @@ def _softmax(f: Function, out: str, operand: str, shape: Shape) -> None:
     f.repeat(shape[0] if len(shape) == 2 else 1, row)
 
 
+LEAST = {"sum": 0.0, "max": -float("inf")}
+"""What a sum or a maximum begins with."""
+
+
+def _joined(f: Function, name: str, a: str, b: str) -> str:
+    return f.vec("fadd", a, b) if name == "sum" else maximum(f, a, b)
+
+
+def _along(f: Function, name: str, out: str, operand: str, shape: Shape) -> None:
+    """The sum or the largest of each row."""
+    count, pitch = columns(shape), 4 * padded(columns(shape), f.target.lanes)
+    least = LEAST[name]
+
+    def row(i: str) -> None:
+        x = f.at(operand, f.i64("mul", i, pitch))
+
+        def join(place: str | int, mask: str | None, found: list[str]) -> list[str]:
+            return [_joined(f, name, found[0], _masked(f, f.load(x, place), mask, least))]
+
+        (found,) = _over(f, count, join, [(f.target.vector, splat(least))])
+        f.put("float", _across(f, "fadd" if name == "sum" else "fmaximum", found), out, i)
+
+    f.repeat(shape[0] if len(shape) == 2 else 1, row)
+
+
+def _down(f: Function, name: str, out: str, operand: str, shape: Shape) -> None:
+    """The sum or the largest of each column, a vector of columns at a time."""
+    rows, pitch = shape[0], 4 * padded(shape[1], f.target.lanes)
+
+    def column(j: str) -> None:
+        place = f.i64("mul", j, 4 * f.target.lanes)
+        top = f.at(operand, place)
+
+        def join(i: str, found: list[str]) -> list[str]:
+            return [_joined(f, name, found[0], f.load(top, f.i64("mul", i, pitch)))]
+
+        (found,) = f.loop(rows, join, [(f.target.vector, splat(LEAST[name]))])
+        f.store(found, out, place)
+
+    f.repeat(pitch // (4 * f.target.lanes), column)
+
+
+def _reshape(f: Function, out: str, operand: str, before: Shape, after: Shape) -> None:
+    """Row after row in another shape: copies of as many floats as lie together in both."""
+    lanes = f.target.lanes
+    together = gcd(columns(before), columns(after))
+
+    def part(i: str) -> None:
+        first = f.i64("mul", i, together)
+
+        def place(base: str, shape: Shape) -> str:
+            count = columns(shape)
+            row, column = f.i64("udiv", first, count), f.i64("urem", first, count)
+            return f.at(base, f.i64("mul", f.i64("add", f.i64("mul", row, padded(count, lanes)), column), 4))
+
+        copy(f, place(out, after), place(operand, before), together)
+
+    f.repeat(size_of(before) // together, part)
+
+
 def _over(
     f: Function,
     count: int,
@@ -207,11 +275,12 @@ def _masked(f: Function, vector: str, mask: str | None, other: float) -> str:
 
 
 def _across(f: Function, operation: str, vector: str) -> str:
-    """The sum (`fadd`) or the largest (`fmax`) of a vector's elements."""
+    """The sum (`fadd`) or the largest of a vector's elements, of which one that is no number is left out by
+    `fmax` and the result of `fmaximum`."""
     kind, suffix = f.target.vector, f"v{f.target.lanes}f32"
-    if operation == "fmax":
-        f.module.declare(f"float @llvm.vector.reduce.fmax.{suffix}({kind})")
-        return f.let(f"call float @llvm.vector.reduce.fmax.{suffix}({kind} {vector})")
+    if operation != "fadd":
+        f.module.declare(f"float @llvm.vector.reduce.{operation}.{suffix}({kind})")
+        return f.let(f"call float @llvm.vector.reduce.{operation}.{suffix}({kind} {vector})")
     f.module.declare(f"float @llvm.vector.reduce.fadd.{suffix}(float, {kind})")
     return f.let(
         f"call reassoc float @llvm.vector.reduce.fadd.{suffix}(float {number(-0.0)}, {kind} {vector})"

@@ -6,6 +6,7 @@ number stays so, as with NumPy.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from abw.core.exec.lower.rows import BLOCK
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
 
+HALF, ROOT_HALF = 0.5, math.sqrt(0.5)
 ONE, ZERO, WIDE_ZERO = np.float32(1.0), np.float32(0.0), np.float64(0.0)
 
 
@@ -24,6 +26,12 @@ ONE, ZERO, WIDE_ZERO = np.float32(1.0), np.float32(0.0), np.float64(0.0)
 def sigmoid(x: np.float32) -> Any:  # noqa: ANN401
     """1 / (1 + e^-x)."""
     return ONE / (ONE + np.exp(-x))
+
+
+@njit
+def gelu(x: np.float32) -> Any:  # noqa: ANN401
+    """x times the normal distribution up to x, in double precision on the way."""
+    return np.float32(x * (HALF * math.erfc(-ROOT_HALF * x)))
 
 
 @njit
@@ -108,6 +116,30 @@ def softmax(out: Floats, at: int, x: Floats, start: int, rows: int, columns: int
             total += result[j]
         for j in range(columns):
             result[j] /= total
+
+
+@njit
+def sum_along(
+    out: Floats, at: int, x: Floats, start: int, count: int, pitch: int, each: int, step: int
+) -> None:
+    """Sums of `each` numbers, `step` floats apart; `count` of them, that begin every `pitch` floats."""
+    for r in range(count):
+        total = WIDE_ZERO
+        for k in range(each):
+            total += x[start + r * pitch + k * step]
+        out[at + r] = total
+
+
+@njit
+def max_along(
+    out: Floats, at: int, x: Floats, start: int, count: int, pitch: int, each: int, step: int
+) -> None:
+    """The largest of `each` numbers, as `sum_along` has them."""
+    for r in range(count):
+        best = x[start + r * pitch]
+        for k in range(1, each):
+            best = larger(best, x[start + r * pitch + k * step])
+        out[at + r] = best
 
 
 @njit

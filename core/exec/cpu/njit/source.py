@@ -16,8 +16,9 @@ from abw.core.exec.cpu.njit import loops
 from abw.core.exec.cpu.tiling import CellTiling, RowPlace, StageLayout
 from abw.core.exec.lower.expressions import assign
 from abw.core.exec.lower.rows import columns
-from abw.core.exec.lower.stages import Single, consecutive
+from abw.core.exec.lower.stages import Single, consecutive, spread_sizes
 from abw.core.graph.group import structure
+from abw.core.ir.cell import Op
 from abw.core.ir.model import Reduction
 from abw.core.ir.network import NetType, Network
 from abw.core.plan.arenas import Arenas
@@ -26,11 +27,12 @@ HEADER = '''"""Written by abw for {loops}; may be deleted at any time."""
 
 import numba
 import numpy as np
-from numpy import exp, tanh
+from numpy import exp, log, sqrt, tanh
 
 from abw.core.base.jit import allocating
 from abw.core.exec.cpu.njit.loops import (
-    accumulate, by_matrix, by_vector, copy, max_rows, mean_rows, sigmoid, softmax, sum_rows, transpose
+    accumulate, by_matrix, by_vector, copy, gelu, max_along, max_rows, mean_rows, sigmoid, softmax, sum_along,
+    sum_rows, transpose
 )
 '''
 
@@ -174,10 +176,12 @@ class _Cell:
 
         body.loop("j", size)
         for value in stage.operations:
-            arguments = [read(a) for a in normal.arguments(value)]
-            known[value] = assign(
-                body.do, f"v{value}", normal.op(value).name, arguments, "np.float32({})".format
-            )
+            op = normal.op(value)
+            if op.name == "spread":
+                known[value] = self._spread(op)
+                continue
+            arguments = [read(a) for a in op.args]
+            known[value] = assign(body.do, f"v{value}", op.name, arguments, "np.float32({})".format)
         for value in stage.stores:
             body.do(f"{self._element(layout.place(value))} = {known[value]}")
         body.depth -= 1
@@ -193,6 +197,14 @@ class _Cell:
         match op.name:
             case "softmax":
                 body.do(f"softmax({out}, {operands[0]}, {rows}, {columns(op.shape)})")
+            case "sum" | "max":
+                down = op.attr[0] == -2
+                count = columns(shapes[0])
+                # results, where each begins; its numbers, how far apart they are
+                each = (count, 1, shapes[0][0], count) if down else (size_of(op.shape), count, count, 1)
+                body.do(f"{op.name}_along({out}, {operands[0]}, {', '.join(map(str, each))})")
+            case "reshape":
+                body.do(f"copy({out}, {operands[0]}, {size_of(op.shape)})")
             case "transpose":
                 body.do(f"transpose({out}, {operands[0]}, {shapes[0][0]}, {shapes[0][1]})")
             case "concat":
@@ -217,6 +229,13 @@ class _Cell:
         """An operand as helpers take it: the array, and where it begins."""
         array, begin = self.begin[place.entry]
         return f"{array}, {begin} + {place.column}"
+
+    def _spread(self, op: Op) -> str:
+        """Element j of a row that a smaller value is repeated to."""
+        array, begin = self.begin[(place := self.layout.place(op.args[0])).entry]
+        (*down, across), count = spread_sizes(op), op.shape[-1]
+        number = f"j % {count}" if across > 1 else f"j // {count}" if down and down[0] > 1 else "0"
+        return f"{array}[{begin} + {place.column} + {number}]"
 
     def _element(self, place: RowPlace) -> str:
         """Element j of a row."""

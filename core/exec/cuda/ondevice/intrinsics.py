@@ -19,6 +19,8 @@ from typing import Any
 from llvmlite import ir
 from numba import cuda as _cuda
 
+from abw.core.exec.lower.polynomials import ROOT_HALF_BITS
+
 cuda: Any = _cuda
 
 # numba-cuda has copies of its own of numba's compiler
@@ -103,6 +105,7 @@ def _unary(text: str, doc: str) -> Callable[..., Any]:
 ex2 = _unary(
     "ex2.approx.ftz.f32 $0, $1;", "2 to the power of x; relative error under 2**-22, inf and 0 at the ends."
 )
+sqrt = _unary("sqrt.rn.f32 $0, $1;", "The square root, rounded to the nearest.")
 rcp = _unary("rcp.approx.ftz.f32 $0, $1;", "1 / x; relative error under 2**-23; 0 for inf, inf for 0.")
 
 
@@ -168,6 +171,19 @@ def split(typingctx: Any, x: Any) -> Made:
         return context.make_tuple(
             builder, sig.return_type, [large, builder.bitcast(builder.and_(rest, kept), _FLOAT)]
         )
+
+    return signature(types.UniTuple(types.float32, 2), types.float32), generate
+
+
+@intrinsic
+def halves(typingctx: Any, x: Any) -> Made:
+    """(m, n) of a normal x = m 2^n above 0: m from root(1/2) to root(2)."""
+
+    def generate(context: Any, builder: Builder, sig: Any, args: Any) -> Any:
+        bits, places = builder.bitcast(args[0], _INT), ir.Constant(_INT, 23)
+        power = builder.ashr(builder.sub(bits, ir.Constant(_INT, ROOT_HALF_BITS)), places)
+        near = builder.bitcast(builder.sub(bits, builder.shl(power, places)), _FLOAT)
+        return context.make_tuple(builder, sig.return_type, [near, builder.sitofp(power, _FLOAT)])
 
     return signature(types.UniTuple(types.float32, 2), types.float32), generate
 

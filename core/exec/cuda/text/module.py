@@ -18,7 +18,7 @@ HEAD = '''"""Kernels of one network, generated: a change here is lost."""
 import numpy as np
 from numba import cuda, float32, uint32
 
-from abw.core.exec.cuda.ondevice.functions import exp, larger, row, sigmoid, tanh
+from abw.core.exec.cuda.ondevice.functions import exp, gelu, larger, log, row, sigmoid, tanh
 from abw.core.exec.cuda.ondevice.intrinsics import (
     arrive,
     await_blocks,
@@ -29,6 +29,7 @@ from abw.core.exec.cuda.ondevice.intrinsics import (
     ld4,
     mma,
     split,
+    sqrt,
     st4,
 )
 from abw.core.exec.cuda.ondevice.tilewalk import lay_ready, next_tile, own_tile

@@ -10,8 +10,8 @@ from abw.core.exec.cuda.steps import CellSteps, Packed, Segment, Step, is_number
 from abw.core.exec.cuda.text.text import Text, number, plus, times, u
 from abw.core.exec.cuda.tiles import VECTOR
 from abw.core.exec.lower.expressions import assign
-from abw.core.exec.lower.rows import columns
-from abw.core.exec.lower.stages import Stage
+from abw.core.exec.lower.rows import columns, padded
+from abw.core.exec.lower.stages import Stage, spread_sizes
 
 ZERO = number(0.0)
 
@@ -92,12 +92,18 @@ def load(t: Text, memory: str, place: str, aligned: bool, within: list[str | Non
 
 
 def operands(cell: CellSteps, step: Step) -> tuple[int, ...]:
-    """The values that a stage's operations read from lanes' rows."""
+    """The values that a stage's operations read from lanes' rows; what is spread, as it is spread."""
     stage = step.stage
     assert isinstance(stage, Stage)
+    normal = cell.normal
     own = {*stage.operations, *(gate.value for gate in stage.gates)}
-    read = (a for value in stage.operations for a in cell.normal.arguments(value))
-    return tuple(dict.fromkeys(a for a in read if a not in own and not cell.normal.static[a]))
+    read: list[int] = []
+    for value in stage.operations:
+        if normal.op(value).name == "spread":
+            read.append(value)
+        else:
+            read += [a for a in normal.arguments(value) if a not in own and not normal.static[a]]
+    return tuple(dict.fromkeys(read))
 
 
 def read_row(
@@ -106,6 +112,8 @@ def read_row(
     """The floats `unit` to `unit + 3` of a lane's row of one of the `operands`."""
     stage = step.stage
     assert isinstance(stage, Stage)
+    if value in stage.operations:
+        return _read_spread(t, cell, value, lane, unit, line)
     _, column = cell.place(value)
     aligned, count = column % VECTOR == 0, columns(stage.shape)
     # beyond a part's end lies something else, which another block may be writing
@@ -113,6 +121,33 @@ def read_row(
     row = t.name("p")
     t.let(f"{row} = {row_of(cell, cell.normal.root[value], lane, line)}")
     return load(t, "floats", f"{plus(row, column)} + {unit}", aligned, within)
+
+
+def _read_spread(
+    t: Text, cell: CellSteps, value: int, lane: str, unit: str, line: str | None = None
+) -> list[str]:
+    """The floats `unit` to `unit + 3` of a row that a smaller value is repeated to."""
+    op = cell.normal.op(value)
+    held = cell.normal.root[op.args[0]]
+    _, column = cell.place(op.args[0])
+    (*down, across), count = spread_sizes(op), columns(op.shape)
+    pitch = padded(count, VECTOR)
+    row = t.name("p")
+    t.let(f"{row} = {plus(row_of(cell, held, lane, line), column)}")
+    if across > 1:
+        near = t.name("u")
+        t.let(f"{near} = {unit} % {u(pitch)}")
+        aligned = column % VECTOR == 0
+        return load(
+            t, "floats", f"{row} + {near}", aligned, [None] * VECTOR if aligned else inside(near, count)
+        )
+    name = t.name("x")
+    t.add(
+        f"{name} = floats[{row} + {unit} // {u(pitch)}]"
+        if down and down[0] > 1
+        else f"{name} = floats[{row}]"
+    )
+    return [name] * VECTOR
 
 
 def operate(
@@ -138,10 +173,14 @@ def operate(
         return found[a]
 
     for value in stage.operations:
-        arguments = [read(a) for a in normal.arguments(value)]
+        op = normal.op(value)
+        if op.name == "spread":
+            if value not in found:
+                found[value] = read_row(t, cell, step, value, lane, unit)
+            continue
+        arguments = [read(a) for a in op.args]
         found[value] = [
-            assign(t.add, t.name("v"), normal.op(value).name, [a[e] for a in arguments], number)
-            for e in range(VECTOR)
+            assign(t.add, t.name("v"), op.name, [a[e] for a in arguments], number) for e in range(VECTOR)
         ]
     for value in stage.stores:
         t.add(f"st4(floats, {row_of(cell, value, lane)} + {unit}, {', '.join(found[value])})")

@@ -111,6 +111,12 @@ def single_text(cell: CellSteps, step: Step, threads: int) -> tuple[str, Share]:
         case "softmax":
             share = Share(rows, threads)
             return _text(share, lambda t: _softmax(t, matter, count)), share
+        case "sum" | "max":
+            share = Share(count, threads)
+            return _text(share, lambda t: _along(t, matter)), share
+        case "reshape":
+            share = Share(rows * count, threads)
+            return _text(share, lambda t: _reshape(t, matter)), share
         case "concat":
             share = Share(rows * count, threads)
             return _text(share, lambda t: _concat(t, matter)), share
@@ -201,6 +207,50 @@ def _softmax(t: Text, matter: _Matter, count: int) -> None:
         t.add(f"power = exp({memory}[source + i] - best)", "total += power", "floats[target + i] = power")
     with t.count("i", u(0), u(count), u(1)):
         t.add("floats[target + i] = floats[target + i] / total")
+
+
+def _along(t: Text, matter: _Matter) -> None:
+    """The sum or the largest of a row or column a thread; of rows four partial results."""
+    out = matter.out(t)
+    memory, place, aligned = matter.operand(t, 0)
+    shape, op = matter.shapes[0], matter.op
+    largest = op.name == "max"
+    pitch = padded(columns(shape), VECTOR)
+    least = number(-float("inf")) if largest else ZERO
+
+    def join(name: str, value: str) -> None:
+        t.add(f"{name} = larger({name}, {value})" if largest else f"{name} += {value}")
+
+    if op.attr[0] == -2.0:
+        t.add(f"total = {least}")
+        with t.count("i", u(0), u(shape[0]), u(1)):
+            join("total", f"{memory}[{place} + {times('i', pitch)} + piece]")
+    else:
+        count = columns(shape)
+        t.let(f"line = {place} + {times('piece', pitch)}")
+        t.add(*(f"s{e} = {least}" for e in range(VECTOR)))
+        if whole := count // VECTOR * VECTOR:
+            with t.count("i", u(0), u(whole), u(VECTOR)):
+                for e, x in enumerate(load(t, memory, "line + i", aligned, [None] * VECTOR)):
+                    join(f"s{e}", x)
+        for e in range(count - whole):
+            join(f"s{e}", f"{memory}[{plus('line', whole + e)}]")
+        for e in (1, 2, 3):
+            join("s0", f"s{e}")
+        t.add("total = s0")
+    t.add(f"floats[{out} + piece] = total")
+
+
+def _reshape(t: Text, matter: _Matter) -> None:
+    """One element a thread."""
+    out = matter.out(t)
+    memory, place, _ = matter.operand(t, 0)
+    before, after = columns(matter.shapes[0]), columns(matter.op.shape)
+
+    def at(base: str, count: int) -> str:
+        return f"{base} + piece // {u(count)} * {u(padded(count, VECTOR))} + piece % {u(count)}"
+
+    t.add(f"floats[{at(out, after)}] = {memory}[{at(place, before)}]")
 
 
 def _concat(t: Text, matter: _Matter) -> None:

@@ -371,6 +371,12 @@ def _split(x: Any) -> tuple[Any, Any]:
     return large[0], rest[0]
 
 
+def _halves(x: Any) -> tuple[Any, Any]:
+    near, power = np.frexp(np.float32(x))
+    lower = near < np.sqrt(np.float32(0.5))
+    return (near * np.float32(2), np.float32(power - 1)) if lower else (near, np.float32(power))
+
+
 def _mma(*operands: Any) -> tuple[Any, ...]:
     answers = _wait("warp", operands)
     if "product" not in answers:
@@ -414,6 +420,8 @@ _MEANING: dict[str, Callable[..., Any]] = {
     "st4": _st4,
     "ex2": _ex2,
     "rcp": _rcp,
+    "sqrt": lambda x: np.sqrt(np.float32(x)),
+    "halves": _halves,
     "copy4": _copy4,
     "end_copies": lambda: _me().copies.group(),
     "few_copies_left": lambda: _me().copies.wait(1),
