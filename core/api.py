@@ -220,7 +220,13 @@ class LoadedModel:
         with open_feed(Path(file)) as feed:
             size = read_ahead(data.batch)
             found = chunks(
-                feed, data.format, size, limit=data.limit, frequency=data.frequency, schema=self.spec.schema
+                feed,
+                data.format,
+                size,
+                limit=data.limit,
+                frequency=data.frequency,
+                tokens=data.tokens,
+                schema=self.spec.schema,
             )
             for chunk in found:
                 yield self._outputs(open_workload(self.spec, chunk.instances, self._networks))
@@ -234,10 +240,16 @@ class LoadedModel:
             return instances
         data = self.spec.data
         if isinstance(instances, os.PathLike):
-            return read(Path(instances), data.format, frequency=data.frequency)
+            return read(Path(instances), data.format, frequency=data.frequency, tokens=data.tokens)
         if isinstance(instances, str):
             raise TypeError("a text is neither a file nor instances: give Path(...) or a list")
-        return read_objects(instances, data.format, frequency=data.frequency, schema=self.spec.schema)
+        return read_objects(
+            instances,
+            data.format,
+            frequency=data.frequency,
+            tokens=data.tokens,
+            schema=self.spec.schema,
+        )
 
     def graph(self, instances: Given) -> Graph:
         """The dataflow graph of all of them as one mini-batch."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -28,15 +28,23 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Values:
+    """Vectors of floats on some vertices: `vertex` (m,), ascending, have the `rows` (m, size), float32."""
+
+    vertex: Ints
+    rows: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
 class Instances:
     """N instances with V vertices.
 
     `kind` (V,) numbers into `schema.kinds`; instance i has the vertices `start[i]:start[i + 1]` (N + 1,),
     of which the first is its vertex of kind 'instance'. `fields[f]` (V,) is -1 where a vertex has none.
-    `vocabulary[f]` are the distinct strings behind a text field's integers. `lines[i]` (N,) is the line of
-    `source` on which instance i begins; `numbers[i]` (N,) its number in the file, from 0, for which the coin
-    is tossed: it does not depend on whether others before it were left out. `names` are the instances' ids
-    where the data has some.
+    `values[f]` are the fields of floats. `vocabulary[f]` are the distinct strings behind a text field's
+    integers. `lines[i]` (N,) is the line of `source` on which instance i begins; `numbers[i]` (N,) its number
+    in the file, from 0, for which the coin is tossed: it does not depend on whether others before it were
+    left out. `names` are the instances' ids where the data has some.
     """
 
     schema: Schema
@@ -49,6 +57,7 @@ class Instances:
     lines: Ints
     numbers: NDArray[np.int64]
     names: tuple[str | int, ...] | None = None
+    values: Mapping[str, Values] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.start) - 1

@@ -27,11 +27,15 @@ class LinkSchema:
 
 @dataclass(frozen=True, slots=True)
 class FieldSchema:
-    """An integer on a vertex. `text` says that the integers stand for distinct strings of the data."""
+    """A whole number on a vertex; with a `size`, a vector of so many floats.
+
+    `text` says that the numbers stand for distinct strings of the data.
+    """
 
     kinds: frozenset[str]
     text: bool = False
     doc: str = ""
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,9 @@ DEFAULT_SIZE = 64
 DEFAULT_BATCH = 64
 REQUIRED = ("model", "data", "types", "outputs")
 OPTIONAL = ("dims", "tables", "params", "weights")
+_OF_DATA = ("path", "batch", "limit", "seed", "frequency", "tokens")
+_OF_FORMATS = {"frequency": "tags", "tokens": "words"}
+"""Keys of `data` that belong to one format."""
 RESERVED = "__metadata__"
 """What no output can be called: in a .safetensors it is no tensor."""
 
@@ -191,7 +195,7 @@ class _Loader:
             return None
         before = len(report)
         required = ("format",) if overrides.data else ("format", "path")
-        fields.keys(node, "data", report, required, ("path", "batch", "limit", "seed", "frequency"))
+        fields.keys(node, "data", report, required, _OF_DATA)
         form = fields.text(node.get("format"), "format", report)
         if form and form.text not in FORMATS:
             report.add(f"unknown format '{form.text}'", form.where, suggest(form.text, FORMATS))
@@ -200,9 +204,11 @@ class _Loader:
         limit = fields.integer(node.get("limit"), "limit", report)
         seed = fields.integer(node.get("seed"), "seed", report, least=0)
         frequency = fields.integer(node.get("frequency"), "frequency", report, least=0)
-        key = node.key("frequency")
-        if key and form and form.text in FORMATS and form.text != "tags":
-            report.add(f"format {form.text} has no frequency", key.where, "it belongs to format tags")
+        tokens = self._tokens(node)
+        for option, whose in _OF_FORMATS.items():
+            key = node.key(option)
+            if key and form and form.text in FORMATS and form.text != whose:
+                report.add(f"format {form.text} has no {option}", key.where, f"it belongs to format {whose}")
         for option, value, least in (
             ("batch", overrides.batch, 1),
             ("limit", overrides.limit, 1),
@@ -223,8 +229,29 @@ class _Loader:
             overrides.limit or limit,
             (seed or 0) if overrides.seed is None else overrides.seed,
             frequency or 0,
+            tokens,
             written.where if written else node.where,
         )
+
+    def _tokens(self, node: Keys) -> str:
+        """The regular expression of format words, '' where there is none."""
+        written = fields.text(node.get("tokens"), "tokens", self.report)
+        if written is None:
+            return ""
+        try:
+            pattern = re.compile(written.text)
+        except (re.error, OverflowError, RecursionError) as error:
+            hint = r"Python's syntax: '\w+|[^\w\s]'"
+            self.report.add(f"tokens is no regular expression: {error}", written.where, hint)
+            return ""
+        if pattern.groups:
+            self.report.add(
+                "tokens has groups", written.where, "write (?:…) for (…): a whole match is a token"
+            )
+        elif pattern.fullmatch(""):
+            hint = "+ instead of *: a token has at least one character"
+            self.report.add("tokens finds what is empty", written.where, hint)
+        return written.text
 
     def _exists(self, path: Path, written: Scalar | None) -> None:
         where = written.where if written else None
