@@ -88,18 +88,6 @@ def single(vertices: NDArray[np.integer], targets: NDArray[np.integer], count: i
     return Link(target)
 
 
-def many_link(vertices: Ints, targets: Ints, count: int) -> Link:
-    """The many-link of `count` vertices that leads from each `vertices[i]` to `targets[i]`, in order of i.
-
-    Cost: linear where `vertices` are in order, else that of sorting them.
-    """
-    indptr = np.zeros(count + 1, np.int32)
-    np.cumsum(np.bincount(vertices, minlength=count), out=indptr[1:])
-    if len(vertices) and (vertices[1:] < vertices[:-1]).any():
-        targets = targets[np.argsort(vertices, kind="stable")]
-    return Link(np.ascontiguousarray(targets), indptr)
-
-
 def along(ways: Sequence[tuple[Link, int | None]], count: int) -> Link:
     """The many-link from each of `count` vertices to all that the links lead to, one after the other.
 

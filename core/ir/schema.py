@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+ARRAYS = Path("arrays")
+"""What instances made of arrays have for a file; instance i is its line i + 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from abw.core.base.files import why_no_file
 from abw.core.ir.cell import Cell, Param
 from abw.core.ir.formats import FORMATS, SCHEMAS
 from abw.core.ir.model import DataSpec, Model
-from abw.core.ir.schema import Schema
+from abw.core.ir.schema import ARRAYS, Schema
 from abw.core.ir.shapes import shape as numbers_of
 from abw.core.ir.weights import Weights
 from abw.core.spec.cells.files import make, param, read_cell
@@ -47,6 +47,7 @@ class Overrides:
 
     `hoist`: products of recurrent cells that can be computed beforehand become types of their own (see
     `abw.core.cell.hoist`). `allow_outside`: the files that the spec names may lie outside its folder.
+    `instances`: what those are made of that the model is opened with instead of its data.
     """
 
     dims: Mapping[str, int] = field(default_factory=dict)
@@ -57,6 +58,7 @@ class Overrides:
     hoist: bool = False
     weights: Path | None = None
     allow_outside: bool = False
+    instances: Schema | None = None
 
 
 def load_cell(path: Path, dims: Mapping[str, int] | None = None) -> Cell:
@@ -194,7 +196,7 @@ class _Loader:
         if node is None:
             return None
         before = len(report)
-        required = ("format",) if overrides.data else ("format", "path")
+        required = ("format",) if overrides.data or overrides.instances else ("format", "path")
         fields.keys(node, "data", report, required, _OF_DATA)
         form = fields.text(node.get("format"), "format", report)
         if form and form.text not in FORMATS:
@@ -217,9 +219,17 @@ class _Loader:
             if value is not None and not least <= value <= fields.MOST:
                 hint = f"from {least} to {fields.MOST}"
                 raise AbwError(f"{option} cannot be {value}", hint=hint, exit_code=2)
-        path = overrides.data or (self.reach.file(written, "the data", report) if written else None)
-        if path:
-            self._exists(path, written if not overrides.data else None)
+        if overrides.instances:
+            path: Path | None = ARRAYS
+            if form and form.text != overrides.instances.format:
+                message = (
+                    f"the model's data are of format {form.text}, the instances {overrides.instances.format}"
+                )
+                report.add(message, form.where)
+        else:
+            path = overrides.data or (self.reach.file(written, "the data", report) if written else None)
+            if path:
+                self._exists(path, written if not overrides.data else None)
         if len(report) > before or form is None or path is None:
             return None
         return DataSpec(
@@ -270,6 +280,8 @@ class _Loader:
             node = self.top.get("data")
             form = node.get("format") if isinstance(node, Keys) else None
             return SCHEMAS.get(form.text) if isinstance(form, Scalar) else None
+        if self.overrides.instances:
+            return self.overrides.instances
         if data.format in SCHEMAS:
             return SCHEMAS[data.format]
         if self.schema_of is None:

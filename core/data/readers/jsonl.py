@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError, DataError, Problem, Span
 from abw.core.data.feed import ALL, MOST_PROBLEMS, Feed, Source, open_feed
 from abw.core.data.instances import Instances, Ints, Link, Values
-from abw.core.data.links import many_link, single
+from abw.core.data.links import single
 from abw.core.data.readers.jsoncheck import columns_of, full_lines, line_end, line_of, records
 from abw.core.data.readers.jsonscan import TEXT, VECTOR, WHOLE, Columns, scan, texts
 from abw.core.ir.formats import own_fields, own_links, with_common
@@ -156,7 +156,7 @@ def _instances(taken: _Taken, schema: Schema, path: Path) -> Instances:
     links: dict[str, Link] = {}
     for name in sorted(own_links(schema)):
         _, source, target = _of(columns.edge, 0, columns.links, name)
-        make = many_link if schema.links[name].many else single
+        make = Link.many if schema.links[name].many else single
         links[name] = make(place[source], place[target], count)
     lines = columns.line + np.int32(taken.source.line)
     names = columns.names if any(name != "" for name in columns.names) else None
