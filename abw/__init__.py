@@ -5,11 +5,16 @@ import sys
 from typing import Any
 
 __version__ = "0.2.0"
-__all__ = ["AbwError", "DataError", "LoadedModel", "Outputs", "Ragged", "SpecError", "load"]
+__all__ = [
+    *("AbwError", "DataError", "Instances", "LoadedModel", "Outputs", "Ragged", "SpecError"),
+    *("from_networkx", "from_pyg", "load"),
+]
 
 _EXPORTED = {
     "abw.core.api": ("LoadedModel", "Outputs", "Ragged", "load"),
     "abw.core.base.errors": ("AbwError", "DataError", "SpecError"),
+    "abw.core.data.graphs": ("from_networkx", "from_pyg"),
+    "abw.core.data.instances": ("Instances",),
 }
 
 

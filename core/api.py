@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.base.progress import Clock, Quiet
+from abw.core.data.conform import conform
 from abw.core.data.feed import open_feed
 from abw.core.data.instances import Instances
 from abw.core.data.objects import read_objects
@@ -63,7 +64,8 @@ from abw.core.store.outputs import Column
 
 Floats = NDArray[np.float32]
 Given = os.PathLike[str] | Iterable[object] | Instances
-"""A file in the model's data format (a `Path`), Python objects, or what `LoadedModel.read` gave."""
+"""A file in the model's data format (a `Path`), Python objects, or what `LoadedModel.read` or
+`Instances.from_arrays` gave."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -115,7 +117,7 @@ def load(
     spec: str | os.PathLike[str],
     *,
     weights: str | os.PathLike[str] | None = None,
-    data: str | os.PathLike[str] | None = None,
+    data: str | os.PathLike[str] | Instances | None = None,
     dims: Mapping[str, int] | None = None,
     batch: int | None = None,
     policy: str | Policy = CHOSEN,
@@ -134,11 +136,12 @@ def load(
     """A model ready to run: what `abw run`'s options of the same names say.
 
     `weights` is a file of trained ones (else those that the spec names, else random ones from `seed`),
-    `data` what a policy is learned from that is not on disk yet (else what the spec names), `policy` a name,
-    a policy's `.json` file or an object with `schedule(dag)`, whose schedules are checked; with
-    `allow_outside` the spec may name files outside its folder; with `check_finite` a NaN or an infinity, in
-    the weights or in any value that is computed, is an AbwError that says where it is. Errors: SpecError with
-    all that is wrong in the spec, AbwError. Cost: the kernels' compilation, 0.1 to 0.3 s; nothing where they
+    `data` what a policy is learned from that is not on disk yet (else what the spec names): a file, or
+    instances, of which a spec of format json has its kinds, links and fields then; `policy` a name, a
+    policy's `.json` file or an object with `schedule(dag)`, whose schedules are checked; with `allow_outside`
+    the spec may name files outside its folder; with `check_finite` a NaN or an infinity, in the weights or in
+    any value that is computed, is an AbwError that says where it is. Errors: SpecError with all that is wrong
+    in the spec, AbwError. Cost: the kernels' compilation, 0.1 to 0.3 s; nothing where they
     are on disk from before.
     """
     _require("granularity", granularity, get_args(Granularity))
@@ -150,7 +153,8 @@ def load(
         raise AbwError(f"threads cannot be {threads}", hint="1 or more; None: one a core")
     overrides = Overrides(
         dims=dims or {},
-        data=Path(data) if data else None,
+        data=None if data is None or isinstance(data, Instances) else Path(data),
+        instances=data.schema if isinstance(data, Instances) else None,
         batch=batch,
         seed=seed,
         hoist=hoist,
@@ -165,7 +169,8 @@ def load(
         refuse_weights(networks.cells, params)
     ready = get_executor(executor)
     ready.prepare(networks.network, params, threads)
-    return LoadedModel(model, networks, params, ready, policy, encoding, seed, check_finite)
+    sample = data if isinstance(data, Instances) else None
+    return LoadedModel(model, networks, params, ready, policy, encoding, seed, check_finite, sample)
 
 
 def _require(what: str, given: str, known: Sequence[str]) -> None:
@@ -193,6 +198,7 @@ class LoadedModel:
         encoding: Choice,
         seed: int,
         check_finite: bool = False,
+        sample: Instances | None = None,
     ) -> None:
         self.spec = spec
         self.executor = executor
@@ -201,6 +207,7 @@ class LoadedModel:
         self._encoding: Choice = encoding
         self._seed = seed
         self._check_finite = check_finite
+        self._sample = sample
         self._name = policy if isinstance(policy, str) else ""
         self._policy: Policy | None = None if isinstance(policy, str) else Foreign(policy)
 
@@ -220,7 +227,13 @@ class LoadedModel:
         with open_feed(Path(file)) as feed:
             size = read_ahead(data.batch)
             found = chunks(
-                feed, data.format, size, limit=data.limit, frequency=data.frequency, schema=self.spec.schema
+                feed,
+                data.format,
+                size,
+                limit=data.limit,
+                frequency=data.frequency,
+                tokens=data.tokens,
+                schema=self.spec.schema,
             )
             for chunk in found:
                 yield self._outputs(open_workload(self.spec, chunk.instances, self._networks))
@@ -231,13 +244,19 @@ class LoadedModel:
         TypeError for a bare text: it is neither a file nor a sequence of instances.
         """
         if isinstance(instances, Instances):
-            return instances
+            return conform(instances, self.spec.schema)
         data = self.spec.data
         if isinstance(instances, os.PathLike):
-            return read(Path(instances), data.format, frequency=data.frequency)
+            return read(Path(instances), data.format, frequency=data.frequency, tokens=data.tokens)
         if isinstance(instances, str):
             raise TypeError("a text is neither a file nor instances: give Path(...) or a list")
-        return read_objects(instances, data.format, frequency=data.frequency, schema=self.spec.schema)
+        return read_objects(
+            instances,
+            data.format,
+            frequency=data.frequency,
+            tokens=data.tokens,
+            schema=self.spec.schema,
+        )
 
     def graph(self, instances: Given) -> Graph:
         """The dataflow graph of all of them as one mini-batch."""
@@ -317,7 +336,11 @@ class LoadedModel:
             return get_policy(name)
         if kept := kept_policy(self._networks, asked):
             return kept.policy
-        sample, used = open_sample(self.spec, self._networks, asked.instances)
+        if self._sample:
+            sample = open_workload(self.spec, self._sample, self._networks)
+            used = min(asked.instances, len(self._sample))
+        else:
+            sample, used = open_sample(self.spec, self._networks, asked.instances)
         policy, _ = chosen_policy(None, sample, asked, used=used, progress=Quiet())
         return policy
 

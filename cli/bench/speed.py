@@ -70,6 +70,23 @@ def blas(
     yield table
 
 
+@bench("reading")
+def reading(
+    specs: SpecsDir = Path("specs"),
+    instances: Annotated[int, typer.Option("--instances", min=1, help="How many of each.")] = 5000,
+    runs: Runs = 5,
+) -> Shown:
+    """Reading: nanoseconds a value, of all formats; one thread."""
+    from abw.bench.whole.reading import bench_reading
+
+    report = bench_reading(specs, instances, runs)
+    yield report
+    table = grid("data", "values", "ns a value")
+    for r in report["rows"]:
+        table.add_row(r["format"], amount(r["values"]), f"{r['ns_per_value']:.0f}")
+    yield table
+
+
 @bench("torch")
 def torch(
     data: DataDir,

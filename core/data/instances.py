@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from abw.core.ir.schema import Schema
+from abw.core.base.errors import AbwError, did_you_mean
+from abw.core.ir.formats import with_common
+from abw.core.ir.schema import ARRAYS, FieldSchema, LinkSchema, Schema
 
 Ints = NDArray[np.int32]
+Edges = ArrayLike | tuple[str, str, ArrayLike]
+"""Of a link, the kinds that it leads from and to, and the numbers (2, E) of their vertices."""
+_LARGEST = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,26 @@ class Link:
     target: Ints
     indptr: Ints | None = None
 
+    @classmethod
+    def many(cls, vertices: Ints, targets: Ints, count: int) -> Link:
+        """The many-link of `count` vertices that leads from each `vertices[i]` to `targets[i]`, in order.
+
+        Cost: linear where `vertices` are in order, else that of sorting them.
+        """
+        indptr = np.zeros(count + 1, np.int32)
+        np.cumsum(np.bincount(vertices, minlength=count), out=indptr[1:])
+        if (vertices[1:] < vertices[:-1]).any():
+            targets = targets[np.argsort(vertices, kind="stable")]
+        return cls(np.ascontiguousarray(targets), indptr)
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Vectors of floats on some vertices: `vertex` (m,), ascending, have the `rows` (m, size), float32."""
+
+    vertex: Ints
+    rows: NDArray[np.float32]
+
 
 @dataclass(frozen=True, slots=True)
 class Instances:
@@ -33,10 +59,10 @@ class Instances:
 
     `kind` (V,) numbers into `schema.kinds`; instance i has the vertices `start[i]:start[i + 1]` (N + 1,),
     of which the first is its vertex of kind 'instance'. `fields[f]` (V,) is -1 where a vertex has none.
-    `vocabulary[f]` are the distinct strings behind a text field's integers. `lines[i]` (N,) is the line of
-    `source` on which instance i begins; `numbers[i]` (N,) its number in the file, from 0, for which the coin
-    is tossed: it does not depend on whether others before it were left out. `names` are the instances' ids
-    where the data has some.
+    `values[f]` are the fields of floats. `vocabulary[f]` are the distinct strings behind a text field's
+    integers. `lines[i]` (N,) is the line of `source` on which instance i begins; `numbers[i]` (N,) its number
+    in the file, from 0, for which the coin is tossed: it does not depend on whether others before it were
+    left out. `names` are the instances' ids where the data has some.
     """
 
     schema: Schema
@@ -49,6 +75,213 @@ class Instances:
     lines: Ints
     numbers: NDArray[np.int64]
     names: tuple[str | int, ...] | None = None
+    values: Mapping[str, Values] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.start) - 1
+
+    @classmethod
+    def from_arrays(
+        cls,
+        vertices: Mapping[str, Mapping[str, ArrayLike]],
+        links: Mapping[str, Edges | Sequence[Edges]] | None = None,
+        *,
+        names: Sequence[str | int] | None = None,
+    ) -> Instances:
+        """Instances of format json from columns: what a data frame a kind of vertices would hold.
+
+        `vertices[kind]` are arrays of the kind's n vertices, by the fields' names: strings or whole numbers
+        from 0 (n,), floats (n,) or vectors (n, size); and `instance` (n,), the instance that each belongs to,
+        ascending (all to one where it is left out). `links[name]` is (from kind, to kind, index), or several
+        of these; `index` (2, E) numbers the vertices of the kinds, whatever their instance. Of data with one
+        kind, `index` alone will do. `names` (N,) are the instances' ids; without them there are as many
+        instances as `instance` says.
+
+        In an instance the vertices are in the order of the kinds. Nothing is copied but columns as a whole.
+        Errors: AbwError with field, vertex and instance. Cost: some 10 ns a value; strings are sorted.
+        """
+        return _from_arrays(vertices, links or {}, names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """The n vertices of a kind: the instance of each, and its place among all vertices (n,)."""
+
+    instance: NDArray[np.int64]
+    place: Ints
+
+
+def _from_arrays(
+    vertices: Mapping[str, Mapping[str, ArrayLike]],
+    links: Mapping[str, Edges | Sequence[Edges]],
+    names: Sequence[str | int] | None,
+) -> Instances:
+    columns = {
+        kind: {name: np.asarray(array) for name, array in fields.items()} for kind, fields in vertices.items()
+    }
+    if not columns or "instance" in columns or len(columns) > 255:
+        message = "vertices are arrays by kind: one to 255 kinds, none of them called 'instance'"
+        raise AbwError(message, hint='{"atom": {"instance": [0, 0, 1], "element": [6, 8, 6]}}')
+    owners = {kind: _owners(kind, fields) for kind, fields in columns.items()}
+    count = len(names) if names is not None else 1 + max(int(o.max(initial=-1)) for o in owners.values())
+    if max(int(o.max(initial=-1)) for o in owners.values()) >= count or not count:
+        raise AbwError(f"there are {count} instances, and vertices of others", hint="names: one an instance")
+    each = np.stack([np.bincount(owner, minlength=count) for owner in owners.values()], axis=1)
+    start = np.append(0, np.cumsum(1 + each.sum(axis=1)))
+    # where the vertices of each kind begin in each instance
+    begin = start[:-1, None] + 1 + np.cumsum(each, axis=1) - each
+    kinds = {}
+    kind = np.zeros(int(start[-1]), np.uint8)
+    for k, (name, owner) in enumerate(owners.items()):
+        first = np.cumsum(each[:, k]) - each[:, k]
+        place = (begin[:, k] - first)[owner] + np.arange(len(owner))
+        kinds[name] = _Kind(owner, place.astype(np.int32))
+        kind[place] = 1 + k
+    made_links = {name: _link(name, given, kinds, len(kind)) for name, given in links.items()}
+    fields, values, vocabulary, schemas = _fields(columns, kinds, len(kind))
+    schema = with_common(
+        Schema("json", tuple(columns), {}, {name: item for name, (_, item) in made_links.items()}, schemas)
+    )
+    return Instances(
+        schema,
+        kind,
+        start,
+        {name: link for name, (link, _) in made_links.items()},
+        fields,
+        vocabulary,
+        ARRAYS,
+        np.arange(1, count + 1, dtype=np.int32),
+        np.arange(count),
+        None if names is None else tuple(names),
+        values,
+    )
+
+
+def _owners(kind: str, fields: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+    """The instance of each vertex of a kind. Errors: AbwError."""
+    sizes = {name: array.shape[0] if array.ndim else -1 for name, array in fields.items()}
+    if not sizes or len(set(sizes.values())) > 1 or -1 in sizes.values():
+        shown = ", ".join(f"{name} {size}" for name, size in sizes.items()) or "it has none"
+        raise AbwError(f"the arrays of kind '{kind}' have not one length: {shown}", hint="a row a vertex")
+    owner = fields.get("instance", np.zeros(next(iter(sizes.values())), np.int64))
+    if owner.ndim != 1 or (len(owner) and owner.dtype.kind not in "iu"):
+        raise AbwError(f"'instance' of kind '{kind}' is no array of whole numbers")
+    owner = owner.astype(np.int64)
+    if (owner < 0).any() or (owner[1:] < owner[:-1]).any():
+        hint = "sort them: order = np.argsort(instance, kind='stable'), and every array[order]"
+        raise AbwError(f"'instance' of kind '{kind}' does not ascend from 0", hint=hint)
+    return owner
+
+
+def _link(
+    name: str, given: Edges | Sequence[Edges], kinds: Mapping[str, _Kind], count: int
+) -> tuple[Link, LinkSchema]:
+    """A link of columns. Errors: AbwError."""
+    parts = given if isinstance(given, list) and given and isinstance(given[0], tuple) else [given]
+    ends: list[tuple[Ints, Ints]] = []
+    sources, targets = set(), set()
+    for part in parts:
+        whole = part if isinstance(part, tuple) and len(part) == 3 else (None, None, part)
+        if whole[0] is None and len(kinds) > 1:
+            raise AbwError(f"link '{name}' does not say its kinds", hint='("atom", "atom", index)')
+        only = next(iter(kinds))
+        source, target = (str(only if kind is None else kind) for kind in whole[:2])
+        for kind in (source, target):
+            if kind not in kinds:
+                raise AbwError(f"link '{name}': no kind '{kind}'", hint=did_you_mean(kind, tuple(kinds)))
+        index = np.asarray(whole[2])
+        if index.size == 0:
+            index = np.zeros((2, 0), np.int64)
+        if index.ndim != 2 or index.shape[0] != 2 or index.dtype.kind not in "iu":
+            hint = "row 0 from where, row 1 to where; of pairs (E, 2) it is index.T"
+            raise AbwError(
+                f"link '{name}' is {index.dtype} {list(index.shape)}, not whole numbers (2, E)", hint=hint
+            )
+        for side, kind in zip(index, (source, target), strict=True):
+            wrong = np.flatnonzero((side < 0) | (side >= len(kinds[kind].place)))
+            if len(wrong):
+                message = (
+                    f"link '{name}', edge {wrong[0]}: there is no vertex {side[wrong[0]]} of kind '{kind}'"
+                )
+                raise AbwError(message, hint=f"they are 0 to {len(kinds[kind].place) - 1}")
+        across = np.flatnonzero(kinds[source].instance[index[0]] != kinds[target].instance[index[1]])
+        if len(across):
+            raise AbwError(f"link '{name}', edge {across[0]} leads from one instance to another")
+        ends.append((kinds[source].place[index[0]], kinds[target].place[index[1]]))
+        sources.add(source)
+        targets.add(target)
+    vertices, reached = (np.concatenate(side) for side in zip(*ends, strict=True))
+    many = bool(np.bincount(vertices).max(initial=0) > 1)
+    if many:
+        link = Link.many(vertices, reached, count)
+    else:
+        link = Link(np.full(count, -1, np.int32))
+        link.target[vertices] = reached
+    return link, LinkSchema(frozenset(sources), frozenset(targets), many)
+
+
+def _fields(
+    columns: Mapping[str, Mapping[str, NDArray[Any]]], kinds: Mapping[str, _Kind], count: int
+) -> tuple[dict[str, Ints], dict[str, Values], dict[str, list[str]], dict[str, FieldSchema]]:
+    """The fields of all kinds together. Errors: AbwError."""
+    names = dict.fromkeys(name for given in columns.values() for name in given if name != "instance")
+    fields, values, vocabulary, schemas = {}, {}, {}, {}
+    for name in names:
+        have = [kind for kind, given in columns.items() if name in given]
+        parts = [columns[kind][name] for kind in have]
+        text = {part.dtype.kind in "UST" or part.dtype == object for part in parts}
+        sizes = {part.shape[1] if part.ndim == 2 else 1 for part in parts}
+        dimensions = {part.ndim for part in parts}
+        if any(len(found) > 1 for found in (text, sizes, dimensions)) or max(dimensions) > 2 or 0 in sizes:
+            given = zip(have, parts, strict=True)
+            shown = ", ".join(f"{part.dtype} {list(part.shape)} of {kind}" for kind, part in given)
+            raise AbwError(f"field '{name}' is not of one type and size: {shown}", hint="(n,) or (n, size)")
+        place = np.concatenate([kinds[kind].place for kind in have])
+        array = np.concatenate(parts)
+        if text == {True}:
+            words, number = np.unique(array.astype(str), return_inverse=True)
+            vocabulary[name] = words.tolist()
+            fields[name] = _spread(place, number, count)
+            schemas[name] = FieldSchema(frozenset(have), True)
+        elif (
+            array.ndim == 1
+            and array.dtype.kind in "iub"
+            and _LARGEST >= array.max(initial=0) >= array.min(initial=0) >= 0
+        ):
+            fields[name] = _spread(place, array, count)
+            schemas[name] = FieldSchema(frozenset(have))
+        else:
+            rows = _floats(name, array, have, columns)
+            order = np.argsort(place, kind="stable") if len(have) > 1 else slice(None)
+            values[name] = Values(place[order], rows[order])
+            schemas[name] = FieldSchema(frozenset(have), False, f"{array.dtype}s", rows.shape[1])
+    return fields, values, vocabulary, schemas
+
+
+def _spread(place: Ints, numbers: NDArray[Any], count: int) -> Ints:
+    field = np.full(count, -1, np.int32)
+    field[place] = numbers
+    return field
+
+
+def _floats(
+    name: str, array: NDArray[Any], have: Sequence[str], columns: Mapping[str, Mapping[str, NDArray[Any]]]
+) -> NDArray[np.float32]:
+    """An array as vectors of float32. Errors: AbwError for other types, and for what is not finite."""
+    if array.dtype.kind not in "iubf":
+        raise AbwError(f"field '{name}' is of type {array.dtype}", hint="floats, whole numbers or strings")
+    with np.errstate(over="ignore"):
+        rows = np.ascontiguousarray(array.reshape(len(array), -1), np.float32)
+    wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if len(wrong):
+        at = int(wrong[0])
+        for kind in have:
+            if at < len(columns[kind][name]):
+                break
+            at -= len(columns[kind][name])
+        given = array.reshape(rows.shape)[wrong[0], int(np.isfinite(rows[wrong[0]]).argmin())]
+        raise AbwError(
+            f"field '{name}' of vertex {at} of kind '{kind}' is {given}",
+            hint="numbers are finite and fit float32; np.nan_to_num replaces others",
+        )
+    return rows

@@ -28,29 +28,41 @@ EXPECTED: Mapping[str, str] = {
     "lattice": "a lattice is a list of positions, each a list of its arcs (from, id); position 0 has none",
     "tags": "a sentence is a list of words, or of pairs (word, tag)",
     "pairs": "a pair is (source, target), each a list of words or a text",
+    "words": "a sentence is a text, or a list of words",
     "json": 'an instance is {"vertices": [{"kind": ...}, ...], "links": {name: [[from, to], ...]}}',
 }
 """What an instance of each format is in Python; a text as it stands in a file is right for all of them."""
 
 
 def read_objects(
-    instances: Iterable[object], format: str, *, frequency: int = 0, schema: Schema | None = None
+    instances: Iterable[object],
+    format: str,
+    *,
+    frequency: int = 0,
+    tokens: str = "",
+    schema: Schema | None = None,
 ) -> Instances:
     """Instances given as objects: as many as objects, in their order; the rest as `abw.core.data.read.take`.
 
     Errors: AbwError where there are none, and for one that is not what EXPECTED says; DataError with the
     number of the instance, and with line and column in its text.
     """
-    texts = [_text(number, instance, format) for number, instance in enumerate(instances)]
+    given = list(instances)
+    texts = [_text(number, instance, format) for number, instance in enumerate(given)]
     if not texts:
         raise AbwError("there are no instances")
+    if tokens and len(whole := {isinstance(instance, str) for instance in given}) > 1:
+        hint = "the pattern of `tokens` is for texts; lists are taken as they are"
+        raise AbwError("some instances are texts, others lists of words", hint=hint)
+    tokens = tokens if tokens and whole == {True} else ""
     head = f"{len(texts)}\n".encode() if format == "lattice" else b""
     lines = np.array([0, *accumulate(text.count(b"\n") + 1 for text in texts)]) + 1 + head.count(b"\n")
     with tempfile.TemporaryFile() as file:
         file.write(head + b"".join(text + b"\n" for text in texts))
         file.seek(0)
         try:
-            found = take(Feed(NAME, file.fileno()), format, 0, ALL, frequency=frequency, schema=schema)
+            feed = Feed(NAME, file.fileno())
+            found = take(feed, format, 0, ALL, frequency=frequency, tokens=tokens, schema=schema)
         except DataError as error:
             raise DataError([_placed(problem, lines) for problem in error.problems]) from None
     # of several lines is a lattice alone, whose lines were counted: what is missing holds no instance
@@ -128,6 +140,10 @@ def _sentence(words: object) -> str:
     return " ".join(f"{_word(word)}|{_word(tag, '|')}" for word, tag in pairs)
 
 
+def _words(sentence: object) -> str:
+    return " ".join(_word(word) for word in _sequence(sentence))
+
+
 def _pair(pair: object) -> str:
     sides = _sequence(pair)
     if len(sides) != 2:
@@ -166,5 +182,6 @@ _WRITTEN: Mapping[str, Callable[[object], str]] = {
     "lattice": _lattice,
     "tags": _sentence,
     "pairs": _pair,
+    "words": _words,
     "json": _object,
 }

@@ -12,16 +12,24 @@ from abw.core.data.readers.lattice import read_lattices
 from abw.core.data.readers.pairs import SHORT, read_pairs
 from abw.core.data.readers.tags import read_tags
 from abw.core.data.readers.trees import read_trees
+from abw.core.data.readers.words import read_words
 from abw.core.ir.formats import FORMATS
 from abw.core.ir.schema import Schema
 
 
 def read(
-    path: Path, format: str, *, skip: int = 0, limit: int | None = None, frequency: int = 0
+    path: Path,
+    format: str,
+    *,
+    skip: int = 0,
+    limit: int | None = None,
+    frequency: int = 0,
+    tokens: str = "",
 ) -> Instances:
     """The instances `skip` to `skip + limit` of a file.
 
-    `frequency` (format tags): words that occur less often in the file are spelt out as characters. An
+    `frequency` (format tags): words that occur less often in the file are spelt out as characters. `tokens`
+    (format words): a regular expression that finds a line's tokens ('': what stands between blanks). An
     instance's vertices begin with its own of kind 'instance'; the modules of the formats say how the others
     follow. Blank lines, CRLF, a byte order mark and a missing last newline are accepted; any byte up to 32
     parts words. Errors: AbwError for a wrong argument, DataError with up to ten places of a wrong file.
@@ -34,7 +42,7 @@ def read(
     if format not in FORMATS:
         raise AbwError(f"no data format '{format}'", hint=did_you_mean(format, FORMATS))
     with open_feed(path) as feed:
-        taken = take(feed, format, skip, ALL if limit is None else limit, frequency=frequency)
+        taken = take(feed, format, skip, ALL if limit is None else limit, frequency=frequency, tokens=tokens)
         if len(taken) == 0:
             where = Span(str(path), 1)
             if feed.seen == 0:
@@ -45,7 +53,14 @@ def read(
 
 
 def take(
-    feed: Feed, format: str, skip: int, limit: int, *, frequency: int = 0, schema: Schema | None = None
+    feed: Feed,
+    format: str,
+    skip: int,
+    limit: int,
+    *,
+    frequency: int = 0,
+    tokens: str = "",
+    schema: Schema | None = None,
 ) -> Instances:
     """Instances `skip` to `skip + limit` of what is left of a file, as `read` gives them; none at its end.
 
@@ -61,5 +76,7 @@ def take(
             return read_tags(feed, skip, limit, frequency)
         case "pairs":
             return read_pairs(feed, skip, limit)
+        case "words":
+            return read_words(feed, skip, limit, tokens)
         case _:
             return read_json(feed, skip, limit, schema)

@@ -35,23 +35,24 @@ def chunks(
     *,
     limit: int | None = None,
     frequency: int = 0,
+    tokens: str = "",
     schema: Schema | None = None,
     skip_bad: bool = False,
 ) -> Iterator[Chunk]:
     """The instances of a file, `size` at a time, `limit` at most; fewer where a pipe gives no more for now.
 
     With a `frequency` (format tags) the whole file is one chunk, since its words must be counted first.
-    `schema` (format json) is what the instances must be made of. With `skip_bad`, what is malformed is left
-    out and told, else raised as DataError behind the instances before it; of a lattice whose length cannot be
-    read it is raised in any case. Memory: as much as one chunk takes, and what is read of the file beyond it
-    (64 KiB at most).
+    `tokens` (format words): see `read`. `schema` (format json) is what the instances must be made of. With
+    `skip_bad`, what is malformed is left out and told, else raised as DataError behind the instances before
+    it; of a lattice whose length cannot be read it is raised in any case. Memory: as much as one chunk takes,
+    and what is read of the file beyond it (64 KiB at most).
     """
     pending: list[Bad] = []
     left = ALL if limit is None else limit
     while left > 0:
         wanted = left if frequency else min(size, left)
         try:
-            found = take(feed, format, 0, wanted, frequency=frequency, schema=schema)
+            found = take(feed, format, 0, wanted, frequency=frequency, tokens=tokens, schema=schema)
         except DataError as error:
             if not skip_bad or not error.spans:
                 feed.fail_at(error)

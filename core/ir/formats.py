@@ -38,6 +38,16 @@ def with_common(schema: Schema) -> Schema:
     )
 
 
+def own_fields(schema: Schema) -> set[str]:
+    """The fields that the data itself has."""
+    return schema.fields.keys() - {"index", "coin"}
+
+
+def own_links(schema: Schema) -> set[str]:
+    """The links that the data itself has."""
+    return schema.links.keys() - {"instance", *schema.kinds, *schema.groups}
+
+
 def _schema(
     name: str,
     kinds: str,
@@ -129,6 +139,19 @@ _PAIRS = _schema(
     {"word": _field("source target", "the word", text=True)},
 )
 
-SCHEMAS: dict[str, Schema] = {s.format: s for s in (_TREES, _LATTICE, _TAGS, _PAIRS)}
+_WORDS = _schema(
+    "words",
+    "token",
+    {},
+    {
+        "prev": _link("token", "token", "the token before"),
+        "next": _link("token", "token", "the token behind"),
+        "first": _link("instance", "token", "the first token"),
+        "last": _link("instance", "token", "the last token"),
+    },
+    {"word": _field("token", "the token's word", text=True)},
+)
+
+SCHEMAS: dict[str, Schema] = {s.format: s for s in (_TREES, _LATTICE, _TAGS, _PAIRS, _WORDS)}
 FORMATS: tuple[str, ...] = (*sorted(SCHEMAS), "json")
 """All formats; the schema of `json` is found in its data."""

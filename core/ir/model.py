@@ -131,7 +131,8 @@ class DataSpec:
     """Where the instances come from, and how many make a mini-batch.
 
     `seed` is the coin's. `frequency` (format tags): words rarer than that in the data are spelt out as
-    characters.
+    characters. `tokens` (format words): the regular expression that finds a line's tokens, '' for what stands
+    between blanks.
     """
 
     format: str
@@ -140,6 +141,7 @@ class DataSpec:
     limit: int | None
     seed: int
     frequency: int
+    tokens: str
     span: Span
 
 

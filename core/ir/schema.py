@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+ARRAYS = Path("arrays")
+"""What instances made of arrays have for a file; instance i is its line i + 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +31,15 @@ class LinkSchema:
 
 @dataclass(frozen=True, slots=True)
 class FieldSchema:
-    """An integer on a vertex. `text` says that the integers stand for distinct strings of the data."""
+    """A whole number on a vertex; with a `size`, a vector of so many floats.
+
+    `text` says that the numbers stand for distinct strings of the data.
+    """
 
     kinds: frozenset[str]
     text: bool = False
     doc: str = ""
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

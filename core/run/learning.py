@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from abw.core.base.progress import Progress
 from abw.core.data.tensors import file_digest
 from abw.core.graph.dag import Dag
 from abw.core.ir.network import Network
+from abw.core.ir.schema import ARRAYS
 from abw.core.policy.cost import Cost
 from abw.core.policy.learned.choice import CANDIDATES, ChosenPolicy, choose
 from abw.core.policy.learned.choicefile import read_any
@@ -229,10 +231,17 @@ def learn_policy(
             dags, count, asked.encoding, asked.seed, trials=trials, phases=phases, progress=progress
         )
     data = workload.model.data.path
-    source = {"path": str(data), "sha256": file_digest(data), "instances": count}
+    source = {"path": str(data), "sha256": _digest(workload), "instances": count}
     origin = {"model": workload.model.name, "granularity": workload.network.granularity, "data": source}
     write_text(target, policy.to_json(origin))
     return Learned(policy, target, source, fresh=True)
+
+
+def _digest(workload: Workload) -> str:
+    """That of the data: of a file's bytes, of instances made of arrays the kinds of their vertices."""
+    if workload.model.data.path == ARRAYS:
+        return hashlib.sha256(workload.instances.kind.tobytes()).hexdigest()
+    return file_digest(workload.model.data.path)
 
 
 def steps_at_most(asked: Asked, trials: int = TRIALS) -> int:

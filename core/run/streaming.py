@@ -185,6 +185,7 @@ class _Run:
             read_ahead(data.batch),
             limit=data.limit,
             frequency=data.frequency,
+            tokens=data.tokens,
             schema=self.job.model.schema,
             skip_bad=self.job.skip_bad,
         )

@@ -110,7 +110,7 @@ def open_model(spec: Path, overrides: Overrides, *, skip_bad: bool = False) -> M
 
 def read_instances(data: DataSpec, limit: int | None, skip: int = 0) -> Instances:
     """Read a model's data, `limit` instances or all behind the first `skip`. Errors: DataError."""
-    return read(data.path, data.format, skip=skip, limit=limit, frequency=data.frequency)
+    return read(data.path, data.format, skip=skip, limit=limit, frequency=data.frequency, tokens=data.tokens)
 
 
 def open_networks(
@@ -170,6 +170,7 @@ def open_sample(
                 data.format,
                 size,
                 frequency=data.frequency,
+                tokens=data.tokens,
                 schema=model.schema,
                 skip_bad=skip_bad,
             )

@@ -186,6 +186,9 @@ def _data() -> Schema:
             "limit": _integer("Read so many instances and no more."),
             "seed": _integer("The seed of the field `coin`.", least=0, default=0),
             "frequency": _integer("Format tags: words rarer than that are spelt out.", least=0, default=0),
+            "tokens": _text(
+                "Format words: a regular expression that finds the tokens; else blanks part them."
+            ),
         },
         ("format", "path"),
     )

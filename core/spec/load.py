@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from abw.core.base.files import why_no_file
 from abw.core.ir.cell import Cell, Param
 from abw.core.ir.formats import FORMATS, SCHEMAS
 from abw.core.ir.model import DataSpec, Model
-from abw.core.ir.schema import Schema
+from abw.core.ir.schema import ARRAYS, Schema
 from abw.core.ir.shapes import shape as numbers_of
 from abw.core.ir.weights import Weights
 from abw.core.spec.cells.files import make, param, read_cell
@@ -33,6 +34,9 @@ DEFAULT_SIZE = 64
 DEFAULT_BATCH = 64
 REQUIRED = ("model", "data", "types", "outputs")
 OPTIONAL = ("dims", "tables", "params", "weights")
+_OF_DATA = ("path", "batch", "limit", "seed", "frequency", "tokens")
+_OF_FORMATS = {"frequency": "tags", "tokens": "words"}
+"""Keys of `data` that belong to one format."""
 RESERVED = "__metadata__"
 """What no output can be called: in a .safetensors it is no tensor."""
 
@@ -43,6 +47,7 @@ class Overrides:
 
     `hoist`: products of recurrent cells that can be computed beforehand become types of their own (see
     `abw.core.cell.hoist`). `allow_outside`: the files that the spec names may lie outside its folder.
+    `instances`: what those are made of that the model is opened with instead of its data.
     """
 
     dims: Mapping[str, int] = field(default_factory=dict)
@@ -53,6 +58,7 @@ class Overrides:
     hoist: bool = False
     weights: Path | None = None
     allow_outside: bool = False
+    instances: Schema | None = None
 
 
 def load_cell(path: Path, dims: Mapping[str, int] | None = None) -> Cell:
@@ -190,8 +196,8 @@ class _Loader:
         if node is None:
             return None
         before = len(report)
-        required = ("format",) if overrides.data else ("format", "path")
-        fields.keys(node, "data", report, required, ("path", "batch", "limit", "seed", "frequency"))
+        required = ("format",) if overrides.data or overrides.instances else ("format", "path")
+        fields.keys(node, "data", report, required, _OF_DATA)
         form = fields.text(node.get("format"), "format", report)
         if form and form.text not in FORMATS:
             report.add(f"unknown format '{form.text}'", form.where, suggest(form.text, FORMATS))
@@ -200,9 +206,11 @@ class _Loader:
         limit = fields.integer(node.get("limit"), "limit", report)
         seed = fields.integer(node.get("seed"), "seed", report, least=0)
         frequency = fields.integer(node.get("frequency"), "frequency", report, least=0)
-        key = node.key("frequency")
-        if key and form and form.text in FORMATS and form.text != "tags":
-            report.add(f"format {form.text} has no frequency", key.where, "it belongs to format tags")
+        tokens = self._tokens(node)
+        for option, whose in _OF_FORMATS.items():
+            key = node.key(option)
+            if key and form and form.text in FORMATS and form.text != whose:
+                report.add(f"format {form.text} has no {option}", key.where, f"it belongs to format {whose}")
         for option, value, least in (
             ("batch", overrides.batch, 1),
             ("limit", overrides.limit, 1),
@@ -211,9 +219,17 @@ class _Loader:
             if value is not None and not least <= value <= fields.MOST:
                 hint = f"from {least} to {fields.MOST}"
                 raise AbwError(f"{option} cannot be {value}", hint=hint, exit_code=2)
-        path = overrides.data or (self.reach.file(written, "the data", report) if written else None)
-        if path:
-            self._exists(path, written if not overrides.data else None)
+        if overrides.instances:
+            path: Path | None = ARRAYS
+            if form and form.text != overrides.instances.format:
+                message = (
+                    f"the model's data are of format {form.text}, the instances {overrides.instances.format}"
+                )
+                report.add(message, form.where)
+        else:
+            path = overrides.data or (self.reach.file(written, "the data", report) if written else None)
+            if path:
+                self._exists(path, written if not overrides.data else None)
         if len(report) > before or form is None or path is None:
             return None
         return DataSpec(
@@ -223,8 +239,29 @@ class _Loader:
             overrides.limit or limit,
             (seed or 0) if overrides.seed is None else overrides.seed,
             frequency or 0,
+            tokens,
             written.where if written else node.where,
         )
+
+    def _tokens(self, node: Keys) -> str:
+        """The regular expression of format words, '' where there is none."""
+        written = fields.text(node.get("tokens"), "tokens", self.report)
+        if written is None:
+            return ""
+        try:
+            pattern = re.compile(written.text)
+        except (re.error, OverflowError, RecursionError) as error:
+            hint = r"Python's syntax: '\w+|[^\w\s]'"
+            self.report.add(f"tokens is no regular expression: {error}", written.where, hint)
+            return ""
+        if pattern.groups:
+            self.report.add(
+                "tokens has groups", written.where, "write (?:…) for (…): a whole match is a token"
+            )
+        elif pattern.fullmatch(""):
+            hint = "+ instead of *: a token has at least one character"
+            self.report.add("tokens finds what is empty", written.where, hint)
+        return written.text
 
     def _exists(self, path: Path, written: Scalar | None) -> None:
         where = written.where if written else None
@@ -243,6 +280,8 @@ class _Loader:
             node = self.top.get("data")
             form = node.get("format") if isinstance(node, Keys) else None
             return SCHEMAS.get(form.text) if isinstance(form, Scalar) else None
+        if self.overrides.instances:
+            return self.overrides.instances
         if data.format in SCHEMAS:
             return SCHEMAS[data.format]
         if self.schema_of is None:

@@ -54,6 +54,35 @@ def test_a_call_gives_what_a_run_gives(tmp_path: Path, executor: str) -> None:
         np.testing.assert_array_equal(column.vertex, kept["tags.vertex"])
 
 
+def test_arrays_are_what_their_lines_are(tmp_path: Path) -> None:
+    """Two sums of leaves, as lines and as arrays; the model may be opened with either."""
+    leaves = [{"kind": "leaf", "name": name} for name in "xyz"]
+    lines = [
+        {
+            "vertices": [*leaves[:2], {"kind": "operation", "name": "+"}],
+            "links": {"arguments": [[2, 0], [2, 1]]},
+        },
+        {"vertices": [leaves[2], {"kind": "operation", "name": "-"}], "links": {"arguments": [[1, 0]]}},
+    ]
+    arrays = abw.Instances.from_arrays(
+        {
+            "leaf": {"instance": [0, 0, 1], "name": ["x", "y", "z"]},
+            "operation": {"instance": [0, 1], "name": ["+", "-"]},
+        },
+        {"arguments": ("operation", "leaf", [[0, 0, 1], [0, 1, 2]])},
+    )
+    model = abw.load("specs/dag.yaml", dims={"hidden": 8})
+    expected = model(lines)["sign"]
+    opened = abw.load("specs/dag.yaml", dims={"hidden": 8}, data=arrays, policy="auto")
+    for found in (model(arrays)["sign"], opened(arrays)["sign"], opened(lines)["sign"]):
+        np.testing.assert_allclose(found.values, expected.values, rtol=1e-5, atol=1e-7)
+        np.testing.assert_array_equal(found.vertex, expected.vertex)
+    with pytest.raises(abw.AbwError, match="the model's are of format trees"):
+        abw.load("specs/treelstm.yaml")(arrays)
+    with pytest.raises(abw.SpecError, match="the model's data are of format trees, the instances json"):
+        abw.load("specs/treelstm.yaml", data=arrays)
+
+
 def test_objects_lines_and_files_are_the_same(tmp_path: Path) -> None:
     model = abw.load("specs/treelstm.yaml", dims={"hidden": 8})
     file = tmp_path / "trees.txt"

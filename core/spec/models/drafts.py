@@ -138,7 +138,10 @@ def _conditions(text: Scalar, kinds: frozenset[str], schema: Schema, report: Rep
             name = condition.field.text
             place = text.at(condition.field.at, len(name))
             allowed = schema.fields_of(kinds)
-            if name in allowed and not schema.fields[name].text:
+            if name in allowed and schema.fields[name].size:
+                hint = f"the data has {schema.fields[name].doc}: a condition compares whole numbers from 0"
+                report.add(f"field '{name}' holds floats", place, hint)
+            elif name in allowed and not schema.fields[name].text:
                 conditions.append(Where(name, condition.comparison, condition.value))
             elif name in allowed:
                 report.add(f"field '{name}' holds text", place, "a condition compares numbers")

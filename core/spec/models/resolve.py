@@ -124,6 +124,11 @@ class Resolver:
         number, table = self.tables.get(name, (0, None))
         if table is None:
             return None
+        found = self.schema.fields[last.name]
+        if found.size:
+            hint = f"the data has {found.doc}: a row is a whole number from 0"
+            self._note(f"field '{last.name}' holds floats, and no rows of a table", last.token, text, hint)
+            return None
         if table.vocab and not self.schema.fields[last.name].text:
             hint = "leave the vocabulary out: numbers are taken modulo rows"
             self._note(

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from abw.core.data.derive import link as link_of
 from abw.core.data.instances import Instances
 from abw.core.ir.formats import SCHEMAS
 
-Value = int | str
+Value = int | str | tuple[float, ...]
 
 
 @dataclass
@@ -65,6 +66,10 @@ def plain(instances: Instances) -> list[Plain]:
                 if numbers[v] >= 0:
                     value = int(numbers[v]) if words is None else words[int(numbers[v])]
                     one.fields.setdefault(name, {})[v - start] = value
+        for name, item in instances.values.items():
+            for v, row in zip(item.vertex.tolist(), item.rows.tolist(), strict=True):
+                if start <= v < end:
+                    one.fields.setdefault(name, {})[v - start] = tuple(row)
         result.append(one)
     return result
 
@@ -109,6 +114,13 @@ def check_arrays(instances: Instances) -> None:
         if name in instances.vocabulary:
             words = list(instances.vocabulary[name])
             assert len(words) == len(set(words))
+
+    for name, item in instances.values.items():
+        size, kinds = schema.fields[name].size, schema.fields[name].kinds
+        assert item.vertex.dtype == np.int32 and np.all(np.diff(item.vertex) > 0)
+        assert item.rows.dtype == np.float32 and item.rows.shape == (len(item.vertex), size)
+        assert {schema.kinds[k] for k in instances.kind[item.vertex]} <= kinds
+        assert np.isfinite(item.rows).all()
 
 
 def _lines(text: str) -> list[tuple[int, list[str]]]:
@@ -208,6 +220,21 @@ def pairs(text: str) -> list[Plain]:
     return result
 
 
+def words(text: str, tokens: str = "") -> list[Plain]:
+    result = []
+    for number, found in _lines(text):
+        if tokens:
+            line = text.split("\n")[number - 1].strip("".join(map(chr, range(33))))
+            found = [match[0] for match in re.finditer(tokens, line)]
+        one = Plain(number, ["instance"])
+        vertices = [one.add("token", word=word) for word in found]
+        one.chain(vertices)
+        one.join("first", 0, vertices[0])
+        one.join("last", 0, vertices[-1])
+        result.append(one)
+    return result
+
+
 def json_lines(text: str) -> list[Plain]:
     result = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -220,8 +247,23 @@ def json_lines(text: str) -> list[Plain]:
                 for a, b in edges:
                     one.join(name, a + 1, b + 1)
             result.append(one)
+    every = [values for one in result for values in one.fields.items()]
+    for name in {name for name, _ in every}:
+        found = [value for other, values in every if other == name for value in values.values()]
+        if not all(isinstance(v, str) or (isinstance(v, int) and 0 <= v < 2**31) for v in found):
+            for one in result:
+                for v, value in one.fields.get(name, {}).items():
+                    row: Any = value if isinstance(value, list) else [value]
+                    one.fields[name][v] = tuple(float(np.float32(number)) for number in row)
     return result
 
 
-READERS = {"trees": trees, "lattice": lattice, "tags": tags, "pairs": pairs, "json": json_lines}
+READERS = {
+    "trees": trees,
+    "lattice": lattice,
+    "tags": tags,
+    "pairs": pairs,
+    "words": words,
+    "json": json_lines,
+}
 assert SCHEMAS.keys() < READERS.keys()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ OK = {
     "trees": "(3 (2 It) (4 works))\n",
     "tags": "It|O works|O\n",
     "pairs": "<s> a </s> ||| <s> b </s>\n",
+    "words": "It works\n",
     "lattice": "",
     "json": '{"vertices": [{"kind": "a", "n": 1}]}\n',
 }
@@ -70,10 +72,20 @@ WRONG = [
     ("json", '{"vertices": [{"n": 1}]}', 1, 1, "vertices[0] has no key 'kind'"),
     ("json", '{"vertices": [{"kind": 1}]}', 1, 1, "vertices[0].kind is not a string"),
     ("json", '{"vertices": [{"kind": "instance"}]}', 1, 1, "may not be 'instance'"),
-    ("json", '{"vertices": [{"kind": "a", "n": 1.5}]}', 1, 1, "vertices[0].n is not a whole number"),
-    ("json", '{"vertices": [{"kind": "a", "n": true}]}', 1, 1, "vertices[0].n is not a whole number"),
-    ("json", '{"vertices": [{"kind": "a", "n": -1}]}', 1, 1, "vertices[0].n is -1"),
-    ("json", '{"vertices": [{"kind": "a", "n": 2147483648}]}', 1, 1, "n is 2147483648"),
+    ("json", '{"vertices": [{"kind": "a", "n": null}]}', 1, 1, "vertices[0].n is not a number"),
+    ("json", '{"vertices": [{"kind": "a", "n": true}]}', 1, 1, "vertices[0].n is not a number"),
+    ("json", '{"vertices": [{"kind": "a", "n": NaN}]}', 1, 1, "vertices[0].n is nan"),
+    ("json", '{"vertices": [{"kind": "a", "n": [1, Infinity]}]}', 1, 1, "vertices[0].n is inf"),
+    ("json", '{"vertices": [{"kind": "a", "n": [1, [2]]}]}', 1, 1, "vertices[0].n is not a list of numbers"),
+    ("json", '{"vertices": [{"kind": "a", "n": []}]}', 1, 1, "vertices[0].n is an empty list"),
+    ("json", '{"vertices": [{"kind": "a", "n": -3.5e38}]}', 1, 1, "n is -3.5e+38"),
+    (
+        "json",
+        '{"vertices": [{"kind": "a", "n": [1, 2]}]}',
+        1,
+        1,
+        "field 'n' is 2 numbers here, a number on line",
+    ),
     ("json", '{"vertices": [{"kind": "a", "n": 1' + 5000 * "0" + "}]}", 1, 1, "not JSON"),
     ("json", VERTICES + ', "id": 1.5}', 1, 1, "id is not a string"),
     ("json", VERTICES + ', "links": []}', 1, 1, "links is not an object"),
@@ -149,6 +161,18 @@ def test_text_that_is_not_utf8(format: str, tmp_path: Path) -> None:
     assert "not UTF-8" in str(_refused(path, format))
 
 
+def test_a_line_where_a_pattern_finds_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "data.txt"
+    path.write_text("It works\n\n  ...\nyes\n !\n")
+    with pytest.raises(DataError) as caught:
+        read(path, "words", tokens=r"\w+")
+    assert [(p.where and p.where.line, p.where and p.where.column) for p in caught.value.problems] == [
+        (3, 3),
+        (5, 2),
+    ]
+    assert len(read(path, "words", tokens=r"\w+", limit=1)) == 1
+
+
 def test_what_follows_the_limit_is_not_looked_at(tmp_path: Path) -> None:
     path = tmp_path / "data.txt"
     for format in ("trees", "tags", "pairs"):
@@ -168,7 +192,7 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
     assert "a folder" in str(error) and "train.txt" in str(error)
 
 
-@pytest.mark.parametrize("format", ["trees", "tags", "pairs", "json", "lattice"])
+@pytest.mark.parametrize("format", ["trees", "tags", "pairs", "words", "json", "lattice"])
 @pytest.mark.parametrize("limit", [1, None])
 def test_skipping_everything(format: str, limit: int | None, tmp_path: Path) -> None:
     path = tmp_path / "data.txt"
@@ -185,7 +209,10 @@ def test_wrong_arguments(tmp_path: Path) -> None:
     with pytest.raises(AbwError, match="no data format 'tree'") as caught:
         read(path, "tree")
     assert "did you mean 'trees'?" in str(caught.value)
-    for options in ({"skip": -1}, {"limit": 0}, {"frequency": -1}, {"skip": 10**20}, {"limit": 10**20}):
+    wrong: list[dict[str, Any]] = [
+        *({"skip": -1}, {"limit": 0}, {"frequency": -1}, {"skip": 10**20}, {"limit": 10**20})
+    ]
+    for options in wrong:
         with pytest.raises(AbwError, match=r"cannot be -?[0-9]+"):
             read(path, "trees", **options)
 

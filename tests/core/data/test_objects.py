@@ -33,6 +33,7 @@ GOOD: dict[str, Any] = {
     "lattice": [[], [(0, 5)]],
     "tags": ["It", "works"],
     "pairs": ("<s> a </s>", "<s> b c </s>"),
+    "words": "It works.",
     "json": {"vertices": [{"kind": "a"}]},
 }
 
@@ -71,6 +72,16 @@ def test_sentences_with_and_without_tags(sentences: list[list[str]]) -> None:
     texts = [" ".join(f"{word}|O" for word in sentence) for sentence in sentences]
     for form in (sentences, tagged):
         same(taken(form, "tags"), taken(texts, "tags"))
+
+
+def test_words_are_texts_or_lists() -> None:
+    texts, lists = ["It works.", "It is!"], [["It", "works."], ["It", "is!"]]
+    same(taken(texts, "words"), taken(lists, "words"))
+    found = read_objects(texts, "words", tokens=r"\w+|[^\w\s]")
+    assert [*found.vocabulary["word"]] == ["It", "works", ".", "is", "!"]
+    same(read_objects(lists, "words", tokens="[a-z]"), taken(texts, "words"))
+    with pytest.raises(AbwError, match="others lists of words"):
+        read_objects([texts[0], lists[1]], "words", tokens="[a-z]")
 
 
 def test_every_format_from_its_own_file(root: Path, tmp_path: Path) -> None:

@@ -80,8 +80,25 @@ def pair_texts(draw: st.DrawFn) -> str:
 
 
 @st.composite
+def word_texts(draw: st.DrawFn) -> str:
+    sentences = draw(st.lists(st.lists(words(), min_size=1, max_size=6), min_size=1, max_size=6))
+    return _file([_blanks(draw)(1).join(tokens) for tokens in sentences], draw)
+
+
+@st.composite
 def json_texts(draw: st.DrawFn) -> str:
-    values = {"number": st.integers(0, 2**31 - 1), "text": st.text(max_size=4)}
+    number = st.floats(-3e38, 3e38) | st.integers(-(10**25), 10**25) | st.floats(-1, 1, width=16)
+    values: dict[str, st.SearchStrategy[Any]] = {
+        "number": st.integers(0, 2**31 - 1),
+        "text": st.text(max_size=4),
+        "float": number,
+        "vector": st.lists(number, min_size=3, max_size=3),
+    }
+    style: dict[str, Any] = draw(
+        st.sampled_from(
+            [{}, {"ensure_ascii": False}, {"separators": (",", ":")}, {"separators": (" ,\t", " : ")}]
+        )
+    )
     lines = []
     for _ in range(draw(st.integers(1, 4))):
         vertices = []
@@ -92,7 +109,11 @@ def json_texts(draw: st.DrawFn) -> str:
         end = st.integers(0, len(vertices) - 1)
         names = st.sampled_from(["one", "two"])
         links = draw(st.dictionaries(names, st.lists(st.tuples(end, end), max_size=5), max_size=2))
-        lines.append(json.dumps({"vertices": vertices, "links": links}))
+        whole: dict[str, Any] = {"vertices": vertices, "links": links}
+        if draw(st.booleans()):
+            whole |= {"id": draw(st.text(max_size=3) | st.integers(-(2**63), 2**64 - 1))}
+        names_of = draw(st.permutations(sorted(whole)))
+        lines.append(json.dumps({name: whole[name] for name in names_of}, **style))
     return _file(lines, draw)
 
 
@@ -115,6 +136,7 @@ TEXTS = {
     "lattice": lattice_texts(),
     "tags": tag_texts(),
     "pairs": pair_texts(),
+    "words": word_texts(),
     "json": json_texts(),
 }
 
@@ -128,7 +150,9 @@ def test_random_text_is_read_as_the_slow_reader_reads_it(
     text = data.draw(TEXTS[format])
     path = tmp_path / "data"
     path.write_bytes(text.encode("utf-8-sig" if data.draw(st.booleans()) else "utf-8"))
-    options = {"frequency": data.draw(st.integers(0, 3))} if format == "tags" else {}
+    options: dict[str, Any] = {"frequency": data.draw(st.integers(0, 3))} if format == "tags" else {}
+    if format == "words":
+        options["tokens"] = data.draw(st.sampled_from(["", r"\S+", r"\w+|[^\w\s]|\s", "."]))
     expected = oracle.READERS[format](text, **options)
     instances = read(path, format, **options)
     oracle.check_arrays(instances)
@@ -142,7 +166,7 @@ def test_random_text_is_read_as_the_slow_reader_reads_it(
     assert oracle.plain(part) == expected[skip : skip + limit]
 
 
-@pytest.mark.parametrize("format", ["trees", "lattice", "tags", "pairs"])
+@pytest.mark.parametrize("format", ["trees", "lattice", "tags", "pairs", "words"])
 @pytest.mark.parametrize("gap", [0, 9])
 def test_a_limit_is_met_wherever_the_file_is_cut(format: str, gap: int, root: Path, tmp_path: Path) -> None:
     """The file is read piece by piece: blank lines between make the first pieces too short."""
@@ -156,16 +180,19 @@ def test_a_limit_is_met_wherever_the_file_is_cut(format: str, gap: int, root: Pa
         assert oracle.plain(read(path, format, skip=skip, limit=limit)) == expected[skip : skip + limit]
 
 
-@pytest.mark.parametrize("name", ["trees", "nary-trees", "lattice", "tags", "pairs", "fig1", "fig10"])
+@pytest.mark.parametrize(
+    "name", ["trees", "nary-trees", "lattice", "tags", "pairs", "sentences", "fig1", "fig10"]
+)
 @pytest.mark.parametrize("frequency", [0, 5])
 def test_shipped_data(name: str, frequency: int, root: Path) -> None:
     suffix, format = {
         "fig10": ("jsonl", "json"),
         "fig1": ("txt", "trees"),
         "nary-trees": ("txt", "trees"),
+        "sentences": ("txt", "words"),
     }.get(name, ("txt", name))
     path = root / f"specs/data/{name}.{suffix}"
-    options = {"frequency": frequency} if format == "tags" else {}
+    options: dict[str, Any] = {"frequency": frequency} if format == "tags" else {}
     expected = oracle.READERS[format](path.read_text("utf-8"), **options)
     assert len(expected) >= (1 if name.startswith("fig") else 40)
     instances = read(path, format, **options)

@@ -1,4 +1,4 @@
-"""The five data formats: read whole, read with what is bad left out, brought to a model, made a graph."""
+"""The data formats: read whole, read with what is bad left out, brought to a model, made a graph."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +44,7 @@ FORMATS: dict[str, tuple[str, Callable[[], list[bytes]], Sequence[bytes]]] = {
     ),
     "tags": ("bilstm-chars.yaml", shipped("data/tags.txt"), (b"|", b"It|O", b"||", b"a|", b"|a")),
     "pairs": ("lstm-nmt.yaml", shipped("data/pairs.txt"), (b"|||", b"<s>", b"<s> a </s> ||| <s> b </s>")),
+    "words": ("words.yaml", shipped("data/sentences.txt"), (b".", b"\xe2\x80\x94", b" ", b"\n")),
     "json": (
         "dag.yaml",
         shipped(
@@ -75,7 +77,8 @@ def _leaving_out(path: Path, format: str, spec: str) -> None:
     """All good instances of a file as graphs, in chunks."""
     model, networks = _opened(spec)
     with open_feed(path) as feed:
-        found = chunks(feed, format, 16, frequency=model.data.frequency, schema=model.schema, skip_bad=True)
+        how: dict[str, Any] = {"frequency": model.data.frequency, "tokens": model.data.tokens}
+        found = chunks(feed, format, 16, **how, schema=model.schema, skip_bad=True)
         for chunk in found:
             check_arrays(chunk.instances)
             if len(chunk.instances):

@@ -20,6 +20,7 @@ SPECS = {
     "lattice": "lattice.yaml",
     "tags": "bilstm-chars.yaml",
     "pairs": "lstm-nmt.yaml",
+    "words": "words.yaml",
     "json": "dag.yaml",
 }
 OBJECTS: Mapping[str, list[Any]] = {
@@ -31,6 +32,7 @@ OBJECTS: Mapping[str, list[Any]] = {
         (["<s>", "a", "</s>"], "<s> b </s>"),
         "<s> a </s> ||| <s> b </s>",
     ],
+    "words": ["It works.", "Yes!"],
     "json": [
         {"id": "x", "vertices": [{"kind": "leaf", "name": "x"}], "links": {}},
         '{"vertices": [{"kind": "leaf", "name": "x"}]}',

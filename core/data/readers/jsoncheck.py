@@ -1,0 +1,269 @@
+"""JSON lines read with care, in Python: what is unusual is read as well, and what is wrong is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeVar
+
+import numpy as np
+
+from abw.core.base.errors import DataError, Problem, Span, did_you_mean
+from abw.core.data.feed import MOST_PROBLEMS, Source
+from abw.core.data.readers.jsonscan import LARGEST, NUMBER, TEXT, TOO_LARGE, VECTOR, WHOLE, Columns
+from abw.core.ir.schema import FieldSchema, Schema
+
+_KEYS = ("id", "vertices", "links")
+Value = int | float | str | list[int | float]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line, checked: which one, from 0; its id, the vertices' kinds and fields, the links' pairs."""
+
+    at: int
+    name: str | int
+    kinds: tuple[str, ...]
+    fields: tuple[Mapping[str, Value], ...]
+    links: Mapping[str, Sequence[tuple[int, int]]]
+
+
+class _MalformedError(Exception):
+    """What is wrong with a line, and a hint."""
+
+
+def full_lines(source: Source, stop: int) -> list[int]:
+    """The first `stop` lines that are not blank, counted from 0."""
+    lines = source.data[source.begin :].split(b"\n")
+    return [number for number, line in enumerate(lines) if line.strip()][:stop]
+
+
+def line_end(source: Source, line: int) -> int:
+    """The offset behind a line, -1 for the last one."""
+    ends = np.append(np.flatnonzero(source.text == 10), len(source.data) - 1) + 1
+    return int(ends[line])
+
+
+def line_of(source: Source, line: int) -> Span:
+    """The place of a line, counted from 0."""
+    text = source.data[source.begin :].split(b"\n")[line].decode(errors="replace")
+    return Span(str(source.path), source.line + line, 1, text.rstrip())
+
+
+def records(source: Source, lines: Sequence[int], schema: Schema | None) -> list[Record]:
+    """Some lines, made of what the schema says. Errors: DataError. Cost: some microseconds a vertex."""
+    texts = source.data[source.begin :].split(b"\n")
+    found: list[Record] = []
+
+    def problems() -> Iterator[Problem]:
+        for at in lines:
+            line = texts[at].decode()
+            where = Span(str(source.path), source.line + at, 1, line.rstrip())
+            try:
+                found.append(_record(line, at))
+                if schema:
+                    _require(found[-1], schema)
+            except json.JSONDecodeError as error:
+                yield Problem(
+                    f"not JSON: {error.msg}", replace(where, column=error.colno), "one object a line"
+                )
+            except _MalformedError as error:
+                yield Problem(error.args[0], where, error.args[1])
+
+    wrong = list(islice(problems(), MOST_PROBLEMS))
+    if wrong:
+        raise DataError(wrong)
+    return found
+
+
+def columns_of(found: Sequence[Record]) -> Columns:
+    """Records as columns."""
+    kinds = _Names()
+    fields, links = _Names(), _Names()
+    data = bytearray()
+    number: list[float] = []
+    value: list[tuple[int, int, int, int, int]] = []
+    edge: list[tuple[int, int, int]] = []
+    kind: list[int] = []
+    ptr = [0]
+    for record in found:
+        for name, values in zip(record.kinds, record.fields, strict=True):
+            for key, item in values.items():
+                begin, form = len(number), _form(item)
+                if isinstance(item, str):
+                    quoted = json.dumps(item, ensure_ascii=False).encode()
+                    begin = len(data) + 1
+                    data += quoted
+                    end = len(data) - 1
+                else:
+                    number += item if isinstance(item, list) else [item]
+                    end = len(number)
+                value.append((len(kind), fields.number(key), form, begin, end))
+            kind.append(kinds.number(name))
+        for key, pairs in record.links.items():
+            link = links.number(key)
+            edge += [(link, ptr[-1] + a, ptr[-1] + b) for a, b in pairs]
+        ptr.append(len(kind))
+    return Columns(
+        bytes(data),
+        np.array(number, np.float64),
+        np.array([record.at for record in found], np.int32),
+        np.array(ptr, np.int32),
+        tuple(record.name for record in found),
+        tuple(kinds),
+        np.array(kind, np.int32),
+        tuple(fields),
+        np.ascontiguousarray(np.array(value, np.int32).reshape(-1, 5).T),
+        tuple(links),
+        np.ascontiguousarray(np.array(edge, np.int32).reshape(-1, 3).T),
+    )
+
+
+class _Names(dict[str, int]):
+    """Names numbered in the order of their first appearance."""
+
+    def number(self, name: str) -> int:
+        return self.setdefault(name, len(self))
+
+
+def _form(value: Value) -> int:
+    if isinstance(value, str):
+        return TEXT
+    if isinstance(value, list):
+        return VECTOR
+    return WHOLE if isinstance(value, int) and 0 <= value <= LARGEST else NUMBER
+
+
+def _require(record: Record, schema: Schema) -> None:
+    """Refuse a record that is made of something else than the schema says."""
+    hint = "the data from which the model was opened has none: what there is to bind is found in it"
+    for kind, fields in zip(record.kinds, record.fields, strict=True):
+        if kind not in schema.kinds:
+            raise _MalformedError(f"unknown kind '{kind}'", did_you_mean(kind, schema.kinds[1:]) or hint)
+        for name, value in fields.items():
+            known = schema.fields.get(name)
+            if known is None or kind not in known.kinds:
+                raise _MalformedError(f"unknown field '{name}' on a vertex of kind '{kind}'", hint)
+            if wanted := _wanted(known, value):
+                hint = "that is what it is in the data from which the model was opened"
+                raise _MalformedError(f"field '{name}' is not {wanted}", hint)
+    for name, pairs in record.links.items():
+        link = schema.links.get(name)
+        ends = [(record.kinds[a], record.kinds[b]) for a, b in pairs]
+        for source, target in ends:
+            if link is None or source not in link.source or target not in link.target:
+                raise _MalformedError(f"unknown link '{name}' from kind '{source}' to '{target}'", hint)
+        if link and not link.many and len({a for a, _ in pairs}) < len(pairs):
+            raise _MalformedError(f"several links '{name}' from one vertex", hint)
+
+
+def _wanted(known: FieldSchema, value: Value) -> str:
+    """What a value is not that it should be, if so."""
+    form = _form(value)
+    if known.text:
+        return "" if form == TEXT else "a string"
+    if not known.size:
+        return "" if form == WHOLE else f"a whole number from 0 to {LARGEST}"
+    size = len(value) if isinstance(value, list) else 1
+    return "" if form != TEXT and size == known.size else f"{known.size} numbers"
+
+
+def _record(line: str, at: int) -> Record:
+    try:
+        value = json.loads(line, object_pairs_hook=_object)
+        if "\\u" in line:
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise _MalformedError(
+            "half of a surrogate pair is no character", "write the other half, too"
+        ) from None
+    except RecursionError:
+        raise _MalformedError(
+            "brackets nested too deeply", "an instance is an object of lists of objects"
+        ) from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:  # an integer with thousands of digits
+        raise _MalformedError(f"not JSON: {error}", "numbers are at most 2147483647") from None
+    value = _expect(value, dict, "the line", "an object")
+    for key in value:
+        if key not in _KEYS:
+            raise _MalformedError(f"unknown key '{key}'", did_you_mean(key, _KEYS))
+    if "vertices" not in value:
+        raise _MalformedError("no key 'vertices'", 'write {"vertices": [{"kind": "atom"}], "links": {}}')
+    vertices = _expect(value["vertices"], list, "vertices", "a list")
+    if not vertices:
+        raise _MalformedError("no vertices", "leave the line out")
+    for i, vertex in enumerate(vertices):
+        _check_vertex(vertex, f"vertices[{i}]")
+    links = _expect(value.get("links", {}), dict, "links", "an object")
+    for name, pairs in links.items():
+        for i, pair in enumerate(_expect(pairs, list, f"links.{name}", "a list")):
+            _check_pair(pair, f"links.{name}[{i}]", len(vertices))
+    name = value.get("id", "")
+    return Record(
+        at,
+        name if isinstance(name, str) else _number(_expect(name, int, "id", "a string or a whole number")),
+        tuple(v["kind"] for v in vertices),
+        tuple({name: x for name, x in v.items() if name != "kind"} for v in vertices),
+        {name: [(a, b) for a, b in pairs] for name, pairs in links.items()},
+    )
+
+
+def _number(name: int) -> int:
+    if not -(2**63) <= name < 2**64:
+        raise _MalformedError(f"the id {name} has more than 64 bits", "write it as a string")
+    return name
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        double = next(name for name in names if names.count(name) > 1)
+        raise _MalformedError(f"key '{double}' twice in one object", "each key once")
+    return found
+
+
+def _check_vertex(vertex: object, path: str) -> None:
+    fields = _expect(vertex, dict, path, "an object")
+    if "kind" not in fields:
+        raise _MalformedError(f"{path} has no key 'kind'", '{"kind": "atom", "element": 6}')
+    kind = _expect(fields["kind"], str, f"{path}.kind", "a string")
+    if kind in ("", "instance"):
+        raise _MalformedError(
+            f"{path}.kind may not be '{kind}'", "the vertex of kind 'instance' is added by itself"
+        )
+    for name, value in fields.items():
+        if isinstance(value, list) and not value:
+            raise _MalformedError(f"{path}.{name} is an empty list", "leave the field out")
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, str) and number is value:
+                continue
+            what = "a list of numbers" if isinstance(value, list) else "a number, a list of them or a string"
+            if not isinstance(number, float):
+                _expect(number, int, f"{path}.{name}", what)
+            if not abs(number) < TOO_LARGE:
+                hint = "numbers are finite and fit float32; leave the field out where it is not known"
+                raise _MalformedError(f"{path}.{name} is {str(number)[:30]}", hint)
+
+
+def _check_pair(pair: object, path: str, vertices: int) -> None:
+    ends = _expect(pair, list, path, "a pair [from, to]")
+    if len(ends) != 2:
+        raise _MalformedError(f"{path} has {len(ends)} members", "a pair [from, to]")
+    for end in ends:
+        if not 0 <= _expect(end, int, path, "a pair of whole numbers") < vertices:
+            raise _MalformedError(
+                f"{path}: there is no vertex {end}",
+                f"this line's vertices are 0 to {vertices - 1}; a link cannot lead to another line's",
+            )
+
+
+def _expect(value: object, wanted: type[T], path: str, what: str) -> T:
+    if not isinstance(value, wanted) or isinstance(value, bool):
+        raise _MalformedError(f"{path} is not {what}", f"found: {json.dumps(value)[:60]}")
+    return value

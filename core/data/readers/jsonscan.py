@@ -1,0 +1,568 @@
+"""JSON lines read by compiled code, straight into arrays; what is unusual or wrong it leaves to others."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.jit import inner, njit
+from abw.core.data.feed import Bytes, Source
+from abw.core.data.instances import Ints
+from abw.core.data.intern import intern
+
+Doubles = NDArray[np.float64]
+
+WHOLE, NUMBER, VECTOR, TEXT = range(4)
+"""How a value is written: a whole number from 0 to 2^31 - 1, another number, a list of numbers, a string."""
+MOST_NAMES = 256
+"""So many kinds, fields and links each may be told apart at once."""
+LARGEST = 2**31 - 1
+TOO_LARGE = 2.0**128 - 2.0**103
+"""The least number that float32 rounds to infinity."""
+
+_POWERS = np.array([10.0**n for n in range(23)])  # exact, all of them
+_KEYS = np.frombuffer(b"kindverticeslinksid", np.uint8)
+_MARGIN = 2.0**-50
+"""More than the relative error of a number made of 19 digits and one of these powers."""
+_BAIL = -1
+_QUOTE, _BACKSLASH, _COMMA, _COLON = 34, 92, 44, 58
+_OPEN_LIST, _CLOSE_LIST, _OPEN, _CLOSE = 91, 93, 123, 125
+_MINUS, _PLUS, _POINT, _ZERO, _NINE, _E, _SMALL_E = 45, 43, 46, 48, 57, 69, 101
+_LINES, _VERTICES, _VALUES, _NUMBERS, _HARD, _EDGES, _KINDS, _FIELDS, _LINKS = range(9)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """n instances with V vertices, m values of fields and e edges of links, as they stand on their lines.
+
+    Instance i stands on line `line[i]` of its source (n,), counted from 0, with the vertices
+    `ptr[i]:ptr[i + 1]` (n + 1,), of the kinds `kinds[kind[v]]` (V,). A value is a column of `value` (5, m):
+    its vertex, its field's number in `fields`, its form (WHOLE, …), and where it begins and ends: a string in
+    `data`, between its quotes and as it is written there; numbers in `number`. An edge is a column of `edge`
+    (3, e): its link's number in `links` and the two vertices. `names` are the instances' ids, '' for none.
+    """
+
+    data: bytes
+    number: Doubles
+    line: Ints
+    ptr: Ints
+    names: tuple[str | int, ...]
+    kinds: tuple[str, ...]
+    kind: Ints
+    fields: tuple[str, ...]
+    value: Ints
+    links: tuple[str, ...]
+    edge: Ints
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+
+def scan(source: Source, skip: int, stop: int) -> tuple[Columns, int, int] | None:
+    """The lines `skip` to `stop` of a source that are not blank, how many those to `stop` are, and the offset
+    behind them; None where they are not plainly right: then they are to be read with care.
+
+    Cost: about 1.5 ns a byte.
+    """
+    data, text = source.data, source.text
+    size = len(text)
+    # the least that each takes: a line, a vertex, a value, a number, an edge
+    line, names = np.empty((2, size // 14 + 2), np.int32), np.empty((3, size // 14 + 2), np.int32)
+    kind = np.empty(size // 10 + 2, np.int32)
+    value, number = np.empty((5, size // 5 + 2), np.int32), np.empty(size // 2 + 2)
+    hard, edge = np.empty((3, size // 2 + 2), np.int32), np.empty((3, size // 5 + 2), np.int32)
+    known, last = np.empty((3, MOST_NAMES, 2), np.int32), np.full((2, MOST_NAMES), -1, np.int32)
+    count = np.zeros(9, np.int64)
+    seen, end = parse(
+        text,
+        source.begin,
+        skip,
+        stop,
+        _KEYS,
+        _POWERS,
+        line,
+        names,
+        kind,
+        value,
+        number,
+        hard,
+        edge,
+        known,
+        last,
+        count,
+    )
+    if seen < 0:
+        return None
+    lines, vertices, values, numbers, hards, edges, *known_counts = count.tolist()
+    for at, begin, after in hard[:, :hards].T.tolist():
+        number[at] = float(data[begin:after])
+    number = number[:numbers]
+    if (np.abs(number) >= TOO_LARGE).any():
+        return None
+    tables = [
+        tuple(data[a:b].decode(errors="replace") for a, b in table[:n].tolist())
+        for table, n in zip(known, known_counts, strict=True)
+    ]
+    if "instance" in tables[0]:
+        return None
+    try:
+        ids = (
+            tuple([_id(data, *row) for row in names[:, :lines].T.tolist()]) if names[0, :lines].any() else ()
+        )
+    except ValueError:  # half of a surrogate pair, or no such escape
+        return None
+    ptr = np.append(line[1, :lines], np.int32(vertices))
+    return (
+        Columns(
+            data,
+            number,
+            line[0, :lines],
+            ptr,
+            ids or ("",) * lines,
+            tables[0],
+            kind[:vertices],
+            tables[1],
+            value[:, :values],
+            tables[2],
+            edge[:, :edges],
+        ),
+        seen,
+        end,
+    )
+
+
+def texts(columns: Columns, begin: Ints, end: Ints) -> tuple[Ints, list[str]]:
+    """The number of each string among the distinct ones, and these. Errors: ValueError for no UTF-16."""
+    # an empty string is no piece of a text to `intern`: its quotes are read with it
+    text = np.frombuffer(columns.data, np.uint8)
+    number, pieces = intern(columns.data, text, begin - np.int32(1), end + np.int32(1))
+    quoted = list(pieces)
+    found = [_string(word) for word in quoted]
+    numbers = dict(zip(dict.fromkeys(found), range(len(found)), strict=False))
+    if len(numbers) < len(found):  # one string, written in several ways
+        number = np.array([numbers[word] for word in found], np.int32)[number]
+    return number, list(numbers)
+
+
+def _string(quoted: str) -> str:
+    if "\\" not in quoted:
+        return quoted[1:-1]
+    word: str = json.loads(quoted)
+    word.encode()
+    return word
+
+
+def _id(data: bytes, form: int, begin: int, end: int) -> str | int:
+    if form == 0:
+        return ""
+    if form == 1 + TEXT:
+        return _string(data[begin - 1 : end + 1].decode())
+    return int(data[begin:end])
+
+
+@inner
+def _blank(text: Bytes, at: int) -> int:
+    """The offset of what follows blanks."""
+    while at < text.size and (text[at] == 32 or text[at] == 9 or text[at] == 13):
+        at += 1
+    return at
+
+
+@inner
+def _is(text: Bytes, at: int, byte: int) -> bool:
+    return at < text.size and text[at] == byte
+
+
+@inner
+def _equal(text: Bytes, begin: int, end: int, keys: Bytes, first: int, last: int) -> bool:
+    """Whether `text[begin:end]` is `keys[first:last]`."""
+    j = 0
+    while begin + j < end and first + j < last and text[begin + j] == keys[first + j]:
+        j += 1
+    return begin + j == end and first + j == last
+
+
+@inner
+def _digit(text: Bytes, at: int) -> bool:
+    return at < text.size and _ZERO <= text[at] <= _NINE
+
+
+@inner
+def _string_end(text: Bytes, at: int) -> int:
+    """The offset of the quote that ends the string whose first quote is before `at`."""
+    while at < text.size:
+        if text[at] == _QUOTE:
+            return at
+        if text[at] == _BACKSLASH:
+            at += 1
+        if at == text.size or text[at] < 32:
+            return _BAIL
+        at += 1
+    return _BAIL
+
+
+@inner
+def _named(text: Bytes, begin: int, end: int, known: Ints, guess: int, count: int) -> int:
+    """The number of a name among the `count` known ones, `guess` tried first, or of the new one it is."""
+    for k in range(count):
+        n = (guess + k) % count
+        first = known[n, 0]
+        if known[n, 1] - first == end - begin:
+            j = 0
+            while begin + j < end and text[begin + j] == text[first + j]:
+                j += 1
+            if begin + j == end:
+                return n
+    if count == MOST_NAMES:
+        return _BAIL
+    for j in range(begin, end):
+        if text[j] == _BACKSLASH:
+            return _BAIL
+    known[count, 0], known[count, 1] = begin, end
+    return count
+
+
+@inner
+def _number(
+    text: Bytes, at: int, powers: Doubles, number: Doubles, hard: Ints, count: NDArray[np.int64]
+) -> int:
+    """Write the number at an offset to the next place of `number`; returns the offset behind it.
+
+    Whether it is whole says its text. One that is not certain to be the nearest float32 is noted as `hard`.
+    """
+    begin = at
+    negative = _is(text, at, _MINUS)
+    at += negative
+    if not _digit(text, at):
+        return _BAIL
+    digits, exponent, mantissa = 0, 0, np.uint64(0)
+    if text[at] == _ZERO:
+        at += 1
+        if _digit(text, at):
+            return _BAIL
+    while _digit(text, at):
+        if digits < 19:
+            mantissa = mantissa * np.uint64(10) + np.uint64(text[at] - _ZERO)
+            digits += 1
+        else:
+            exponent += 1
+        at += 1
+    if _is(text, at, _POINT):
+        at += 1
+        if not _digit(text, at):
+            return _BAIL
+        while _digit(text, at):
+            if digits < 19:
+                mantissa = mantissa * np.uint64(10) + np.uint64(text[at] - _ZERO)
+                digits += int(mantissa > 0)
+                exponent -= 1
+            at += 1
+    if at < text.size and (text[at] == _E or text[at] == _SMALL_E):
+        at += 1
+        less = _is(text, at, _MINUS)
+        at += less or _is(text, at, _PLUS)
+        if not _digit(text, at):
+            return _BAIL
+        more = 0
+        while _digit(text, at):
+            more = min(10 * more + text[at] - _ZERO, 9999)
+            at += 1
+        exponent += -more if less else more
+    place = count[_NUMBERS]
+    count[_NUMBERS] += 1
+    found = float(mantissa)
+    certain = mantissa == 0 or -23 < exponent < 23
+    if certain and mantissa > 0:
+        found = found * powers[exponent] if exponent >= 0 else found / powers[-exponent]
+        certain = np.float32(found * (1 - _MARGIN)) == np.float32(found * (1 + _MARGIN))
+    if not certain:
+        h = count[_HARD]
+        hard[0, h], hard[1, h], hard[2, h] = place, begin, at
+        count[_HARD] += 1
+    number[place] = -found if negative else found
+    return at
+
+
+@inner
+def _vertex(
+    text: Bytes,
+    at: int,
+    keys: Bytes,
+    powers: Doubles,
+    kind: Ints,
+    value: Ints,
+    number: Doubles,
+    hard: Ints,
+    known: Ints,
+    last: Ints,
+    count: NDArray[np.int64],
+) -> int:
+    """Read the object of a vertex, behind its first bracket."""
+    v, field = count[_VERTICES], 0
+    count[_VERTICES] += 1
+    kind[v] = -1
+    while True:
+        at = _blank(text, at)
+        if not _is(text, at, _QUOTE):
+            return _BAIL
+        begin, end = at + 1, _string_end(text, at + 1)
+        at = _blank(text, end + 1)
+        if end < 0 or not _is(text, at, _COLON):
+            return _BAIL
+        at = _blank(text, at + 1)
+        if at == text.size:
+            return _BAIL
+        if _equal(text, begin, end, keys, 0, 4):
+            if kind[v] >= 0 or text[at] != _QUOTE:
+                return _BAIL
+            begin, end = at + 1, _string_end(text, at + 1)
+            if end <= begin:
+                return _BAIL
+            k = _named(text, begin, end, known[0], kind[v - 1] if v else 0, count[_KINDS])
+            if k < 0:
+                return _BAIL
+            count[_KINDS] += k == count[_KINDS]
+            kind[v] = k
+            at = end + 1
+        else:
+            field = _named(text, begin, end, known[1], field, count[_FIELDS])
+            if field < 0 or last[0, field] == v:
+                return _BAIL
+            count[_FIELDS] += field == count[_FIELDS]
+            last[0, field] = v
+            m, first = count[_VALUES], count[_NUMBERS]
+            count[_VALUES] += 1
+            value[0, m], value[1, m] = v, field
+            if text[at] == _QUOTE:
+                end = _string_end(text, at + 1)
+                if end < 0:
+                    return _BAIL
+                value[2, m], value[3, m], value[4, m] = TEXT, at + 1, end
+                at = end + 1
+            elif text[at] == _OPEN_LIST:
+                while True:
+                    at = _number(text, _blank(text, at + 1), powers, number, hard, count)
+                    if at < 0:
+                        return _BAIL
+                    at = _blank(text, at)
+                    if not _is(text, at, _COMMA):
+                        break
+                if not _is(text, at, _CLOSE_LIST):
+                    return _BAIL
+                value[2, m], value[3, m], value[4, m] = VECTOR, first, count[_NUMBERS]
+                at += 1
+            else:
+                begin = at
+                at = _number(text, at, powers, number, hard, count)
+                if at < 0:
+                    return _BAIL
+                whole = 0 <= number[first] <= LARGEST
+                for j in range(begin, at):
+                    whole = whole and (_ZERO <= text[j] <= _NINE or text[j] == _MINUS)
+                value[2, m], value[3, m], value[4, m] = WHOLE if whole else NUMBER, first, first + 1
+            field += 1
+        at = _blank(text, at)
+        if _is(text, at, _CLOSE):
+            return at + 1 if kind[v] >= 0 else _BAIL
+        if not _is(text, at, _COMMA):
+            return _BAIL
+        at += 1
+
+
+@inner
+def _whole(text: Bytes, at: int) -> tuple[int, int]:
+    """A whole number from 0, and the offset behind it."""
+    begin, found = at, 0
+    while _digit(text, at) and at - begin < 10:
+        found = 10 * found + text[at] - _ZERO
+        at += 1
+    if at == begin or _digit(text, at) or (text[begin] == _ZERO and at > begin + 1) or found > LARGEST:
+        return 0, _BAIL
+    return found, at
+
+
+@inner
+def _pairs(text: Bytes, at: int, link: int, edge: Ints, count: NDArray[np.int64]) -> int:
+    """Read a link's list of pairs, behind its first bracket."""
+    at = _blank(text, at)
+    if _is(text, at, _CLOSE_LIST):
+        return at + 1
+    while True:
+        at = _blank(text, at)
+        if not _is(text, at, _OPEN_LIST):
+            return _BAIL
+        a, at = _whole(text, _blank(text, at + 1))
+        if at < 0:
+            return _BAIL
+        at = _blank(text, at)
+        if not _is(text, at, _COMMA):
+            return _BAIL
+        b, at = _whole(text, _blank(text, at + 1))
+        if at < 0:
+            return _BAIL
+        at = _blank(text, at)
+        if not _is(text, at, _CLOSE_LIST):
+            return _BAIL
+        e = count[_EDGES]
+        count[_EDGES] += 1
+        edge[0, e], edge[1, e], edge[2, e] = link, a, b
+        at = _blank(text, at + 1)
+        if _is(text, at, _CLOSE_LIST):
+            return at + 1
+        if not _is(text, at, _COMMA):
+            return _BAIL
+        at += 1
+
+
+@njit
+def parse(
+    text: Bytes,
+    at: int,
+    skip: int,
+    stop: int,
+    keys: Bytes,
+    powers: Doubles,
+    line: Ints,
+    names: Ints,
+    kind: Ints,
+    value: Ints,
+    number: Doubles,
+    hard: Ints,
+    edge: Ints,
+    known: Ints,
+    last: Ints,
+    count: NDArray[np.int64],
+) -> tuple[int, int]:
+    """Read lines from the offset `at` until `stop` of them are seen, blank ones apart, the first `skip` not.
+
+    Fills what `Columns` says: `line` with each line's number and first vertex; `names` with the form of an id
+    (0: none) and its offsets; `hard` with the places of numbers that are to be read again, and the offsets of
+    these; `known` with the offsets of the names of kinds, fields and links. `last` are -1, `count` zeros at
+    first. Returns the lines seen, and the offset behind them; -1 where something is not plainly right.
+    """
+    seen = number_of_line = 0
+    while at < text.size and seen < stop:
+        at = _blank(text, at)
+        if at == text.size:
+            break
+        if text[at] == 10:
+            at += 1
+            number_of_line += 1
+            continue
+        if text[at] != _OPEN:
+            return _BAIL, at
+        seen += 1
+        if seen <= skip:
+            while at < text.size and text[at] != 10:
+                at += 1
+            at += 1
+            number_of_line += 1
+            continue
+        i = count[_LINES]
+        count[_LINES] += 1
+        first, edges, link = count[_VERTICES], count[_EDGES], 0
+        line[0, i], line[1, i] = number_of_line, first
+        names[0, i] = names[1, i] = names[2, i] = 0
+        has_vertices, has_links = False, False
+        at += 1
+        while True:
+            at = _blank(text, at)
+            if not _is(text, at, _QUOTE):
+                return _BAIL, at
+            begin, end = at + 1, _string_end(text, at + 1)
+            at = _blank(text, end + 1)
+            if end < 0 or not _is(text, at, _COLON):
+                return _BAIL, at
+            at = _blank(text, at + 1)
+            if at == text.size:
+                return _BAIL, at
+            if _equal(text, begin, end, keys, 4, 12):
+                if has_vertices or text[at] != _OPEN_LIST:
+                    return _BAIL, at
+                has_vertices = True
+                while True:
+                    at = _blank(text, at + 1)
+                    if not _is(text, at, _OPEN):
+                        return _BAIL, at
+                    at = _vertex(text, at + 1, keys, powers, kind, value, number, hard, known, last, count)
+                    if at < 0:
+                        return _BAIL, at
+                    at = _blank(text, at)
+                    if not _is(text, at, _COMMA):
+                        break
+                if not _is(text, at, _CLOSE_LIST):
+                    return _BAIL, at
+                at += 1
+            elif _equal(text, begin, end, keys, 12, 17):
+                if has_links or text[at] != _OPEN:
+                    return _BAIL, at
+                has_links = True
+                at = _blank(text, at + 1)
+                more = not _is(text, at, _CLOSE)
+                while more:
+                    at = _blank(text, at)
+                    if not _is(text, at, _QUOTE):
+                        return _BAIL, at
+                    begin, end = at + 1, _string_end(text, at + 1)
+                    at = _blank(text, end + 1)
+                    if end < 0 or not _is(text, at, _COLON):
+                        return _BAIL, at
+                    at = _blank(text, at + 1)
+                    link = _named(text, begin, end, known[2], link, count[_LINKS])
+                    if link < 0 or last[1, link] == i or not _is(text, at, _OPEN_LIST):
+                        return _BAIL, at
+                    last[1, link] = i
+                    count[_LINKS] += link == count[_LINKS]
+                    at = _pairs(text, at + 1, link, edge, count)
+                    if at < 0:
+                        return _BAIL, at
+                    link += 1
+                    at = _blank(text, at)
+                    more = _is(text, at, _COMMA)
+                    at += more
+                if not _is(text, at, _CLOSE):
+                    return _BAIL, at
+                at += 1
+            elif _equal(text, begin, end, keys, 17, 19):
+                if names[0, i]:
+                    return _BAIL, at
+                begin = at
+                if text[at] == _QUOTE:
+                    end = _string_end(text, at + 1)
+                    if end < 0:
+                        return _BAIL, at
+                    names[0, i], names[1, i], names[2, i] = 1 + TEXT, at + 1, end
+                    at = end + 1
+                else:
+                    at += _is(text, at, _MINUS)
+                    digits = at
+                    while _digit(text, at):
+                        at += 1
+                    if not 0 < at - digits < 19 or (text[digits] == _ZERO and at > digits + 1):
+                        return _BAIL, at
+                    names[0, i], names[1, i], names[2, i] = 1 + WHOLE, begin, at
+            else:
+                return _BAIL, at
+            at = _blank(text, at)
+            if _is(text, at, _CLOSE):
+                break
+            if not _is(text, at, _COMMA):
+                return _BAIL, at
+            at += 1
+        vertices = count[_VERTICES] - first
+        if not vertices:
+            return _BAIL, at
+        for e in range(edges, count[_EDGES]):
+            if edge[1, e] >= vertices or edge[2, e] >= vertices:
+                return _BAIL, at
+            edge[1, e] += first
+            edge[2, e] += first
+        at = _blank(text, at + 1)
+        if at < text.size and text[at] != 10:
+            return _BAIL, at
+        at += 1
+        number_of_line += 1
+    return seen, min(at, text.size)

@@ -1,0 +1,89 @@
+"""Plain text: one sentence on each line, its tokens what stands between blanks, or what a pattern finds."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.data.feed import Fault, Feed, Source
+from abw.core.data.instances import Instances, Ints, Link
+from abw.core.data.intern import intern
+from abw.core.data.links import Lazy, following, single
+from abw.core.data.readers.tags import split
+from abw.core.ir.formats import SCHEMAS
+
+_NOTHING = "no token on this line", "the pattern of `tokens` finds none here: leave the line out, or blank"
+_NEWLINE = 10
+
+
+def read_words(feed: Feed, skip: int, limit: int, tokens: str) -> Instances:
+    """Sentences `skip` to `skip + limit` of what is left of a file.
+
+    `tokens` is a regular expression (Python's) all of whose matches on a line are its tokens; where it is
+    empty, these are what stands between blanks. Errors: DataError. Cost: about 50 ns a token, with a
+    pattern what that takes, and about as much again.
+    """
+    schema, stop = SCHEMAS["words"], skip + limit
+    for source in feed.windows(stop):
+        most = len(source.data) // 2 + 2  # a token and what parts it from the next take two bytes
+        pieces, rows = np.empty((3, most), np.int32), np.empty((2, most), np.int32)
+        lines, count, end = split(source.text, source.begin, stop, pieces, rows)
+        if source.enough(lines, stop, skip):
+            break
+    source.check(end)
+    ptr = np.append(rows[1, :lines], np.int32(count))[min(skip, lines) :]
+    line = rows[0, min(skip, lines) : lines] + np.int32(source.line - 1)
+    data, text, begin, after = source.data, source.text, pieces[0], pieces[2]
+    if tokens:
+        data, begin, after, ptr = _found(source, tokens, begin[ptr[:-1]], after[ptr[1:] - 1])
+        text = np.frombuffer(data, np.uint8)
+    numbers = feed.numbers(line, min(skip, lines))
+    feed.take(source, end, lines)
+    here = slice(int(ptr[0]), int(ptr[-1]))
+    ptr = ptr - ptr[0]
+    number, names = intern(data, text, begin[here], after[here])
+
+    start = (ptr + np.arange(len(ptr))).astype(np.int64)
+    count = int(start[-1])
+    kind = np.full(count, schema.kinds.index("token"), np.uint8)
+    kind[start[:-1]] = schema.kinds.index("instance")
+    word = np.full(count, -1, np.int32)
+    word[kind == schema.kinds.index("token")] = number
+
+    @cache
+    def neighbours() -> tuple[Ints, Ints]:
+        # side by side, two vertices of one kind are words of one sentence
+        return following(np.arange(count, dtype=np.int32), kind, count)
+
+    links = Lazy(
+        {
+            "prev": lambda: Link(neighbours()[0]),
+            "next": lambda: Link(neighbours()[1]),
+            "first": lambda: single(start[:-1], start[:-1] + 1, count),
+            "last": lambda: single(start[:-1], start[1:] - 1, count),
+        }
+    )
+    return Instances(schema, kind, start, links, {"word": word}, {"word": names}, source.path, line, numbers)
+
+
+def _found(source: Source, tokens: str, begin: Ints, end: Ints) -> tuple[bytes, Ints, Ints, Ints]:
+    """What a pattern finds on lines from `begin` to `end` (n,): its matches, parted by newlines, with the
+    offsets where each begins and ends, and the number of each line's first (n + 1,). Errors: DataError.
+    """
+    find, data = re.compile(tokens).findall, source.data
+    matches = [find(data[a:b].decode()) for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
+    joined = "\n".join(chain.from_iterable(matches)) + "\n"
+    if "\n\n" in joined or joined.startswith("\n"):  # some pattern matches what is empty, between words
+        matches = [[word for word in found if word] for found in matches]
+        joined = "\n".join(chain.from_iterable(matches)) + "\n"
+    if not all(matches):
+        empty = (Fault(int(at), *_NOTHING) for at, found in zip(begin, matches, strict=True) if not found)
+        source.refuse(empty)
+    ptr = np.cumsum([0, *map(len, matches)], dtype=np.int32)
+    text = joined.encode() if matches else b""
+    ends: NDArray[np.int32] = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE).astype(np.int32)
+    return text, np.append(np.int32(0), ends[:-1] + np.int32(1))[: len(ends)], ends, ptr
