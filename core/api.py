@@ -59,6 +59,7 @@ from abw.core.run.minibatches import run_all
 from abw.core.run.streaming import column_of, read_ahead
 from abw.core.run.workload import Networks, Workload, open_model, open_networks, open_sample, open_workload
 from abw.core.spec.load import Overrides
+from abw.core.spec.shipped import find_spec
 from abw.core.store.outputs import Column
 
 Floats = NDArray[np.float32]
@@ -133,6 +134,7 @@ def load(
 ) -> LoadedModel:
     """A model ready to run: what `abw run`'s options of the same names say.
 
+    `spec` is a file, or the name of a model that ships (`abw specs` lists them).
     `weights` is a file of trained ones (else those that the spec names, else random ones from `seed`),
     `data` what a policy is learned from that is not on disk yet (else what the spec names), `policy` a name,
     a policy's `.json` file or an object with `schedule(dag)`, whose schedules are checked; with
@@ -157,7 +159,7 @@ def load(
         weights=Path(weights) if weights else None,
         allow_outside=allow_outside,
     )
-    model = open_model(Path(spec), overrides)
+    model = open_model(find_spec(Path(spec)), overrides)
     require_weights(model)
     networks = open_networks(model, granularity, layout, fuse=fuse, group=group)
     params = make_params(networks.cells, load_weights(model), seed)

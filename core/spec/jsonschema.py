@@ -63,6 +63,7 @@ def model_schema() -> Schema:
             "model": _model(),
             "type": _type(),
             "cell": _cell(),
+            "own-cell": _cell(own=True),
         },
     }
 
@@ -144,6 +145,7 @@ def _model() -> Schema:
             "params": _named(
                 "Parameters of the model that are used as values, such as first states.", "param"
             ),
+            "cells": _named("The model's own cells: a type names them as it does files.", "own-cell"),
             "types": _named("The types of nodes.", "type", least=1),
             "weights": _weights(),
             "outputs": {
@@ -214,7 +216,11 @@ def _type() -> Schema:
     keys: Schema = {
         "per": _text("The kind or group of vertices that have such a node."),
         "where": _text("A condition on the vertex: coin == 0 and index > 3."),
-        "cell": _text("The cell's file, beside the spec."),
+        "repeat": {
+            "description": "So many layers, each with parameters of its own: NAME[below] is the layer below.",
+            "$ref": "#/$defs/size",
+        },
+        "cell": _text("The cell: one of the section cells, or a file beside the spec."),
         "dims": _named("The cell's dims where they are named otherwise in the model.", "size", hyphens=False),
         "inputs": _named("Where each input of the cell comes from.", "source", hyphens=False),
         "params": {
@@ -239,11 +245,13 @@ def _type() -> Schema:
     }
 
 
-def _cell() -> Schema:
+def _cell(own: bool = False) -> Schema:
+    """A cell's file; or with `own` one in a model's section `cells`, which has its name there."""
+    name = {} if own else {"cell": _text("The cell's name.")}
     return _object(
         "A cell: equations over vectors and matrices.",
         {
-            "cell": _text("The cell's name."),
+            **name,
             "dims": {
                 "description": "The names of its sizes.",
                 "type": "array",
@@ -262,5 +270,5 @@ def _cell() -> Schema:
                 "additionalProperties": _text("A name."),
             },
         },
-        ("cell", "equations", "outputs"),
+        (*name, "equations", "outputs"),
     )

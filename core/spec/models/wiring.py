@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from abw.core.ir.cell import Param, Port, Shape
 from abw.core.ir.model import Input, NodeSource, NodeType, ParamSource, Table, TableSource
-from abw.core.spec.models.drafts import TypeDraft
+from abw.core.spec.models.drafts import TypeDraft, named
 from abw.core.spec.models.resolve import Resolved, Resolver, coexist
 from abw.core.spec.models.sources import parse_reference
 from abw.core.spec.text import fields
@@ -201,14 +201,17 @@ def _requests(
     if node is None or draft.cell is None:
         return
     names = [param.name for param in draft.cell.params]
-    types = {d.name: d for d in drafts}
+    types = {d.name for d in drafts}
     if isinstance(node, Scalar) and (written := fields.text(node, "params", report)):
-        if written.text not in types:
+        owner = named(drafts, written.text, draft)
+        if owner is None:
             report.add(f"unknown type '{written.text}'", written.where, suggest(written.text, types))
-        elif other := types[written.text].cell:
+        elif owner is draft and draft.layers:
+            return  # the layer whose parameters all the layers have
+        elif owner.cell:
             for name in names:
-                if name in {param.name for param in other.params}:
-                    yield name, written, (types[written.text].number, name)
+                if name in {param.name for param in owner.cell.params}:
+                    yield name, written, (owner.number, name)
                 else:
                     hint = "types with cells of the same parameters can share them all"
                     report.add(f"type '{written.text}' has no parameter '{name}'", written.where, hint)
@@ -231,13 +234,15 @@ def _requests(
             hint = suggest(written.text, resolver.params) or "write TYPE.PARAMETER"
             report.add(f"unknown parameter '{written.text}'", written.where, hint)
             continue
-        if first.text not in types:
+        owner = named(drafts, first.text, draft)
+        if owner is None:
             hint = suggest(first.text, types)
             report.add(f"unknown type '{first.text}'", written.at(first.at, len(first.text)), hint)
-        elif other := types[first.text].cell:
-            params = [param.name for param in other.params]
+        elif owner.cell:
+            params = [param.name for param in owner.cell.params]
             if second.text in params:
-                yield key.text, written, (types[first.text].number, second.text)
+                if owner is not draft or not draft.layers:
+                    yield key.text, written, (owner.number, second.text)
             else:
                 place = written.at(second.at, len(second.text))
                 report.add(
