@@ -11,7 +11,7 @@ from typing import Any
 
 from abw.core.ir.formats import FORMATS
 from abw.core.ir.operations import FUNCTIONS, SIGNS
-from abw.core.spec.models.drafts import REDUCTIONS
+from abw.core.spec.models.drafts import REDUCTIONS, SIMPLE
 from abw.core.spec.text.fields import LONGEST, MOST, NAME, WORD
 
 Schema = dict[str, Any]
@@ -211,8 +211,26 @@ def _weights() -> Schema:
 def _type() -> Schema:
     reductions: Schema = {
         name: _named(f"The {name} over what a link leads to, by output: LINK.OUTPUT or DEFAULT.", "source")
-        for name in REDUCTIONS
+        for name in SIMPLE
     }
+    attend = _object(
+        "The mean of the values, weighted by the softmax of the keys' products with the query; output y.",
+        {
+            "query": {"$ref": "#/$defs/source", "description": "What this vertex asks with: any source."},
+            "keys": {"$ref": "#/$defs/source", "description": "What a link leads to: LINK.OUTPUT."},
+            "values": {
+                "$ref": "#/$defs/source",
+                "description": "Along the same link: LINK.OUTPUT or DEFAULT.",
+            },
+            "heads": {"$ref": "#/$defs/size", "description": "So many parts attend each on its own; 1."},
+            "scaled": {
+                "description": "Divide the products by the root of a head's size.",
+                "type": "boolean",
+                "default": True,
+            },
+        },
+        ("query", "keys", "values"),
+    )
     keys: Schema = {
         "per": _text("The kind or group of vertices that have such a node."),
         "where": _text("A condition on the vertex: coin == 0 and index > 3."),
@@ -231,10 +249,13 @@ def _type() -> Schema:
             ],
         },
         **reductions,
+        "attend": attend,
     }
     of_cells = ("dims", "inputs", "params")
     return {
-        **_object("A type: a cell, or a sum, mean or max, on every vertex of a kind.", keys, ("per",)),
+        **_object(
+            "A type: a cell, or a sum, mean, max or attention, on every vertex of a kind.", keys, ("per",)
+        ),
         "oneOf": [
             {"required": ["cell"], "not": {"anyOf": [{"required": [name]} for name in REDUCTIONS]}},
             *(

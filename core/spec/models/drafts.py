@@ -9,9 +9,10 @@ from pathlib import Path
 
 from abw.core.base.errors import Span, did_you_mean
 from abw.core.ir.cell import Cell, Shape
-from abw.core.ir.model import Reduction, Where
+from abw.core.ir.model import Attention, Reduction, Where
 from abw.core.ir.schema import Schema
 from abw.core.spec.cells.files import CellFile, make, read_cell
+from abw.core.spec.models import attention
 from abw.core.spec.models.sources import Layer, parse_conditions
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar
@@ -20,7 +21,8 @@ from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.sizes import Dims, size
 from abw.core.spec.text.tokens import ExpressionError
 
-REDUCTIONS: tuple[Reduction, ...] = ("sum", "mean", "max")
+SIMPLE: tuple[Reduction, ...] = ("sum", "mean", "max")
+REDUCTIONS = (*SIMPLE, attention.KEY)
 MOST_LAYERS = 1000
 
 
@@ -29,7 +31,9 @@ class TypeDraft:
     """A type on its way. `outputs` have no shape where it is not known (yet).
 
     Of a type that is repeated there is a draft for each of its `layers`, numbered from 0 (`layer`); others
-    have no layers. `whole` is False where a mistake hides some of the outputs: then none is missed.
+    have no layers. Of a reduction `reduced` says which input each output is made of, and `ports` which shape
+    its inputs have, once that is known. `whole` is False where a mistake hides some of the outputs: then none
+    is missed.
     """
 
     number: int
@@ -40,7 +44,9 @@ class TypeDraft:
     where: tuple[Where, ...] = ()
     file: CellFile | None = None
     cell: Cell | None = None
-    reduction: Reduction | None = None
+    reduction: Reduction | Attention | None = None
+    reduced: Names[str, str] = field(default_factory=dict)
+    ports: dict[str, Shape] = field(default_factory=dict)
     bindings: dict[str, tuple[Scalar, Scalar]] = field(default_factory=dict)
     outputs: dict[str, Shape | None] = field(default_factory=dict)
     whole: bool = True
@@ -116,7 +122,7 @@ def draft_types(node: Mapping, cells: Cells, schema: Schema, dims: Dims, report:
         if written := fields.mapping(value, what, report):
             layers = _layers(written, what, dims, report)
             for layer in range(layers or 1):
-                draft = _draft(len(drafts), key, written, schema, report)
+                draft = _draft(len(drafts), key, written, schema, dims, report)
                 draft.layer, draft.layers = layer, layers
                 if draft.reduction is None:
                     _cell(draft, cells, dims, report)
@@ -133,7 +139,7 @@ def _layers(node: Mapping, what: str, dims: Dims, report: Report) -> int:
     return known.value if known else 0
 
 
-def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, report: Report) -> TypeDraft:
+def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, dims: Dims, report: Report) -> TypeDraft:
     what = f"type '{key.text}'"
     found = [name for name in ("cell", *REDUCTIONS) if node.get(name) is not None]
     reduction = next((name for name in REDUCTIONS if name in found), None)
@@ -142,7 +148,9 @@ def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, report: Repo
     if not found:
         allowed = ("per", "where", "repeat", "cell", "inputs", "dims", "params", *REDUCTIONS)
         fields.keys(node, what, report, ("per",), allowed[1:], key.where)
-        report.add(f"{what} has no cell", key.where, "give a cell file, or a sum, mean or max over a link")
+        report.add(
+            f"{what} has no cell", key.where, "give a cell file, or a sum, mean, max or attend over a link"
+        )
     elif reduction:
         fields.keys(node, what, report, ("per", reduction), ("where", "repeat", *found), key.where)
     else:
@@ -153,19 +161,27 @@ def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, report: Repo
     if per and not kinds:
         allowed_kinds = (*schema.kinds, *schema.groups)
         report.add(f"unknown kind '{per.text}'", per.where, suggest(per.text, allowed_kinds))
-    draft = TypeDraft(number, key, node, per.text if per else "", kinds, reduction=reduction)
+    draft = TypeDraft(number, key, node, per.text if per else "", kinds)
     if condition := fields.text(node.get("where"), f"where of {what}", report):
         draft.where = _conditions(condition, kinds, schema, report)
     bound = node.get(reduction) if reduction else node.get("inputs")
     inputs = fields.mapping(bound, f"{reduction or 'inputs'} of {what}", report)
-    for name, value in inputs.items if inputs else ():
+    written = inputs.items if inputs else ()
+    if reduction == attention.KEY:
+        draft.reduction = attention.read_attention(inputs or Mapping((), node.where), what, dims, report)
+        written = tuple((k, v) for name in attention.SOURCES for k, v in written if k.text == name)
+    elif reduction:
+        draft.reduction = next(name for name in SIMPLE if name == reduction)
+    for name, value in written:
         if source := fields.text(value, f"input '{name.text}'", report):
             draft.bindings[name.text] = (name, source)
         else:
             draft.whole = False
     if reduction:
-        draft.outputs = dict.fromkeys(draft.bindings)
-        if inputs and not inputs.items:
+        one = {attention.OUTPUT: attention.SOURCES[0]}
+        draft.reduced = one if reduction == attention.KEY else {name: name for name in draft.bindings}
+        draft.outputs = dict.fromkeys(draft.reduced)
+        if inputs and not inputs.items and reduction != attention.KEY:
             report.add(f"{what} has nothing to reduce", inputs.where, f"{reduction}: {{h: link.h}}")
     draft.whole &= bool(found) and (inputs is not None or not reduction)
     return draft

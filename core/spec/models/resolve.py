@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from abw.core.base.errors import did_you_mean
 from abw.core.ir.cell import Shape
@@ -34,6 +35,10 @@ _HOLDS = {
 }
 
 
+Conditions = Sequence[Where]
+"""Conditions that must all hold."""
+
+
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """An alternative of an input, with how it was written and the place of that."""
@@ -48,16 +53,30 @@ def coexist(a: TypeDraft, b: TypeDraft, kinds: frozenset[str]) -> bool:
     return bool(a.kinds & b.kinds & kinds) and satisfiable((*a.where, *b.where))
 
 
-def satisfiable(conditions: Sequence[Where]) -> bool:
-    """Whether some vertex can meet all conditions: tried at the only values where an answer changes."""
-    for name in {condition.field for condition in conditions}:
-        own = [condition for condition in conditions if condition.field == name]
-        near = {condition.value + step for condition in own for step in (-1, 0, 1)}
-        if name == "coin":
-            near &= {0, 1}
-        if not any(all(_HOLDS[c.comparison](value, c.value) for c in own) for value in near):
-            return False
-    return True
+def satisfiable(conditions: Conditions) -> bool:
+    """Whether some vertex can meet all conditions."""
+    return any(_hold(conditions, values) for values in _cases(conditions))
+
+
+def same_vertices(some: Sequence[Conditions], others: Sequence[Conditions]) -> bool:
+    """Whether a vertex meets one of some sets of conditions just where it meets one of the others."""
+    cases = _cases([condition for one in (*some, *others) for condition in one])
+    return all(any(_hold(c, v) for c in some) == any(_hold(c, v) for c in others) for v in cases)
+
+
+def _hold(conditions: Conditions, values: Mapping[str, int]) -> bool:
+    return all(_HOLDS[c.comparison](values[c.field], c.value) for c in conditions)
+
+
+def _cases(conditions: Conditions) -> Iterator[dict[str, int]]:
+    """The fields' values to try: the only ones where an answer changes."""
+    near: dict[str, set[int]] = {}
+    for condition in conditions:
+        values = {condition.value + step for step in (-1, 0, 1)}
+        near.setdefault(condition.field, set()).update(
+            values & {0, 1} if condition.field == "coin" else values
+        )
+    return (dict(zip(near, values, strict=True)) for values in product(*near.values()))
 
 
 @dataclass(slots=True)
