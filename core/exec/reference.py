@@ -15,7 +15,7 @@ from abw.core.exec.values import refuse_lost
 from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Cell, Op
 from abw.core.ir.meanings import Arrays
-from abw.core.ir.model import KEYS, QUERY, VALUES, Attention, Reduction
+from abw.core.ir.model import KEYS, QUERY, SLOPE, VALUES, Attention, Reduction
 from abw.core.ir.network import Network, Slot
 from abw.core.ir.operations import OPERATIONS
 from abw.core.plan.counts import Counts
@@ -42,8 +42,12 @@ def run_cell(cell: Cell, inputs: Sequence[Array], params: Sequence[Array]) -> li
 def attend(attention: Attention, values: Array, keys: Array, query: Array) -> Array:
     """Attention at one node: of values (n, e) with keys (n, d) by a query (d,) a vector (e,)."""
     heads = attention.heads
-    products = np.einsum("nhd,hd->nh", keys.reshape(len(keys), heads, -1), query.reshape(heads, -1))
-    scores = products * attention.factor(len(query))
+    pairs = keys.reshape(len(keys), heads, -1), query.reshape(heads, -1)
+    if attention.added:
+        sums = np.add(*pairs)
+        scores = np.where(sums > 0, sums, SLOPE * sums).sum(axis=-1)
+    else:
+        scores = np.einsum("nhd,hd->nh", *pairs) * attention.factor(len(query))
     powers = np.exp(scores - scores.max(axis=0))
     weights = powers / powers.sum(axis=0)
     return np.asarray(np.einsum("nh,nhe->he", weights, values.reshape(len(values), heads, -1)).ravel())

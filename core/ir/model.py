@@ -21,25 +21,30 @@ Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
 @dataclass(frozen=True, slots=True)
 class Attention:
     """Attention over a list of neighbours, in `heads` heads: each part of the result is the mean of the same
-    part of the neighbours' values, weighted by the softmax of their keys' products with the query (Vaswani et
-    al., 2017), which are divided by the root of their length where `scaled`.
+    part of the neighbours' values, weighted by the softmax of scores.
 
-    VALUES, KEYS and QUERY are its inputs in order; the query is read again for each neighbour.
+    A score is the product of a neighbour's key with the query (Vaswani et al., 2017), divided by the root of
+    their length where `scaled`; or where `added` the sum of leaky_relu(key + query), with SLOPE below zero:
+    so graph attention networks have it, of one number a head (Veličković et al., 2018). VALUES, KEYS and
+    QUERY are its inputs in order; the query is read again for each neighbour.
     """
 
     heads: int
     scaled: bool = True
+    added: bool = False
 
     def __str__(self) -> str:
         """A name, of which a difference in meaning is a part."""
-        return f"attend[{self.heads}{'' if self.scaled else ', unscaled'}]"
+        how = ", added" if self.added else "" if self.scaled else ", unscaled"
+        return f"attend[{self.heads}{how}]"
 
     def factor(self, size: int) -> float:
-        """What the products of a query and keys of this size are multiplied with."""
-        return 1 / math.sqrt(size // self.heads) if self.scaled else 1.0
+        """What the scores of a query and keys of this size are multiplied with."""
+        return 1 / math.sqrt(size // self.heads) if self.scaled and not self.added else 1.0
 
 
 VALUES, KEYS, QUERY = range(3)
+SLOPE = 0.2
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,7 +214,7 @@ def _type() -> Schema:
         for name in SIMPLE
     }
     attend = _object(
-        "The mean of the values, weighted by the softmax of the keys' products with the query; output y.",
+        "The mean of the values, weighted by the softmax of the keys' scores; output y.",
         {
             "query": {"$ref": "#/$defs/source", "description": "What this vertex asks with: any source."},
             "keys": {"$ref": "#/$defs/source", "description": "What a link leads to: LINK.OUTPUT."},
@@ -223,6 +223,11 @@ def _type() -> Schema:
                 "description": "Along the same link: LINK.OUTPUT or DEFAULT.",
             },
             "heads": {"$ref": "#/$defs/size", "description": "So many parts attend each on its own; 1."},
+            "score": {
+                "description": "What is compared: query times key, or leaky_relu(query + key), summed.",
+                "enum": ["product", "added"],
+                "default": "product",
+            },
             "scaled": {
                 "description": "Divide the products by the root of a head's size.",
                 "type": "boolean",

@@ -16,7 +16,7 @@ from abw.core.exec.interface import Executor, Result
 from abw.core.exec.lower.rows import BLOCK
 from abw.core.exec.params import Params
 from abw.core.exec.values import fill_constants, refill
-from abw.core.ir.model import KEYS, Attention
+from abw.core.ir.model import KEYS, SLOPE, Attention
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.counts import Counts, programs_of
@@ -172,7 +172,11 @@ def _attend(attention: Attention, inputs: Sequence[Floats], ends: NDArray[np.int
     """Attention over the rows `ends[i]:ends[i + 1]` of the inputs to row i of `out`."""
     values, keys, queries = (rows.reshape(len(rows), attention.heads, -1) for rows in inputs)
     counts, begins = np.diff(ends), ends[:-1]
-    scores = np.einsum("nhd,nhd->nh", keys, queries) * np.float32(attention.factor(inputs[KEYS].shape[1]))
+    if attention.added:
+        sums = keys + queries
+        scores = np.where(sums > 0, sums, np.float32(SLOPE) * sums).sum(axis=-1)
+    else:
+        scores = np.einsum("nhd,nhd->nh", keys, queries) * np.float32(attention.factor(inputs[KEYS].shape[1]))
     powers = np.exp(scores - np.repeat(np.maximum.reduceat(scores, begins), counts, axis=0))
     # NumPy adds rows one after the other: long lists need a wider type
     totals = np.add.reduceat(powers, begins, dtype=np.float64).astype(np.float32)

@@ -8,7 +8,7 @@ from abw.core.ir.cell import Shape
 from abw.core.ir.model import Attention
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Scalar
-from abw.core.spec.text.report import Report
+from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.sizes import Dims, size
 
 KEY = "attend"
@@ -16,7 +16,8 @@ SOURCES = ("values", "keys", "query")
 """What it reads, in the order of its slots."""
 OUTPUT = "y"
 """Its only output."""
-OPTIONS = ("heads", "scaled")
+OPTIONS = ("heads", "scaled", "score")
+SCORES = ("product", "added")
 
 
 def read_attention(node: Mapping, what: str, dims: Dims, report: Report) -> Attention:
@@ -25,7 +26,13 @@ def read_attention(node: Mapping, what: str, dims: Dims, report: Report) -> Atte
     written = node.get("heads")
     heads = size(written, dims, f"heads of {what}", report) if written else None
     scaled = fields.truth(node.get("scaled"), f"scaled of {what}", report)
-    return Attention(heads.value if heads else 1, scaled is not False)
+    score = fields.text(node.get("score"), f"score of {what}", report)
+    if score and score.text not in SCORES:
+        report.add(f"unknown score '{score.text}'", score.where, suggest(score.text, SCORES))
+    added = score is not None and score.text == "added"
+    if added and scaled and (key := node.key("scaled")):
+        report.add("only products are scaled", key.where, "leave it out, or the score")
+    return Attention(heads.value if heads else 1, scaled is not False and not added, added)
 
 
 def check_shapes(
@@ -39,7 +46,7 @@ def check_shapes(
             report.add(f"{name} must be vectors, not {list(shape)}", places[name].where)
         elif shape is not None and shape != keys:
             message = f"the query has {list(shape)} numbers, the keys have {list(keys or ())}"
-            report.add(message, places[name].where, "their product wants as many")
+            report.add(message, places[name].where, "a score wants as many of both")
     for name in ("keys", "values"):
         shape = shapes[name]
         if shape is not None and len(shape) == 1 and shape[0] % attention.heads:

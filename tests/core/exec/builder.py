@@ -262,7 +262,8 @@ def random_network(rng: np.random.Generator) -> Network:
         kind: str | Attention = ("sum", "mean", "max")[rng.integers(3)]
         if len(shapes) == 3:
             parts = [h for h in (1, 2, 3) if shapes[0][0] % h == 0 and shapes[1][0] % h == 0]
-            kind = Attention(int(rng.choice(parts)), bool(rng.integers(2)))
+            how = ((True, False), (False, False), (False, True))[rng.integers(3)]
+            kind = Attention(int(rng.choice(parts)), *how)
         types.append((f"reduce{r}", None, kind, tuple(slot(f"s{i}", s) for i, s in enumerate(shapes))))
     return make_network(types, tuple(tables), tuple(constants), params)
 

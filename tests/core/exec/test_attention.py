@@ -49,7 +49,7 @@ types:
   project: {per: node, cell: project, inputs: {x: "names[code]"}}
   near: {per: node, attend: {query: project.q, keys: to.project.k, values: to.project.v or v0, heads: heads}}
   all: {per: node, attend: {query: "to[0].project.q or q0", keys: instance.node.project.k,
-                            values: instance.node.project.v}}
+                            values: instance.node.project.v, score: added}}
   readout: {per: instance, attend: {query: q0, keys: node.project.k, values: node.near.y, scaled: false}}
 outputs: {near: near.y, all: all.y, readout: readout.y}
 """
@@ -111,7 +111,9 @@ def expected(made: list[dict[str, Any]], found: Workload, params: Params, heads:
             to = [b for a, b in graph["links"]["to"] if a == u]
             some = attention(q[u], [k[b] for b in to], [v[b] for b in to], heads) if to else values["v0"]
             near.append(some)
-            out["all"].append(attention(q[to[0]] if to else values["q0"], k, v, 1))
+            sums = [key + (q[to[0]] if to else values["q0"]) for key in k]
+            scores = np.array([np.where(s > 0, s, 0.2 * s).sum() for s in sums])
+            out["all"].append(softmax_mean(scores, np.array(v)))
         out["near"] += near
         out["readout"].append(attention(values["q0"], k, near, 1, scaled=False))
     return {name: np.array(rows) for name, rows in out.items()}

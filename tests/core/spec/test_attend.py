@@ -55,6 +55,8 @@ def test_attention_is_a_reduction_of_its_values(folder: Folder) -> None:
             "did you mean 'heads'?",
         ),
         ("heads: heads", "heads: «0»", "heads of type 'all' is 0: a size is from 1 to 1,048,576", ""),
+        ("heads: heads", "score: «add»", "unknown score 'add'", "did you mean 'added'?"),
+        ("heads: heads", "score: added\n      «scaled»: true", "only products are scaled", "leave it out"),
         ("heads: heads", "scaled: «maybe»", "scaled of type 'all' must be true or false", ""),
         (
             "heads: heads}",
@@ -66,7 +68,7 @@ def test_attention_is_a_reduction_of_its_values(folder: Folder) -> None:
             "query: q.y",
             "query: «v.y»",
             "the query has [8] numbers, the keys have [4]",
-            "their product wants as many",
+            "a score wants as many of both",
         ),
         ("query: q.y", "query: «w».y", "has no link or type 'w'", ""),
         ("query: q0", "query: «v0»", "the query has [8] numbers, the keys have [4]", ""),

@@ -13,7 +13,7 @@ from abw.core.exec.cpu.llvm.kernel import PARAMS, SLOT_WORDS
 from abw.core.exec.cpu.llvm.singles import across, copy, masked, over
 from abw.core.exec.lower.rows import columns, padded, row_floats
 from abw.core.ir.cell import Shape
-from abw.core.ir.model import KEYS, QUERY, VALUES, Attention
+from abw.core.ir.model import KEYS, QUERY, SLOPE, VALUES, Attention
 
 BLOCK_ROWS = 64
 MOST_VECTORS = 8
@@ -33,7 +33,7 @@ class _Attention:
     """One kernel while it is written."""
 
     def __init__(self, f: Function, attention: Attention, shapes: tuple[Shape, ...]) -> None:
-        self.f, self.heads = f, attention.heads
+        self.f, self.heads, self.added = f, attention.heads, attention.added
         self.lanes, self.vector = f.target.lanes, f.target.vector
         self.pitch = [4 * row_floats(shape, self.lanes) for shape in shapes]
         self.part, self.share = (columns(shapes[s]) // self.heads for s in (KEYS, VALUES))
@@ -106,7 +106,11 @@ class _Attention:
 
             def add(place: str | int, mask: str | None, total: list[str]) -> list[str]:
                 a, b = (masked(f, f.load(row, place), mask, 0.0) for row in (key, query))
-                return [f.fma(a, b, total[0])]
+                if not self.added:
+                    return [f.fma(a, b, total[0])]
+                both = f.vec("fadd", a, b)
+                low = f.vec("fmul", both, splat(SLOPE))
+                return [f.vec("fadd", total[0], f.choose("ogt", both, ZEROS, both, low))]
 
             (total,) = over(f, self.part, add, [(self.vector, ZEROS)])
             product = f.let(f"fmul float {across(f, 'fadd', total)}, {number(self.factor)}")

@@ -118,10 +118,11 @@ class _Body:
     def attend(self, attention: Attention, sizes: Sequence[int]) -> None:
         """Attention of lane i's lists of values, keys and queries, of so many floats a row."""
         values, keys, _ = sizes
+        factor = 0.0 if attention.added else attention.factor(keys)
         self.do("begin, end = lists[l0 + i], lists[l0 + i + 1]")
         rows = ", ".join(f"a{s}, index[p{s} + begin : p{s} + end]" for s in range(len(sizes)))
         out = f"o0[{values} * (b0 + i) : {values} * (b0 + i + 1)]"
-        self.do(f"attend({out}, {keys}, {attention.heads}, {attention.factor(keys)!r}, {rows})")
+        self.do(f"attend({out}, {keys}, {attention.heads}, {factor}, {rows})")
 
     def reduce(self, reduction: Reduction, out: str, slot: int) -> None:
         """Reduce what lane i of an operand reads, its list or one row, to `out` (array, place, floats)."""

@@ -15,7 +15,7 @@ from abw.core.exec.cuda.text.text import Text, number, plus, times, u
 from abw.core.exec.cuda.tiles import VECTOR
 from abw.core.exec.lower.rows import columns, row_floats
 from abw.core.ir.cell import Shape
-from abw.core.ir.model import KEYS, QUERY, VALUES, Attention
+from abw.core.ir.model import KEYS, QUERY, SLOPE, VALUES, Attention
 
 LOWEST = number(-float("inf"))
 
@@ -39,7 +39,8 @@ def attention_text(attention: Attention, shapes: Sequence[Shape], threads: int) 
         t.add(f"best = {LOWEST}", f"total = {ZERO}", *(f"s{e} = {ZERO}" for e in range(each)))
         with t.count("i", "begin", "end", u(1)):
             t.let(f"key = {row(KEYS, 'i')} + column", f"value = {row(VALUES, 'i')} + element")
-            _score(t, part, factor)
+            _score(t, part, attention.added)
+            t.add(f"score = score * {factor}")
             t.add("above = score if score > best else best")
             # as long as all scores are -inf the total stays 0
             t.add(f"level = {ZERO} if above == {LOWEST} else above")
@@ -54,14 +55,17 @@ def attention_text(attention: Attention, shapes: Sequence[Shape], threads: int) 
     return share_text(share, body), share
 
 
-def _score(t: Text, part: int, factor: str) -> None:
-    """The product of a head's query and key."""
+def _score(t: Text, part: int, added: bool) -> None:
+    """The product of a head's query and key, or what they are together."""
     t.add(f"score = {ZERO}")
-    if part % VECTOR == 0:
-        with t.count("j", u(0), u(part), u(VECTOR)):
+    step = VECTOR if part % VECTOR == 0 else 1
+    with t.count("j", u(0), u(part), u(step)):
+        if step == VECTOR:
             t.add("x0, x1, x2, x3 = ld4(floats, query + j)", "y0, y1, y2, y3 = ld4(floats, key + j)")
-            t.add(*(f"score += x{e} * y{e}" for e in range(VECTOR)))
-    else:
-        with t.count("j", u(0), u(part), u(1)):
-            t.add("score += floats[query + j] * floats[key + j]")
-    t.add(f"score = score * {factor}")
+        else:
+            t.add("x0 = floats[query + j]", "y0 = floats[key + j]")
+        for e in range(step):
+            if added:
+                t.add(f"both = x{e} + y{e}", f"score += both if both > {ZERO} else both * {number(SLOPE)}")
+            else:
+                t.add(f"score += x{e} * y{e}")
