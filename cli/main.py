@@ -22,6 +22,7 @@ from abw.cli.commands import (
     run,
     runs,
     schema,
+    specs,
     viz,
     weights,
 )
@@ -48,6 +49,7 @@ app.command("layout")(layout.layout)
 app.add_typer(runs.app, name="runs")
 app.command("viz")(viz.viz)
 app.command("weights")(weights.weights)
+app.command("specs")(specs.specs)
 app.command("schema")(schema.schema)
 app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench")

@@ -11,8 +11,34 @@ import typer
 if TYPE_CHECKING:
     from abw.core.spec.load import Overrides
 
-Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The model's YAML file, as specs/lattice.yaml.")]
-SpecOrNone = Annotated[Path | None, typer.Argument(metavar="[SPEC]", help="The model's YAML file.")]
+
+def found(spec: Path) -> Path:
+    """A spec that is named; `treelstm` is the one that ships, where there is no such file."""
+    from abw.core.spec.shipped import find_spec
+
+    return find_spec(spec)
+
+
+def _found_or_none(spec: Path | None) -> Path | None:
+    return found(spec) if spec else None
+
+
+Spec = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SPEC",
+        help="The model's YAML file, or the name of one that ships, as lattice (`abw specs`).",
+        callback=found,
+    ),
+]
+SpecOrNone = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[SPEC]",
+        help="The model's YAML file, or the name of one that ships.",
+        callback=_found_or_none,
+    ),
+]
 Data = Annotated[
     Path | None,
     typer.Option("--data", metavar="PATH", help="Read the instances from here, not from the spec's path."),

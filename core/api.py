@@ -60,6 +60,7 @@ from abw.core.run.minibatches import run_all
 from abw.core.run.streaming import column_of, read_ahead
 from abw.core.run.workload import Networks, Workload, open_model, open_networks, open_sample, open_workload
 from abw.core.spec.load import Overrides
+from abw.core.spec.shipped import find_spec
 from abw.core.store.outputs import Column
 
 Floats = NDArray[np.float32]
@@ -135,6 +136,7 @@ def load(
 ) -> LoadedModel:
     """A model ready to run: what `abw run`'s options of the same names say.
 
+    `spec` is a file, or the name of a model that ships (`abw specs` lists them).
     `weights` is a file of trained ones (else those that the spec names, else random ones from `seed`),
     `data` what a policy is learned from that is not on disk yet (else what the spec names): a file, or
     instances, of which a spec of format json has its kinds, links and fields then; `policy` a name, a
@@ -161,7 +163,7 @@ def load(
         weights=Path(weights) if weights else None,
         allow_outside=allow_outside,
     )
-    model = open_model(Path(spec), overrides)
+    model = open_model(find_spec(Path(spec)), overrides)
     require_weights(model)
     networks = open_networks(model, granularity, layout, fuse=fuse, group=group)
     params = make_params(networks.cells, load_weights(model), seed)

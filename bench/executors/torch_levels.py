@@ -148,7 +148,7 @@ class TorchLevels:
         """How the lists of an operand are reduced."""
         net_type = self._plan.graph.network.types[kind]
         if net_type.reduction:
-            return net_type.reduction
+            return str(net_type.reduction)
         b = int(np.searchsorted(self._plan.operand_ptr, k, side="right")) - 1
         return str(net_type.slots[k - int(self._plan.operand_ptr[b])].reduction)
 

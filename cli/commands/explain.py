@@ -43,9 +43,12 @@ def explain(
     """
     changes = options.overrides(data, limit, batch, sizes, seed, allow_outside=allow_outside)
     from abw.core.policy.registry import NAMES
+    from abw.core.spec.shipped import find_shipped
     from abw.core.store.runs import find_run
     from abw.core.tools.explain import explain_run, explain_spec
 
+    if target and (shipped := find_shipped(target)):
+        target = str(shipped)
     if target and target.endswith((".yaml", ".yml")):
         name = policy or ("auto" if encoding == "best" else "fsm")
         if not name.endswith(".json"):

@@ -14,7 +14,7 @@ from abw.cli.console import duration, give
 def layout(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="A cell, a list of batches, or a model: all of its cells."),
+        typer.Argument(metavar="FILE...", help="A cell, a list of batches, or a model (all of its cells)."),
     ],
     how: Annotated[
         Literal["planned", "declared", "paper"],
@@ -34,6 +34,7 @@ def layout(
     as_json: options.Json = False,
 ) -> None:
     """Show the order of a cell's variables in memory, its PQ-tree, and which operands are copied, and why."""
+    files = [options.found(path) for path in files]
     changes = options.overrides(None, None, None, sizes, None, allow_outside=allow_outside)
     from abw.core.tools.layouts import files_read, layout_report, open_items, picture, table_row
 

@@ -105,6 +105,7 @@ def viz(
     }
     format = _format({"html": html, "svg": svg, "dot": dot, "png": png, "text": text}, output, open_it)
     changes = options.overrides(data, limit, batch, sizes, seed, allow_outside=allow_outside)
+    from abw.core.spec.shipped import find_shipped
     from abw.viz.data.collect import KINDS, USUAL, collect, document
     from abw.viz.data.fsm import read_policy
     from abw.viz.drawing.terminal import show
@@ -115,6 +116,8 @@ def viz(
     kinds = [kind for kind in KINDS if named[kind]] or (
         USUAL if format in ("text", "svg", "html") else ("policy",)
     )
+    if target and (shipped := find_shipped(target)):
+        target = str(shipped)
     pictures: list[Picture]
     reads: tuple[Path, ...]
     if target and target.endswith(".json"):

@@ -15,7 +15,7 @@ from abw.core.exec.values import refuse_lost
 from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Cell, Op
 from abw.core.ir.meanings import Arrays
-from abw.core.ir.model import Reduction
+from abw.core.ir.model import KEYS, QUERY, SLOPE, VALUES, Attention, Reduction
 from abw.core.ir.network import Network, Slot
 from abw.core.ir.operations import OPERATIONS
 from abw.core.plan.counts import Counts
@@ -38,6 +38,20 @@ def run_cell(cell: Cell, inputs: Sequence[Array], params: Sequence[Array]) -> li
     for op in cell.ops:
         values.append(evaluate(op, [values[a] for a in op.args]))
     return [values[value] for _, value in cell.outputs]
+
+
+def attend(attention: Attention, values: Array, keys: Array, query: Array) -> Array:
+    """Attention at one node: of values (n, e) with keys (n, d) by a query (d,) a vector (e,)."""
+    heads = attention.heads
+    pairs = keys.reshape(len(keys), heads, -1), query.reshape(heads, -1)
+    if attention.added:
+        sums = np.add(*pairs)
+        scores = np.where(sums > 0, sums, SLOPE * sums).sum(axis=-1)
+    else:
+        scores = np.einsum("nhd,hd->nh", *pairs) * attention.factor(len(query))
+    powers = np.exp(scores - scores.max(axis=0))
+    weights = powers / powers.sum(axis=0)
+    return np.asarray(np.einsum("nh,nhe->he", weights, values.reshape(len(values), heads, -1)).ravel())
 
 
 class ReferenceExecutor(Executor):
@@ -124,10 +138,13 @@ class ReferenceExecutor(Executor):
                     outputs[node] = run_cell(net_type.cell, operands, params)
                 elif net_type.reduction is not None:
                     links = len(read) // len(net_type.slots)
-                    outputs[node] = [
-                        reduced(net_type.reduction, read[s * links : (s + 1) * links])
-                        for s in range(len(net_type.slots))
-                    ]
+                    runs = [read[s * links : (s + 1) * links] for s in range(len(net_type.slots))]
+                    if isinstance(net_type.reduction, Attention):
+                        values_of, keys = (np.stack([value(r) for r in runs[s]]) for s in (VALUES, KEYS))
+                        query = value(runs[QUERY][0])
+                        outputs[node] = [attend(net_type.reduction, values_of, keys, query)]
+                    else:
+                        outputs[node] = [reduced(net_type.reduction, run) for run in runs]
 
         def values(wanted: NDArray[np.integer[Any]]) -> Array:
             return np.array([value(reference) for reference in wanted.tolist()], np.float64)

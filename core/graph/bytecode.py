@@ -115,7 +115,7 @@ class _Writer:
         rows: list[tuple[int, ...]] = []
         producers: list[int] = []
         for t in self.reductions:
-            sources = reduced(self.model.types[t])
+            sources = [source for _, source in reduced(self.model.types[t])]
             first = len(producers)
             producers += [p for p, _ in sources[0].producers]
             loop = self._loop(t, *sources)
@@ -124,17 +124,23 @@ class _Writer:
 
     def _aliases(self, t: int, node_type: NodeType) -> None:
         """What stands for a reduction's outputs."""
-        for s, source in enumerate(reduced(node_type)):
+        outputs = len(node_type.outputs)
+        for s, source in reduced(node_type)[:outputs]:
             self._step(op.ALIAS, t, s, self._value_map(source))
-        for s, wanted in enumerate(node_type.inputs):
+        for s, wanted in enumerate(node_type.inputs[:outputs]):
             self._step(op.INTO, t, s)
             with self._unless_missing():
                 self._feed(t, wanted, wanted.sources[1:] or (ZeroSource(),))
 
     def _write(self, t: int, node_type: NodeType) -> None:
         """The operands of a reduction's nodes."""
-        for s, source in enumerate(reduced(node_type)):
+        for s, source in reduced(node_type):
             self._step(op.WRITE, t, s, self._value_map(source), self.number[source.hops])
+        for s, wanted in enumerate(node_type.inputs[node_type.listed :], node_type.listed):
+            row = self._row("each")
+            self._step(op.INTO, t, s, row)
+            self._feed(t, wanted, wanted.sources)
+            self._step(op.SPREAD, t, s, row)
 
     def _step(self, *step: int) -> None:
         self.steps.append([*step, *[0] * (op.WIDTH - len(step))])
@@ -214,9 +220,10 @@ class _Writer:
         return any(t in self.lists_from for s in sources if isinstance(s, NodeSource) for t, _ in s.producers)
 
 
-def reduced(node_type: NodeType) -> list[NodeSource]:
-    """What each slot of a reduction reduces."""
-    return [i.sources[0] for i in node_type.inputs if isinstance(i.sources[0], NodeSource)]
+def reduced(node_type: NodeType) -> list[tuple[int, NodeSource]]:
+    """What the slots of a reduction reduce, with their numbers."""
+    firsts = enumerate(i.sources[0] for i in node_type.inputs[: node_type.listed])
+    return [(s, source) for s, source in firsts if isinstance(source, NodeSource)]
 
 
 def _table(rows: Sequence[Sequence[int]], width: int) -> Ints:
@@ -227,8 +234,8 @@ def _names(
     model: Model,
 ) -> tuple[tuple[str, ...], tuple[tuple[Hop, ...], ...], tuple[tuple[int, str], ...]]:
     """The links, lists and lookups of a model."""
-    lists = [reduced(t)[0].hops for t in model.types if t.reduction]
-    sources = [s for t in model.types for i in t.inputs for s in i.sources[t.reduction is not None :]]
+    lists = [reduced(t)[0][1].hops for t in model.types if t.reduction]
+    sources = [s for t in model.types for n, i in enumerate(t.inputs) for s in i.sources[int(n < t.listed) :]]
     links = {h.link for s in sources if isinstance(s, NodeSource | TableSource) for h in s.hops}
     lookups = {(s.table, s.field) for s in sources if isinstance(s, TableSource)}
     return tuple(sorted(links)), tuple(dict.fromkeys(lists)), tuple(sorted(lookups))

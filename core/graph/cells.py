@@ -73,7 +73,7 @@ def _flows(model: Model, constants: tuple[Constant, ...]) -> list[list[Flow]]:
     flows: list[list[Flow]] = [[_direct(i, constants) for i in t.inputs] for t in model.types]
     for t, flow in zip(model.types, flows, strict=True):
         if t.reduction:  # over none it passes on its default: zeros unless another was named
-            for i, (_, seen) in zip(t.inputs, flow, strict=True):
+            for i, (_, seen) in zip(t.inputs[: len(t.outputs)], flow, strict=False):
                 if len(i.sources) == 1:
                     seen.add(constant_number(constants, ZeroSource(), i.shape))
     changed = True

@@ -31,16 +31,19 @@ class Fusion:
 def fuse_network(network: Network) -> Fusion:
     """Take out each reduction that cells alone read: no other reduction, and no output of the model.
 
+    Attention stays: a cell that read its list would compute it again for each of its readers.
+
     A slot that reads reductions of several kinds keeps them all. Cost: linear in types and flows.
     """
     types = network.types
     read = {p for t in types for s in t.slots for p, _ in s.producers}
-    gone = {t for t in read if types[t].reduction}
+    kinds = {t: kind for t in read if isinstance(kind := types[t].reduction, str)}
+    gone = set(kinds)
     gone -= {p for _, pairs in network.outputs for p, _ in pairs}
     gone -= {p for t in types if t.reduction for s in t.slots for p, _ in s.producers}
     for slot in (s for t in types for s in t.slots):
         here = {p for p, _ in slot.producers} & gone
-        if len({types[p].reduction for p in here}) > 1:
+        if len({kinds[p] for p in here}) > 1:
             gone -= here
     kept = [t for t in range(len(types)) if t not in gone]
     number = {t: place for place, t in enumerate(kept)}
@@ -53,7 +56,7 @@ def fuse_network(network: Network) -> Fusion:
             slot,
             producers=tuple(sorted((number[p], o) for p, o in producers)),
             constants=tuple(sorted({c for s in (slot, *behind) for c in s.constants})),
-            reduction=types[inside[0][0]].reduction if inside else slot.reduction,
+            reduction=kinds[inside[0][0]] if inside else slot.reduction,
         )
 
     def without(t: NetType) -> NetType:

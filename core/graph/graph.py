@@ -35,7 +35,8 @@ class Graph:
     instance `instance[v]` (n,) of the mini-batch. Nodes of one type are numbered one after the other (at
     granularity `cell` in the order of their vertices): type t has the nodes `type_ptr[t]:type_ptr[t + 1]`.
     It reads the values `operand[operand_ptr[v]:operand_ptr[v + 1]]` (references: see `Network.width`). Of a
-    cell there is one for each slot; of a reduction with k neighbours, slot s has the s-th run of k.
+    cell there is one for each slot; of a reduction with k neighbours, slot s has the s-th run of k (that of
+    an attention's query is the same value k times).
 
     A slot with a reduction of its own may have a list there, of two values or more: list l has the reference
     `LISTED - l` and the values `list_operand[list_ptr[l]:list_ptr[l + 1]]`.

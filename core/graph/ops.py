@@ -2,7 +2,7 @@
 
 A network of cells becomes one whose types are single operations; operations with the same name, shapes and
 parameters are one type, whatever cell they come from. A table's row is looked up by a node of its own, and
-a reduction is a node for each of its outputs.
+a reduction is a node for each of its outputs. Attention is one operation.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from abw.core.graph.dag import Dag
 from abw.core.graph.edges import consumers
 from abw.core.graph.graph import Graph, ResultRefs
 from abw.core.ir.cell import Cell, Op, Param, Port, Shape
+from abw.core.ir.model import Attention
 from abw.core.ir.network import NetType, Network, Slot
 
 Ints = NDArray[np.int32]
@@ -98,6 +99,12 @@ def op_network(cells: Network) -> OpNetwork:
 
 
 def _template(t: NetType, cells: Network, number_of: Callable[[object, NetType], int]) -> Expansion:
+    if isinstance(t.reduction, Attention):
+        slots = tuple(Slot(s.name, s.shape, (), ()) for s in t.slots)
+        name = f"{t.reduction}({', '.join(_show(s.shape) for s in slots)})"
+        number = number_of((t.reduction, slots), NetType(name, None, t.reduction, slots, t.outputs, ()))
+        args = tuple((True, s) for s in range(len(slots)))
+        return Expansion((OpNode(number, args),), (0,), tuple({} for _ in slots))
     if t.reduction:
         steps = []
         for number, port in enumerate(t.outputs):
@@ -224,12 +231,17 @@ def expand(graph: Graph, ops: OpNetwork) -> Graph:
 
     for t, template in enumerate(ops.templates):
         nodes = np.arange(graph.type_ptr[t], graph.type_ptr[t + 1], dtype=np.int32)
-        if cells.types[t].reduction:
-            for step, run in zip(template.steps, _runs(graph, t, len(template.steps)), strict=True):
-                sizes = (np.diff(graph.operand_ptr)[nodes] // len(template.steps)).astype(np.int32)
-                blocks[step.type].append(_Block(translate(run), sizes, nodes))
-            continue
         slots = len(cells.types[t].slots)
+        if cells.types[t].reduction:
+            sizes = np.diff(graph.operand_ptr)[nodes]
+            if len(template.steps) == 1:
+                low, high = graph.operand_ptr[graph.type_ptr[t]], graph.operand_ptr[graph.type_ptr[t + 1]]
+                every = _Block(translate(graph.operand[low:high]), sizes, nodes)
+                blocks[template.steps[0].type].append(every)
+                continue
+            for step, run in zip(template.steps, _runs(graph, t, slots), strict=True):
+                blocks[step.type].append(_Block(translate(run), (sizes // slots).astype(np.int32), nodes))
+            continue
         low, high = graph.operand_ptr[graph.type_ptr[t]], graph.operand_ptr[graph.type_ptr[t + 1]]
         given = graph.operand[low:high].reshape(len(nodes), slots)
         fed = []

@@ -47,7 +47,7 @@ WAYS: whether its nodes read from vertices before their own (1), behind (2), or 
 
 WIDTH = 7
 CLEAR, SETTLE, FOLLOW, ALIAS, WRITE = range(5)
-INTO, FILL_NODES, FILL_ROWS, FILL_CONSTANT, NEED, UNLESS_MISSING = range(5, 11)
+INTO, FILL_NODES, FILL_ROWS, FILL_CONSTANT, NEED, UNLESS_MISSING, SPREAD = range(5, 12)
 """A step of `fill` is one of these operations, a type, and up to five arguments."""
 
 CELL, ALIASED, WAITING = range(3)
@@ -232,8 +232,22 @@ def fill(
                     if found != MISSING:
                         operand[run] = found
                         run += 1
-        elif do == INTO:  # a: slot
-            if rows >= 0:
+        elif do == SPREAD:  # a: slot, b: row
+            reduced, sizes, each = space[rows], space[rows + 2], space[b]
+            run, slots, many = here[AT], here[SLOTS], 0
+            for i in range(n):
+                if reduced[i] == SEVERAL:
+                    size = sizes[many]
+                    for k in range(run + a * size, run + (a + 1) * size):
+                        operand[k] = each[i]
+                    run += slots * size
+                    many += 1
+        elif do == INTO:  # a: slot, b: row to write instead, or 0
+            if b > 0:
+                out, at, stride, missing = space[b], 0, 1, n
+                for i in range(n):
+                    out[i] = MISSING
+            elif rows >= 0:
                 out, at, stride, missing = alias, place + a, unit, here[NONE]
             else:
                 out, at, stride, missing = operand, here[AT] + a, here[SLOTS], n

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,37 @@ from abw.core.ir.schema import Schema
 from abw.core.ir.weights import Weights
 
 Reduction = Literal["sum", "mean", "max"]
+"""What a list of values can be reduced by on its own."""
 Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Attention over a list of neighbours, in `heads` heads: each part of the result is the mean of the same
+    part of the neighbours' values, weighted by the softmax of scores.
+
+    A score is the product of a neighbour's key with the query (Vaswani et al., 2017), divided by the root of
+    their length where `scaled`; or where `added` the sum of leaky_relu(key + query), with SLOPE below zero:
+    so graph attention networks have it, of one number a head (Veličković et al., 2018). VALUES, KEYS and
+    QUERY are its inputs in order; the query is read again for each neighbour.
+    """
+
+    heads: int
+    scaled: bool = True
+    added: bool = False
+
+    def __str__(self) -> str:
+        """A name, of which a difference in meaning is a part."""
+        how = ", added" if self.added else "" if self.scaled else ", unscaled"
+        return f"attend[{self.heads}{how}]"
+
+    def factor(self, size: int) -> float:
+        """What the scores of a query and keys of this size are multiplied with."""
+        return 1 / math.sqrt(size // self.heads) if self.scaled and not self.added else 1.0
+
+
+VALUES, KEYS, QUERY = range(3)
+SLOPE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +118,8 @@ class NodeType:
     the cell's i-th parameter uses; types that share a parameter name the same number. Of a reduction,
     `inputs[i]` is what output i reduces: its first source is a NodeSource that may lead to many vertices,
     what follows is the default where there is none (zeros unless said otherwise). All of a reduction's
-    inputs have the same hops.
+    inputs have the same hops. Attention is a reduction of its values: of its three inputs (see there) the
+    query is one value for each node, and its output is that of its values.
     """
 
     name: str
@@ -95,11 +127,18 @@ class NodeType:
     kinds: frozenset[str]
     where: tuple[Where, ...]
     cell: Cell | None
-    reduction: Reduction | None
+    reduction: Reduction | Attention | None
     inputs: tuple[Input, ...]
     outputs: tuple[Port, ...]
     params: tuple[int, ...]
     span: Span
+
+    @property
+    def listed(self) -> int:
+        """How many inputs, the first ones, follow a link to many vertices."""
+        if self.reduction is None:
+            return 0
+        return QUERY if isinstance(self.reduction, Attention) else len(self.inputs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.ir.cell import Cell, Param, Port, Shape
-from abw.core.ir.model import Reduction, Table
+from abw.core.ir.model import Attention, Reduction, Table
 
 Granularity = Literal["cell", "op"]
 LayoutName = Literal["planned", "declared", "paper"]
@@ -60,12 +60,13 @@ class NetType:
     """A type of nodes: a cell (`cell` set; slot s feeds the cell's input s) or a reduction.
 
     A reduction has one output for each slot; at a node with k operands a slot holds k values, k >= 2.
+    Attention is a reduction too, of three slots and one output; its query's slot holds one value k times.
     `params[i]` is the number in `Network.params` behind the cell's parameter i.
     """
 
     name: str
     cell: Cell | None
-    reduction: Reduction | None
+    reduction: Reduction | Attention | None
     slots: tuple[Slot, ...]
     outputs: tuple[Port, ...]
     params: tuple[int, ...]

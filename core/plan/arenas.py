@@ -10,10 +10,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.cell.flops import cell_costs
+from abw.core.cell.flops import CellCosts, cell_costs
 from abw.core.cell.normal import NormalCell, normalise, size_of
 from abw.core.ir.cell import Shape
-from abw.core.ir.network import Network
+from abw.core.ir.model import KEYS, VALUES, Attention
+from abw.core.ir.network import NetType, Network
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -35,7 +36,7 @@ class Arenas:
     several rows there; `most_reduced`: the most such slots of a type. `read` (T,) bool: some type reads its
     results; `loose` (T,) bool: none does, and it does not reduce. `value_floats` (T,): of all its outputs.
     `cells[t]`: the type's cell in normal form, None for a reduction. A lane takes `product_flops`,
-    `other_flops` (T,) (a reduction's arithmetic depends on the graph).
+    `other_flops` (T,), and for each row of a list but the first `list_flops` (T, S) more.
     """
 
     shape: tuple[Shape, ...]
@@ -57,6 +58,7 @@ class Arenas:
     cells: tuple[NormalCell | None, ...]
     product_flops: Longs
     other_flops: Longs
+    list_flops: Ints
 
 
 def once_a_network(make: Callable[[Network], Made]) -> Callable[[Network], Made]:
@@ -107,6 +109,9 @@ def arenas_of(network: Network) -> Arenas:
                 head[group] += constants[c].rows
 
     cells = tuple(None if t.cell is None else normalise(t.cell) for t in types)
+    list_flops = np.zeros((len(types), slot_count), np.int32)
+    for t, net_type in enumerate(types):
+        list_flops[t, : len(net_type.slots)] = _list_flops(net_type)
     costs = [None if cell is None else cell_costs(cell) for cell in cells]
     reduced = np.zeros((len(types), slot_count), np.bool_)
     for t, net_type in enumerate(types):
@@ -135,8 +140,26 @@ def arenas_of(network: Network) -> Arenas:
         value_floats=np.array([sum(size_of(o.shape) for o in t.outputs) for t in types], np.int64),
         cells=cells,
         product_flops=np.array([c.product_flops if c else 0 for c in costs], np.int64),
-        other_flops=np.array([c.other_flops if c else 0 for c in costs], np.int64),
+        other_flops=np.array([_other_flops(*each) for each in zip(types, costs, strict=True)], np.int64),
+        list_flops=list_flops,
     )
+
+
+def _list_flops(net_type: NetType) -> list[int]:
+    """What a further row of each slot takes: an addition or comparison a float; of attention's values and
+    keys a multiplication and an addition, and some for each head's weight.
+    """
+    sizes = [size_of(slot.shape) for slot in net_type.slots]
+    if not isinstance(net_type.reduction, Attention):
+        return sizes
+    return [2 * sizes[VALUES], 2 * sizes[KEYS] + 4 * net_type.reduction.heads, 0]
+
+
+def _other_flops(net_type: NetType, costs: CellCosts | None) -> int:
+    """What a lane takes beside products; of attention, what its first row does."""
+    if costs is not None:
+        return costs.other_flops
+    return sum(_list_flops(net_type)) if isinstance(net_type.reduction, Attention) else 0
 
 
 def _groups(network: Network) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:

@@ -20,7 +20,7 @@ Longs = NDArray[np.int64]
 class Counts:
     """What executing a plan takes.
 
-    `launches`: batches of operations (a reduction: one a slot), and operands that are reduced for a cell.
+    `launches`: batches of operations (a reduction: one an output), and operands that are reduced for a cell.
     `memory_kernels`: gathers and copies, each one operand of one batch. `bytes_moved`: what they write.
     """
 
@@ -54,7 +54,7 @@ def programs_of(network: Network) -> Programs:
         if program is not None:
             staged[t, : len(program.staged)] = program.staged
     counts = [
-        (len(net_type.slots), 0, 0) if p is None else (p.launches, p.copies, p.copied_floats)
+        (len(net_type.outputs), 0, 0) if p is None else (p.launches, p.copies, p.copied_floats)
         for p, net_type in zip(programs, network.types, strict=True)
     ]
     launches, copies, copied = np.array(counts, np.int64).reshape(-1, 3).T

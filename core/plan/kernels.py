@@ -45,7 +45,7 @@ def fill_plan(
     reference_ptr, references, member_ptr, members = graph
     slot_arena, output_arena, slots, reduces, reduced = types
     constant_row, constant_first, constant_end = constants
-    row_floats, product_flops, other_flops = costs
+    list_flops, product_flops, other_flops = costs
     loose, spare = ordering
     rows, base, row = results
     operand_ptr, index_ptr, index = operands
@@ -128,8 +128,7 @@ def fill_plan(
             else:
                 status[k] = STRIDED
             if several:
-                # k operands take k - 1 additions or comparisons a float
-                others += (filled - begin - lanes) * row_floats[arena]
+                others += (filled - begin - lanes) * list_flops[t, s]
     return listed, products, others
 
 

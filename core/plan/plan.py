@@ -20,7 +20,7 @@ Ints = NDArray[np.int32]
 
 _TYPES = attrgetter("slot_arena", "output_arena", "slots", "reduces", "reduced")
 _CONSTANTS = attrgetter("constant_row", "constant_first", "constant_end")
-_COSTS = attrgetter("row_floats", "product_flops", "other_flops")
+_COSTS = attrgetter("list_flops", "product_flops", "other_flops")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from abw.core.ir.formats import FORMATS
 from abw.core.ir.operations import FUNCTIONS, SIGNS
-from abw.core.spec.models.drafts import REDUCTIONS
+from abw.core.spec.models.drafts import REDUCTIONS, SIMPLE
 from abw.core.spec.text.fields import LONGEST, MOST, NAME, WORD
 
 Schema = dict[str, Any]
@@ -76,6 +76,7 @@ def model_schema() -> Schema:
             "model": _model(),
             "type": _type(),
             "cell": _cell(),
+            "own-cell": _cell(own=True),
         },
     }
 
@@ -157,6 +158,7 @@ def _model() -> Schema:
             "params": _named(
                 "Parameters of the model that are used as values, such as first states.", "param"
             ),
+            "cells": _named("The model's own cells: a type names them as it does files.", "own-cell"),
             "types": _named("The types of nodes.", "type", least=1),
             "weights": _weights(),
             "outputs": {
@@ -225,12 +227,39 @@ def _weights() -> Schema:
 def _type() -> Schema:
     reductions: Schema = {
         name: _named(f"The {name} over what a link leads to, by output: LINK.OUTPUT or DEFAULT.", "source")
-        for name in REDUCTIONS
+        for name in SIMPLE
     }
+    attend = _object(
+        "The mean of the values, weighted by the softmax of the keys' scores; output y.",
+        {
+            "query": {"$ref": "#/$defs/source", "description": "What this vertex asks with: any source."},
+            "keys": {"$ref": "#/$defs/source", "description": "What a link leads to: LINK.OUTPUT."},
+            "values": {
+                "$ref": "#/$defs/source",
+                "description": "Along the same link: LINK.OUTPUT or DEFAULT.",
+            },
+            "heads": {"$ref": "#/$defs/size", "description": "So many parts attend each on its own; 1."},
+            "score": {
+                "description": "What is compared: query times key, or leaky_relu(query + key), summed.",
+                "enum": ["product", "added"],
+                "default": "product",
+            },
+            "scaled": {
+                "description": "Divide the products by the root of a head's size.",
+                "type": "boolean",
+                "default": True,
+            },
+        },
+        ("query", "keys", "values"),
+    )
     keys: Schema = {
         "per": _text("The kind or group of vertices that have such a node."),
         "where": _text("A condition on the vertex: coin == 0 and index > 3."),
-        "cell": _text("The cell's file, beside the spec."),
+        "repeat": {
+            "description": "So many layers, each with parameters of its own: NAME[below] is the layer below.",
+            "$ref": "#/$defs/size",
+        },
+        "cell": _text("The cell: one of the section cells, or a file beside the spec."),
         "dims": _named("The cell's dims where they are named otherwise in the model.", "size", hyphens=False),
         "inputs": _named("Where each input of the cell comes from.", "source", hyphens=False),
         "params": {
@@ -241,10 +270,13 @@ def _type() -> Schema:
             ],
         },
         **reductions,
+        "attend": attend,
     }
     of_cells = ("dims", "inputs", "params")
     return {
-        **_object("A type: a cell, or a sum, mean or max, on every vertex of a kind.", keys, ("per",)),
+        **_object(
+            "A type: a cell, or a sum, mean, max or attention, on every vertex of a kind.", keys, ("per",)
+        ),
         "oneOf": [
             {"required": ["cell"], "not": {"anyOf": [{"required": [name]} for name in REDUCTIONS]}},
             *(
@@ -255,11 +287,13 @@ def _type() -> Schema:
     }
 
 
-def _cell() -> Schema:
+def _cell(own: bool = False) -> Schema:
+    """A cell's file; or with `own` one in a model's section `cells`, which has its name there."""
+    name = {} if own else {"cell": _text("The cell's name.")}
     return _object(
         "A cell: equations over vectors and matrices.",
         {
-            "cell": _text("The cell's name."),
+            **name,
             "dims": {
                 "description": "The names of its sizes.",
                 "type": "array",
@@ -279,5 +313,5 @@ def _cell() -> Schema:
                 "additionalProperties": _text("A name."),
             },
         },
-        ("cell", "equations", "outputs"),
+        (*name, "equations", "outputs"),
     )

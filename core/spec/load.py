@@ -15,8 +15,8 @@ from abw.core.ir.model import DataSpec, Model
 from abw.core.ir.schema import ARRAYS, Schema
 from abw.core.ir.shapes import shape as numbers_of
 from abw.core.ir.weights import Weights
-from abw.core.spec.cells.files import make, param, read_cell
-from abw.core.spec.models.drafts import Cells, TypeDraft, draft_types
+from abw.core.spec.cells.files import make, param, read_cell, read_cells
+from abw.core.spec.models.drafts import Cells, TypeDraft, draft_types, named
 from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.sources import KEYWORDS, parse_reference
 from abw.core.spec.models.tables import read_tables
@@ -33,7 +33,7 @@ from abw.core.spec.text.tokens import ExpressionError
 DEFAULT_SIZE = 64
 DEFAULT_BATCH = 64
 REQUIRED = ("model", "data", "types", "outputs")
-OPTIONAL = ("dims", "tables", "params", "weights")
+OPTIONAL = ("dims", "tables", "params", "cells", "weights")
 _OF_DATA = ("path", "batch", "limit", "seed", "frequency", "tokens")
 _OF_FORMATS = {"frequency": "tags", "tokens": "words"}
 """Keys of `data` that belong to one format."""
@@ -156,7 +156,7 @@ class _Loader:
         self._clashes()
         if types is not None and not types.items:
             report.add("a model needs a type", types.where)
-        cells = Cells(self.reach, report)
+        cells = Cells(self.reach, report, read_cells(self._section("cells"), report))
         unknown = Schema("", ())
         drafts = draft_types(types, cells, schema or unknown, dims, report) if types and schema else []
         if schema is None or types is None:
@@ -167,7 +167,7 @@ class _Loader:
         shared, numbers = share(drafts, [item for _, item in params.values() if item], resolver, report)
         outputs = self._outputs(drafts)
         weights = self._weights(drafts, tuple(tables), tuple(params), shared, dims)
-        self._unused(resolver)
+        self._unused(resolver, cells)
         if len(report) or data is None or name is None:
             return None
         return Model(
@@ -348,7 +348,7 @@ class _Loader:
         except ExpressionError as problem:
             self.report.add(problem.message, text.at(problem.at, problem.length), "an output is TYPE.OUTPUT")
             return None
-        draft = next((d for d in drafts if d.name == first.text), None)
+        draft = named(drafts, first.text)
         if draft is None:
             hint = suggest(first.text, [d.name for d in drafts])
             self.report.add(f"unknown type '{first.text}'", text.at(first.at, len(first.text)), hint)
@@ -376,13 +376,20 @@ class _Loader:
             own = tuple(name for name in written if f"{draft.name}.{name}" in names)
             shared = tuple(name for name in written if name not in own)
             types[draft.name] = (own, shared) if draft.cell or draft.reduction else None
-        owners = Owners((*tables, *params), types)
+        layers: dict[str, list[str]] = {}
+        for draft in drafts:
+            if draft.layers:
+                layers.setdefault(draft.key.text, []).append(draft.name)
+        owners = Owners((*tables, *params), types, layers)
         return read_weights(self.top, self.overrides.weights, self.reach, owners, dims, self.report)
 
-    def _unused(self, resolver: Resolver) -> None:
-        """Tables and parameters that nothing names; not asked while other mistakes may hide a use."""
+    def _unused(self, resolver: Resolver, cells: Cells) -> None:
+        """Tables, parameters and cells that nothing names; not asked while other mistakes may hide a use."""
         if len(self.report):
             return
+        for name, (key, _) in cells.own.items():
+            if name not in cells.used:
+                self.report.add(f"cell '{name}' is never used", key.where, "leave it out")
         for section, what in (("tables", "table"), ("params", "parameter")):
             node = self.top.get(section)
             for key, _ in node.items if isinstance(node, Keys) else ():

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import abw
 from abw.core.base.errors import AbwError
 from abw.core.run.workload import open_model
 from abw.core.spec.jsonschema import model_schema
 from abw.core.spec.load import Overrides
+from abw.core.spec.shipped import FOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def create_project(template: str, folder: Path) -> list[Path]:
 
 
 def _fill(folder: Path, template: str, chosen: Template, name: str) -> None:
-    specs = Path(abw.__file__).parent / "specs"
+    specs = FOLDER
     model = open_model(specs / chosen.spec, Overrides())
     for file in (*model.files[1:], model.data.path):
         target = folder / file.relative_to(specs)

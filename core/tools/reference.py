@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -61,7 +62,7 @@ def _section(title: str, schema: dict[str, Any], defs: dict[str, Any]) -> Iterat
     rows = []
     for key, value in keys.items():
         name = f"**`{key}`**" if key in schema["required"] else f"`{key}`"
-        default = f"`{value['default']}`" if "default" in value else ""
+        default = f"`{json.dumps(value['default'])}`" if "default" in value else ""
         rows.append((name, _kind(value), default, _description(value, defs)))
     yield from _table(("key", "value", "default", "meaning"), rows)
     for key, value in keys.items():
@@ -97,6 +98,8 @@ def _kind(value: dict[str, Any]) -> str:
             return f"number from {value['minimum']}"
         case "number":
             return "number"
+        case "boolean":
+            return "true or false"
         case "array":
             return f"[{_kind(value['items'])}, …]"
         case "object":

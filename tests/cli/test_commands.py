@@ -125,6 +125,28 @@ def test_check_of_a_broken_spec_reports_all_its_mistakes(abw: Abw, tmp_path: Pat
     assert f"{path}:" in done.err
 
 
+def test_shipped_models_are_found_by_name_unless_a_file_here_has_it(
+    abw: Abw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    listed = abw("specs", "--json").json()["specs"]
+    assert {"treelstm", "lattice"} <= {row["name"] for row in listed} and all(r["summary"] for r in listed)
+    assert "tree LSTM" in abw("specs").out
+    for command in (
+        ("check", "treelstm"),
+        ("explain", "fig1", "--policy", "agenda"),
+        ("layout", "treelstm"),
+        ("weights", "lattice"),
+    ):
+        done = abw(*command)
+        assert done.code == 0, done.err
+    (tmp_path / "treelstm").write_text("model: mine\n")
+    assert "has no 'types'" in abw("check", "treelstm").err
+    done = abw("check", "treelsm")
+    assert done.code == 1
+    assert "no model of that name ships" in done.err and "did you mean 'treelstm'?" in done.err
+
+
 def test_check_takes_a_cell_too(abw: Abw) -> None:
     done = abw("check", "specs/cells/linear.yaml", "--set", "in=3", "--set", "out=2")
     assert done.code == 0, done.err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
@@ -14,6 +16,7 @@ from abw.core.exec.interface import Executor, Result
 from abw.core.exec.lower.rows import BLOCK
 from abw.core.exec.params import Params
 from abw.core.exec.values import fill_constants, refill
+from abw.core.ir.model import KEYS, SLOPE, Attention
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.counts import Counts, programs_of
@@ -82,7 +85,7 @@ class BlasExecutor(Executor):
         output_memory = [[self._memory[a] for a in row if a >= 0] for row in arenas.output_arena.tolist()]
         launches = memory_kernels = floats = 0
         for b, t in enumerate(schedule.type.tolist()):
-            kernel = self._kernels[t]
+            kernel, reduction = self._kernels[t], self._network.types[t].reduction
             lanes = ptr[b + 1] - ptr[b]
             outputs = [
                 memory[row : row + lanes] for memory, row in zip(output_memory[t], base[b], strict=False)
@@ -93,6 +96,13 @@ class BlasExecutor(Executor):
                 first, last = index_ptr[k], index_ptr[k + 1]
                 listed = list_ptr[k] >= 0
                 rows = memory[start[k] : start[k] + last - first] if status[k] == CONTIGUOUS else None
+                if isinstance(reduction, Attention):
+                    if rows is None:  # in memory of its own: all three are needed at once
+                        rows = memory.take(index[first:last], 0)
+                        memory_kernels += 1
+                        floats += rows.size
+                    inputs.append(rows)
+                    continue
                 if rows is None or (kernel is not None and kernel.program.staged[s] and not listed):
                     place = self._place(None if listed else kernel, s, last - first, memory)
                     if rows is None:
@@ -109,6 +119,10 @@ class BlasExecutor(Executor):
                     rows = _reduce(self._reduction(t, s), rows, ends, out)
                     launches += 1
                 inputs.append(rows)
+            if isinstance(reduction, Attention):
+                begin = list_ptr[operand_ptr[b]]
+                _attend(reduction, inputs, plan.lists[begin : begin + lanes + 1], outputs[0])
+                launches += 1
             if kernel is not None:
                 kernel.run(lanes, inputs, outputs)
                 launches += kernel.launches
@@ -118,7 +132,7 @@ class BlasExecutor(Executor):
 
     def _reduction(self, t: int, slot: int) -> str:
         net_type = self._network.types[t]
-        return net_type.reduction or net_type.slots[slot].reduction or ""
+        return str(net_type.reduction or net_type.slots[slot].reduction)
 
     def _place(self, kernel: CellKernel | None, slot: int, rows: int, memory: Floats) -> Floats:
         """Where a gathered operand goes."""
@@ -152,6 +166,23 @@ class BlasExecutor(Executor):
         if earlier:
             memory[: earlier.rows[a]] = self._memory[a][: earlier.rows[a]]
         return memory
+
+
+def _attend(attention: Attention, inputs: Sequence[Floats], ends: NDArray[np.int32], out: Floats) -> None:
+    """Attention over the rows `ends[i]:ends[i + 1]` of the inputs to row i of `out`."""
+    values, keys, queries = (rows.reshape(len(rows), attention.heads, -1) for rows in inputs)
+    counts, begins = np.diff(ends), ends[:-1]
+    if attention.added:
+        sums = keys + queries
+        scores = np.where(sums > 0, sums, np.float32(SLOPE) * sums).sum(axis=-1)
+    else:
+        scores = np.einsum("nhd,nhd->nh", keys, queries) * np.float32(attention.factor(inputs[KEYS].shape[1]))
+    powers = np.exp(scores - np.repeat(np.maximum.reduceat(scores, begins), counts, axis=0))
+    # NumPy adds rows one after the other: long lists need a wider type
+    totals = np.add.reduceat(powers, begins, dtype=np.float64).astype(np.float32)
+    powers /= np.repeat(totals, counts, axis=0)
+    weighted = (values * powers[:, :, None]).reshape(len(values), -1)
+    out[:] = np.add.reduceat(weighted, begins, dtype=np.float64)
 
 
 def _reduce(reduction: str, rows: Floats, ends: NDArray[np.int32], out: Floats) -> Floats:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.cores import usable_cores
+from abw.core.exec.cpu.llvm.attention import emit_attention
 from abw.core.exec.cpu.llvm.clock import emit_clock
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.llvm.emit import Module, function_text
@@ -37,6 +38,7 @@ from abw.core.exec.params import Params
 from abw.core.exec.values import fill_constants, refill
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import structure
+from abw.core.ir.model import Attention
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.counts import Counts
@@ -265,6 +267,8 @@ class CpuExecutor(Executor):
                             collectors.add(place.collector)
                             emit_collect(module, place)
                     emit_cell(module, name, layout, stamped=stamped)
+                elif isinstance(net_type.reduction, Attention):
+                    emit_attention(module, name, net_type.reduction, tuple(s.shape for s in net_type.slots))
                 elif net_type.reduction is not None:
                     emit_reduction(module, name, net_type.reduction, tuple(s.shape for s in net_type.slots))
                 made[key] = name, layout

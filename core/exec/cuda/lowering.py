@@ -12,19 +12,20 @@ from abw.core.exec.blas.calls import static_values
 from abw.core.exec.cuda.hold import Held, choose_held
 from abw.core.exec.cuda.image import Work
 from abw.core.exec.cuda.steps import CellSteps, Packed, Step, steps_of
+from abw.core.exec.cuda.text.attention import attention_text
 from abw.core.exec.cuda.text.epilogue import epilogue_text
 from abw.core.exec.cuda.text.gates import gate_text
 from abw.core.exec.cuda.text.heldtile import held_text, held_tiles, staging_words
 from abw.core.exec.cuda.text.hold import hold_text
 from abw.core.exec.cuda.text.module import HoldText, StepText, module_text
-from abw.core.exec.cuda.text.simple import plain_text, reduction_text, single_text
+from abw.core.exec.cuda.text.simple import Share, plain_text, reduction_text, single_text
 from abw.core.exec.cuda.text.tensor import tensor_text
 from abw.core.exec.cuda.tiles import ENDLESS, VECTOR, Forms, Sizes, TensorTile, Tile, tensor_tile, tiles_for
 from abw.core.exec.lower.rows import padded, row_floats
 from abw.core.exec.lower.stages import Single
 from abw.core.exec.params import Params
 from abw.core.ir.cell import Shape
-from abw.core.ir.model import Reduction
+from abw.core.ir.model import Attention, Reduction
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import arenas_of
 
@@ -102,9 +103,9 @@ def device_program(network: Network, forms: Forms) -> DeviceProgram:
     for t, (net_type, cell) in enumerate(zip(network.types, cells, strict=True)):
         own: list[int] = []
         if cell is None:
-            begins += [0] * len(net_type.slots)
-            levels += [0] * len(net_type.slots)
-            hoisted += [False] * len(net_type.slots)
+            begins += [0] * len(net_type.outputs)
+            levels += [0] * len(net_type.outputs)
+            hoisted += [False] * len(net_type.outputs)
         else:
             early[t, sorted(cell.early)] = True
             for step in cell.steps:
@@ -188,6 +189,10 @@ def _all_choices(
                 choices.append(_choices(cell, step, sizes, texts, of_step.get((t, s))))
             continue
         assert net_type.reduction is not None
+        if isinstance(net_type.reduction, Attention):
+            shapes = [slot.shape for slot in net_type.slots]
+            choices.append((_only(*attention_text(net_type.reduction, shapes, sizes.threads), texts),))
+            continue
         slots = len(net_type.slots)
         for s, slot in enumerate(net_type.slots):
             choices.append((_reduction(net_type.reduction, slot.shape, s, slots, sizes, texts),))
@@ -202,7 +207,11 @@ def _reduction(
     reduction: Reduction, shape: Shape, slot: int, slots: int, sizes: Sizes, texts: Texts
 ) -> KernelChoice:
     """The kernel of one slot's lists."""
-    text, share = reduction_text(reduction, shape, slot, slots, sizes.threads)
+    return _only(*reduction_text(reduction, shape, slot, slots, sizes.threads), texts)
+
+
+def _only(text: str, share: Share, texts: Texts) -> KernelChoice:
+    """The one kernel of a step, whatever the number of lanes."""
     return KernelChoice(_numbered(texts, StepText(text)), share.lanes, share.columns, ENDLESS)
 
 
@@ -212,8 +221,7 @@ def _choices(
     """The kernels of a step, whose weights may be held: then by all that are not for very many lanes."""
     if step.weights is None:
         make = single_text if isinstance(step.stage, Single) else plain_text
-        text, share = make(cell, step, sizes.threads)
-        return (KernelChoice(_numbered(texts, StepText(text)), share.lanes, share.columns, ENDLESS),)
+        return (_only(*make(cell, step, sizes.threads), texts),)
     tiles, units = _tiles(step.weights, sizes), padded(step.weights.units, VECTOR)
     choices = []
     if held is not None:

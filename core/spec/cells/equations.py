@@ -278,7 +278,7 @@ class _Compiler:
         if function == "reshape" and number:
             size = expression(cursor, self.dims)
             return None if size is None else Number(float(size))
-        if number and cursor.token.text == "axis" and cursor.followed_by("="):
+        if number and cursor.follows("axis", "="):
             cursor.take()
             cursor.take()
         return self._value(cursor)

@@ -1,4 +1,4 @@
-"""Cell files: read once, then made into a checked cell for every set of sizes that a model asks for."""
+"""Cells as they are written: read once, then made into a checked cell for every set of sizes asked for."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ MOST_CONSTANTS = 4096
 
 @dataclass(frozen=True, slots=True)
 class CellFile:
-    """A cell file whose keys are right; its sizes and equations are looked at by `make`.
+    """A cell whose keys are right, from a file of its own or a model's section `cells`; its sizes and
+    equations are looked at by `make`.
 
-    `mistakes` says that `dims`, `inputs` or `outputs` may be incomplete.
+    `shown` is what messages call it, `mistakes` says that `dims`, `inputs` or `outputs` may be incomplete.
     """
 
     name: str
-    path: Path
+    shown: str
     dims: tuple[Scalar, ...]
     inputs: Names[str, tuple[Scalar, Node]]
     params: Names[str, tuple[Scalar, Node]]
@@ -56,6 +57,24 @@ def read_cell(path: Path, report: Report, asked: Span | None = None) -> CellFile
         return None
     fields.keys(top, "a cell", report, REQUIRED, OPTIONAL)
     name = fields.text(top.get("cell"), "the cell's name", report)
+    return _parts(top, name.text if name else path.stem, path.name, report, before)
+
+
+def read_cells(node: Mapping | None, report: Report) -> dict[str, tuple[Scalar, CellFile | None]]:
+    """The cells of a model's section `cells`, by name: each with its key; None where it is no mapping."""
+    cells: dict[str, tuple[Scalar, CellFile | None]] = {}
+    for key, value in node.items if node else ():
+        before, what = len(report), f"cell '{key.text}'"
+        if not fields.name(key, "a cell", report):
+            continue
+        if top := fields.mapping(value, what, report):
+            fields.keys(top, what, report, REQUIRED[1:], OPTIONAL, key.where)
+        cells[key.text] = (key, _parts(top, key.text, what, report, before) if top else None)
+    return cells
+
+
+def _parts(top: Mapping, name: str, shown: str, report: Report, before: int) -> CellFile:
+    """What the keys of a cell hold; `before`: how many mistakes were known when its reading began."""
     dims = fields.names(top.get("dims"), "dims", report)
     inputs = _named(top.get("inputs"), "inputs", report)
     params = _named(top.get("params"), "params", report)
@@ -73,8 +92,8 @@ def read_cell(path: Path, report: Report, asked: Span | None = None) -> CellFile
     if isinstance(written, Mapping) and not written.items:
         report.add("a cell needs an output", written.where)
     return CellFile(
-        name.text if name else path.stem,
-        path,
+        name,
+        shown,
         dims,
         inputs,
         params,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as Names
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from abw.core.base.errors import Span, did_you_mean
 from abw.core.ir.cell import Cell, Shape
-from abw.core.ir.model import Reduction, Where
+from abw.core.ir.model import Attention, Reduction, Where
 from abw.core.ir.schema import Schema
 from abw.core.spec.cells.files import CellFile, make, read_cell
-from abw.core.spec.models.sources import parse_conditions
+from abw.core.spec.models import attention
+from abw.core.spec.models.sources import Layer, parse_conditions
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar
 from abw.core.spec.text.reach import Reach
@@ -19,14 +21,19 @@ from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.sizes import Dims, size
 from abw.core.spec.text.tokens import ExpressionError
 
-REDUCTIONS: tuple[Reduction, ...] = ("sum", "mean", "max")
+SIMPLE: tuple[Reduction, ...] = ("sum", "mean", "max")
+REDUCTIONS = (*SIMPLE, attention.KEY)
+MOST_LAYERS = 1000
 
 
 @dataclass(slots=True)
 class TypeDraft:
     """A type on its way. `outputs` have no shape where it is not known (yet).
 
-    `whole` is False where a mistake hides some of the outputs: then none is missed.
+    Of a type that is repeated there is a draft for each of its `layers`, numbered from 0 (`layer`); others
+    have no layers. Of a reduction `reduced` says which input each output is made of, and `ports` which shape
+    its inputs have, once that is known. `whole` is False where a mistake hides some of the outputs: then none
+    is missed.
     """
 
     number: int
@@ -37,30 +44,61 @@ class TypeDraft:
     where: tuple[Where, ...] = ()
     file: CellFile | None = None
     cell: Cell | None = None
-    reduction: Reduction | None = None
+    reduction: Reduction | Attention | None = None
+    reduced: Names[str, str] = field(default_factory=dict)
+    ports: dict[str, Shape] = field(default_factory=dict)
     bindings: dict[str, tuple[Scalar, Scalar]] = field(default_factory=dict)
     outputs: dict[str, Shape | None] = field(default_factory=dict)
     whole: bool = True
+    layer: int = 0
+    layers: int = 0
 
     @property
     def name(self) -> str:
-        """The type's name."""
-        return self.key.text
+        """The type's name; a layer's has its number behind."""
+        return f"{self.key.text}-{self.layer}" if self.layers else self.key.text
+
+
+def named(
+    drafts: Sequence[TypeDraft], name: str, user: TypeDraft | None = None, layer: Layer | None = None
+) -> TypeDraft | None:
+    """The type that `user` means by a name.
+
+    A repeated type's name means the same layer to types that are repeated as often, its last to others;
+    `layer` picks the one below (there is one) or the last.
+    """
+    layers = [draft for draft in drafts if draft.layers and draft.key.text == name]
+    if not layers:
+        return None if layer else next((draft for draft in drafts if draft.name == name), None)
+    if user is None or user.layers != len(layers) or layer == "last":
+        return layers[-1] if layer != "below" else None
+    return layers[user.layer - (layer == "below")]
 
 
 @dataclass(slots=True)
 class Cells:
-    """The cells that a model names, each file read once and each set of sizes made once."""
+    """The cells that a model names, each file read once and each set of sizes made once.
+
+    `own` are those of its section `cells`, of which `used` were named.
+    """
 
     reach: Reach
     report: Report
+    own: Names[str, tuple[Scalar, CellFile | None]] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
     files: dict[Path, CellFile | None] = field(default_factory=dict)
-    made: dict[tuple[Path, tuple[tuple[str, int | None], ...]], Cell | None] = field(default_factory=dict)
+    made: dict[tuple[int, tuple[tuple[str, int | None], ...]], Cell | None] = field(default_factory=dict)
 
     def file(self, name: Scalar) -> CellFile | None:
-        """The cell file that a model names."""
+        """The cell that a type names: one of the model's own, else a file's."""
+        if name.text in self.own:
+            self.used.add(name.text)
+            return self.own[name.text][1]
         path = self.reach.file(name, "the cell", self.report)
         if path is None:
+            return None
+        if self.own and fields.NAME.fullmatch(name.text) and not path.exists():
+            self.report.add(f"unknown cell '{name.text}'", name.where, suggest(name.text, self.own))
             return None
         if path not in self.files:
             self.files[path] = read_cell(path, self.report, name.where)
@@ -68,7 +106,7 @@ class Cells:
 
     def cell(self, file: CellFile, dims: Dims) -> Cell | None:
         """The file's cell with these sizes."""
-        key = (file.path, tuple(dims.items()))
+        key = (id(file), tuple(dims.items()))
         if key not in self.made:
             self.made[key] = make(file, dims, self.report)
         return self.made[key]
@@ -82,45 +120,68 @@ def draft_types(node: Mapping, cells: Cells, schema: Schema, dims: Dims, report:
         if not fields.name(key, "a type", report):
             continue
         if written := fields.mapping(value, what, report):
-            draft = _draft(len(drafts), key, written, schema, report)
-            if draft.reduction is None:
-                _cell(draft, cells, dims, report)
-            drafts.append(draft)
+            layers = _layers(written, what, dims, report)
+            for layer in range(layers or 1):
+                draft = _draft(len(drafts), key, written, schema, dims, report)
+                draft.layer, draft.layers = layer, layers
+                if draft.reduction is None:
+                    _cell(draft, cells, dims, report)
+                if draft.name in (other.name for other in drafts):
+                    report.add(f"there are two types '{draft.name}'", key.where, "rename one of them")
+                drafts.append(draft)
     return drafts
 
 
-def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, report: Report) -> TypeDraft:
+def _layers(node: Mapping, what: str, dims: Dims, report: Report) -> int:
+    """How often a type is repeated; 0 where it is not."""
+    written = node.get("repeat")
+    known = size(written, dims, f"repeat of {what}", report, MOST_LAYERS) if written else None
+    return known.value if known else 0
+
+
+def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, dims: Dims, report: Report) -> TypeDraft:
     what = f"type '{key.text}'"
     found = [name for name in ("cell", *REDUCTIONS) if node.get(name) is not None]
     reduction = next((name for name in REDUCTIONS if name in found), None)
     if len(found) > 1:
         report.add(f"{what} has {' and '.join(found)}: it is one of them", _where(node, found[-1]))
     if not found:
-        allowed = ("per", "where", "cell", "inputs", "dims", "params", *REDUCTIONS)
+        allowed = ("per", "where", "repeat", "cell", "inputs", "dims", "params", *REDUCTIONS)
         fields.keys(node, what, report, ("per",), allowed[1:], key.where)
-        report.add(f"{what} has no cell", key.where, "give a cell file, or a sum, mean or max over a link")
+        report.add(
+            f"{what} has no cell", key.where, "give a cell file, or a sum, mean, max or attend over a link"
+        )
     elif reduction:
-        fields.keys(node, what, report, ("per", reduction), ("where", *found), key.where)
+        fields.keys(node, what, report, ("per", reduction), ("where", "repeat", *found), key.where)
     else:
-        fields.keys(node, what, report, ("per", "cell"), ("where", "inputs", "dims", "params"), key.where)
+        optional = ("where", "repeat", "inputs", "dims", "params")
+        fields.keys(node, what, report, ("per", "cell"), optional, key.where)
     per = fields.text(node.get("per"), f"per of {what}", report)
     kinds = schema.members(per.text) if per else frozenset[str]()
     if per and not kinds:
         allowed_kinds = (*schema.kinds, *schema.groups)
         report.add(f"unknown kind '{per.text}'", per.where, suggest(per.text, allowed_kinds))
-    draft = TypeDraft(number, key, node, per.text if per else "", kinds, reduction=reduction)
+    draft = TypeDraft(number, key, node, per.text if per else "", kinds)
     if condition := fields.text(node.get("where"), f"where of {what}", report):
         draft.where = _conditions(condition, kinds, schema, report)
     bound = node.get(reduction) if reduction else node.get("inputs")
     inputs = fields.mapping(bound, f"{reduction or 'inputs'} of {what}", report)
-    for name, value in inputs.items if inputs else ():
+    written = inputs.items if inputs else ()
+    if reduction == attention.KEY:
+        draft.reduction = attention.read_attention(inputs or Mapping((), node.where), what, dims, report)
+        written = tuple((k, v) for name in attention.SOURCES for k, v in written if k.text == name)
+    elif reduction:
+        draft.reduction = next(name for name in SIMPLE if name == reduction)
+    for name, value in written:
         if source := fields.text(value, f"input '{name.text}'", report):
             draft.bindings[name.text] = (name, source)
         else:
             draft.whole = False
     if reduction:
-        draft.outputs = dict.fromkeys(draft.bindings)
-        if inputs and not inputs.items:
+        one = {attention.OUTPUT: attention.SOURCES[0]}
+        draft.reduced = one if reduction == attention.KEY else {name: name for name in draft.bindings}
+        draft.outputs = dict.fromkeys(draft.reduced)
+        if inputs and not inputs.items and reduction != attention.KEY:
             report.add(f"{what} has nothing to reduce", inputs.where, f"{reduction}: {{h: link.h}}")
     draft.whole &= bool(found) and (inputs is not None or not reduction)
     return draft
@@ -169,13 +230,11 @@ def _cell(draft: TypeDraft, cells: Cells, dims: Dims, report: Report) -> None:
     for name in file.inputs:
         if name not in draft.bindings and draft.whole:
             key = draft.node.key("inputs") or draft.key
-            report.add(
-                f"input '{name}' of {file.path.name} is not bound", key.where, f"inputs: {{{name}: …}}"
-            )
+            report.add(f"input '{name}' of {file.shown} is not bound", key.where, f"inputs: {{{name}: …}}")
     for name, (key, _) in draft.bindings.items():
         if name not in file.inputs and draft.whole:
             hint = suggest(name, file.inputs) or "the cell has no inputs"
-            report.add(f"{file.path.name} has no input '{name}'", key.where, hint)
+            report.add(f"{file.shown} has no input '{name}'", key.where, hint)
     sizes = _sizes(draft, file, written, dims, report)
     if sizes is not None:
         draft.cell = cells.cell(file, sizes)
@@ -195,7 +254,7 @@ def _sizes(
             given[key.text] = node
         elif not file.mistakes:
             hint = did_you_mean(key.text, wanted) or "the cell has no dims"
-            report.add(f"{file.path.name} has no dim '{key.text}'", key.where, hint)
+            report.add(f"{file.shown} has no dim '{key.text}'", key.where, hint)
     outputs: dict[str, int | None] = {}
     for name in wanted:
         if name in given:
@@ -206,6 +265,6 @@ def _sizes(
         else:
             outputs[name] = None
             hint = f"say which size it is: dims: {{{name}: hidden}}"
-            report.add(f"dim '{name}' of {file.path.name} has no size", written.where, hint)
+            report.add(f"dim '{name}' of {file.shown} has no size", written.where, hint)
     whole = {name: value for name, value in outputs.items() if value is not None}
     return whole if len(whole) == len(outputs) else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from abw.core.base.errors import did_you_mean
 from abw.core.ir.cell import Shape
@@ -18,7 +19,7 @@ from abw.core.ir.model import (
     ZeroSource,
 )
 from abw.core.ir.schema import Schema
-from abw.core.spec.models.drafts import TypeDraft, kinds_text
+from abw.core.spec.models.drafts import TypeDraft, kinds_text, named
 from abw.core.spec.models.sources import LinkPath, Lookup, PathStep, parse_source
 from abw.core.spec.text.document import Scalar
 from abw.core.spec.text.report import Report, suggest
@@ -32,6 +33,10 @@ _HOLDS = {
     ">": int.__gt__,
     ">=": int.__ge__,
 }
+
+
+Conditions = Sequence[Where]
+"""Conditions that must all hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +53,30 @@ def coexist(a: TypeDraft, b: TypeDraft, kinds: frozenset[str]) -> bool:
     return bool(a.kinds & b.kinds & kinds) and satisfiable((*a.where, *b.where))
 
 
-def satisfiable(conditions: Sequence[Where]) -> bool:
-    """Whether some vertex can meet all conditions: tried at the only values where an answer changes."""
-    for name in {condition.field for condition in conditions}:
-        own = [condition for condition in conditions if condition.field == name]
-        near = {condition.value + step for condition in own for step in (-1, 0, 1)}
-        if name == "coin":
-            near &= {0, 1}
-        if not any(all(_HOLDS[c.comparison](value, c.value) for c in own) for value in near):
-            return False
-    return True
+def satisfiable(conditions: Conditions) -> bool:
+    """Whether some vertex can meet all conditions."""
+    return any(_hold(conditions, values) for values in _cases(conditions))
+
+
+def same_vertices(some: Sequence[Conditions], others: Sequence[Conditions]) -> bool:
+    """Whether a vertex meets one of some sets of conditions just where it meets one of the others."""
+    cases = _cases([condition for one in (*some, *others) for condition in one])
+    return all(any(_hold(c, v) for c in some) == any(_hold(c, v) for c in others) for v in cases)
+
+
+def _hold(conditions: Conditions, values: Mapping[str, int]) -> bool:
+    return all(_HOLDS[c.comparison](values[c.field], c.value) for c in conditions)
+
+
+def _cases(conditions: Conditions) -> Iterator[dict[str, int]]:
+    """The fields' values to try: the only ones where an answer changes."""
+    near: dict[str, set[int]] = {}
+    for condition in conditions:
+        values = {condition.value + step for step in (-1, 0, 1)}
+        near.setdefault(condition.field, set()).update(
+            values & {0, 1} if condition.field == "coin" else values
+        )
+    return (dict(zip(near, values, strict=True)) for values in product(*near.values()))
 
 
 @dataclass(slots=True)
@@ -84,6 +103,8 @@ class Resolver:
         resolved: list[Resolved] = []
         whole = True
         for alternative in written:
+            if self._missing(draft, alternative):
+                continue
             if resolved and isinstance(resolved[-1].source, ZeroSource | ParamSource):
                 length = alternative.end - alternative.at
                 message = f"never reached: '{resolved[-1].text}' is always there"
@@ -98,7 +119,26 @@ class Resolver:
             else:
                 shown = " ".join(text.text[alternative.at : alternative.end].split())
                 resolved.append(Resolved(source, shown, alternative.at))
+                if self._own_below(draft, source):
+                    break  # what follows is for layer 0
+        if whole and not resolved:
+            message = f"layer 0 of '{draft.key.text}' has nothing below it"
+            self.report.add(message, text.where, "say what it takes instead: …[below].h or …")
+            return None
         return resolved if whole else None
+
+    def _own_below(self, draft: TypeDraft, source: Source) -> bool:
+        """Whether a source is the layer below on the same vertex, which is always there."""
+        if not draft.layer or not isinstance(source, NodeSource) or source.hops:
+            return False
+        return source.producers[0][0] == draft.number - 1
+
+    def _missing(self, draft: TypeDraft, alternative: LinkPath | Lookup) -> bool:
+        """Whether an alternative is the layer below, and there is none."""
+        if isinstance(alternative, Lookup) or not draft.layers or draft.layer:
+            return False
+        below = [step for step in alternative.steps if step.layer == "below"]
+        return bool(below) and all(named(self.drafts, step.name, draft) for step in below)
 
     def _note(self, message: str, token: Token, text: Scalar, hint: str = "") -> None:
         self.report.add(message, text.at(token.at, len(token.text)), hint)
@@ -143,9 +183,12 @@ class Resolver:
         """The hops along these links, and the kinds they lead to."""
         hops: list[Hop] = []
         for step in steps:
+            if step.layer is not None:
+                self._note(f"no layer of '{step.name}' is here", step.token, text, "type[below].output")
+                return None
             if step.name not in self.schema.links_of(kinds):
                 hint = suggest(step.name, self.schema.links_of(kinds))
-                if any(step.name == draft.name for draft in self.drafts):
+                if named(self.drafts, step.name):
                     hint = f"'{step.name}' is a type: behind it stands one of its outputs, and no more"
                 self._note(f"{kinds_text(kinds)} has no link '{step.name}'", step.token, text, hint)
                 return None
@@ -162,8 +205,9 @@ class Resolver:
 
     def _path(self, draft: TypeDraft, path: LinkPath, text: Scalar) -> Source | None:
         *before, output = path.steps
-        if output.index is not None:
-            message = f"'{output.name}' stands where an output is named: no [{output.index}] there"
+        if output.index is not None or output.layer is not None:
+            which = output.layer if output.index is None else output.index
+            message = f"'{output.name}' stands where an output is named: no [{which}] there"
             self._note(message, output.token, text, "name an output behind a link")
             return None
         if not before and output.name == "zeros":
@@ -178,12 +222,17 @@ class Resolver:
         if followed is None:
             return None
         hops, kinds = followed
-        named = next((d for d in self.drafts if d.name == place.name), None)
-        is_link = place.name in self.schema.links_of(kinds)
-        if named and place.index is None:
-            by_type = self._named(draft, named, hops, kinds, output)
+        meant = named(self.drafts, place.name, draft, place.layer)
+        if place.layer and meant is None:
+            again = named(self.drafts, place.name)
+            what = "is repeated otherwise than this type" if again and again.layers else "is no repeated type"
+            self._note(f"'{place.name}' {what}: no [{place.layer}] there", place.token, text)
+            return None
+        is_link = place.name in self.schema.links_of(kinds) and not place.layer
+        if meant and place.index is None:
+            by_type = self._named(draft, meant, hops, kinds, output)
             if not is_link:
-                return by_type or self._explain_type(named, kinds, output, text)
+                return by_type or self._explain_type(meant, kinds, output, text)
         else:
             by_type = None
             if not is_link:
@@ -211,15 +260,15 @@ class Resolver:
     def _named(
         self,
         draft: TypeDraft,
-        named: TypeDraft,
+        other: TypeDraft,
         hops: tuple[Hop, ...],
         kinds: frozenset[str],
         output: PathStep,
     ) -> NodeSource | None:
-        lives = bool(named.kinds & kinds) and (bool(hops) or coexist(named, draft, kinds))
-        if not lives or output.name not in named.outputs:
+        lives = bool(other.kinds & kinds) and (bool(hops) or coexist(other, draft, kinds))
+        if not lives or output.name not in other.outputs:
             return None
-        return NodeSource(hops, ((named.number, tuple(named.outputs).index(output.name)),))
+        return NodeSource(hops, ((other.number, tuple(other.outputs).index(output.name)),))
 
     def _any(
         self,
@@ -241,20 +290,20 @@ class Resolver:
         return NodeSource(hops, tuple((d.number, tuple(d.outputs).index(output.name)) for d in found))
 
     def _explain_type(
-        self, named: TypeDraft, kinds: frozenset[str], output: PathStep, text: Scalar
+        self, other: TypeDraft, kinds: frozenset[str], output: PathStep, text: Scalar
     ) -> Source | None:
-        if not named.kinds or (output.name not in named.outputs and not named.whole):
+        if not other.kinds or (output.name not in other.outputs and not other.whole):
             return None
-        if not named.kinds & kinds:
+        if not other.kinds & kinds:
             here = [d.name for d in self.drafts if d.kinds & kinds]
             hint = f"types there: {', '.join(here)}" if here else "no type is there"
-            message = f"type '{named.name}' is per {named.per}, and this is {kinds_text(kinds)}"
+            message = f"type '{other.name}' is per {other.per}, and this is {kinds_text(kinds)}"
             self._note(message, output.token, text, hint)
-        elif output.name not in named.outputs:
-            hint = suggest(output.name, named.outputs)
-            self._note(f"type '{named.name}' has no output '{output.name}'", output.token, text, hint)
+        elif output.name not in other.outputs:
+            hint = suggest(output.name, other.outputs)
+            self._note(f"type '{other.name}' has no output '{output.name}'", output.token, text, hint)
         else:
-            message = f"no vertex has both this type and '{named.name}'"
+            message = f"no vertex has both this type and '{other.name}'"
             self._note(message, output.token, text, "their conditions exclude each other")
         return None
 
@@ -266,10 +315,10 @@ class Resolver:
         if not kinds or not all(d.whole for d in here) or not all(d.kinds for d in self.drafts):
             return None
         hint = suggest(output.name, {name for d in here for name in d.outputs})
-        named = next((d for d in here if d.name == output.name), None)
-        if named:
+        other = next((d for d in here if d.name == output.name), None)
+        if other:
             hint = (
-                f"'{output.name}' is a type: name its output: {output.name}.{next(iter(named.outputs), '…')}"
+                f"'{output.name}' is a type: name its output: {output.name}.{next(iter(other.outputs), '…')}"
             )
         elif output.name in self.schema.links_of(kinds):
             hint = f"'{output.name}' is a link: name an output behind it"

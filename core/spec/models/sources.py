@@ -3,7 +3,7 @@
 source      = alternative ("or" alternative)*
 alternative = table "[" path "]" | path                 # `zeros` and a parameter are paths of one step
 path        = step ("." step)*
-step        = name ("[" number "]")?
+step        = name ("[" (number | "below" | "last") "]")?
 condition   = field comparison number ("and" field comparison number)*
 """
 
@@ -11,21 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 from abw.core.ir.model import Comparison
 from abw.core.spec.text.tokens import PATH, Cursor, ExpressionError, Token, tokenize
 
+Layer = Literal["below", "last"]
+LAYERS: tuple[Layer, ...] = ("below", "last")
 KEYWORDS = ("or", "and", "zeros")
 COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
 
 
 @dataclass(frozen=True, slots=True)
 class PathStep:
-    """A name of a path, and which one of several."""
+    """A name of a path, and which one of several vertices, or of the layers of a type that is repeated."""
 
     token: Token
     index: int | None = None
+    layer: Layer | None = None
 
     @property
     def name(self) -> str:
@@ -115,6 +118,11 @@ def _path(cursor: Cursor) -> LinkPath:
 
 def _step(cursor: Cursor) -> PathStep:
     name = _name(cursor)
+    for layer in LAYERS:
+        if cursor.follows("[", layer, "]", "."):  # without the dot a row of a table, by a field of that name
+            for _ in range(3):
+                cursor.take()
+            return PathStep(name, layer=layer)
     if cursor.token.text != "[" or not cursor.number_follows:
         return PathStep(name)
     cursor.take()

@@ -7,14 +7,16 @@ slices = "[" pick ("," pick)* "]"
 pick   = size | size? ":" size?                          # sizes are expressions over the model's dims
 
 A tensor's name may hold all but blanks, brackets, commas and plus signs. In what is written for a whole type,
-`*` in a name stands for each parameter of the type's own.
+`*` in a name stands for each parameter of the type's own; in what is written for a repeated type, `#` stands
+for the number of each of its layers, from 0.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence as Names
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from abw.core.base.errors import Span
@@ -35,11 +37,13 @@ class Owners:
     """The names that a map can give values to.
 
     `single` are tables and the model's own parameters; `types` have for each type the parameters of its own
-    and those that it shares with others, by the cell's names; None where a mistake hides them.
+    and those that it shares with others, by the cell's names; None where a mistake hides them. `layers` are
+    the types that stand for each type that is repeated.
     """
 
     single: tuple[str, ...]
     types: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]] | None]
+    layers: Mapping[str, Names[str]]
 
 
 def read_weights(
@@ -87,7 +91,7 @@ def _patterns(node: Node | None, report: Report) -> tuple[str, ...]:
 
 def _entries(node: Keys, owners: Owners, report: Report) -> Iterator[tuple[str, Scalar, Span]]:
     """(name, its value as written, the key's place) for every parameter and table that the map names."""
-    for key, value in node.items:
+    for key, value in (entry for item in node.items for entry in _layers(*item, owners)):
         what = f"'{key.text}'"
         owner, dot, single = key.text.partition(".")
         if key.text in owners.single or (dot and owner in owners.types):
@@ -98,8 +102,27 @@ def _entries(node: Keys, owners: Owners, report: Report) -> Iterator[tuple[str, 
         elif key.text in owners.types:
             yield from _of_type(key, value, owners, report)
         else:
-            allowed = (*owners.single, *owners.types)
+            allowed = (*owners.single, *owners.types, *owners.layers)
             report.add(f"{what} is no table, parameter or type", key.where, suggest(key.text, allowed))
+
+
+def _layers(key: Scalar, value: Node, owners: Owners) -> Iterator[tuple[Scalar, Node]]:
+    """An entry, or where it is a repeated type's one for each of the layers."""
+    owner, dot, single = key.text.partition(".")
+    if owner not in owners.layers:
+        yield key, value
+    for number, layer in enumerate(owners.layers.get(owner, ())):
+        yield replace(key, text=f"{layer}{dot}{single}"), _numbered(value, number)
+
+
+def _numbered(node: Node, layer: int) -> Node:
+    """What is written for a repeated type, as one of its layers has it."""
+    if isinstance(node, Keys):
+        return replace(node, items=tuple((key, _numbered(value, layer)) for key, value in node.items))
+    if isinstance(node, Scalar) and "#" in node.text:
+        # the text differs from the file's, so that its parts have no places of their own there
+        return replace(node, text=node.text.replace("#", str(layer)), origin=())
+    return node
 
 
 def _of_type(key: Scalar, value: Node, owners: Owners, report: Report) -> Iterator[tuple[str, Scalar, Span]]:

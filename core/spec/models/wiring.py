@@ -7,9 +7,19 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 from abw.core.ir.cell import Param, Port, Shape
-from abw.core.ir.model import Input, NodeSource, NodeType, ParamSource, Table, TableSource
-from abw.core.spec.models.drafts import TypeDraft
-from abw.core.spec.models.resolve import Resolved, Resolver, coexist
+from abw.core.ir.model import (
+    QUERY,
+    Attention,
+    Input,
+    NodeSource,
+    NodeType,
+    ParamSource,
+    Table,
+    TableSource,
+)
+from abw.core.spec.models import attention
+from abw.core.spec.models.drafts import TypeDraft, named
+from abw.core.spec.models.resolve import Conditions, Resolved, Resolver, coexist, same_vertices
 from abw.core.spec.models.sources import parse_reference
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
@@ -37,7 +47,7 @@ def connect(drafts: Sequence[TypeDraft], resolver: Resolver, report: Report) -> 
             if draft.kinds and (found := resolver.input(draft, text)):
                 wires[draft.number, name] = (text, found)
         if draft.reduction:
-            _reduction(draft, wires, report)
+            _reduction(draft, wires, resolver, report)
     given = Given(resolver.tables, resolver.params)
     _reduced_shapes(drafts, wires, given, report)
     _shapes(drafts, wires, given, report)
@@ -45,23 +55,42 @@ def connect(drafts: Sequence[TypeDraft], resolver: Resolver, report: Report) -> 
     return wires
 
 
-def _reduction(draft: TypeDraft, wires: Wires, report: Report) -> None:
-    """A reduction is over the same links for all its inputs."""
-    first: NodeSource | None = None
+def _reduction(draft: TypeDraft, wires: Wires, resolver: Resolver, report: Report) -> None:
+    """A reduction follows the same links for all its inputs; what it reads of a vertex is there together."""
+    first: tuple[NodeSource, dict[str, list[Conditions]]] | None = None
     for name in draft.bindings:
-        if (draft.number, name) not in wires:
+        single = isinstance(draft.reduction, Attention) and name == attention.SOURCES[QUERY]
+        if (draft.number, name) not in wires or single:
             continue
         text, found = wires[draft.number, name]
         source = found[0].source
         place = text.at(found[0].at, len(found[0].text))
+        simple = isinstance(draft.reduction, str)
+        what = f"a {draft.reduction}" if simple else "an attention"
         if not isinstance(source, NodeSource) or not source.hops:
-            message = f"{draft.reduction} needs a link to what it reduces"
+            message = f"{draft.reduction if simple else attention.KEY} needs a link to what it reduces"
             report.add(message, place, "link.output comes first, a default may follow: arcs.h or h0")
-        elif first and source.hops != first.hops:
-            message = f"all inputs of a {draft.reduction} must follow the same links"
+            continue
+        where = _vertices(draft, source, resolver)
+        first = first or (source, where)
+        if source.hops != first[0].hops:
+            message = f"all inputs of {what} must follow the same links"
             report.add(message, place, "make it two types")
-        else:
-            first = first or source
+        elif any(not same_vertices(where[kind], first[1][kind]) for kind in where):
+            message = f"what {what} reads must be there on the same vertices"
+            report.add(message, place, "types with the same kinds and conditions give it")
+        elif isinstance(draft.reduction, Attention) and name != draft.reduced[attention.OUTPUT] and found[1:]:
+            hint = "what stands behind `or` of the values is what there is without neighbours"
+            report.add(f"the {name} have no default", text.at(found[1].at, len(found[1].text)), hint)
+
+
+def _vertices(draft: TypeDraft, source: NodeSource, resolver: Resolver) -> dict[str, list[Conditions]]:
+    """Where there is what a source reads, as far as the model says: for each kind the conditions of types."""
+    kinds = draft.kinds
+    for hop in source.hops:
+        kinds = resolver.schema.links[hop.link].reached(kinds)
+    producers = [resolver.drafts[number] for number, _ in source.producers]
+    return {kind: [d.where for d in producers if kind in d.kinds] for kind in sorted(kinds)}
 
 
 def _shape(item: Resolved, drafts: Sequence[TypeDraft], given: Given) -> Iterator[tuple[str, Shape | None]]:
@@ -79,18 +108,28 @@ def _shape(item: Resolved, drafts: Sequence[TypeDraft], given: Given) -> Iterato
 
 
 def _reduced_shapes(drafts: Sequence[TypeDraft], wires: Wires, given: Given, report: Report) -> None:
-    """Give the outputs of reductions their shapes, which may come through other reductions."""
+    """Give the inputs and outputs of reductions their shapes, which may come through other reductions."""
     waiting = [(d, name) for d in drafts if d.reduction for name in d.bindings if (d.number, name) in wires]
     progress = True
     while progress:
         progress = False
         for draft, name in tuple(waiting):
-            for item in wires[draft.number, name][1]:
-                shape = next((s for _, s in _shape(item, drafts, given) if s is not None), None)
-                if shape is not None and draft.outputs[name] is None:
-                    draft.outputs[name] = shape
-                    waiting.remove((draft, name))
-                    progress = True
+            shapes = (s for item in wires[draft.number, name][1] for _, s in _shape(item, drafts, given))
+            shape = next((s for s in shapes if s is not None), None)
+            if shape is not None:
+                draft.ports[name] = shape
+                draft.outputs.update({o: shape for o, of in draft.reduced.items() if of == name})
+                waiting.remove((draft, name))
+                progress = True
+    for draft in drafts:
+        if isinstance(draft.reduction, Attention):
+            like = draft.ports.get("keys")
+            if like and (draft, "query") in waiting:  # zeros alone
+                draft.ports["query"] = like
+                waiting.remove((draft, "query"))
+            places = {name: text for name, (_, text) in draft.bindings.items()}
+            shapes_of = {name: draft.ports.get(name) for name in attention.SOURCES}
+            attention.check_shapes(draft.reduction, shapes_of, places, report)
     if len(report):
         return
     for draft, name in waiting:
@@ -102,7 +141,7 @@ def _reduced_shapes(drafts: Sequence[TypeDraft], wires: Wires, given: Given, rep
 def _shapes(drafts: Sequence[TypeDraft], wires: Wires, given: Given, report: Report) -> None:
     for draft in drafts:
         if draft.reduction:
-            wanted = {name: (shape, f"{draft.reduction} '{name}'") for name, shape in draft.outputs.items()}
+            wanted = {name: (shape, f"{draft.reduction} '{name}'") for name, shape in draft.ports.items()}
         elif draft.cell:
             file = draft.cell.name
             wanted = {p.name: (p.shape, f"input '{p.name}' of {file}") for p in draft.cell.inputs}
@@ -112,7 +151,7 @@ def _shapes(drafts: Sequence[TypeDraft], wires: Wires, given: Given, report: Rep
             text, found = wires.get((draft.number, name), (None, []))
             for item in found:
                 for giver, gives in _shape(item, drafts, given):
-                    if text and shape is not None and gives is not None and shape != gives:
+                    if text and gives is not None and shape != gives:
                         message = f"{what} wants {list(shape)}, {giver} gives {list(gives)}"
                         report.add(message, text.at(item.at, len(item.text)), "check the dims of both")
 
@@ -201,14 +240,17 @@ def _requests(
     if node is None or draft.cell is None:
         return
     names = [param.name for param in draft.cell.params]
-    types = {d.name: d for d in drafts}
+    types = {d.name for d in drafts}
     if isinstance(node, Scalar) and (written := fields.text(node, "params", report)):
-        if written.text not in types:
+        owner = named(drafts, written.text, draft)
+        if owner is None:
             report.add(f"unknown type '{written.text}'", written.where, suggest(written.text, types))
-        elif other := types[written.text].cell:
+        elif owner is draft and draft.layers:
+            return  # the layer whose parameters all the layers have
+        elif owner.cell:
             for name in names:
-                if name in {param.name for param in other.params}:
-                    yield name, written, (types[written.text].number, name)
+                if name in {param.name for param in owner.cell.params}:
+                    yield name, written, (owner.number, name)
                 else:
                     hint = "types with cells of the same parameters can share them all"
                     report.add(f"type '{written.text}' has no parameter '{name}'", written.where, hint)
@@ -231,13 +273,15 @@ def _requests(
             hint = suggest(written.text, resolver.params) or "write TYPE.PARAMETER"
             report.add(f"unknown parameter '{written.text}'", written.where, hint)
             continue
-        if first.text not in types:
+        owner = named(drafts, first.text, draft)
+        if owner is None:
             hint = suggest(first.text, types)
             report.add(f"unknown type '{first.text}'", written.at(first.at, len(first.text)), hint)
-        elif other := types[first.text].cell:
-            params = [param.name for param in other.params]
+        elif owner.cell:
+            params = [param.name for param in owner.cell.params]
             if second.text in params:
-                yield key.text, written, (types[first.text].number, second.text)
+                if owner is not draft or not draft.layers:
+                    yield key.text, written, (owner.number, second.text)
             else:
                 place = written.at(second.at, len(second.text))
                 report.add(
@@ -254,7 +298,8 @@ def finish(
     types = []
     for draft in drafts:
         outputs = tuple(Port(name, shape or ()) for name, shape in draft.outputs.items())
-        ports = draft.cell.inputs if draft.cell else outputs
+        reduced = tuple(Port(name, draft.ports[name]) for name in draft.bindings if not draft.cell)
+        ports = draft.cell.inputs if draft.cell else reduced
         inputs = []
         for port in ports:
             text, found = wires[draft.number, port.name]

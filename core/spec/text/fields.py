@@ -92,6 +92,16 @@ def number(node: Node | None, what: str, report: Report) -> float | None:
     return None
 
 
+def truth(node: Node | None, what: str, report: Report) -> bool | None:
+    """true or false."""
+    if node is None:
+        return None
+    if isinstance(node, Scalar) and node.plain and node.text in ("true", "false"):
+        return node.text == "true"
+    report.add(f"{what} must be true or false", node.where)
+    return None
+
+
 def _number_hint(node: Node) -> str:
     if isinstance(node, Scalar) and node.text.replace("_", "").lstrip("+-").isdigit():
         return "write it with digits alone: no quotes, no '_', no zeros in front"

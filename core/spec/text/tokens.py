@@ -99,9 +99,9 @@ class Cursor:
         """Whether a number comes after the token to come."""
         return self.token.kind != "end" and self._tokens[self._next + 1].kind == "number"
 
-    def followed_by(self, text: str) -> bool:
-        """Whether this sign comes after the token to come."""
-        return self.token.kind != "end" and self._tokens[self._next + 1].text == text
+    def follows(self, *texts: str) -> bool:
+        """Whether the tokens to come are these signs and words."""
+        return tuple(token.text for token in self._tokens[self._next : self._next + len(texts)]) == texts
 
     def take(self) -> Token:
         """The next token, and go on."""

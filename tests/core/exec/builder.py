@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -18,7 +19,7 @@ from abw.core.graph.fuse import fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import group_types
 from abw.core.ir.cell import Cell, Op, Param, Port, Shape
-from abw.core.ir.model import Table
+from abw.core.ir.model import QUERY, VALUES, Attention, Table
 from abw.core.ir.network import Constant, NetType, Network, Slot
 from abw.core.ir.operations import OPERATIONS
 from abw.core.policy.launches import by_type
@@ -243,7 +244,7 @@ def _reduced_and_spread(rng: np.random.Generator, b: CellBuilder, a: Value) -> V
 
 
 def make_network(
-    types: list[tuple[str, Cell | None, str | None, tuple[Slot, ...]]],
+    types: Sequence[tuple[str, Cell | None, str | Attention | None, tuple[Slot, ...]]],
     tables: tuple[Table, ...],
     constants: tuple[Constant, ...],
     params: list[Param],
@@ -255,21 +256,26 @@ def make_network(
         for param in cell.params if cell else ():
             numbers.append(len(params))
             params.append(Param(f"{name}.{param.name}", param.shape, param.init))
-        outputs = cell.output_ports if cell else tuple(Port(s.name, s.shape) for s in slots)
+        reduced = slots[: VALUES + 1] if isinstance(reduction, Attention) else slots
+        outputs = cell.output_ports if cell else tuple(Port(s.name, s.shape) for s in reduced)
         found.append(NetType(name, cell, reduction, slots, outputs, tuple(numbers)))  # type: ignore[arg-type]
     width = 1 << (max(len(t.outputs) for t in found) - 1).bit_length()
     return Network("test", "cell", tuple(found), tuple(params), tables, constants, (), width)
 
 
 def random_network(rng: np.random.Generator) -> Network:
-    """1 to 3 cells and 0 to 2 reductions; slots mix producers, zeros, parameters and tables."""
+    """1 to 3 cells and 0 to 2 reductions or attentions; slots mix producers, zeros, parameters and tables."""
     cells = [random_cell(rng, f"cell{i}") for i in range(rng.integers(1, 4))]
     outputs = [(t, o, port.shape) for t, c in enumerate(cells) for o, port in enumerate(c.output_ports)]
     reductions = []
     for r in range(rng.integers(0, 3)):
         t = len(cells) + r
         shapes = [outputs[rng.integers(len(outputs))][2] for _ in range(rng.integers(1, 3))]
-        reductions.append(shapes)
+        if rng.integers(3) == 0:
+            keys, shapes = (int(rng.integers(1, 4)),), [(int(rng.integers(1, 4)),)]
+            reductions.append([*shapes, keys, keys])
+        else:
+            reductions.append(shapes)
         outputs += [(t, o, shape) for o, shape in enumerate(shapes)]
     tables: list[Table] = []
     constants: list[Constant] = []
@@ -295,11 +301,15 @@ def random_network(rng: np.random.Generator) -> Network:
         kinds = [k for k in ("zeros", "param", "table") if rng.integers(2)] or ["table"]
         return Slot(name, shape, producers, tuple(constant(shape, k) for k in kinds))
 
-    types: list[tuple[str, Cell | None, str | None, tuple[Slot, ...]]] = [
+    types: list[tuple[str, Cell | None, str | Attention | None, tuple[Slot, ...]]] = [
         (cell.name, cell, None, tuple(slot(p.name, p.shape) for p in cell.inputs)) for cell in cells
     ]
     for r, shapes in enumerate(reductions):
-        kind = ("sum", "mean", "max")[rng.integers(3)]
+        kind: str | Attention = ("sum", "mean", "max")[rng.integers(3)]
+        if len(shapes) == 3:
+            parts = [h for h in (1, 2, 3) if shapes[0][0] % h == 0 and shapes[1][0] % h == 0]
+            how = ((True, False), (False, False), (False, True))[rng.integers(3)]
+            kind = Attention(int(rng.choice(parts)), *how)
         types.append((f"reduce{r}", None, kind, tuple(slot(f"s{i}", s) for i, s in enumerate(shapes))))
     return make_network(types, tuple(tables), tuple(constants), params)
 
@@ -324,9 +334,10 @@ def random_graph(rng: np.random.Generator, network: Network, nodes: int) -> Grap
                 for c in s.constants
                 for r in range(network.constants[c].rows)
             ]
-            for _ in range(links):
+            for link in range(links):
                 pool = before if before and rng.integers(4) else numbered
-                found.append(int(rng.choice(pool)))
+                again = link and isinstance(net_type.reduction, Attention) and s is net_type.slots[QUERY]
+                found.append(found[-1] if again else int(rng.choice(pool)))
         operands.append(found)
     return make_graph(network, type_of.tolist(), operands)
 

@@ -90,7 +90,7 @@ def words_network(reduction: str | None = None) -> Network:
     types = [("lstm", lstm(3), None, slots)]
     if reduction:
         types.append(("all", None, reduction, (Slot("h", (3,), ((0, 0),), (0,)),)))  # type: ignore[arg-type]
-    return make_network(types, (table,), constants, [])  # type: ignore[arg-type]
+    return make_network(types, (table,), constants, [])
 
 
 def batches(types: list[int], ptr: list[int]) -> Schedule:

@@ -210,7 +210,7 @@ def test_a_plan_that_goes_on_keeps_all() -> None:
 
 @pytest.mark.parametrize("name", EXECUTORS)
 def test_renewed_parameters_are_those_of_an_executor_prepared_with_them(name: str) -> None:
-    rng = np.random.default_rng(8)
+    rng = np.random.default_rng(16)
     graph = fused_graph(rng, 12) if name in CHEAP else random_graph(rng, random_network(rng), 12)
     assert name not in CHEAP or (graph.operand <= LISTED).any()
     made = plan(graph, random_schedule(rng, graph))

@@ -63,8 +63,13 @@ class NaiveGraph:
                     continue
                 if node_type.reduction is None:
                     found[t, v] = [[self.first_of(i.sources, v, i)] for i in node_type.inputs]
-                elif len(self.members(t, v, 0)) >= 2:
-                    found[t, v] = [self.members(t, v, o) for o in range(len(node_type.inputs))]
+                elif (many := len(self.members(t, v, 0))) >= 2:
+                    found[t, v] = [
+                        self.members(t, v, o)
+                        if o < node_type.listed
+                        else [self.first_of(i.sources, v, i)] * many
+                        for o, i in enumerate(node_type.inputs)
+                    ]
         return found
 
     def lives(self, t: int, v: int) -> bool:

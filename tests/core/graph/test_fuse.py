@@ -55,7 +55,7 @@ def naive_gone(network: Network) -> set[str]:
     alone = {
         t
         for t, net_type in enumerate(network.types)
-        if net_type.reduction
+        if isinstance(net_type.reduction, str)
         and readers(t)
         and all(network.types[u].cell for u, _ in readers(t))
         and not any(t == p for _, pairs in network.outputs for p, _ in pairs)
@@ -171,7 +171,7 @@ def chain_of(kinds: tuple[str, str], outputs: tuple[tuple[int, int], ...] = ()) 
     both = Slot("x", (3,), ((1, 0), (2, 0)), (0,))
     types = [("a", lstm(3), None, (both, words, words))]
     types += [(f"r{i}", None, kind, (words,)) for i, kind in enumerate(kinds)]  # type: ignore[misc]
-    return replace(make_network(types, (table,), constants, []), outputs=(("y", outputs),))  # type: ignore[arg-type]
+    return replace(make_network(types, (table,), constants, []), outputs=(("y", outputs),))
 
 
 def test_a_slot_takes_one_kind_of_reduction() -> None:

@@ -66,7 +66,7 @@ def recount(graph: Graph, made: Plan) -> object:
     for b, t in enumerate(made.schedule.type.tolist()):
         program = programs_of(graph.network).programs[t]
         lanes = int(made.schedule.ptr[b + 1] - made.schedule.ptr[b])
-        launches += len(program.batches) if program else len(graph.network.types[t].slots)
+        launches += len(program.batches) if program else len(graph.network.types[t].outputs)
         for o in (o for batch in program.batches for o in batch.operands) if program else ():
             if program and o.status == COPIED:
                 kernels += 1

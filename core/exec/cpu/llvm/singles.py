@@ -100,13 +100,13 @@ def _by_vector(f: Function, out: str, operands: Sequence[str], shape: Shape) -> 
         lines = [f.at(left, f.i64("mul", f.i64("add", first, r), pitch)) for r in range(size)]
 
         def add(place: str | int, mask: str | None, sums: list[str]) -> list[str]:
-            x = _masked(f, f.load(right, place), mask, 0.0)
-            parts = [_masked(f, f.load(line, place), mask, 0.0) for line in lines]
+            x = masked(f, f.load(right, place), mask, 0.0)
+            parts = [masked(f, f.load(line, place), mask, 0.0) for line in lines]
             return [f.fma(x, part, total) for part, total in zip(parts, sums, strict=True)]
 
         zeros = [(f.target.vector, splat(0.0))] * size
-        for r, total in enumerate(_over(f, count, add, zeros)):
-            f.put("float", _across(f, "fadd", total), out, f.i64("add", first, r))
+        for r, total in enumerate(over(f, count, add, zeros)):
+            f.put("float", across(f, "fadd", total), out, f.i64("add", first, r))
 
     whole = rows // ROWS_AT_ONCE
     if whole:
@@ -166,25 +166,25 @@ def _softmax(f: Function, out: str, operand: str, shape: Shape) -> None:
         x, y = (f.at(start, f.i64("mul", i, pitch)) for start in (operand, out))
 
         def larger(place: str | int, mask: str | None, best: list[str]) -> list[str]:
-            found = _masked(f, f.load(x, place), mask, -float("inf"))
+            found = masked(f, f.load(x, place), mask, -float("inf"))
             return [f.choose("ogt", found, best[0], found, best[0])]
 
-        (best,) = _over(f, count, larger, [(vector, splat(-float("inf")))])
-        largest = f.spread(_across(f, "fmax", best))
+        (best,) = over(f, count, larger, [(vector, splat(-float("inf")))])
+        largest = f.spread(across(f, "fmax", best))
 
         def power(place: str | int, mask: str | None, total: list[str]) -> list[str]:
             found = exp(f, f.vec("fsub", f.load(x, place), largest))
             f.store(found, y, place)
-            return [f.vec("fadd", total[0], _masked(f, found, mask, 0.0))]
+            return [f.vec("fadd", total[0], masked(f, found, mask, 0.0))]
 
-        (total,) = _over(f, count, power, [(vector, splat(0.0))])
-        whole = f.spread(_across(f, "fadd", total))
+        (total,) = over(f, count, power, [(vector, splat(0.0))])
+        whole = f.spread(across(f, "fadd", total))
 
         def divide(place: str | int, mask: str | None, _: list[str]) -> list[str]:
             f.store(f.vec("fdiv", f.load(y, place), whole), y, place)
             return []
 
-        _over(f, count, divide, [])
+        over(f, count, divide, [])
 
     f.repeat(shape[0] if len(shape) == 2 else 1, row)
 
@@ -206,10 +206,10 @@ def _along(f: Function, name: str, out: str, operand: str, shape: Shape) -> None
         x = f.at(operand, f.i64("mul", i, pitch))
 
         def join(place: str | int, mask: str | None, found: list[str]) -> list[str]:
-            return [_joined(f, name, found[0], _masked(f, f.load(x, place), mask, least))]
+            return [_joined(f, name, found[0], masked(f, f.load(x, place), mask, least))]
 
-        (found,) = _over(f, count, join, [(f.target.vector, splat(least))])
-        f.put("float", _across(f, "fadd" if name == "sum" else "fmaximum", found), out, i)
+        (found,) = over(f, count, join, [(f.target.vector, splat(least))])
+        f.put("float", across(f, "fadd" if name == "sum" else "fmaximum", found), out, i)
 
     f.repeat(shape[0] if len(shape) == 2 else 1, row)
 
@@ -249,7 +249,7 @@ def _reshape(f: Function, out: str, operand: str, before: Shape, after: Shape) -
     f.repeat(size_of(before) // together, part)
 
 
-def _over(
+def over(
     f: Function,
     count: int,
     body: Callable[[str | int, str | None, list[str]], list[str]],
@@ -267,14 +267,15 @@ def _over(
     return values
 
 
-def _masked(f: Function, vector: str, mask: str | None, other: float) -> str:
+def masked(f: Function, vector: str, mask: str | None, other: float) -> str:
+    """A vector with another number where the mask is not set."""
     if mask is None:
         return vector
     kind = f.target.vector
     return f.let(f"select <{f.target.lanes} x i1> {mask}, {kind} {vector}, {kind} {splat(other)}")
 
 
-def _across(f: Function, operation: str, vector: str) -> str:
+def across(f: Function, operation: str, vector: str) -> str:
     """The sum (`fadd`) or the largest of a vector's elements, of which one that is no number is left out by
     `fmax` and the result of `fmaximum`."""
     kind, suffix = f.target.vector, f"v{f.target.lanes}f32"

@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
+from abw.core.base.jit import allocating, njit
 from abw.core.exec.lower.rows import BLOCK
+from abw.core.ir.model import SLOPE
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
 
 HALF, ROOT_HALF = 0.5, math.sqrt(0.5)
+LOW = np.float32(SLOPE)
 ONE, ZERO, WIDE_ZERO = np.float32(1.0), np.float32(0.0), np.float64(0.0)
 
 
@@ -116,6 +118,45 @@ def softmax(out: Floats, at: int, x: Floats, start: int, rows: int, columns: int
             total += result[j]
         for j in range(columns):
             result[j] /= total
+
+
+@allocating
+def attend(
+    out: Floats, size: int, heads: int, factor: float,
+    values: Floats, of_values: Ints, keys: Floats, of_keys: Ints, queries: Floats, of_queries: Ints,
+) -> None:  # fmt: skip
+    """Attention to `out`: of the rows of `values` and `keys` (`size` floats each) that the indices name.
+
+    Scores are products times `factor`, or where that is 0 sums (see `Attention.added`).
+    """
+    part, share, wide = size // heads, len(out) // heads, len(out)
+    weights, totals = np.empty(len(of_keys), np.float32), np.empty(share, np.float64)
+    query = queries[size * of_queries[0] : size * (of_queries[0] + 1)]
+    for h in range(heads):
+        best = np.float32(-np.inf)
+        for k in range(len(weights)):
+            key = keys[size * of_keys[k] + h * part : size * of_keys[k] + (h + 1) * part]
+            product = ZERO
+            if factor:
+                for j in range(part):
+                    product += key[j] * query[h * part + j]
+                product *= np.float32(factor)
+            else:
+                for j in range(part):
+                    together = key[j] + query[h * part + j]
+                    product += together if together > ZERO else LOW * together
+            weights[k] = product
+            best = larger(best, weights[k])
+        total = WIDE_ZERO
+        totals[:] = WIDE_ZERO
+        for k in range(len(weights)):
+            weight = np.exp(weights[k] - best)
+            total += weight
+            value = values[wide * of_values[k] + h * share : wide * of_values[k] + (h + 1) * share]
+            for j in range(share):
+                totals[j] += weight * value[j]
+        for j in range(share):
+            out[h * share + j] = totals[j] / total
 
 
 @njit

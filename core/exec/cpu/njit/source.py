@@ -19,7 +19,7 @@ from abw.core.exec.lower.rows import columns
 from abw.core.exec.lower.stages import Single, consecutive, spread_sizes
 from abw.core.graph.group import structure
 from abw.core.ir.cell import Op
-from abw.core.ir.model import Reduction
+from abw.core.ir.model import Attention, Reduction
 from abw.core.ir.network import NetType, Network
 from abw.core.plan.arenas import Arenas
 
@@ -31,8 +31,8 @@ from numpy import exp, log, sqrt, tanh
 
 from abw.core.base.jit import allocating
 from abw.core.exec.cpu.njit.loops import (
-    accumulate, by_matrix, by_vector, copy, gelu, max_along, max_rows, mean_rows, sigmoid, softmax, sum_along,
-    sum_rows, transpose
+    accumulate, attend, by_matrix, by_vector, copy, gelu, max_along, max_rows, mean_rows, sigmoid, softmax,
+    sum_along, sum_rows, transpose
 )
 '''
 
@@ -88,10 +88,17 @@ def kernel_text(name: str, net_type: NetType, layout: CellTiling | None) -> str:
         _Cell(body, layout).write()
     else:
         body.loop("i", "n")
+        if isinstance(net_type.reduction, Attention):
+            body.attend(net_type.reduction, [size_of(slot.shape) for slot in net_type.slots])
+            return _function(name, params, body)
         for s in range(len(net_type.slots)):
             assert net_type.reduction is not None
             size = size_of(net_type.slots[s].shape)
             body.reduce(net_type.reduction, f"o{s}, {size} * (b{s} + i), {size}", s)
+    return _function(name, params, body)
+
+
+def _function(name: str, params: Sequence[str], body: _Body) -> str:
     return "\n".join(
         ["@numba.njit(nogil=True, error_model='numpy')", f"def {name}({', '.join(params)}):", *body.lines, ""]
     )
@@ -109,6 +116,15 @@ class _Body:
         """What follows is inside, until the depth is set back."""
         self.do(f"for {name} in range({count}):")
         self.depth += 1
+
+    def attend(self, attention: Attention, sizes: Sequence[int]) -> None:
+        """Attention of lane i's lists of values, keys and queries, of so many floats a row."""
+        values, keys, _ = sizes
+        factor = 0.0 if attention.added else attention.factor(keys)
+        self.do("begin, end = lists[l0 + i], lists[l0 + i + 1]")
+        rows = ", ".join(f"a{s}, index[p{s} + begin : p{s} + end]" for s in range(len(sizes)))
+        out = f"o0[{values} * (b0 + i) : {values} * (b0 + i + 1)]"
+        self.do(f"attend({out}, {keys}, {attention.heads}, {factor}, {rows})")
 
     def reduce(self, reduction: Reduction, out: str, slot: int) -> None:
         """Reduce what lane i of an operand reads, its list or one row, to `out` (array, place, floats)."""

@@ -63,9 +63,10 @@ def demand(plan: Plan) -> Demand:
     floats = lanes * arenas.value_floats[kinds]
     for b in range(len(schedule)):
         for k in range(plan.operand_ptr[b], plan.operand_ptr[b + 1]):
-            width = int(arenas.row_floats[arenas.slot_arena[kinds[b], k - plan.operand_ptr[b]]])
+            slot = k - plan.operand_ptr[b]
+            width = int(arenas.row_floats[arenas.slot_arena[kinds[b], slot]])
             rows = plan.index[plan.index_ptr[k] : plan.index_ptr[k + 1]]
             floats[b] += width * len(np.unique(rows))
             if plan.list_ptr[k] >= 0:  # each row but a list's first is added to what is there
-                flops[b] += width * (len(rows) - lanes[b])
+                flops[b] += int(arenas.list_flops[kinds[b], slot]) * (len(rows) - lanes[b])
     return Demand(flops.astype(np.float64), 4 * floats.astype(np.float64))

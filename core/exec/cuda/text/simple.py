@@ -50,7 +50,7 @@ def plain_text(cell: CellSteps, step: Step, threads: int) -> tuple[str, Share]:
         t.let(f"unit = piece * {u(VECTOR)}")
         operate(t, cell, step, {}, "lane", "unit")
 
-    return _text(share, body), share
+    return share_text(share, body), share
 
 
 def reduction_text(
@@ -97,7 +97,7 @@ def reduction_text(
         t.let(f"place = words[frame + {u(word)}] + {times('lane', pitch)} + piece * {u(VECTOR)}")
         t.add("st4(floats, place, s0, s1, s2, s3)")
 
-    return _text(share, body), share
+    return share_text(share, body), share
 
 
 def single_text(cell: CellSteps, step: Step, threads: int) -> tuple[str, Share]:
@@ -110,30 +110,30 @@ def single_text(cell: CellSteps, step: Step, threads: int) -> tuple[str, Share]:
     match op.name:
         case "softmax":
             share = Share(rows, threads)
-            return _text(share, lambda t: _softmax(t, matter, count)), share
+            return share_text(share, lambda t: _softmax(t, matter, count)), share
         case "sum" | "max":
             share = Share(count, threads)
-            return _text(share, lambda t: _along(t, matter)), share
+            return share_text(share, lambda t: _along(t, matter)), share
         case "reshape":
             share = Share(rows * count, threads)
-            return _text(share, lambda t: _reshape(t, matter)), share
+            return share_text(share, lambda t: _reshape(t, matter)), share
         case "concat":
             share = Share(rows * count, threads)
-            return _text(share, lambda t: _concat(t, matter)), share
+            return share_text(share, lambda t: _concat(t, matter)), share
         case "transpose":
             share = Share(rows * count, threads)
-            return _text(share, lambda t: _transpose(t, matter)), share
+            return share_text(share, lambda t: _transpose(t, matter)), share
         case "matmul" if len(op.shape) == 1:
             share = Share(count, threads)
-            return _text(share, lambda t: _by_vector(t, matter)), share
+            return share_text(share, lambda t: _by_vector(t, matter)), share
         case "matmul":
             share = Share(-(-rows // ROWS_AT_ONCE) * (padded(count, VECTOR) // VECTOR), threads)
-            return _text(share, lambda t: _by_matrix(t, matter)), share
+            return share_text(share, lambda t: _by_matrix(t, matter)), share
         case _:
             raise ValueError(f"no kernel for the operation '{op.name}'")
 
 
-def _text(share: Share, body: Callable[[Text], None]) -> str:
+def share_text(share: Share, body: Callable[[Text], None]) -> str:
     """The function around what a thread does with its `lane` and `piece`."""
     t = Text()
     with t.block(f"def step{SIGNATURE}"):

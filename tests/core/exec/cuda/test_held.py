@@ -55,7 +55,7 @@ def two_lstms(size: int) -> Network:
     )
     slots = (Slot("x", (size,), (), (0,)), *both)
     types = [(name, lstm(size), None, slots) for name in ("chars", "words")]
-    return make_network(types, (table,), constants, [])  # type: ignore[arg-type]
+    return make_network(types, (table,), constants, [])
 
 
 def chains(size: int, lanes: tuple[int, int], steps: int, seed: int) -> Plan:

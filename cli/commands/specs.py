@@ -1,0 +1,30 @@
+"""`abw specs`: the models that ship."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from abw.cli import options
+from abw.cli.console import give
+
+
+def specs(as_json: options.Json = False) -> None:
+    """List the models that ship with abw: every command takes their names, as `abw run treelstm`."""
+    from abw.core.spec.shipped import shipped
+
+    rows = [
+        {"name": spec.name, "format": spec.format, "summary": spec.summary, "path": str(spec.path)}
+        for spec in shipped()
+    ]
+    give({"schema_version": 1, "specs": rows}, as_json, _print)
+
+
+def _print(document: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from abw.core.base.console import Console
+
+    table = Table("name", "data", "what it is", box=None, pad_edge=False)
+    for row in document["specs"]:
+        table.add_row(row["name"], row["format"], row["summary"])
+    Console().print(table)

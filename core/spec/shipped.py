@@ -1,0 +1,71 @@
+"""The models that ship with abw, which are found by name wherever one is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import abw
+from abw.core.base.errors import AbwError, did_you_mean
+from abw.core.spec.text import fields
+from abw.core.spec.text.document import Mapping, Scalar, read
+from abw.core.spec.text.report import Report
+
+FOLDER = Path(abw.__file__).parent / "specs"
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """A model that ships: its name, its file, the format of its data, and what its first comment says."""
+
+    name: str
+    path: Path
+    format: str
+    summary: str
+
+
+def find_shipped(name: str) -> Path | None:
+    """The file of the model that ships under a name; None where there is none, or where a file or folder here
+    has that name.
+    """
+    if not fields.NAME.fullmatch(name) or Path(name).exists():
+        return None
+    path = FOLDER / f"{name}.yaml"
+    return path if path.is_file() else None
+
+
+def find_spec(path: Path) -> Path:
+    """The file that a path or the name of a shipped model means.
+
+    Errors: AbwError for what can only be such a name, and is none.
+    """
+    name = str(path)
+    found = find_shipped(name)
+    if found is None and fields.NAME.fullmatch(name) and not path.exists():
+        near = did_you_mean(name, [spec.stem for spec in FOLDER.glob("*.yaml")])
+        hint = near if near.startswith("did you mean") else "`abw specs` lists those that ship"
+        raise AbwError(f"there is no file {name}, and no model of that name ships", hint=hint)
+    return found or path
+
+
+def shipped() -> Iterator[Shipped]:
+    """All models that ship, by name. Cost: their files are read as YAML, some milliseconds each."""
+    for path in sorted(FOLDER.glob("*.yaml")):
+        top = read(path, Report())
+        data = top.get("data") if isinstance(top, Mapping) else None
+        form = data.get("format") if isinstance(data, Mapping) else None
+        if isinstance(form, Scalar):
+            yield Shipped(path.stem, path, form.text, _summary(path))
+
+
+def _summary(path: Path) -> str:
+    """The first sentence of the comment above the model."""
+    comment: list[str] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        if not line.startswith("# yaml-language-server:"):
+            comment.append(line.removeprefix("#").strip())
+    first, stop, _ = " ".join(comment).partition(". ")
+    return f"{first}." if stop else first

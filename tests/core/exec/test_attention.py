@@ -1,0 +1,200 @@
+"""Attention from a spec to outputs: every executor against formulas over the data as it is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from abw.core.base.errors import Span
+from abw.core.exec.cuda.executor import CudaExecutor
+from abw.core.exec.interface import Executor
+from abw.core.exec.params import Params, init_params
+from abw.core.exec.registry import get_executor
+from abw.core.ir.cell import Param
+from abw.core.ir.model import Attention, Table
+from abw.core.ir.network import Constant, Granularity, Slot
+from abw.core.plan.check import check_plan
+from abw.core.plan.plan import plan
+from abw.core.policy.rules.agenda import Agenda
+from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
+from abw.core.spec.load import Overrides
+from tests.core.exec.builder import make_graph, make_network, reference
+from tests.core.exec.corners import once
+from tests.core.exec.cuda.simulated import SimulatedDevice
+
+Array = NDArray[np.float64]
+
+SPEC = """\
+model: attention
+dims: {hidden: 6, key: 4, heads: 2}
+data: {format: json, path: graphs.jsonl}
+tables: {names: {dim: hidden, rows: 11}}
+params: {v0: hidden, q0: key}
+cells:
+  project:
+    dims: [hidden, key]
+    inputs: {x: hidden}
+    params: {Q: [key, hidden], K: [key, hidden], V: [hidden, hidden]}
+    equations: |
+      q = Q @ x
+      k = K @ x
+      v = V @ x
+    outputs: {q: q, k: k, v: v}
+types:
+  project: {per: node, cell: project, inputs: {x: "names[code]"}}
+  near: {per: node, attend: {query: project.q, keys: to.project.k, values: to.project.v or v0, heads: heads}}
+  all: {per: node, attend: {query: "to[0].project.q or q0", keys: instance.node.project.k,
+                            values: instance.node.project.v, score: added}}
+  readout: {per: instance, attend: {query: q0, keys: node.project.k, values: node.near.y, scaled: false}}
+outputs: {near: near.y, all: all.y, readout: readout.y}
+"""
+
+
+def graphs(rng: np.random.Generator, sizes: list[int]) -> list[dict[str, Any]]:
+    """Instances of so many nodes, with links between any of them."""
+    return [
+        {
+            "vertices": [{"kind": "node", "code": int(code)} for code in rng.integers(0, 11, n)],
+            "links": {"to": [[u, v] for u in range(n) for v in range(n) if rng.random() < 0.3]},
+        }
+        for n in sizes
+    ]
+
+
+def workload(
+    folder: Path, made: list[dict[str, Any]], granularity: Granularity = "cell", **dims: int
+) -> Workload:
+    (folder / "graphs.jsonl").write_text("".join(f"{json.dumps(g)}\n" for g in made))
+    (folder / "model.yaml").write_text(SPEC)
+    model = open_model(folder / "model.yaml", Overrides(dims=dims))
+    return open_workload(model, read_instances(model.data, None), open_networks(model, granularity))
+
+
+def softmax_mean(scores: Array, values: Array) -> Array:
+    """The mean of values, by the softmax of their scores."""
+    weights = np.exp(scores) / np.exp(scores).sum()
+    return np.asarray(sum(w * value for w, value in zip(weights, values, strict=True)))
+
+
+def attention(
+    query: Array, keys: list[Array], values: list[Array], heads: int, *, scaled: bool = True
+) -> Array:
+    """Attention by its definition, head by head."""
+    found: list[Array] = []
+    for h in range(heads):
+        parts = [np.array_split(x, heads)[h] for x in (query, *keys)]
+        scores = np.array([parts[0] @ key for key in parts[1:]])
+        if scaled:
+            scores /= np.sqrt(len(parts[0]))
+        found.append(softmax_mean(scores, np.array([np.array_split(v, heads)[h] for v in values])))
+    return np.concatenate(found)
+
+
+def expected(made: list[dict[str, Any]], found: Workload, params: Params, heads: int) -> dict[str, Array]:
+    """All outputs, from the data as written and the parameters."""
+    values: dict[str, Array] = {
+        p.name: params.values[n].astype(np.float64) for n, p in enumerate(found.model.params)
+    }
+    names: Array = params.tables[0].astype(np.float64)
+    out: dict[str, list[Array]] = {"near": [], "all": [], "readout": []}
+    for graph in made:
+        x = [names[vertex["code"]] for vertex in graph["vertices"]]
+        projected = {name: [values[f"project.{name}"] @ one for one in x] for name in "QKV"}
+        q, k, v = (projected[name] for name in "QKV")
+        near = []
+        for u in range(len(x)):
+            to = [b for a, b in graph["links"]["to"] if a == u]
+            some = attention(q[u], [k[b] for b in to], [v[b] for b in to], heads) if to else values["v0"]
+            near.append(some)
+            sums = [key + (q[to[0]] if to else values["q0"]) for key in k]
+            scores = np.array([np.where(s > 0, s, 0.2 * s).sum() for s in sums])
+            out["all"].append(softmax_mean(scores, np.array(v)))
+        out["near"] += near
+        out["readout"].append(attention(values["q0"], k, near, 1, scaled=False))
+    return {name: np.array(rows) for name, rows in out.items()}
+
+
+def executors() -> list[tuple[str, Executor]]:
+    return [
+        ("reference", get_executor("reference")),
+        ("blas", get_executor("blas")),
+        ("ir", get_executor("cpu", kernels="ir")),
+        ("njit", get_executor("cpu", kernels="njit")),
+        ("cuda", CudaExecutor(SimulatedDevice(races=False), "plan")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "granularity", "dims"),
+    [
+        ([1, 2, 3, 5, 8], "cell", {"hidden": 16, "key": 8}),
+        ([4, 1, 6], "op", {}),
+        ([3, 70], "cell", {"hidden": 35, "key": 10, "heads": 5}),
+    ],
+)
+def test_every_executor_computes_what_the_formulas_say(
+    sizes: list[int], granularity: Granularity, dims: dict[str, int], tmp_path: Path
+) -> None:
+    made = graphs(np.random.default_rng(len(sizes)), sizes)
+    found = workload(tmp_path, made, granularity, **dims)
+    params = init_params(found.network, 3)
+    wanted = expected(made, found, params, dims.get("heads", 2))
+    graph = found.graph(0, len(made))
+    planned = plan(graph, Agenda().schedule(graph.dag))
+    check_plan(graph, planned)
+    assert len(planned.schedule) <= (5 if granularity == "cell" else 9)  # no pair is a node
+    for name, executor in executors():
+        if (name == "cuda" and max(sizes) > 10) or (name == "njit" and granularity == "op"):
+            continue  # to simulate is slow, and so is to compile again
+        executor.prepare(found.network, params)
+        result = executor.run(planned)
+        for refs in graph.results:
+            close = 1e-12 if name == "reference" else 2e-6
+            error = np.abs(result.values(refs.reference) - wanted[refs.name]).max()
+            assert error <= close * np.abs(wanted[refs.name]).max(), (name, refs.name)
+
+
+LISTS = [
+    [0, 1],
+    [2, 1, 0],
+    [3, 4],
+    [4, 4, 4],
+    [5, 1],
+    [6, 0, 1],
+    [0] * 64 + [7],
+    [4] * 64 + [1],
+    [7] + [0] * 99,
+]
+
+
+def test_scores_at_their_ends() -> None:
+    """Scores of hundreds overflow no exponential; what is infinite or no number ends as NumPy's does."""
+    keys = [1.0, -2.0, 300.0, -500.0, -np.inf, np.inf, np.nan, 900.0]
+    tables = tuple(Table(name, len(keys), (2,), None, None, Span("test", 1)) for name in ("values", "keys"))
+    constants = (
+        Constant("table", 0, (2,), 0, 8),
+        Constant("table", 1, (2,), 8, 8),
+        Constant("param", 0, (2,), 16, 1),
+    )
+    slots = tuple(Slot(f"s{n}", (2,), (), (n,)) for n in range(3))
+    network = make_network([("attend", None, Attention(1), slots)], tables, constants, [Param("query", (2,))])
+    operands = [[*(-1 - i for i in some), *(-9 - i for i in some), *[-17] * len(some)] for some in LISTS]
+    graph = make_graph(network, [0] * len(LISTS), operands)
+    planned = plan(graph, once(graph))
+    # two for each number of a value and of a key, four for each head's weight
+    assert planned.other_flops == sum(map(len, LISTS)) * (2 * 2 + 2 * 2 + 4)
+    rows = np.array([[key, 0.0] for key in keys], np.float32)
+    values = (np.arange(16).reshape(8, 2) / 8 - 1).astype(np.float32)
+    params = Params((np.array([2.0, 1.0], np.float32),), (values, rows))
+    wanted = reference(graph, params).value(0, 0)
+    assert np.isnan(wanted).any(axis=1).tolist() == [some[0] in (5, 6) or set(some) == {4} for some in LISTS]
+    for name, executor in executors():
+        executor.prepare(network, params)
+        np.testing.assert_allclose(
+            executor.run(planned).value(0, 0), wanted, rtol=2e-6, atol=1e-6, err_msg=name
+        )
