@@ -56,10 +56,18 @@ from abw.core.run.finite import refuse_values, refuse_weights
 from abw.core.run.footprint import require_weights
 from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds
 from abw.core.run.minibatches import run_all
-from abw.core.run.streaming import column_of, read_ahead
-from abw.core.run.workload import Networks, Workload, open_model, open_networks, open_sample, open_workload
+from abw.core.run.streaming import columns_of, read_ahead
+from abw.core.run.workload import (
+    Networks,
+    Workload,
+    open_model,
+    open_networks,
+    open_sample,
+    open_workload,
+    whole,
+)
 from abw.core.spec.load import Overrides
-from abw.core.store.outputs import Column
+from abw.core.store.outputs import Column, outputs_of
 
 Floats = NDArray[np.float32]
 Given = os.PathLike[str] | Iterable[object] | Instances
@@ -220,7 +228,7 @@ class LoadedModel:
         with open_feed(Path(file)) as feed:
             size = read_ahead(data.batch)
             found = chunks(
-                feed, data.format, size, limit=data.limit, frequency=data.frequency, schema=self.spec.schema
+                feed, data.format, size, limit=data.limit, frequency=data.frequency, schema=self.spec.given
             )
             for chunk in found:
                 yield self._outputs(open_workload(self.spec, chunk.instances, self._networks))
@@ -237,11 +245,11 @@ class LoadedModel:
             return read(Path(instances), data.format, frequency=data.frequency)
         if isinstance(instances, str):
             raise TypeError("a text is neither a file nor instances: give Path(...) or a list")
-        return read_objects(instances, data.format, frequency=data.frequency, schema=self.spec.schema)
+        return read_objects(instances, data.format, frequency=data.frequency, schema=self.spec.given)
 
     def graph(self, instances: Given) -> Graph:
-        """The dataflow graph of all of them as one mini-batch."""
-        workload = self._workload(instances)
+        """The dataflow graph of all of them as one mini-batch; what grows has grown then."""
+        workload = whole(self._workload(instances), executor=self.executor)
         return workload.graph(0, len(workload.instances))
 
     def schedule(self, graph: Graph, policy: str | Policy | None = None) -> Schedule:
@@ -283,7 +291,7 @@ class LoadedModel:
 
     def __repr__(self) -> str:
         types = ", ".join(t.name for t in self.network.types)
-        outputs = ", ".join(name for name, _ in self.spec.outputs)
+        outputs = ", ".join(output.name for output in outputs_of(self.spec))
         numbers = sum(value.size for value in self.params.values())
         return f"LoadedModel {self.spec.name}: types {types}; outputs {outputs}; {numbers:,} parameters"
 
@@ -291,16 +299,15 @@ class LoadedModel:
         return open_workload(self.spec, self.read(instances), self._networks)
 
     def _outputs(self, workload: Workload) -> Outputs:
-        parts: list[list[Column]] = [[] for _ in self.spec.outputs]
+        names = [output.name for output in outputs_of(self.spec)]
+        parts: list[list[Column]] = [[] for _ in names]
         clock = Clock("construct", "schedule", "plan", "execute")
         keep = self._check_finite
         for batch, result in run_all(workload, self._ready(), self.executor, clock, keep_all=keep):
             if self._check_finite:
                 refuse_values(batch, result, workload.instances)
-            start = workload.instances.start[batch.first : batch.last + 1]
-            for part, refs in zip(parts, batch.graph.results, strict=True):
-                part.append(column_of(refs, result, start - start[0]))
-        names = [name for name, _ in self.spec.outputs]
+            for part, column in zip(parts, columns_of(workload, batch, result), strict=True):
+                part.append(column)
         return Outputs({name: _joined(part) for name, part in zip(names, parts, strict=True)})
 
     def _ready(self) -> Policy:
@@ -317,7 +324,7 @@ class LoadedModel:
             return get_policy(name)
         if kept := kept_policy(self._networks, asked):
             return kept.policy
-        sample, used = open_sample(self.spec, self._networks, asked.instances)
+        sample, used = open_sample(self.spec, self._networks, asked.instances, executor=self.executor)
         policy, _ = chosen_policy(None, sample, asked, used=used, progress=Quiet())
         return policy
 

@@ -27,11 +27,15 @@ class LinkSchema:
 
 @dataclass(frozen=True, slots=True)
 class FieldSchema:
-    """An integer on a vertex. `text` says that the integers stand for distinct strings of the data."""
+    """An integer on a vertex. `text` says that the integers stand for distinct strings of the data.
+
+    `rows`: they are the rows of a table themselves, also where that has a vocabulary.
+    """
 
     kinds: frozenset[str]
     text: bool = False
     doc: str = ""
+    rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

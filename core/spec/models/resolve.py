@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from abw.core.base.errors import did_you_mean
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import (
-    Hop,
     NodeSource,
     ParamSource,
     Source,
@@ -17,6 +16,7 @@ from abw.core.ir.model import (
     Where,
     ZeroSource,
 )
+from abw.core.ir.paths import Hop
 from abw.core.ir.schema import Schema
 from abw.core.spec.models.drafts import TypeDraft, kinds_text
 from abw.core.spec.models.sources import LinkPath, Lookup, PathStep, parse_source
@@ -124,7 +124,8 @@ class Resolver:
         number, table = self.tables.get(name, (0, None))
         if table is None:
             return None
-        if table.vocab and not self.schema.fields[last.name].text:
+        written = self.schema.fields[last.name]
+        if table.vocab and not (written.text or written.rows):
             hint = "leave the vocabulary out: numbers are taken modulo rows"
             self._note(
                 f"'{name}' is a table of words, field '{last.name}' holds numbers", last.token, text, hint
