@@ -38,6 +38,8 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
     console.print(f"{amount(report['instances_per_second'])} instances/s", style="bold")
     if auto := report.get("auto_batch"):
         console.print(_tried(report["batch"], auto))
+    for said in _grown(report):
+        console.print(said, style="yellow" if "cut" in said else None)
     for said in _skipped(report):
         console.print(said, style="yellow", soft_wrap=True)
     console.print()
@@ -91,12 +93,35 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
         )
     if report["max_error"] is not None:
         console.print(f"verified: largest error {report['max_error']:.1e} of the output's root mean square")
+        if (growth := report.get("growth")) and growth["decisions"]:
+            close = growth["close"]
+            otherwise = (
+                f"{close} of them otherwise, as good within the tolerance" if close else "all the same"
+            )
+            console.print(f"          {counted(growth['decisions'], 'decision')} made again: {otherwise}")
     if "path" in report:
         console.print(f"\nresults: {report['path']}", soft_wrap=True)
     if report.get("output") not in (None, "-"):
         console.print(f"outputs: {report['output']}", soft_wrap=True)
+    if report.get("grown"):
+        console.print(f"grown instances: {report['grown']}", soft_wrap=True)
     if "report" in report:
         console.print(f"report: {report['report']}", soft_wrap=True)
+
+
+def _grown(report: dict[str, Any]) -> list[str]:
+    """What grew, and what was cut off."""
+    growth = report.get("growth")
+    if not growth:
+        return []
+    kinds = ", ".join(f"{amount(count)} {kind}" for kind, count in growth["vertices"].items())
+    said = [f"grown: {kinds} in {counted(growth['rounds'], 'round')}"]
+    for kind, cut in growth["cut"].items():
+        said.append(
+            f"{cut['instances']} of {counted(report['instances'], 'instance')} were cut at most: "
+            f"{cut['most']} of {kind}"
+        )
+    return said
 
 
 def _tried(taken: int, auto: dict[str, Any]) -> Text:

@@ -57,11 +57,19 @@ from abw.core.run.finite import refuse_values, refuse_weights
 from abw.core.run.footprint import require_weights
 from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds
 from abw.core.run.minibatches import run_all
-from abw.core.run.streaming import column_of, read_ahead
-from abw.core.run.workload import Networks, Workload, open_model, open_networks, open_sample, open_workload
+from abw.core.run.streaming import columns_of, read_ahead
+from abw.core.run.workload import (
+    Networks,
+    Workload,
+    open_model,
+    open_networks,
+    open_sample,
+    open_workload,
+    whole,
+)
 from abw.core.spec.load import Overrides
 from abw.core.spec.shipped import find_spec
-from abw.core.store.outputs import Column
+from abw.core.store.outputs import Column, outputs_of
 
 Floats = NDArray[np.float32]
 Given = os.PathLike[str] | Iterable[object] | Instances
@@ -235,7 +243,7 @@ class LoadedModel:
                 limit=data.limit,
                 frequency=data.frequency,
                 tokens=data.tokens,
-                schema=self.spec.schema,
+                schema=self.spec.given,
             )
             for chunk in found:
                 yield self._outputs(open_workload(self.spec, chunk.instances, self._networks))
@@ -246,7 +254,7 @@ class LoadedModel:
         TypeError for a bare text: it is neither a file nor a sequence of instances.
         """
         if isinstance(instances, Instances):
-            return conform(instances, self.spec.schema)
+            return conform(instances, self.spec.given)
         data = self.spec.data
         if isinstance(instances, os.PathLike):
             return read(Path(instances), data.format, frequency=data.frequency, tokens=data.tokens)
@@ -257,12 +265,12 @@ class LoadedModel:
             data.format,
             frequency=data.frequency,
             tokens=data.tokens,
-            schema=self.spec.schema,
+            schema=self.spec.given,
         )
 
     def graph(self, instances: Given) -> Graph:
-        """The dataflow graph of all of them as one mini-batch."""
-        workload = self._workload(instances)
+        """The dataflow graph of all of them as one mini-batch; what grows has grown then."""
+        workload = whole(self._workload(instances), executor=self.executor)
         return workload.graph(0, len(workload.instances))
 
     def schedule(self, graph: Graph, policy: str | Policy | None = None) -> Schedule:
@@ -304,7 +312,7 @@ class LoadedModel:
 
     def __repr__(self) -> str:
         types = ", ".join(t.name for t in self.network.types)
-        outputs = ", ".join(name for name, _ in self.spec.outputs)
+        outputs = ", ".join(output.name for output in outputs_of(self.spec))
         numbers = sum(value.size for value in self.params.values())
         return f"LoadedModel {self.spec.name}: types {types}; outputs {outputs}; {numbers:,} parameters"
 
@@ -312,16 +320,15 @@ class LoadedModel:
         return open_workload(self.spec, self.read(instances), self._networks)
 
     def _outputs(self, workload: Workload) -> Outputs:
-        parts: list[list[Column]] = [[] for _ in self.spec.outputs]
+        names = [output.name for output in outputs_of(self.spec)]
+        parts: list[list[Column]] = [[] for _ in names]
         clock = Clock("construct", "schedule", "plan", "execute")
         keep = self._check_finite
         for batch, result in run_all(workload, self._ready(), self.executor, clock, keep_all=keep):
             if self._check_finite:
                 refuse_values(batch, result, workload.instances)
-            start = workload.instances.start[batch.first : batch.last + 1]
-            for part, refs in zip(parts, batch.graph.results, strict=True):
-                part.append(column_of(refs, result, start - start[0]))
-        names = [name for name, _ in self.spec.outputs]
+            for part, column in zip(parts, columns_of(workload, batch, result), strict=True):
+                part.append(column)
         return Outputs({name: _joined(part) for name, part in zip(names, parts, strict=True)})
 
     def _ready(self) -> Policy:
@@ -339,10 +346,10 @@ class LoadedModel:
         if kept := kept_policy(self._networks, asked):
             return kept.policy
         if self._sample:
-            sample = open_workload(self.spec, self._sample, self._networks)
+            sample = whole(open_workload(self.spec, self._sample, self._networks), executor=self.executor)
             used = min(asked.instances, len(self._sample))
         else:
-            sample, used = open_sample(self.spec, self._networks, asked.instances)
+            sample, used = open_sample(self.spec, self._networks, asked.instances, executor=self.executor)
         policy, _ = chosen_policy(None, sample, asked, used=used, progress=Quiet())
         return policy
 

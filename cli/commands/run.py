@@ -38,6 +38,15 @@ def run(
         bool,
         typer.Option("--skip-bad", help="Leave malformed instances out, count them, mark their place."),
     ] = False,
+    grown: Annotated[
+        Path | None,
+        typer.Option(
+            "--grown",
+            metavar="FILE",
+            help="Write the instances of a model that grows here, with all that grew: .jsonl, data of the "
+            "format json.",
+        ),
+    ] = None,
     limit: options.Limit = None,
     batch: Annotated[
         str | None,
@@ -214,6 +223,7 @@ def run(
         profile=profile,
         input=pipe,
         output=output,
+        grown=grown,
         skip_bad=skip_bad,
         auto_batch=batch == "auto",
         memory=parse_bytes(memory) if memory else None,

@@ -17,12 +17,13 @@ def word_rows(instances: Instances, field: str, table: Table) -> Ints:
 
     With a vocabulary unknown words have the row `table.unknown`, or -1 where there is none. Without one a
     word's row is its hash modulo `table.rows`, so that a word has the same row in whatever data. The row of a
-    number is that modulo `table.rows`. Errors: DataError where a vocabulary is for a field of numbers.
+    number is that modulo `table.rows`. Errors: DataError where a vocabulary is for a field of numbers that
+    are no rows.
     Cost: linear in distinct strings.
     """
+    if field not in instances.vocabulary and (table.vocab is None or instances.schema.fields[field].rows):
+        return np.empty(0, np.int32)
     if table.vocab is None:
-        if field not in instances.vocabulary:
-            return np.empty(0, np.int32)
         return _hashed(instances.vocabulary[field], table.rows)
     if field not in instances.vocabulary:
         message = f"table '{table.name}' has a vocabulary, but the field '{field}' is a number, not a word"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from abw.core.ir.model import Model
 from abw.core.ir.network import Network
 
 Ints = NDArray[np.int32]
-_COMPARE = {
+COMPARE: dict[str, np.ufunc] = {
     "==": np.equal,
     "!=": np.not_equal,
     "<": np.less,
@@ -102,7 +103,7 @@ def _vertices(model: Model, instances: Instances) -> tuple[Ints, ...]:
         vertices = of_kinds[t.kinds]
         for condition in t.where:
             values = field(instances, condition.field, model.data.seed)[vertices]
-            vertices = vertices[_COMPARE[condition.comparison](values, condition.value)]
+            vertices = vertices[COMPARE[condition.comparison](values, condition.value)]
         every.append(vertices)
     return tuple(every)
 
@@ -115,3 +116,12 @@ def _select(kind: NDArray[np.uint8], wanted: NDArray[np.bool_], out: Ints) -> in
         out[n] = v  # written over unless it is wanted: kinds follow no pattern that a branch could learn
         n += wanted[kind[v]]
     return n
+
+
+def only(binding: Binding, types: Collection[int]) -> Binding:
+    """The binding of a model of which some types alone have nodes."""
+    tables = binding.tables.copy()
+    for t in range(len(binding.model.types)):
+        if t not in types:
+            tables[t, 1] = 0
+    return replace(binding, tables=tables)

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from abw.core.graph import walk as op
 from abw.core.graph.cells import constant_number
 from abw.core.graph.edges import EdgeSlots, edge_slots
-from abw.core.ir.model import Hop, Input, Model, NodeSource, NodeType, Source, TableSource, ZeroSource
+from abw.core.ir.model import Input, Model, NodeSource, NodeType, Source, TableSource, ZeroSource
 from abw.core.ir.network import Network
+from abw.core.ir.paths import Hop
 
 Ints = NDArray[np.int32]
 

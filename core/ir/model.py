@@ -10,12 +10,13 @@ from typing import Literal
 
 from abw.core.base.errors import Span
 from abw.core.ir.cell import Cell, Param, Port, Shape
+from abw.core.ir.growth import Growth
+from abw.core.ir.paths import Comparison, Hop
 from abw.core.ir.schema import Schema
 from abw.core.ir.weights import Weights
 
 Reduction = Literal["sum", "mean", "max"]
 """What a list of values can be reduced by on its own."""
-Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +46,6 @@ class Attention:
 
 VALUES, KEYS, QUERY = range(3)
 SLOPE = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """One step along a link; `index` picks one of several (negative: from the end), None wants them all."""
-
-    link: str
-    index: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +184,7 @@ class Model:
     `params` are the model's own (`h0`) and every type's (`char.Wi`), each once. `outputs` maps the name of
     a result to (type number, output number). `dims` are the sizes in force. `weights` are where its
     parameters and tables come from. `files` are the model's file, then its cells' and vocabularies.
-    `schema` is what the instances of its data are made of.
+    `schema` is what the instances of its data are made of; where `growth` is there, with what they grow.
     """
 
     name: str
@@ -204,6 +197,12 @@ class Model:
     outputs: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
     weights: Weights
     schema: Schema
+    growth: Growth | None = None
+
+    @property
+    def given(self) -> Schema:
+        """What the instances are made of as they are read."""
+        return self.growth.given if self.growth else self.schema
 
     @property
     def reads(self) -> tuple[Path, ...]:

@@ -33,13 +33,15 @@ class LinkSchema:
 class FieldSchema:
     """A whole number on a vertex; with a `size`, a vector of so many floats.
 
-    `text` says that the numbers stand for distinct strings of the data.
+    `text` says that the numbers stand for distinct strings of the data; `rows` that they are the rows of a
+    table themselves, also where that has a vocabulary.
     """
 
     kinds: frozenset[str]
     text: bool = False
     doc: str = ""
     size: int = 0
+    rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

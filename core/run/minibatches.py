@@ -15,6 +15,7 @@ from abw.core.graph.graph import Graph
 from abw.core.plan.plan import Plan, plan, wanted_of
 from abw.core.policy.registry import Policy
 from abw.core.policy.schedule import Schedule
+from abw.core.run.growing import Grown, grow
 from abw.core.run.workload import Workload
 
 TOGETHER = 1 << 14
@@ -28,7 +29,8 @@ class MiniBatch:
 
     `window` numbers the mini-batch that they are, or are a part of: of several where instances between them
     were left out, or as `piece` of one that did not fit the executor's memory. `dag` is what the policy saw
-    of the graph, `schedule` what it made of that; the plan's own is of the graph's types.
+    of the graph, `schedule` what it made of that; the plan's own is of the graph's types. One that has
+    `grown` was executed in pieces, of which graph, schedule and plan are the whole.
     """
 
     window: int
@@ -39,6 +41,12 @@ class MiniBatch:
     schedule: Schedule
     plan: Plan
     piece: bool = False
+    grown: Grown | None = None
+
+    @property
+    def executed(self) -> tuple[Plan, ...]:
+        """The plans that were executed: one, unless the mini-batch has grown."""
+        return self.grown.pieces if self.grown else (self.plan,)
 
 
 def planned(
@@ -91,6 +99,11 @@ def run_all(
     alone does not fit.
     """
 
+    if workload.ground is not None:
+        for number, (first, last) in enumerate(workload.windows()):
+            yield from _grown(workload, policy, executor, clock, number, first, last, leave_out)
+        return
+
     def made(window: int, first: int, last: int) -> MiniBatch:
         return planned(workload, policy, executor, first, last, clock, window=window, keep_all=keep_all)
 
@@ -101,6 +114,46 @@ def run_all(
     )
     for batch in ahead(batches) if executor.abilities.overlaps else _together(batches):
         yield from _pieces(made, executor, clock, batch)
+
+
+def _grown(
+    workload: Workload,
+    policy: Policy,
+    executor: Executor,
+    clock: Clock,
+    window: int,
+    first: int,
+    last: int,
+    leave_out: Callable[[InstanceError], None] | None,
+) -> Iterator[tuple[MiniBatch, Result]]:
+    """Grow the instances of a window: in several mini-batches where some are left out, or all do not fit."""
+    assert workload.ground is not None
+    networks = workload.networks
+
+    def batched(graph: Graph) -> Schedule:
+        return networks.launched(graph, policy.schedule(networks.seen(graph)))
+
+    waiting = [(first, last, False)]
+    while waiting:
+        first, last, piece = waiting.pop(0)
+        if first == last:
+            continue
+        try:
+            grown = grow(workload.binding, workload.ground, executor, batched, first, last, clock)
+        except InstanceError as error:
+            if leave_out is None:
+                raise
+            leave_out(error)
+            waiting[:0] = [(first, error.instance, piece), (error.instance + 1, last, piece)]
+        except TooLargeError:
+            if last - first < 2:
+                raise
+            middle = (first + last) // 2
+            waiting[:0] = [(first, middle, True), (middle, last, True)]
+        else:
+            made, graph = grown.plan, grown.graph
+            batch = MiniBatch(window, first, last, graph, graph.dag, grown.schedule, made, piece, grown)
+            yield batch, grown.result
 
 
 def _around(

@@ -43,6 +43,7 @@ from abw.core.run.streaming import COMPARED, Job, Sums, run_stream
 from abw.core.run.workload import Networks, Workload, open_model, open_networks, open_sample
 from abw.core.spec.load import Overrides
 from abw.core.store.folders import new_folder, require_writable
+from abw.core.store.grown import open_grown, require_lines
 from abw.core.store.outputs import open_outputs, outputs_of, require_suffix
 from abw.core.store.runs import OUTPUTS, SCHEMA_VERSION, runs_folder, save_report
 
@@ -58,8 +59,8 @@ class RunOptions:
 
     `input`: a pipe to read instances from (`-`: standard input) instead of the model's data, which are then
     what a policy is learned from. `told`: the executor's own options (`get_executor`). `output`: where the
-    outputs go instead of the run's folder. `auto_batch`: the mini-batch is chosen, such that it takes
-    `memory` bytes at most (None: a share of those available).
+    outputs go instead of the run's folder, `grown` where instances that grew. `auto_batch`: the mini-batch is
+    chosen, such that it takes `memory` bytes at most (None: a share of those available).
     """
 
     policy: str = CHOSEN
@@ -77,6 +78,7 @@ class RunOptions:
     profile: bool = False
     input: Path | None = None
     output: Path | None = None
+    grown: Path | None = None
     skip_bad: bool = False
     check_finite: bool = False
     auto_batch: bool = False
@@ -111,6 +113,8 @@ def run(
     """
     executor = get_executor(options.executor, **options.told)
     profiler = executor.profiler if options.profile else None
+    if options.grown:
+        require_lines(options.grown)
     if options.profile and not profiler:
         raise AbwError(
             f"executor '{executor.name}' cannot say where its time goes",
@@ -126,6 +130,7 @@ def run(
     if options.output:
         _require_folder(options.output)
         spare(_opened(options.output, 1), options.input and _opened(options.input, 0), *model.reads)
+    _require_growth(model, options)
     require_weights(model)
     trained = load_weights(model)
     progress.phase("compile")
@@ -140,12 +145,12 @@ def run(
     with learner_beside(asked if asked.learned and not kept else None) as beside:
         with clock("compile"):
             most = max(LARGEST if options.auto_batch else 2, asked.instances)
-            sample, used = open_sample(model, networks, most, skip_bad=options.skip_bad)
             params = make_params(networks.cells, trained, options.seed)
             if options.check_finite:
                 refuse_weights(networks.cells, params)
             executor.prepare(networks.network, params, options.threads)
             prepared(executor)
+            sample, used = open_sample(model, networks, most, skip_bad=options.skip_bad, executor=executor)
             _warm_up(sample, min(2, used), executor, asked, kept, beside)
             if profiler:
                 profiler.measure()
@@ -165,7 +170,8 @@ def run(
     outputs = outputs_of(model)
     with new_folder(runs_folder(), model.name) as draft, open_feed(options.input or model.data.path) as feed:
         target = options.output or draft.path / OUTPUTS
-        with open_outputs(target, outputs, named=model.data.format == "json") as writer:
+        named = model.data.format == "json"
+        with open_outputs(target, outputs, named) as writer, open_grown(options.grown, model) as grown:
             job = Job(
                 model=model,
                 networks=networks,
@@ -174,6 +180,7 @@ def run(
                 folder=draft.path,
                 outputs=outputs,
                 writer=writer,
+                grown=grown,
                 params=params if options.verify else None,
                 profiler=profiler,
                 skip_bad=options.skip_bad,
@@ -193,6 +200,37 @@ def run(
         report["profile"] = profiler and profiler.profile().document()
         save_report(draft.path, report, model.files, learned.path if learned else None)
     return {**report, "path": str(draft.final)}
+
+
+def _require_growth(model: Model, options: RunOptions) -> None:
+    """Refuse what does not go with a model that grows, or with one that does not. Errors: AbwError."""
+    if options.grown and not model.growth:
+        hint = "--grown is for specs with a section grow"
+        raise AbwError(f"nothing grows in {model.name}", hint=hint, exit_code=2)
+    if options.profile and model.growth:
+        hint = "abw bench and --profile need a plan that can be run again as a whole"
+        raise AbwError(f"{model.name} grows: --profile cannot repeat its rounds", hint=hint, exit_code=2)
+    if options.grown:
+        _require_folder(options.grown)
+        spare(options.grown, options.input and _opened(options.input, 0), *model.reads)
+
+
+def _growth(model: Model, sums: Sums, verified: bool) -> dict[str, Any] | None:
+    """What grew, as it stands in a run's report; None where nothing grows."""
+    if model.growth is None:
+        return None
+    grown = sums.grown
+    return {
+        "rounds": grown.rounds,
+        "vertices": dict(grown.vertices),
+        "cut": {
+            kind.name: {"instances": grown.cut[kind.name], "most": kind.most}
+            for kind in model.growth.kinds
+            if grown.cut.get(kind.name)
+        },
+        "decisions": grown.decisions if verified else None,
+        "close": grown.close if verified else None,
+    }
 
 
 def _require_folder(output: Path) -> None:
@@ -295,9 +333,11 @@ def _report(
         "seconds": seconds,
         "instances_per_second": sums.instances / (working or 1.0),
         "not_finite": sums.not_finite,
+        "growth": _growth(model, sums, options.verify),
         "max_error": sums.max_error if options.verify else None,
         "training": learned and {**learned.document(), "of_these_instances": own},
         "output": options.output and str(options.output),
+        "grown": options.grown and str(options.grown),
         "versions": versions(),
         "command": command,
     }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from abw.core.exec.params import Params
 from abw.core.exec.reference import ReferenceExecutor
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.graph import Graph, ResultRefs
+from abw.core.ir.growth import DecisionOutput
 from abw.core.ir.model import Model
 from abw.core.plan.check import check_plan
 from abw.core.plan.counts import Counts
@@ -32,8 +33,11 @@ from abw.core.policy.registry import Policy, get_policy
 from abw.core.policy.trace import ready_counts
 from abw.core.run.finite import not_finite, refuse_values
 from abw.core.run.footprint import Footprint, footprint
+from abw.core.run.growing import Grown
 from abw.core.run.minibatches import MiniBatch, run_all
+from abw.core.run.recheck import recheck
 from abw.core.run.workload import Networks, Workload, open_workload
+from abw.core.store.grown import GrownWriter
 from abw.core.store.outputs import Column, Output, Rows, Writer, with_bad
 from abw.core.store.runs import save_batch
 
@@ -57,6 +61,8 @@ READ_AHEAD = 1024
 class Job:
     """What all mini-batches of a run have in common.
 
+    `grown`: where instances go when they have grown, if anywhere.
+
     `params`: of the reference, if every node shall be compared with it. `profiler`: the executor's, if it
     shall say where its time goes. `folder`: where graphs and schedules are kept. `check_finite`: whether a
     value that is not finite ends the run.
@@ -69,6 +75,7 @@ class Job:
     folder: Path
     outputs: tuple[Output, ...]
     writer: Writer
+    grown: GrownWriter | None
     params: Params | None
     profiler: Profiler | None
     skip_bad: bool
@@ -108,6 +115,28 @@ class Kept:
 
 
 @dataclass(slots=True)
+class Growth:
+    """Of instances that grow: rounds of all mini-batches, vertices that came to be by kind, instances that
+    had `most` of a kind and wanted more; decisions made again by `verify`, and those that differed within the
+    tolerance.
+    """
+
+    rounds: int = 0
+    vertices: Counter[str] = field(default_factory=Counter)
+    cut: Counter[str] = field(default_factory=Counter)
+    decisions: int = 0
+    close: int = 0
+
+    def add(self, grown: Grown, kinds: Collection[str]) -> None:
+        """Count a mini-batch whose `kinds` grew."""
+        self.rounds += grown.rounds
+        self.cut.update(grown.cut)
+        counts = np.bincount(grown.instances.kind, minlength=len(grown.instances.schema.kinds)).tolist()
+        named = zip(grown.instances.schema.kinds, counts, strict=True)
+        self.vertices.update({name: count for name, count in named if name in kinds})
+
+
+@dataclass(slots=True)
 class Sums:
     """What a run counts, over its mini-batches.
 
@@ -130,6 +159,7 @@ class Sums:
     max_error: float = 0.0
     needed: Footprint | None = None
     not_finite: int = 0
+    grown: Growth = field(default_factory=Growth)
 
     @property
     def kept(self) -> int:
@@ -186,7 +216,7 @@ class _Run:
             limit=data.limit,
             frequency=data.frequency,
             tokens=data.tokens,
-            schema=self.job.model.schema,
+            schema=self.job.model.given,
             skip_bad=self.job.skip_bad,
         )
         while True:
@@ -211,7 +241,7 @@ class _Run:
         keep_all = job.params is not None or job.check_finite
         for batch, result in run_all(workload, job.policy, job.executor, clock, leave_out, keep_all=keep_all):
             graph, schedule, planned = batch.graph, batch.schedule, batch.plan
-            first, last = batch.first, batch.last
+            last = batch.last
             needed = footprint(planned)
             if sums.needed is None or needed.total > sums.needed.total:
                 sums.needed = needed
@@ -226,22 +256,39 @@ class _Run:
             sums.lower_bound += bound
             sums.executed.add(result.counts, planned.counts)
             sums.unseen_states += schedule.unseen
+            if batch.grown is not None and job.model.growth:
+                sums.grown.add(batch.grown, job.model.growth.grown)
             if batch.piece:
                 in_pieces.add(batch.window)
             with clock("execute"):
-                rows = _rows(workload, first, graph, result)
+                rows = _rows(workload, batch, result)
             sums.not_finite += sum(map(not_finite, rows.columns))
             if job.check_finite:
                 refuse_values(batch, result, workload.instances)
             if job.params:
-                check_schedule(graph.dag, planned.schedule)
-                check_plan(graph, planned)
-                sums.max_error = max(sums.max_error, _verified(job, workload.unfused(first, last), result))
+                for made in batch.executed:
+                    check_schedule(made.graph.dag, made.schedule)
+                    check_plan(made.graph, made)
+                sums.max_error = max(sums.max_error, self._verified(workload, batch, result))
             if job.profiler:
                 job.profiler.sample(planned)
+            if batch.grown is not None and job.grown is not None:
+                with job.clock("write"):
+                    job.grown.write(batch.grown.instances)
             self._write(rows)
             yield last
         sums.in_pieces += len(in_pieces)
+
+    def _verified(self, workload: Workload, batch: MiniBatch, result: Result) -> float:
+        """The largest error of any node; of a mini-batch that has grown its decisions are made again, too."""
+        job, grown = self.job, batch.grown
+        graph = batch.graph if grown else workload.unfused(batch.first, batch.last)
+        worst, expected = _compared(job, graph, result)
+        if grown is not None and workload.ground is not None:
+            found = recheck(workload.ground.sprouter, grown.instances, expected, TOLERANCE, job.executor.name)
+            self.sums.grown.decisions += found.decisions
+            self.sums.grown.close += found.close
+        return worst
 
     def _keep(self, batch: MiniBatch, bound: int) -> None:
         sums, graph, dag, schedule = self.sums, batch.graph, batch.dag, batch.schedule
@@ -268,7 +315,7 @@ class _Run:
 
     def _nothing(self) -> Rows:
         columns = [
-            Column(np.empty((0, *o.shape), np.float32), np.empty(0, np.int64), np.empty(0, np.int32))
+            Column(np.empty((0, *o.shape), o.dtype), np.empty(0, np.int64), np.empty(0, np.int32))
             for o in self.job.outputs
         ]
         return Rows((), np.empty(0, np.int32), tuple(columns), ())
@@ -279,25 +326,45 @@ class _Run:
         self.job.progress.reached(taken, f"{done} instances, {rate:.0f}/s")
 
 
-def _rows(workload: Workload, first: int, graph: Graph, result: Result) -> Rows:
+def _rows(workload: Workload, batch: MiniBatch, result: Result) -> Rows:
     """What a mini-batch gave."""
-    instances = workload.instances
-    last = first + graph.instances
-    start = instances.start[first : last + 1] - instances.start[first]
-    names = instances.names[first:last] if instances.names else ("",) * graph.instances
-    columns = tuple(column_of(refs, result, start) for refs in graph.results)
-    return Rows(names, instances.lines[first:last], columns, ("",) * graph.instances)
+    instances, first, last = workload.instances, batch.first, batch.last
+    names = instances.names[first:last] if instances.names else ("",) * (last - first)
+    columns = columns_of(workload, batch, result)
+    return Rows(names, instances.lines[first:last], columns, ("",) * (last - first))
 
 
-def column_of(refs: ResultRefs, result: Result, start: NDArray[np.int64]) -> Column:
+def columns_of(workload: Workload, batch: MiniBatch, result: Result) -> tuple[Column, ...]:
+    """The outputs of a mini-batch: what nodes give, then decisions."""
+    start = workload.instances.start[batch.first : batch.last + 1]
+    if batch.grown is not None:
+        start = batch.grown.instances.start
+    given = tuple(_column_of(refs, result, start - start[0]) for refs in batch.graph.results)
+    growth = workload.model.growth
+    if batch.grown is None or growth is None:
+        return given
+    return (*given, *(_decided(output, batch.grown.instances) for output in growth.outputs))
+
+
+def _decided(output: DecisionOutput, instances: Instances) -> Column:
+    """What was decided, as an output of finished instances."""
+    kinds = [number for number, name in enumerate(instances.schema.kinds) if name in output.kinds]
+    vertex = np.flatnonzero(np.isin(instances.kind, kinds))
+    instance = np.searchsorted(instances.start, vertex, side="right") - 1
+    counts = np.bincount(instance, minlength=len(instances))
+    places = (vertex - instances.start[instance] - 1).astype(np.int32)
+    return Column(instances.fields[output.decision.name][vertex], counts, places)
+
+
+def _column_of(refs: ResultRefs, result: Result, start: NDArray[np.int64]) -> Column:
     """An output of a mini-batch whose instances begin at the vertices `start` (n + 1,), its first at 0."""
     values = np.asarray(result.values(refs.reference), np.float32)
     counts = np.bincount(refs.instance, minlength=len(start) - 1)
     return Column(values, counts, (refs.vertex - start[refs.instance] - 1).astype(np.int32))
 
 
-def _verified(job: Job, graph: Graph, result: Result) -> float:
-    """The largest error of any node's outputs against the reference executor's. Errors: AbwError.
+def _compared(job: Job, graph: Graph, result: Result) -> tuple[float, Result]:
+    """The largest error of any node's outputs against the reference executor's, and that. Errors: AbwError.
 
     `graph` has every reduction as a node: so the reference computes them.
     """
@@ -307,7 +374,7 @@ def _verified(job: Job, graph: Graph, result: Result) -> float:
     expected = reference.run_graph(graph)
     worst = max(compare(result, expected, job.networks.fusion), key=lambda d: d.error, default=None)
     if worst is None:
-        return 0.0
+        return 0.0, expected
     if not worst.error <= TOLERANCE:
         raise AbwError(
             f"executor '{job.executor.name}' is wrong: output '{worst.output}' of type '{worst.type}' "
@@ -315,4 +382,4 @@ def _verified(job: Job, graph: Graph, result: Result) -> float:
             f"(allowed: {TOLERANCE:.0e})",
             hint="this is a defect of abw, not of your model: please report it with the spec and the data",
         )
-    return worst.error
+    return worst.error, expected

@@ -7,13 +7,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from abw.core.base.errors import DataError, InstanceError, Problem, Span, SpecError
+from abw.core.base.errors import AbwError, DataError, InstanceError, Problem, Span, SpecError
 from abw.core.cell.hoist import hoist
 from abw.core.data.feed import open_feed
 from abw.core.data.instances import Instances
 from abw.core.data.read import read
 from abw.core.data.readers.jsonl import schema_of_json
 from abw.core.data.stream import chunks
+from abw.core.data.vertices import with_room
+from abw.core.exec.interface import Executor
+from abw.core.exec.registry import get_executor
+from abw.core.exec.trained import load_weights, make_params
 from abw.core.graph.bind import Binding, bind
 from abw.core.graph.bytecode import Bytecode, program_of
 from abw.core.graph.cells import cell_network
@@ -23,10 +27,14 @@ from abw.core.graph.fuse import Fusion, fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import Groups, group_types
 from abw.core.graph.ops import OpNetwork, expand, op_network
+from abw.core.graph.sprout import Ground, Sprouter
 from abw.core.ir.model import DataSpec, Model
 from abw.core.ir.network import Granularity, LayoutName, Network
+from abw.core.ir.phases import phases_of
 from abw.core.policy.launches import by_type
+from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule
+from abw.core.run.growing import grow
 from abw.core.spec.load import Overrides, load_model
 
 
@@ -70,11 +78,15 @@ class Networks:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A model with its instances and its networks."""
+    """A model with its instances and its networks.
+
+    With a `ground` the instances are still to grow (`abw.core.run.growing`): there are no graphs of them yet.
+    """
 
     model: Model
     binding: Binding
     networks: Networks
+    ground: Ground | None = None
 
     @property
     def network(self) -> Network:
@@ -124,8 +136,13 @@ def open_networks(
     """What the nodes of a model's graphs are, and the types that policies see.
 
     With `fuse` reductions are read in place where they can be, with `group` types of one structure are one to
-    policies. Cost: some 100 us, whatever the data.
+    policies. Errors: AbwError for a model that grows where this cannot be done piece by piece. Cost: some
+    100 us, whatever the data.
     """
+    if model.growth and (granularity == "op" or fuse):
+        what = "granularity op" if granularity == "op" else "reading reductions in place"
+        message = f"{model.name} grows, and {what} goes with graphs that are whole before they run"
+        raise AbwError(message, hint="leave it out: rounds are of cells", exit_code=2)
     cells = cell_network(model, layout)
     ops = op_network(cells) if granularity == "op" else None
     found = Networks(cells, program_of(model, cells), ops)
@@ -137,7 +154,14 @@ def open_networks(
 
 def open_workload(model: Model, instances: Instances, networks: Networks) -> Workload:
     """Bring a model and its instances together. Errors: DataError (a word or a row that is not there)."""
-    return Workload(model, bind(model, networks.cells, networks.program, instances), networks)
+    growth = model.growth
+    if growth is None or growth.decided | growth.grown <= {*instances.schema.kinds, *instances.schema.fields}:
+        return Workload(model, bind(model, networks.cells, networks.program, instances), networks)
+    instances = with_room(instances, growth)
+    binding = bind(model, networks.cells, networks.program, instances)
+    phases, _ = phases_of(model.types, model.schema, growth)
+    sprouter = Sprouter(model, growth, networks.cells, phases)
+    return Workload(model, binding, networks, Ground(sprouter, instances))
 
 
 def load_workload(
@@ -148,17 +172,47 @@ def load_workload(
     fuse: bool = False,
     group: bool = False,
 ) -> Workload:
-    """A model with the instances that it names, up to its limit. Errors: DataError."""
+    """A model with the instances that it names, up to its limit; those that grow have grown.
+
+    They do so on the executor cpu, by the weights that `abw run` has without --seed. Errors: DataError.
+    """
     instances = read_instances(model.data, model.data.limit)
-    return open_workload(model, instances, open_networks(model, granularity, layout, fuse=fuse, group=group))
+    networks = open_networks(model, granularity, layout, fuse=fuse, group=group)
+    return whole(open_workload(model, instances, networks))
+
+
+def whole(workload: Workload, count: int | None = None, executor: Executor | None = None) -> Workload:
+    """The same where its instances need not grow; else the first `count` of them when they have grown.
+
+    By a prepared executor, or one of the weights that `abw run` has without --seed. Errors: InstanceError.
+    """
+    if workload.ground is None:
+        return workload
+    model, networks = workload.model, workload.networks
+    if executor is None:
+        executor = get_executor("cpu")
+        executor.prepare(networks.network, make_params(networks.cells, load_weights(model), 0))
+
+    def batched(graph: Graph) -> Schedule:
+        return networks.launched(graph, Critical().schedule(networks.seen(graph)))
+
+    last = len(workload.instances) if count is None else count
+    grown = grow(workload.binding, workload.ground, executor, batched, 0, last)
+    return open_workload(model, grown.instances, networks)
 
 
 def open_sample(
-    model: Model, networks: Networks, count: int, *, skip_bad: bool = False
+    model: Model,
+    networks: Networks,
+    count: int,
+    *,
+    skip_bad: bool = False,
+    executor: Executor | None = None,
 ) -> tuple[Workload, int]:
     """The model with `count` instances from the beginning of its data at most, and how many of them to use.
 
-    With `skip_bad`, malformed ones are left out, and none is used from one that the model cannot be run on.
+    Instances that grow have grown, by the executor (see `whole`). With `skip_bad`, malformed ones are left
+    out, and none is used from one that the model cannot be run on.
     Errors: DataError; SpecError where not even one instance can be run.
     """
     data = model.data
@@ -171,7 +225,7 @@ def open_sample(
                 size,
                 frequency=data.frequency,
                 tokens=data.tokens,
-                schema=model.schema,
+                schema=model.given,
                 skip_bad=skip_bad,
             )
             for part in parts:
@@ -179,13 +233,18 @@ def open_sample(
                     continue
                 workload = open_workload(model, part.instances, networks)
                 good = len(part.instances)
+                grows = workload.ground is not None
                 try:
-                    if skip_bad:
-                        workload.graph(0, good)
+                    found = whole(workload, executor=executor)
+                    if skip_bad and not grows:
+                        found.graph(0, good)
                 except InstanceError as error:
+                    if not skip_bad:
+                        raise
                     failed, good = error, error.instance
+                    found = whole(workload, good, executor) if good else workload
                 if good:
-                    return workload, good
+                    return found, good
                 if size == count:
                     break
     raise failed or DataError([Problem("no instances in the file", Span(str(data.path), 1))])

@@ -75,6 +75,8 @@ def model_schema() -> Schema:
             "source": {"description": _SOURCE_DOC, "type": "string", "minLength": 1},
             "model": _model(),
             "type": _type(),
+            "growing": _growing(),
+            "clause": _clause(),
             "cell": _cell(),
             "own-cell": _cell(own=True),
         },
@@ -159,6 +161,9 @@ def _model() -> Schema:
                 "Parameters of the model that are used as values, such as first states.", "param"
             ),
             "cells": _named("The model's own cells: a type names them as it does files.", "own-cell"),
+            "grow": _named(
+                "Kinds of vertices that come to be, and given kinds that decide.", "growing", least=1
+            ),
             "types": _named("The types of nodes.", "type", least=1),
             "weights": _weights(),
             "outputs": {
@@ -284,6 +289,75 @@ def _type() -> Schema:
                 for name in REDUCTIONS
             ),
         ],
+    }
+
+
+def _growing() -> Schema:
+    number_or_text = {"type": ["string", "integer"]}
+    return _object(
+        "A kind of vertices that come to be while the model runs, by decisions on values just computed.",
+        {
+            "links": {
+                "description": "Where its vertices lead: a kind, or 'KIND or none'.",
+                "type": "object",
+                "propertyNames": _name(),
+                "additionalProperties": _text("KIND, or KIND or none."),
+            },
+            "fields": {
+                "description": "Numbers of its vertices: 'number', or a table, whose rows they are.",
+                "type": "object",
+                "propertyNames": _name(),
+                "additionalProperties": _text("number, or a table."),
+            },
+            "most": _integer("So many of them an instance may have."),
+            "start": {
+                "description": "Every instance begins with one of them, which has these links and fields.",
+                "type": "object",
+                "additionalProperties": number_or_text,
+            },
+            "choose": {
+                "description": "What is decided at each of its vertices, once that is computed.",
+                "type": "object",
+                "propertyNames": _name(),
+                "additionalProperties": {
+                    "anyOf": [
+                        _text("argmax TYPE.OUTPUT, sample TYPE.OUTPUT, TYPE.OUTPUT > 0.5, or chance 0.5."),
+                        _object(
+                            "A choice among what is allowed.",
+                            {
+                                "argmax": _text("TYPE.OUTPUT: the best."),
+                                "sample": _text("TYPE.OUTPUT: drawn by the softmax."),
+                                "allow": {
+                                    "description": "For each score a name, and the condition that allows it.",
+                                    "type": "object",
+                                    "additionalProperties": _text("A condition: top.below and front"),
+                                },
+                            },
+                        ),
+                    ]
+                },
+            },
+            "then": {
+                "description": "What comes to be, clause after clause.",
+                "type": "array",
+                "items": {"$ref": "#/$defs/clause"},
+            },
+        },
+    )
+
+
+def _clause() -> Schema:
+    return {
+        "description": "A new vertex: its links and fields (this, LINK.LINK, FIELD + 1, a number, a word).",
+        "type": "object",
+        "required": ["add"],
+        "properties": {
+            "add": _text("The kind of the new vertex."),
+            "as": _text("What later clauses call it."),
+            "when": _text("A condition: action == shift and depth < 7"),
+            "unless": _text("A condition under which it does not come to be."),
+        },
+        "additionalProperties": {"type": ["string", "integer"]},
     }
 
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from abw.core.base.errors import AbwError, Problem, SpecError, did_you_mean, missing_file
 from abw.core.base.files import why_no_file
 from abw.core.ir.cell import Cell, Param
 from abw.core.ir.formats import FORMATS, SCHEMAS
+from abw.core.ir.growth import DecisionOutput, Growth
 from abw.core.ir.model import DataSpec, Model
+from abw.core.ir.phases import phases_of
 from abw.core.ir.schema import ARRAYS, Schema
 from abw.core.ir.shapes import shape as numbers_of
 from abw.core.ir.weights import Weights
 from abw.core.spec.cells.files import make, param, read_cell, read_cells
 from abw.core.spec.models.drafts import Cells, TypeDraft, draft_types, named
+from abw.core.spec.models.growing import decision_output, grow, optional_inputs, sketch
 from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.sources import KEYWORDS, parse_reference
 from abw.core.spec.models.tables import read_tables
@@ -33,7 +36,7 @@ from abw.core.spec.text.tokens import ExpressionError
 DEFAULT_SIZE = 64
 DEFAULT_BATCH = 64
 REQUIRED = ("model", "data", "types", "outputs")
-OPTIONAL = ("dims", "tables", "params", "cells", "weights")
+OPTIONAL = ("dims", "tables", "params", "cells", "grow", "weights")
 _OF_DATA = ("path", "batch", "limit", "seed", "frequency", "tokens")
 _OF_FORMATS = {"frequency": "tags", "tokens": "words"}
 """Keys of `data` that belong to one format."""
@@ -152,6 +155,9 @@ class _Loader:
         tables = read_tables(self._section("tables"), self.reach, dims, report)
         params = self._params(dims)
         schema = self._schema(data)
+        grows = self._section("grow")
+        growing = sketch(grows, schema, tables, report) if grows and schema else None
+        schema = growing.schema if growing else schema
         types = self._section("types")
         self._clashes()
         if types is not None and not types.items:
@@ -165,11 +171,20 @@ class _Loader:
         resolver = Resolver(schema, drafts, tables, own, report)
         wires = connect(drafts, resolver, report)
         shared, numbers = share(drafts, [item for _, item in params.values() if item], resolver, report)
-        outputs = self._outputs(drafts)
+        growth = None
+        if growing:
+            resolver.used |= growing.used
+            optional_inputs(drafts, wires, growing, report)
+            growth = grow(growing, drafts, tables, report)
+        outputs, decisions = self._outputs(drafts, growth)
         weights = self._weights(drafts, tuple(tables), tuple(params), shared, dims)
         self._unused(resolver, cells)
         if len(report) or data is None or name is None:
             return None
+        finished = finish(drafts, wires, numbers)
+        if growth:
+            growth = replace(growth, outputs=decisions)
+            report.extend(phases_of(finished, schema, growth)[1])
         return Model(
             name.text,
             (
@@ -181,10 +196,11 @@ class _Loader:
             data,
             tuple(table for _, table in tables.values() if table),
             shared,
-            finish(drafts, wires, numbers),
+            finished,
             outputs,
             weights,
             schema,
+            growth,
         )
 
     def _section(self, name: str) -> Keys | None:
@@ -318,15 +334,22 @@ class _Loader:
                     self.report.add(message, key.where, "use another name")
                 taken.setdefault(key.text, section)
 
-    def _outputs(self, drafts: list[TypeDraft]) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
+    def _outputs(
+        self, drafts: list[TypeDraft], growth: Growth | None
+    ) -> tuple[tuple[tuple[str, tuple[tuple[int, int], ...]], ...], tuple[DecisionOutput, ...]]:
+        """The results that nodes give, and those that are decisions."""
         node = self._section("outputs")
         if node is not None and not node.items:
             self.report.add("a model needs an output", node.where, "outputs: {name: type.output}")
         users = []
+        decisions = []
         for key, value in node.items if node else ():
             fields.name(key, "an output", self.report)
             if key.text == RESERVED:
                 self.report.add(f"'{RESERVED}' is a word of safetensors", key.where, "use another name")
+            if growth and (decision := decision_output(key.text, value, growth)):
+                decisions.append(decision)
+                continue
             items = value.items if isinstance(value, Sequence) else (value,)
             if not items:
                 self.report.add(f"output '{key.text}' names nothing", value.where)
@@ -337,7 +360,7 @@ class _Loader:
                 shown = ", ".join(str(list(shape or ())) for shape in sorted(shapes, key=str))
                 self.report.add(f"output '{key.text}' has several shapes: {shown}", key.where)
             users.append((key.text, known))
-        return tuple(users)
+        return tuple(users), tuple(decisions)
 
     def _output(self, node: Node, key: Scalar, drafts: list[TypeDraft]) -> tuple[int, int] | None:
         text = fields.text(node, f"output '{key.text}'", self.report)

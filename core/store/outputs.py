@@ -35,11 +35,28 @@ ARRAYS = {".npz": write_npz, ".safetensors": write_safetensors}
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An output of a model: its name, the shape of a value, and whether an instance has exactly one."""
+    """An output of a model: its name, the shape of a value, and whether an instance has exactly one.
+
+    A decision's values are whole numbers (`decided`), -1 where nothing was allowed; where `words` says what
+    they mean, JSON lines have that, null for -1.
+    """
 
     name: str
     shape: Shape
     single: bool
+    decided: bool = False
+    words: tuple[str, ...] | None = None
+
+    @property
+    def dtype(self) -> type[np.float32 | np.int32]:
+        """What its values are."""
+        return np.int32 if self.decided else np.float32
+
+    def shown(self, values: NDArray[Any]) -> NDArray[Any] | list[str | None]:
+        """Values as JSON lines have them."""
+        if self.words is None:
+            return values
+        return [self.words[value] if value >= 0 else None for value in values.tolist()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +67,7 @@ class Column:
     the instance's own, which is -1.
     """
 
-    values: NDArray[np.float32]
+    values: NDArray[np.float32 | np.int32]
     counts: NDArray[np.int64]
     vertex: NDArray[np.int32]
 
@@ -79,7 +96,8 @@ def outputs_of(model: Model) -> tuple[Output, ...]:
         types = [model.types[t] for t, _ in producers]
         single = len(types) == 1 and types[0].kinds == {"instance"} and not types[0].where
         outputs.append(Output(name, types[0].outputs[producers[0][1]].shape, single))
-    return tuple(outputs)
+    decisions = model.growth.outputs if model.growth else ()
+    return (*outputs, *(Output(d.name, (), False, True, d.decision.names) for d in decisions))
 
 
 def with_bad(rows: Rows, bad: Sequence[Bad], first: int, outputs: Sequence[Output]) -> Rows:
@@ -128,7 +146,7 @@ def open_outputs(target: Path, outputs: Sequence[Output], named: bool) -> Iterat
         sys.stdout.flush()
         yield _Lines(LineFile(1, "standard output"), outputs)
     elif target.suffix in LINES:
-        with _emptied(target) as file:
+        with emptied(target) as file:
             yield _Lines(LineFile(file, str(target)), outputs)
     else:
         with ArrayFile(target, ARRAYS[target.suffix]) as arrays:
@@ -136,7 +154,7 @@ def open_outputs(target: Path, outputs: Sequence[Output], named: bool) -> Iterat
 
 
 @contextmanager
-def _emptied(target: Path) -> Iterator[int]:
+def emptied(target: Path) -> Iterator[int]:
     """A file to write from its beginning, which no other process does at the same time. Errors: AbwError."""
     with writing(target):
         if target.exists() and not target.is_file():  # a pipe, or a device
@@ -181,7 +199,7 @@ class _Lines:
                 said["outputs"] = {
                     output.name: column.values[end[i]]
                     if output.single
-                    else column.values[end[i] : end[i + 1]]
+                    else output.shown(column.values[end[i] : end[i + 1]])
                     for output, column, end in zip(self._outputs, rows.columns, ends, strict=True)
                 }
             lines.append(orjson.dumps(said, option=_AS_LINE))
@@ -196,7 +214,7 @@ class _Arrays:
         self._outputs = outputs
         self._named = named
         for output in outputs:
-            file.add(output.name, np.float32, output.shape)
+            file.add(output.name, output.dtype, output.shape)
             if not output.single:
                 file.add(f"{output.name}.offsets", np.int64, ends=True)
                 file.add(f"{output.name}.vertex", np.int32)

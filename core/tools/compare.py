@@ -26,7 +26,7 @@ from abw.core.policy.pairbound import pair_bound
 from abw.core.policy.registry import CHOSEN, COSTED, LEARNED, NAMES, REVERSED, Policy, get_policy
 from abw.core.policy.search.search import Search
 from abw.core.run.learning import TRAIN_LIMIT, TRIALS, Asked, Choice, choose_from, train
-from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
+from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances, whole
 from abw.core.spec.load import Overrides
 
 LEARNED_WITH: dict[str, Choice] = {
@@ -180,7 +180,7 @@ def _open(spec: Path, overrides: Overrides, options: CompareOptions, seed: int) 
     costs = read_cost(options.cost, types) if options.cost else None
 
     def opened(model: Model, limit: int | None, skip: int) -> Graphs:
-        workload = open_workload(model, read_instances(model.data, limit, skip), networks)
+        workload = whole(open_workload(model, read_instances(model.data, limit, skip), networks))
         groups = group_types(networks.network) if options.group else None
         return Graphs(workload, options.fuse, groups, costs)
 

@@ -35,7 +35,7 @@ class Sorter:
         _emit(module)
         self._code = compile_ir(module.text(), target)
         pointers = [ctypes.c_void_p] * len(ADDRESSES)
-        self._sort = ctypes.CFUNCTYPE(None, *pointers, *[ctypes.c_int64] * 3)(self._code.address("sort"))
+        self._sort = ctypes.CFUNCTYPE(None, *pointers, *[ctypes.c_int64] * 4)(self._code.address("sort"))
 
     def sort(self, graph: Graph, schedule: Schedule, parts: int) -> Schedule | None:
         """The lanes of each batch by their instances' part; None where a part would wait for another.
@@ -51,7 +51,8 @@ class Sorter:
             graph.list_operand, part, nodes, split, crossing,
         )  # fmt: skip
         if len(schedule):
-            self._sort(*map(address, arrays), len(schedule), parts, graph.network.width)
+            width = graph.network.width
+            self._sort(*map(address, arrays), len(schedule), parts, width, len(graph) * width)
         return None if crossing[0] else replace(schedule, nodes=nodes, split=split)
 
 
@@ -81,7 +82,7 @@ def get_sorter(target: Target) -> Sorter:
 def _emit(module: Module) -> None:
     """Write `sort`: count each batch's lanes by part, put them in place, look at their operands."""
     pointers = ", ".join(f"ptr %{name}" for name in ADDRESSES)
-    f = Function(module, "sort", f"{pointers}, i64 %batches, i64 %parts, i64 %width", public=True)
+    f = Function(module, "sort", f"{pointers}, i64 %batches, i64 %parts, i64 %width, i64 %own", public=True)
 
     def part_of(node: str) -> str:
         return f.int_item("%part", f.int_item("%instance", node))
@@ -120,7 +121,8 @@ def _emit(module: Module) -> None:
                     differs = f.let(f"icmp ne i64 {other}, {part}")
                     f.when(differs, lambda: f.put("i64", "1", "%crossing", 0))
 
-                f.when(f.let(f"icmp sge i64 {reference}, 0"), differ)
+                # unsigned: neither constants nor, behind the graph's own, the values of earlier runs
+                f.when(f.let(f"icmp ult i64 {reference}, %own"), differ)
 
             def look(k: str) -> None:
                 reference = f.int_item("%operand", k)

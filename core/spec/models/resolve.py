@@ -9,7 +9,6 @@ from itertools import product
 from abw.core.base.errors import did_you_mean
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import (
-    Hop,
     NodeSource,
     ParamSource,
     Source,
@@ -18,6 +17,7 @@ from abw.core.ir.model import (
     Where,
     ZeroSource,
 )
+from abw.core.ir.paths import Hop
 from abw.core.ir.schema import Schema
 from abw.core.spec.models.drafts import TypeDraft, kinds_text, named
 from abw.core.spec.models.sources import LinkPath, Lookup, PathStep, parse_source
@@ -169,7 +169,7 @@ class Resolver:
             hint = f"the data has {found.doc}: a row is a whole number from 0"
             self._note(f"field '{last.name}' holds floats, and no rows of a table", last.token, text, hint)
             return None
-        if table.vocab and not self.schema.fields[last.name].text:
+        if table.vocab and not (found.text or found.rows):
             hint = "leave the vocabulary out: numbers are taken modulo rows"
             self._note(
                 f"'{name}' is a table of words, field '{last.name}' holds numbers", last.token, text, hint

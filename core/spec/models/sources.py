@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from abw.core.ir.model import Comparison
+from abw.core.ir.paths import Comparison
 from abw.core.spec.text.tokens import PATH, Cursor, ExpressionError, Token, tokenize
 
 Layer = Literal["below", "last"]
@@ -99,16 +99,17 @@ def parse_conditions(text: str) -> Iterator[Condition]:
 
 
 def _alternative(cursor: Cursor) -> LinkPath | Lookup:
-    path = _path(cursor)
+    path = parse_path(cursor)
     if len(path.steps) > 1 or not cursor.accept("["):
         return path
     table = path.steps[0]
-    inside = _path(cursor)
+    inside = parse_path(cursor)
     cursor.expect("]", "to close the bracket")
     return Lookup(table.token, inside, path.at, cursor.end)
 
 
-def _path(cursor: Cursor) -> LinkPath:
+def parse_path(cursor: Cursor) -> LinkPath:
+    """Names with points between them. Errors: ExpressionError."""
     start = cursor.token.at
     steps = [_step(cursor)]
     while cursor.accept("."):
@@ -140,7 +141,7 @@ def _name(cursor: Cursor) -> Token:
 
 def _number(cursor: Cursor) -> int:
     token = cursor.token
-    if token.kind != "number":
+    if token.kind != "number" or not token.text.removeprefix("-").isdecimal():
         raise cursor.unexpected("a whole number")
     if len(token.text) > 9:
         raise ExpressionError("the number is too large", token.at, len(token.text))

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from abw.core.data import derive
 from abw.core.data.instances import Instances, Ints, Link
-from abw.core.ir.model import Hop, Input, Model, NodeSource, ParamSource, Source, TableSource
+from abw.core.ir.model import Input, Model, NodeSource, ParamSource, Source, TableSource
+from abw.core.ir.paths import Hop
 from tests.core.data.rows import table_rows
 
 COMPARE = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from abw.core.ir.model import Attention, Hop, NodeSource, ParamSource
+from abw.core.ir.model import Attention, NodeSource, ParamSource
+from abw.core.ir.paths import Hop
 from abw.core.spec.load import Overrides
 from tests.core.spec.writing import Folder, Mark, edited, marks_of, unmark
 

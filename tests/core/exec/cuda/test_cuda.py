@@ -18,7 +18,7 @@ from abw.core.exec.params import Params, init_params
 from abw.core.ir.network import Granularity
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.rules.sufficient import Sufficient
-from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
+from abw.core.run.workload import open_model, open_networks, open_workload, read_instances, whole
 from abw.core.spec.load import Overrides
 from tests.conftest import ROOT
 from tests.core.exec import builder
@@ -183,7 +183,7 @@ SPECS = sorted(path.stem for path in (ROOT / "specs").glob("*.yaml") if path.ste
 def test_every_spec_on_its_own_data(spec: str, granularity: Granularity, fuse: bool, root: Path) -> None:
     model = open_model(root / "specs" / f"{spec}.yaml", Overrides(dims={"hidden": 6}))
     networks = open_networks(model, granularity, fuse=fuse)
-    workload = open_workload(model, read_instances(model.data, 5), networks)
+    workload = whole(open_workload(model, read_instances(model.data, 5), networks))
     # the shortest, and no search for races, which is in the other tests: to simulate is slow
     graph = min((workload.graph(i, i + 1) for i in range(len(workload.instances))), key=len)
     planned = plan(graph, Sufficient().schedule(graph.dag))

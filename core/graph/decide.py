@@ -1,0 +1,212 @@
+"""What is decided at vertices from the values just computed, and which vertices come to be by that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.data.instances import Ints
+from abw.core.data.vertices import INDEX, INSTANCE, KIND, Columns, FieldColumn
+from abw.core.graph.bind import COMPARE
+from abw.core.ir.growth import Clause, Decision, GrowingKind, Number, Place, Test, Tests
+from abw.core.ir.paths import Hop
+
+Bools = NDArray[np.bool_]
+Scores = NDArray[np.floating[Any]]
+Read = Callable[[int, int, Ints], Scores]
+"""The values of an output of a type on vertices: `read(type, output, vertices)` (n, *shape)."""
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_WORD = 2**64 - 1
+
+
+class ScoreError(Exception):
+    """A score that is not a number: nothing can be chosen at `vertex`."""
+
+    def __init__(self, decision: Decision, vertex: int) -> None:
+        super().__init__(decision.name)
+        self.decision, self.vertex = decision, vertex
+
+
+@dataclass(frozen=True, slots=True)
+class Chances:
+    """What chance goes by: the seed, and each instance's number in its file (N,)."""
+
+    seed: int
+    numbers: NDArray[np.int64]
+
+    def drawn(self, decision: Decision, columns: Columns, at: Ints) -> NDArray[np.float64]:
+        """A number from 0 to below 1 for each vertex, whatever mini-batch it is in.
+
+        splitmix64's finaliser (Steele, Lea and Flood, OOPSLA 2014) of the instance's number in the file, the
+        vertex's number among its kind, the kind, the decision's name and the seed.
+        """
+        salt = self.seed * _GOLDEN
+        for letter in decision.name.encode():
+            salt = (salt ^ letter) * 0x100000001B3
+        x = self.numbers[columns[INSTANCE][at]].astype(np.uint64) << np.uint64(32)
+        x |= columns[INDEX][at].astype(np.uint64)
+        x ^= columns[KIND][at].astype(np.uint64) << np.uint64(24)
+        for constant in (salt & _WORD, _GOLDEN):
+            x += np.uint64(constant)
+            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            x ^= x >> np.uint64(31)
+        return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def evaluate(value: Place | Number, columns: Columns, at: Ints, added: Sequence[Ints] = ()) -> Ints:
+    """A place or number for each vertex of `at`, -1 for none; `added[i]`: what clause i added there."""
+    if isinstance(value, Place):
+        begin = at if value.added is None else added[value.added]
+        return columns.follow(begin, value.hops)
+    where = evaluate(value.place, columns, at, added)
+    found = (columns[INDEX] if value.field == "index" else columns[FieldColumn(value.field)])[where]
+    return np.where(found >= 0, np.maximum(found + np.int32(value.plus), -1), np.int32(-1))
+
+
+def holds(tests: Tests, columns: Columns, at: Ints, added: Sequence[Ints] = ()) -> Bools:
+    """Whether all tests hold, for each vertex of `at`."""
+    found = np.ones(len(at), np.bool_)
+    for test in tests:
+        found &= _holds(test, evaluate(test.value, columns, at, added))
+    return found
+
+
+def _holds(test: Test, values: Ints) -> Bools:
+    outcome: Bools
+    if test.comparison is not None:
+        outcome = (values >= 0) & COMPARE[test.comparison](values, test.against)
+    else:
+        outcome = values > 0 if isinstance(test.value, Number) else values >= 0
+    return ~outcome if test.negated else outcome
+
+
+def allowed(decision: Decision, columns: Columns, at: Ints) -> Bools | None:
+    """Which choices are allowed at each vertex (n, choices); None where all are."""
+    if decision.allow is None:
+        return None
+    return np.stack([holds(tests, columns, at) for tests in decision.allow], axis=1)
+
+
+def decide(decision: Decision, columns: Columns, at: Ints, read: Read, chances: Chances) -> Ints:
+    """What is chosen at each vertex (see `Decision`). Raises ScoreError. Cost: linear in the scores."""
+    if decision.how == "chance":
+        return (chances.drawn(decision, columns, at) < decision.limit).astype(np.int32)
+    scores = read(decision.type, decision.output, at).reshape(len(at), -1)
+    odd = np.isnan(scores).any(axis=1)
+    if odd.any():
+        raise ScoreError(decision, int(at[np.argmax(odd)]))
+    if decision.how == "over":
+        return (scores[:, 0] > decision.limit).astype(np.int32)
+    may = allowed(decision, columns, at)
+    if may is not None:
+        scores = np.where(may, scores, -np.inf)
+    if decision.how == "sample":
+        chosen = sampled(scores, chances.drawn(decision, columns, at))
+    else:
+        chosen = scores.argmax(axis=1)
+        if may is not None:  # where all that is allowed is -inf, the first of that
+            taken = may[np.arange(len(at)), chosen]
+            chosen = np.where(taken, chosen, may.argmax(axis=1))
+    if may is not None:
+        chosen = np.where(may.any(axis=1), chosen, -1)
+    return chosen.astype(np.int32)
+
+
+def sampled(scores: Scores, drawn: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The first choice up to which the softmax of the scores (n, choices) adds up to more than `drawn`."""
+    ends = shares(scores)
+    chosen = (ends <= drawn[:, None]).sum(axis=1)
+    # where rounding leaves nothing above, the last with any share
+    last = scores.shape[1] - 1 - np.argmax(scores[:, ::-1] > -np.inf, axis=1)
+    found: NDArray[np.int64] = np.minimum(chosen, last)
+    return found
+
+
+def shares(scores: Scores) -> NDArray[np.float64]:
+    """Where each choice's share of 0 to 1 ends (n, choices): the softmax, added up, in double precision."""
+    wide = scores.astype(np.float64)
+    top = wide.max(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        shifted = np.where(wide == top, 0.0, wide - top)
+    parts = np.exp(shifted)
+    ends: NDArray[np.float64] = np.cumsum(parts, axis=1) / parts.sum(axis=1, keepdims=True)
+    return ends
+
+
+class Grower:
+    """Adds vertices to a mini-batch's columns by the clauses of kinds.
+
+    `cut` (kinds, instances): whether a vertex of a kind did not come to be in an instance because it had
+    `most` of them.
+    """
+
+    def __init__(self, kinds: Mapping[str, GrowingKind], numbers: Mapping[str, int], instances: int) -> None:
+        self._kinds, self._numbers = kinds, numbers
+        self.count = np.zeros((len(numbers), instances), np.int32)
+        self.cut = np.zeros((len(numbers), instances), np.bool_)
+
+    def start(self, columns: Columns, roots: Ints) -> None:
+        """What instances begin with; `roots` (instances,) are their own vertices."""
+        for kind in self._kinds.values():
+            if kind.start is not None:
+                self._add(kind.start, columns, roots, np.ones(len(roots), np.bool_), [])
+
+    def grow(self, kind: GrowingKind, columns: Columns, at: Ints) -> None:
+        """Do a kind's clauses at its vertices, whose decisions are made; nothing where one chose nothing."""
+        may = np.ones(len(at), np.bool_)
+        for decision in kind.decisions:
+            may &= columns[FieldColumn(decision.name)][at] >= 0
+        added: list[Ints] = []
+        for clause in kind.clauses:
+            there = may & holds(clause.when, columns, at, added)
+            if clause.unless:
+                there &= ~holds(clause.unless, columns, at, added)
+            for needed in clause.needs:
+                there &= added[needed] >= 0
+            added.append(self._add(clause, columns, at, there, added))
+
+    def _add(self, clause: Clause, columns: Columns, at: Ints, there: Bools, added: list[Ints]) -> Ints:
+        """New vertices where a clause says so and there is room; for each of `at` the new one, or -1."""
+        number, most = self._numbers[clause.adds], self._kinds[clause.adds].most
+        whose = columns[INSTANCE][at[there]]
+        index = self.count[number][whose] + _ranks(whose)
+        room = index < most
+        self.cut[number][whose[~room]] = True
+        index, whose = index[room], whose[room]
+        np.add.at(self.count[number], whose, 1)
+        who = np.flatnonzero(there)[room]
+        links = [(Hop(name), evaluate(place, columns, at, added)[who]) for name, place in clause.links]
+        numbers = [
+            (
+                FieldColumn(name),
+                evaluate(value, columns, at, added)[who] if isinstance(value, Number) else value,
+            )
+            for name, value in clause.fields
+        ]
+        new = columns.append(len(who))
+        for name, values in (*links, *numbers):
+            columns[name][new] = values
+        columns[KIND][new] = number
+        columns[INSTANCE][new] = whose
+        columns[INDEX][new] = index
+        home = columns[Hop("instance")][at[who]]
+        columns[Hop("instance")][new] = np.where(home >= 0, home, at[who])
+        found = np.full(len(at), -1, np.int32)
+        found[who] = new
+        return found
+
+
+def _ranks(groups: Ints) -> Ints:
+    """For each entry how many before it are of the same group."""
+    order = np.argsort(groups, kind="stable")
+    ordered = groups[order]
+    first = np.searchsorted(ordered, ordered, side="left")
+    ranks = np.empty(len(groups), np.int32)
+    ranks[order] = np.arange(len(groups)) - first
+    return ranks

@@ -1,0 +1,188 @@
+"""What of a growing model is computed before its instances grow, during that, and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+
+from abw.core.base.errors import Problem
+from abw.core.ir.growth import Growth
+from abw.core.ir.model import Input, NodeSource, NodeType, TableSource
+from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """The numbers of the types of each phase.
+
+    `during` are those that decisions need, in the order in which a round computes them where that is the
+    same in all rounds (`ordered`).
+    """
+
+    before: tuple[int, ...]
+    during: tuple[int, ...]
+    after: tuple[int, ...]
+    ordered: bool
+
+
+def phases_of(
+    types: Sequence[NodeType], schema: Schema, growth: Growth
+) -> tuple[Phases, tuple[Problem, ...]]:
+    """The phases of a model's types, and what makes them impossible. Cost: types times inputs."""
+    return _Analysis(types, schema, growth).phases()
+
+
+class _Analysis:
+    """A model's types looked at once."""
+
+    def __init__(self, types: Sequence[NodeType], schema: Schema, growth: Growth) -> None:
+        self.types, self.schema, self.growth = types, schema, growth
+        self.grown = growth.grown
+        fresh = (
+            (clause.adds, name)
+            for kind in growth.kinds
+            for clause in kind.clauses
+            for name, place in clause.links
+            if place.added is not None
+        )
+        self.fresh = {name for _, name in fresh}
+        self.problems: list[Problem] = []
+
+    def phases(self) -> tuple[Phases, tuple[Problem, ...]]:
+        before = self._before()
+        needed = self._needed()
+        during = [t for t in sorted(needed) if self.types[t].kinds <= self.grown]
+        for t in sorted(needed):
+            self._check(t, needed[t], before)
+        for t, node_type in enumerate(self.types):
+            if node_type.kinds & self.grown and not node_type.kinds <= self.grown:
+                message = (
+                    f"type '{node_type.name}' is per {node_type.per}: of kinds that are given and that grow"
+                )
+                self._note(message, t, "make it two types")
+        early = {*before, *during}
+        after = tuple(t for t in range(len(self.types)) if t not in early)
+        order = self._order(during)
+        found = Phases(tuple(sorted(before)), tuple(order or during), after, order is not None)
+        return found, tuple(self.problems)
+
+    def _note(self, message: str, t: int, hint: str, wanted: Input | None = None) -> None:
+        where = wanted.where if wanted else self.types[t].span
+        self.problems.append(Problem(message, where, hint))
+
+    def _before(self) -> set[int]:
+        """Types of given kinds that read nothing which growth brings."""
+        found = {
+            t
+            for t, node_type in enumerate(self.types)
+            if not node_type.kinds & self.grown and not any(True for _ in self._brought(node_type))
+        }
+        while True:
+            wrong = {t for t in found if not self._producers(t) <= found}
+            if not wrong:
+                return found
+            found -= wrong
+
+    def _brought(self, node_type: NodeType) -> Iterator[tuple[Input | None, str]]:
+        """What a type reads that is known only behind some round: grown vertices as a list, decisions."""
+        decided = self.growth.decided
+        for condition in node_type.where:
+            if condition.field in decided:
+                yield None, condition.field
+        for wanted in node_type.inputs:
+            for source in wanted.sources:
+                if isinstance(source, NodeSource | TableSource):
+                    yield from ((wanted, name) for name in self._lists(node_type.kinds, source.hops))
+                if isinstance(source, TableSource) and source.field in decided:
+                    yield wanted, source.field
+
+    def _lists(self, kinds: frozenset[str], hops: Sequence[Hop]) -> Iterator[str]:
+        """Links on the way that lead to all the grown vertices of a kind."""
+        for hop in hops:
+            link = self.schema.links[hop.link]
+            kinds = link.reached(kinds)
+            if link.many and kinds & self.grown:
+                yield hop.link
+
+    def _producers(self, t: int) -> set[int]:
+        inputs = self.types[t].inputs
+        return {p for i in inputs for s in i.sources if isinstance(s, NodeSource) for p, _ in s.producers}
+
+    def _needed(self) -> dict[int, str]:
+        """The types that decisions need, each with what needs it in words."""
+        needed: dict[int, str] = {}
+        waiting: list[tuple[int, str]] = []
+        for kind in self.growth.kinds:
+            for decision in kind.decisions:
+                waiting += [(decision.type, f"decision '{decision.name}'")] * (decision.type >= 0)
+        while waiting:
+            t, by = waiting.pop()
+            if t not in needed:
+                needed[t] = by
+                waiting += [(p, by) for p in self._producers(t)]
+        return needed
+
+    def _check(self, t: int, by: str, before: set[int]) -> None:
+        """Note what a type needed to decide reads and is not known by then."""
+        node_type = self.types[t]
+        name = f"type '{node_type.name}' is needed to decide ({by})"
+        if not node_type.kinds <= self.grown:
+            late = next(iter(self._brought(node_type)), None)
+            if t not in before and not (late is None and node_type.kinds & self.grown):
+                what = f"'{late[1]}'" if late else "what grows"
+                hint = "only what is given and known at once can be computed before growth"
+                self._note(f"{name}, and it reads {what}, known only when growth has ended", t, hint)
+            return
+        if node_type.reduction:
+            hint = f"a {node_type.reduction} over what is given can be a type of the given kind"
+            self._note(f"{name}, and a {node_type.reduction} cannot be computed during growth", t, hint)
+            return
+        for condition in node_type.where:
+            if condition.field in self.growth.decided:
+                hint = "where can name fields that a clause sets"
+                self._note(f"{name}, and '{condition.field}' is decided only behind it", t, hint)
+        for wanted in node_type.inputs:
+            self._check_input(t, name, wanted)
+
+    def _check_input(self, t: int, name: str, wanted: Input) -> None:
+        for source in wanted.sources:
+            if not isinstance(source, NodeSource | TableSource):
+                continue
+            kinds = self.types[t].kinds
+            for link in self._lists(kinds, source.hops):
+                single = sorted(n for n in self.schema.links_of(kinds) if not self.schema.links[n].many)
+                message = f"{name}, and it reads '{link}', known only when growth has ended"
+                self._note(message, t, f"read what is there already: {', '.join(single)}", wanted)
+            for hop in source.hops:
+                kinds, link_schema = self.schema.links[hop.link].reached(kinds), self.schema.links[hop.link]
+                if link_schema.many and hop.index is None:
+                    hint = f"say which of them: {hop.link}[0]"
+                    self._note(f"'{hop.link}' leads to several vertices", t, hint, wanted)
+            decided = source.field if isinstance(source, TableSource) else ""
+            if decided in self.growth.decided and self._same_round(source.hops):
+                message = f"{name}, and '{decided}' is decided only when it is computed"
+                self._note(message, t, "read the decision of an earlier vertex", wanted)
+
+    def _same_round(self, hops: Sequence[Hop]) -> bool:
+        """Whether hops may lead to a vertex that came to be with the one they begin at."""
+        return all(hop.link in self.fresh for hop in hops)
+
+    def _order(self, during: Sequence[int]) -> tuple[int, ...] | None:
+        """An order that does in all rounds; None where types of one round may wait for each other."""
+        feeds = {
+            t: {
+                p
+                for wanted in self.types[t].inputs
+                for source in wanted.sources
+                if isinstance(source, NodeSource) and self._same_round(source.hops)
+                for p, _ in source.producers
+                if p in during
+            }
+            for t in during
+        }
+        try:
+            return tuple(TopologicalSorter(feeds).static_order())
+        except CycleError:
+            return None

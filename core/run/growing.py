@@ -1,0 +1,240 @@
+"""Mini-batches that grow: what is given is computed, then round after round what came to be, then the rest.
+
+A round makes the nodes of new vertices, plans and executes these alone, decides, and adds vertices; values
+stay where they are. The finished mini-batch is as any other: instances, their graph, its schedule and plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.errors import InstanceError, Problem
+from abw.core.base.progress import Clock
+from abw.core.data.instances import Instances, Ints
+from abw.core.data.vertices import KIND, FieldColumn, finished, order_of
+from abw.core.exec.interface import Array, Executor, Result
+from abw.core.graph.bind import Binding, bind, only
+from abw.core.graph.construct import construct
+from abw.core.graph.decide import Chances, Grower, ScoreError, decide
+from abw.core.graph.graph import Graph
+from abw.core.graph.part import part
+from abw.core.graph.sprout import Ground, NodeColumn, Whose
+from abw.core.plan.plan import Plan, plan
+from abw.core.policy.rules.critical import Critical
+from abw.core.policy.schedule import Schedule
+from abw.core.run.tape import Tape
+
+References = NDArray[np.integer[Any]]
+Batched = Callable[[Graph], Schedule]
+"""The batches of a graph, by the run's policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """A mini-batch that has grown to its end.
+
+    `instances` are its own, with what grew; `graph` is all of theirs, `schedule` the batches as they were
+    executed, `plan` what a single plan of that is, `pieces` the plans that were executed, `result` all
+    values. `rounds`: how many there were; `cut`: by kind, instances that had `most` of it and wanted more.
+    """
+
+    instances: Instances
+    graph: Graph
+    schedule: Schedule
+    plan: Plan
+    pieces: tuple[Plan, ...]
+    result: Result
+    rounds: int
+    cut: dict[str, int]
+
+
+def grow(
+    binding: Binding,
+    ground: Ground,
+    executor: Executor,
+    batched: Batched,
+    first: int,
+    last: int,
+    clock: Clock | None = None,
+) -> Grown:
+    """Grow instances `first` to `last` (exclusive) as one mini-batch.
+
+    `binding` is of instances with room, `ground` of the same; `batched` schedules what is computed before and
+    after growth. Errors: InstanceError where nothing feeds an input, or a score is not a number;
+    TooLargeError. Cost: some 300 us a round beside the kernels.
+    """
+    clock = clock or Clock("construct", "schedule", "plan", "execute")
+    return _Growing(binding, ground, executor, batched, first, last, clock).run()
+
+
+class _Growing:
+    """A mini-batch under way."""
+
+    def __init__(
+        self,
+        binding: Binding,
+        ground: Ground,
+        executor: Executor,
+        batched: Batched,
+        first: int,
+        last: int,
+        clock: Clock,
+    ) -> None:
+        self.binding, self.ground, self.batched, self.clock = binding, ground, batched, clock
+        self.sprouter = ground.sprouter
+        self.first, self.last = first, last
+        self.tape = Tape(binding.network, executor)
+        self.whose = Whose(binding.instances, first)
+        instances = binding.instances
+        self.kinds = {kind.name: kind for kind in self.sprouter.growth.kinds}
+        self.numbers = {name: number for number, name in enumerate(instances.schema.kinds)}
+        with clock("construct"):
+            self.columns = ground.columns(first, last)
+        self.grower = Grower(self.kinds, self.numbers, last - first)
+        numbers = instances.numbers[first:last]
+        self.chances = Chances(binding.model.data.seed, numbers)
+
+    def run(self) -> Grown:
+        self._before()
+        rounds = self._rounds()
+        return self._after(rounds)
+
+    def _before(self) -> None:
+        """What is given and needs nothing that grows."""
+        with self.clock("construct"):
+            graph = construct(only(self.binding, self.sprouter.phases.before), self.first, self.last)
+            for t in self.sprouter.phases.before:
+                nodes = np.arange(*graph.type_ptr[t : t + 2].tolist(), dtype=np.int32)
+                self.columns[NodeColumn(t)][graph.vertex[nodes]] = nodes
+        self._advance(graph, np.zeros(0, np.int32), self.batched)
+
+    def _advance(self, graph: Graph, outer: Ints, batched: Batched) -> None:
+        with self.clock("schedule"):
+            schedule = batched(graph)
+        self.tape.advance(graph, outer, schedule, self.clock)
+
+    def _rounds(self) -> int:
+        """Round after round until nothing comes to be; how many there were."""
+        columns, given = self.columns, self.columns.count
+        start = self.binding.instances.start
+        with self.clock("construct"):
+            self.grower.start(columns, (start[self.first : self.last] - start[self.first]).astype(np.int32))
+            new = np.arange(given, columns.count, dtype=np.int32)
+            # given vertices that decide do so in the first round
+            deciding = [
+                self.numbers[name]
+                for kind in self.kinds.values()
+                if kind.given
+                for name in sorted(kind.kinds)
+            ]
+            own = np.flatnonzero(np.isin(columns[KIND][:given], deciding)).astype(np.int32)
+        rounds, now = 0, np.concatenate([own, new])
+        while len(now):
+            rounds += 1
+            with self.clock("construct"):
+                graph, outer = self.sprouter.graph(columns, now, len(self.tape), self.whose)
+            self._advance(graph, outer, self._round_schedule)
+            with self.clock("construct"):
+                self._decide(now)
+                first = columns.count
+                for kind in self.kinds.values():
+                    if kind.clauses:
+                        self.grower.grow(kind, columns, self._of_kind(kind.kinds, now))
+                now = np.arange(first, columns.count, dtype=np.int32)
+        return rounds
+
+    def _of_kind(self, kinds: frozenset[str], vertices: Ints) -> Ints:
+        return vertices[np.isin(self.columns[KIND][vertices], [self.numbers[name] for name in kinds])]
+
+    def _round_schedule(self, graph: Graph) -> Schedule:
+        """A batch a type in the order that does in all rounds; else by the critical path."""
+        phases = self.sprouter.phases
+        if not phases.ordered:
+            return Critical().schedule(graph.dag)
+        sizes = graph.type_sizes
+        types = np.array([t for t in phases.during if sizes[t]], np.int32)
+        nodes = [np.arange(*graph.type_ptr[t : t + 2].tolist(), dtype=np.int32) for t in types.tolist()]
+        ptr = np.append(0, np.cumsum(sizes[types])).astype(np.int32)
+        return Schedule(types, ptr, np.concatenate([np.zeros(0, np.int32), *nodes]))
+
+    def _decide(self, vertices: Ints) -> None:
+        """Make the decisions of vertices whose nodes are computed. Errors: InstanceError."""
+        for kind in self.kinds.values():
+            at = self._of_kind(kind.kinds, vertices)
+            for decision in kind.decisions if len(at) else ():
+                try:
+                    chosen = decide(decision, self.columns, at, self._read, self.chances)
+                except ScoreError as error:
+                    self._refuse(error)
+                self.columns[FieldColumn(decision.name)][at] = chosen
+
+    def _read(self, t: int, output: int, vertices: Ints) -> Array:
+        node = self.columns[NodeColumn(t)][vertices].astype(np.int64)
+        return self.tape.values(node * self.binding.network.width + output)
+
+    def _refuse(self, error: ScoreError) -> NoReturn:
+        decision = error.decision
+        node_type = self.binding.model.types[decision.type]
+        scores = f"{node_type.name}.{node_type.outputs[decision.output].name}"
+        place = self.whose.vertex(self.columns, error.vertex)
+        message = f"{scores} is not a number at {place}: nothing can be chosen"
+        hint = "--check-finite says where the first such number comes from, where the weights hold one"
+        problem = Problem(message, decision.span, hint)
+        raise InstanceError(problem, self.whose.number(self.columns, error.vertex))
+
+    def _after(self, rounds: int) -> Grown:
+        """The finished instances, what is left to compute of them, and all of it as one mini-batch."""
+        growth, network = self.sprouter.growth, self.binding.network
+        with self.clock("construct"):
+            instances = finished(self.binding.instances, self.first, self.last, self.columns, growth)
+            bound = bind(self.binding.model, network, self.binding.program, instances)
+            try:
+                graph = construct(bound, 0, len(instances))
+            except InstanceError as error:
+                raise InstanceError(error.problems[0], self.first + error.instance) from None
+            number = self._numbers_on_tape(graph)
+            missing = number < 0
+            rest, outer = part(graph, missing)
+            node, output = np.divmod(outer, network.width)
+            first = len(self.tape)
+            outer = number[node] * network.width + output
+            number[missing] = np.arange(first, first + len(rest))
+        self._advance(rest, outer.astype(np.int32), self.batched)
+        if len(self.tape) != len(graph):
+            raise ValueError(f"{len(self.tape)} nodes grew, and the finished instances have {len(graph)}")
+        with self.clock("plan"):
+            back = np.empty(len(graph), np.int32)
+            back[number] = np.arange(len(graph), dtype=np.int32)
+            schedule = self.tape.schedule(back)
+            made = plan(graph, schedule)
+        names = instances.schema.kinds
+        cut = {names[k]: int(row.sum()) for k, row in enumerate(self.grower.cut) if row.any()}
+        result = Result(graph, self.tape.counts, _reader(self.tape, number, network.width))
+        return Grown(instances, graph, schedule, made, tuple(self.tape.plans), result, rounds, cut)
+
+    def _numbers_on_tape(self, graph: Graph) -> Ints:
+        """For each node of the finished graph its number on the tape; -1 where it is not computed yet."""
+        vertex = order_of(self.columns)[graph.vertex]
+        number = np.full(len(graph), -1, np.int32)
+        phases = self.sprouter.phases
+        for t in (*phases.before, *phases.during):
+            here = slice(*graph.type_ptr[t : t + 2].tolist())
+            number[here] = self.columns[NodeColumn(t)][vertex[here]]
+        return number
+
+
+def _reader(tape: Tape, number: Ints, width: int) -> Callable[[References], Array]:
+    """What reads values of the finished graph, whose nodes have these numbers on the tape."""
+
+    def read(references: References) -> Array:
+        node, output = np.divmod(references, width)
+        inside = references >= 0
+        there = number[np.where(inside, node, 0)].astype(np.int64) * width + output
+        return tape.values(np.where(inside, there, references))
+
+    return read

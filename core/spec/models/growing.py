@@ -1,0 +1,409 @@
+"""The section `grow` of a model: kinds of vertices that come to be while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Names
+from dataclasses import dataclass, field, replace
+
+from abw.core.ir.growth import (
+    Clause,
+    Decision,
+    DecisionOutput,
+    GrowingKind,
+    GrownLink,
+    Growth,
+    clause_places,
+    extended,
+)
+from abw.core.ir.model import NodeSource, Table, TableSource
+from abw.core.ir.schema import Schema
+from abw.core.spec.models.clauses import WrittenChoice, parse_choice
+from abw.core.spec.models.drafts import TypeDraft, kinds_text
+from abw.core.spec.models.places import THIS, Scope, Scopes, clause_of
+from abw.core.spec.models.wiring import Wires
+from abw.core.spec.text import fields
+from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
+from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.tokens import ExpressionError
+
+Tables = Names[str, tuple[int, Table | None]]
+TAKEN = frozenset({"instance", "this", "none", "zeros", "number", "and", "or", "not", "index", "coin"})
+"""What no link, field or decision of a growing kind can be called."""
+MOST = 1 << 20
+"""So many vertices of a kind an instance may have at most."""
+GROWN = ("links", "fields", "start", "choose", "then")
+GIVEN = ("choose", "then")
+CLAUSE = ("as", "when", "unless", "each")
+
+
+@dataclass(slots=True)
+class Sketch:
+    """The kinds that grow with their links, fields and the names of their decisions; no more is known yet."""
+
+    kinds: list[GrowingKind]
+    written: list[tuple[Scalar, Mapping]]
+    given: Schema
+    schema: Schema
+    used: set[str] = field(default_factory=set)
+    """The tables whose rows a field holds."""
+
+
+def sketch(node: Mapping, given: Schema, tables: Tables, report: Report) -> Sketch:
+    """What the section says of kinds, links and fields; the schema with them."""
+    found = Sketch([], [], given, given)
+    grown = {key.text for key, _ in node.items if not given.members(key.text)}
+    if not node.items:
+        report.add("nothing grows", node.where, "grow: {step: {links: …, most: 60, start: {}, then: […]}}")
+    for key, value in node.items:
+        what = f"'{key.text}'"
+        if not fields.name(key, "a kind", report):
+            continue
+        written = fields.mapping(value, what, report)
+        if written is None:
+            continue
+        if key.text in grown and (key.text in given.links or key.text in given.fields or key.text in TAKEN):
+            report.add(f"{what} is a name of the data already", key.where, "use another name")
+            continue
+        kind = _sketch_kind(key, written, found, grown, tables, report)
+        found.kinds.append(kind)
+        found.written.append((key, written))
+    found.schema = extended(given, found.kinds)
+    return found
+
+
+def _sketch_kind(
+    key: Scalar, node: Mapping, found: Sketch, grown: set[str], tables: Tables, report: Report
+) -> GrowingKind:
+    given = key.text not in grown
+    if given:
+        fields.keys(node, f"'{key.text}', a kind of the data,", report, (), GIVEN, key.where)
+        kinds = found.given.members(key.text)
+    else:
+        if node.get("most") is None:
+            hint = f"{key.text} grows: say how many of them an instance may have"
+            report.add(f"{key.text} has no 'most'", key.where, hint)
+        fields.keys(node, f"'{key.text}'", report, (), (*GROWN, "most"), key.where)
+        kinds = frozenset({key.text})
+    most = fields.integer(node.get("most"), f"most of {key.text}", report) or 1
+    if most > MOST:
+        report.add(f"most of {key.text} must be at most {MOST:,}", node.where)
+    links: dict[str, GrownLink] = {}
+    numbers: dict[str, int | None] = {}
+    choices: list[Decision] = []
+    written = fields.mapping(node.get("links"), f"links of {key.text}", report) if not given else None
+    for name, value in written.items if written else ():
+        if not _free(name, found.given, grown, {*links}, report) or _many(name, found.given, report):
+            continue
+        if link := _link(name, value, found.given, grown, report):
+            links[name.text] = link
+    written = fields.mapping(node.get("fields"), f"fields of {key.text}", report) if not given else None
+    for name, value in written.items if written else ():
+        if _free(name, found.given, grown, {*links, *numbers}, report):
+            table = fields.text(value, f"field '{name.text}'", report)
+            if table and table.text not in ("number", *tables):
+                hint = suggest(table.text, ("number", *tables))
+                report.add(f"'{table.text}' is neither 'number' nor a table", table.where, hint)
+            elif table:
+                found.used.add(table.text)
+                numbers[name.text] = None if table.text == "number" else tables[table.text][0]
+    written = fields.mapping(node.get("choose"), f"choose of {key.text}", report)
+    for name, _ in written.items if written else ():
+        if _free(name, found.given, grown, {*links, *numbers}, report):
+            if name.text in found.given.fields:
+                report.add(f"'{name.text}' is a field of the data", name.where, "use another name")
+            else:
+                choices.append(Decision(name.text, "chance", -1, -1, 0.0, None, None, name.where))
+    return GrowingKind(key.text, kinds, given, links, numbers, most, None, tuple(choices), (), key.where)
+
+
+def _free(name: Scalar, given: Schema, grown: set[str], own: set[str], report: Report) -> bool:
+    """Whether a link, field or decision may have this name."""
+    if not fields.name(name, "a link or field", report):
+        return False
+    text = name.text
+    if text in given.kinds or text in given.groups or text in grown:
+        report.add(f"'{text}' is a kind of vertices", name.where, "use another name for the link or field")
+    elif text in TAKEN:
+        report.add(f"'{text}' is a word of the language", name.where, "use another name")
+    elif text in given.fields and given.fields[text].text:
+        report.add(f"'{text}' is a field of words in the data", name.where, "use another name")
+    elif text in own:
+        report.add(f"'{text}' is there twice", name.where, "a link, a field and a decision have own names")
+    else:
+        return True
+    return False
+
+
+def _many(name: Scalar, given: Schema, report: Report) -> bool:
+    if name.text in given.fields:
+        report.add(f"'{name.text}' is a field of the data", name.where, "use another name for the link")
+        return True
+    if name.text not in given.links or not given.links[name.text].many:
+        return False
+    report.add(f"link '{name.text}' of the data leads to several vertices", name.where, "use another name")
+    return True
+
+
+def _link(name: Scalar, value: Node, given: Schema, grown: set[str], report: Report) -> GrownLink | None:
+    """`entry or none`."""
+    text = fields.text(value, f"link '{name.text}'", report)
+    if text is None:
+        return None
+    words = text.text.split()
+    if len(words) != 1 and words[1:] != ["or", "none"]:
+        hint = f"{name.text}: {words[0]}, or {name.text}: {words[0]} or none"
+        report.add(f"'{text.text}' is no kind of vertices", text.where, hint)
+        return None
+    kinds = frozenset({words[0]}) if words[0] in grown else given.members(words[0])
+    if not kinds:
+        hint = suggest(words[0], (*given.kinds, *given.groups, *grown))
+        report.add(f"unknown kind '{words[0]}'", text.where, hint)
+        return None
+    return GrownLink(kinds, len(words) > 1)
+
+
+def grow(found: Sketch, drafts: list[TypeDraft], tables: Tables, report: Report) -> Growth:
+    """What is chosen and added, now that the types are known."""
+    scopes = Scopes(found.schema, {kind.name: kind for kind in found.kinds}, tables, report)
+    clauses = [
+        _written_clauses(kind, node, report)
+        for kind, (_, node) in zip(found.kinds, found.written, strict=True)
+    ]
+    for kind, (_, node), then in zip(found.kinds, found.written, clauses, strict=True):
+        scopes.kinds[kind.name] = replace(kind, decisions=_decisions(kind, node, then, drafts, scopes))
+    for (key, node), then in zip(found.written, clauses, strict=True):
+        kind = scopes.kinds[key.text]
+        start = None
+        written = None if kind.given else fields.mapping(node.get("start"), f"start of {kind.name}", report)
+        if written is not None:
+            start = clause_of(Scope(frozenset({"instance"})), kind, written, key, scopes)
+        added: dict[str, tuple[int, str]] = {}
+        made = [_clause(kind, number, clause, added, scopes) for number, clause in enumerate(then)]
+        whole = tuple(clause for clause in made if clause is not None)
+        scopes.kinds[key.text] = replace(kind, start=start, clauses=whole)
+    kinds = tuple(scopes.kinds.values())
+    if kinds and not any(k.start or k.given for k in kinds) and not len(report):
+        hint = "start: {} in a kind: every instance begins with one of them"
+        report.add("nothing grows: no kind has a start", kinds[0].span, hint)
+    return Growth(kinds, (), found.given)
+
+
+def _written_clauses(kind: GrowingKind, node: Mapping, report: Report) -> list[Mapping]:
+    then = node.get("then")
+    if then is not None and not isinstance(then, Sequence):
+        report.add(f"then of {kind.name} must be a list of clauses", then.where, "then: [{add: …}]")
+    items = then.items if isinstance(then, Sequence) else ()
+    found = [fields.mapping(item, f"a clause of {kind.name}", report) for item in items]
+    return [clause for clause in found if clause is not None]
+
+
+def _decisions(
+    kind: GrowingKind, node: Mapping, then: list[Mapping], drafts: list[TypeDraft], scopes: Scopes
+) -> tuple[Decision, ...]:
+    """What is chosen; of what is written wrongly the name alone, which clauses may use."""
+    chosen = node.get("choose")
+    values = {key.text: (key, value) for key, value in chosen.items} if isinstance(chosen, Mapping) else {}
+    made = []
+    for decision in kind.decisions:
+        name, value = values[decision.name]
+        made.append(_decision(kind, name, value, then, drafts, scopes, scopes.report) or decision)
+    return tuple(made)
+
+
+def _decision(
+    kind: GrowingKind,
+    name: Scalar,
+    value: Node,
+    clauses: list[Mapping],
+    drafts: list[TypeDraft],
+    scopes: Scopes,
+    report: Report,
+) -> Decision | None:
+    allowed: Mapping | None = None
+    text: Scalar | None
+    if isinstance(value, Mapping):
+        how = next((h for h in ("argmax", "sample") if value.get(h) is not None), None)
+        fields.keys(value, f"decision '{name.text}'", report, (), ("argmax", "sample", "allow"), name.where)
+        if how is None:
+            report.add(f"decision '{name.text}' has no argmax", name.where, "{argmax: T.o, allow: {…}}")
+            return None
+        allowed = fields.mapping(value.get("allow"), f"allow of '{name.text}'", report)
+        text = fields.text(value.get(how), how, report)
+        prefix = f"{how} "
+    else:
+        text, prefix = fields.text(value, f"decision '{name.text}'", report), ""
+    if text is None:
+        return None
+    try:
+        choice = parse_choice(prefix + text.text)
+    except ExpressionError as problem:
+        at = max(0, problem.at - len(prefix))
+        report.add(problem.message, text.at(at, problem.length), problem.hint)
+        return None
+    if choice.type is None:
+        return Decision(name.text, "chance", -1, -1, choice.limit, None, None, name.where)
+    found = _scores(kind, choice, text, len(prefix), drafts, report)
+    if found is None:
+        return None
+    draft, output = found
+    shape = tuple(draft.outputs.values())[output]
+    if shape is None:
+        return None
+    place = text.at(choice.at - len(prefix), len(f"{draft.name}.{choice.output and choice.output.text}"))
+    scores = f"{draft.name}.{tuple(draft.outputs)[output]}"
+    count = shape[0] if len(shape) == 1 else 0
+    if not count or (choice.how == "over" and count != 1):
+        wanted = "one number" if choice.how == "over" else "a vector of scores"
+        report.add(f"{scores} is {list(shape)}: {choice.how} needs {wanted}", place)
+        return None
+    tests, names = None, None
+    if allowed is not None:
+        names = tuple(action.text for action, _ in allowed.items)
+        if len(names) != count:
+            message = f"{scores} has {count:,} numbers, and 'allow' names {len(names)}"
+            report.add(message, place, "one test for each number, in order")
+        scope = Scope(kind.kinds, early=True)
+        conditions = [fields.text(item, f"allow of '{a.text}'", report) for a, item in allowed.items]
+        tests = tuple(scopes.tests(scope, c) if c else () for c in conditions)
+    elif choice.how in ("argmax", "sample"):
+        names = _checked_rows(kind, name.text, count, scores, clauses, scopes, report)
+    scopes.counts[kind.name, name.text] = 2 if choice.how == "over" else count
+    return Decision(name.text, choice.how, draft.number, output, choice.limit, tests, names, name.where)
+
+
+def _scores(
+    kind: GrowingKind,
+    choice: WrittenChoice,
+    text: Scalar,
+    shift: int,
+    drafts: list[TypeDraft],
+    report: Report,
+) -> tuple[TypeDraft, int] | None:
+    """The type and output that a decision reads: on every vertex of its kind."""
+    assert choice.type is not None and choice.output is not None
+    place = text.at(choice.type.at - shift, len(choice.type.text))
+    draft = next((d for d in drafts if d.name == choice.type.text), None)
+    if draft is None:
+        report.add(
+            f"unknown type '{choice.type.text}'", place, suggest(choice.type.text, [d.name for d in drafts])
+        )
+    elif not kind.kinds <= draft.kinds or draft.where:
+        if draft.kinds:
+            what = "has a condition" if kind.kinds <= draft.kinds else f"is per {draft.per}"
+            message = f"type '{draft.name}' {what}: it is not on every {kinds_text(kind.kinds)}"
+            report.add(message, place, "what is decided needs scores everywhere")
+    elif choice.output.text not in draft.outputs:
+        if draft.whole:
+            place = text.at(choice.output.at - shift, len(choice.output.text))
+            hint = suggest(choice.output.text, draft.outputs)
+            report.add(f"type '{draft.name}' has no output '{choice.output.text}'", place, hint)
+    else:
+        return draft, tuple(draft.outputs).index(choice.output.text)
+    return None
+
+
+def _checked_rows(
+    kind: GrowingKind,
+    name: str,
+    count: int,
+    scores: str,
+    clauses: list[Mapping],
+    scopes: Scopes,
+    report: Report,
+) -> tuple[str, ...] | None:
+    """The words that a decision's numbers mean, by the table of a field that it is given to."""
+    names = None
+    for clause in clauses:
+        adds = clause.get("add")
+        to = scopes.kinds.get(adds.text) if isinstance(adds, Scalar) else None
+        for key, value in clause.items:
+            number = to.fields.get(key.text) if to else None
+            if number is None or not isinstance(value, Scalar) or value.text.strip() != name:
+                continue
+            table = scopes.table(number)
+            if table is not None and count > table.rows:
+                message = (
+                    f"{scores} has {count:,} numbers, table {table.name} has {table.rows:,} rows: "
+                    f"'{key.text}: {name}' could name a row that is not there"
+                )
+                report.add(message, key.where, "as many rows as scores")
+            elif table is not None:
+                scopes.rows.setdefault((kind.name, name), number)
+            if table is not None and table.vocab is not None and names is None:
+                words = {row: word for word, row in table.vocab.rows.items()}
+                names = tuple(words.get(row, str(row)) for row in range(count))
+    return names
+
+
+def _clause(
+    kind: GrowingKind,
+    number: int,
+    node: Mapping,
+    added: dict[str, tuple[int, str]],
+    scopes: Scopes,
+) -> Clause | None:
+    report = scopes.report
+    adds = fields.text(node.get("add"), "add", report)
+    if adds is None:
+        if node.get("add") is None:
+            report.add(f"a clause of {kind.name} adds nothing", node.where, "{add: KIND, …}")
+        return None
+    to = scopes.kinds.get(adds.text)
+    if to is None or to.given:
+        names = [k.name for k in scopes.kinds.values() if not k.given]
+        what = f"'{adds.text}' is of the data: it does not grow" if to else f"unknown kind '{adds.text}'"
+        report.add(what, adds.where, suggest(adds.text, names))
+        return None
+    if each := node.key("each"):
+        report.add("'each' goes with 'best', which cannot be grown yet", each.where)
+    scope = Scope(kind.kinds, dict(added))
+    when = scopes.tests(scope, c) if (c := fields.text(node.get("when"), "when", report)) else ()
+    unless = scopes.tests(scope, c) if (c := fields.text(node.get("unless"), "unless", report)) else ()
+    values = Mapping(tuple((k, v) for k, v in node.items if k.text not in ("add", *CLAUSE)), node.where)
+    clause = replace(clause_of(scope, to, values, adds, scopes), when=when, unless=unless)
+    if name := fields.text(node.get("as"), "as", report):
+        schema = scopes.schema
+        taken = {THIS, *added, *schema.links_of(kind.kinds), *schema.fields_of(kind.kinds)}
+        if fields.name(name, "what is added", report):
+            if name.text in taken:
+                report.add(f"'{name.text}' has a meaning here already", name.where, "use another name")
+            added[name.text] = (number, to.name)
+    needs = {place.added for place in clause_places(clause) if place.added is not None}
+    return replace(clause, needs=tuple(sorted(needs)))
+
+
+def optional_inputs(drafts: list[TypeDraft], wires: Wires, found: Sketch, report: Report) -> None:
+    """Note inputs that have one source alone, behind a grown link that may lead nowhere."""
+    kinds = {kind.name: kind for kind in found.kinds if not kind.given}
+    for (number, name), (text, sources) in wires.items():
+        draft, source = drafts[number], sources[0].source
+        if (
+            len(sources) > 1
+            or draft.where
+            or draft.reduction
+            or not isinstance(source, NodeSource | TableSource)
+        ):
+            continue
+        here = draft.kinds
+        for hop in source.hops:
+            links = [
+                kinds[k].links[hop.link] for k in sorted(here) if k in kinds and hop.link in kinds[k].links
+            ]
+            if any(link.optional for link in links):
+                to = kinds_text(frozenset().union(*(link.kinds for link in links)))
+                message = f"input '{name}' of {draft.name}: '{hop.link}' may be absent ({to} or none)"
+                hint = f"say what stands there then: {sources[0].text} or zeros"
+                report.add(message, text.at(sources[0].at, len(sources[0].text)), hint)
+                break
+            here = found.schema.links[hop.link].reached(here)
+
+
+def decision_output(name: str, value: Node, growth: Growth) -> DecisionOutput | None:
+    """The decision that an output names as KIND.DECISION; None where it is not one."""
+    if not isinstance(value, Scalar):
+        return None
+    for kind in growth.kinds:
+        for decision in kind.decisions:
+            if value.text.strip() == f"{kind.name}.{decision.name}":
+                return DecisionOutput(name, kind.kinds, decision)
+    return None

@@ -1,0 +1,330 @@
+"""What names mean in the clauses of growth: places, numbers, words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Names
+from dataclasses import dataclass, field
+
+from abw.core.base.errors import did_you_mean
+from abw.core.ir.growth import Clause, GrowingKind, Number, Place, Test, Tests
+from abw.core.ir.model import Table
+from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Schema
+from abw.core.spec.models.clauses import WrittenTest, parse_tests, parse_value, whole
+from abw.core.spec.models.drafts import kinds_text
+from abw.core.spec.models.sources import LinkPath, PathStep
+from abw.core.spec.text import fields
+from abw.core.spec.text.document import Mapping, Scalar
+from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.tokens import ExpressionError, Token
+
+THIS = "this"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a clause can name: what the deciding vertex has, by name what earlier clauses added (the number
+    of the clause, the kind), and the decisions made there. `early`: no decision is made yet anywhere.
+    """
+
+    kinds: frozenset[str]
+    added: Names[str, tuple[int, str]] = field(default_factory=dict)
+    early: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a path leads: a place of some kinds, which may be none (`absent`), or a field there."""
+
+    place: Place
+    kinds: frozenset[str]
+    absent: bool
+    field: str | None
+
+
+@dataclass(slots=True)
+class Scopes:
+    """Finds what names in clauses mean; notes what is wrong."""
+
+    schema: Schema
+    kinds: dict[str, GrowingKind]
+    tables: Names[str, tuple[int, Table | None]]
+    report: Report
+    rows: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By kind and decision: the table whose rows it chooses, as far as clauses say so."""
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By kind and decision: among how many numbers it chooses."""
+
+    def table(self, number: int) -> Table | None:
+        """A table by its number; None where it is declared wrongly."""
+        return next((table for n, table in self.tables.values() if n == number), None)
+
+    def tests(self, scope: Scope, text: Scalar) -> Tests:
+        """Tests as they are written."""
+        try:
+            written = parse_tests(text.text)
+        except ExpressionError as problem:
+            problem.note(text, self.report)
+            return ()
+        found = [self._test(scope, test, text) for test in written]
+        return tuple(test for test in found if test is not None)
+
+    def _test(self, scope: Scope, written: WrittenTest, text: Scalar) -> Test | None:
+        found = self.path(scope, written.path, text)
+        if found is None:
+            return None
+        value = found.place if found.field is None else Number(found.place, found.field)
+        if written.comparison is None or written.against is None:
+            return Test(value, negated=written.negated)
+        if found.field is None:
+            last = written.path.steps[-1].token
+            message = f"'{last.text}' is a vertex: it is there or not, and compares with nothing"
+            self._note(message, last, text, "name a field behind it")
+            return None
+        against = written.against
+        number = (
+            whole(against)
+            if against.kind == "number"
+            else self._word(found.field, found.kinds, against, text)
+        )
+        return None if number is None else Test(value, written.comparison, number, written.negated)
+
+    def path(self, scope: Scope, path: LinkPath, text: Scalar) -> Found | None:
+        """Where a path leads."""
+        first, steps = path.steps[0], list(path.steps)
+        added, kinds, absent = None, scope.kinds, False
+        if first.index is None and (first.name == THIS or first.name in scope.added):
+            steps = steps[1:]
+            if first.name != THIS:
+                added, kind = scope.added[first.name]
+                kinds = frozenset({kind})
+        hops: list[Hop] = []
+        for number, step in enumerate(steps):
+            last = number == len(steps) - 1
+            if last and step.index is None and step.name in self.schema.fields_of(kinds):
+                return self._field(scope, Place(tuple(hops), added), kinds, absent, step, text)
+            found = self._hop(kinds, step, last, text)
+            if found is None:
+                return None
+            absent = absent or self._optional(kinds, step.name)
+            hops.append(found)
+            kinds = self.schema.links[step.name].reached(kinds)
+        return Found(Place(tuple(hops), added), kinds, absent, None)
+
+    def _field(
+        self, scope: Scope, place: Place, kinds: frozenset[str], absent: bool, step: PathStep, text: Scalar
+    ) -> Found | None:
+        name = step.name
+        if self.schema.fields[name].text:
+            self._note(f"field '{name}' holds text", step.token, text, "clauses compute with numbers")
+            return None
+        if name == "coin":
+            self._note("the coin is for types: 'chance' decides by chance", step.token, text)
+            return None
+        if scope.early and any(d.name == name for k in self.kinds.values() for d in k.decisions):
+            message = f"'{name}' is a decision: what is allowed is asked before any is made"
+            self._note(message, step.token, text, "name links and fields")
+            return None
+        return Found(place, kinds, absent, name)
+
+    def _hop(self, kinds: frozenset[str], step: PathStep, last: bool, text: Scalar) -> Hop | None:
+        links = self.schema.links_of(kinds)
+        if step.name not in links:
+            names = (*links, *(self.schema.fields_of(kinds) if last else ()))
+            what = "link or field" if last else "link"
+            self._note(
+                f"{kinds_text(kinds)} has no {what} '{step.name}'",
+                step.token,
+                text,
+                suggest(step.name, names),
+            )
+            return None
+        link = self.schema.links[step.name]
+        if link.many and step.index is None:
+            message = f"link '{step.name}' leads to several vertices"
+            self._note(message, step.token, text, f"pick one: {step.name}[0]")
+            return None
+        if link.many and link.target & {k.name for k in self.kinds.values() if not k.given}:
+            message = f"'{step.name}' is known only when growth has ended"
+            self._note(message, step.token, text, "follow links of one vertex")
+            return None
+        if not link.many and step.index not in (None, 0, -1):
+            self._note(f"link '{step.name}' leads to one vertex at most", step.token, text)
+            return None
+        return Hop(step.name, step.index if link.many else None)
+
+    def _optional(self, kinds: frozenset[str], name: str) -> bool:
+        """Whether a link of vertices of these kinds may lead nowhere."""
+        if name == "instance":
+            return False
+        grown = [self.kinds[k].links.get(name) for k in kinds if k in self.kinds and not self.kinds[k].given]
+        return len(grown) < len(kinds) or any(link is None or link.optional for link in grown)
+
+    def _word(self, name: str, kinds: frozenset[str], word: Token, text: Scalar) -> int | None:
+        """The number that a word means as a field's value."""
+        here = [kind for kind in self.kinds.values() if kind.kinds & kinds]
+        for decision in (
+            d for kind in here for d in kind.decisions if d.name == name and d.allow is not None
+        ):
+            names = decision.names or ()
+            if word.text not in names:
+                message = f"'{word.text}' is no action of '{name}'"
+                self._note(message, word, text, suggest(word.text, names))
+                return None
+            return names.index(word.text)
+        rows = {number for kind in here if (number := self.meaning(kind, name)) is not None}
+        for table in map(self.table, sorted(rows)):
+            return self.row(table, word, text) if table else None
+        message = f"'{word.text}' is no number, and nothing says which number of '{name}' it is"
+        self._note(message, word, text, "write the number")
+        return None
+
+    def meaning(self, kind: GrowingKind, name: str) -> int | None:
+        """The number of the table whose rows a field or decision of a kind holds."""
+        return kind.fields.get(name, self.rows.get((kind.name, name)))
+
+    def row(self, table: Table, word: Token, text: Scalar) -> int | None:
+        """The row of a word."""
+        if table.vocab is None:
+            self._note(f"'{word.text}' is no number, and table {table.name} has no words", word, text)
+            return None
+        if word.text in table.vocab.rows:
+            return table.vocab.rows[word.text]
+        hint = did_you_mean(word.text, tuple(table.vocab.rows)) or "or write its row, a number"
+        message = f"'{word.text}' is no word of the vocabulary {table.vocab.path.name} of {table.name}"
+        self._note(message, word, text, hint)
+        return None
+
+    def _note(self, message: str, token: Token, text: Scalar, hint: str = "") -> None:
+        self.report.add(message, text.at(token.at, len(token.text)), hint)
+
+
+def clause_of(
+    scope: Scope,
+    to: GrowingKind,
+    node: Mapping,
+    adds: Scalar,
+    scopes: Scopes,
+) -> Clause:
+    """What a new vertex of kind `to` has, as far as it is written well; `adds` is the place that names it."""
+    report = scopes.report
+    links: list[tuple[str, Place]] = []
+    numbers: list[tuple[str, Number | int]] = []
+    seen: set[str] = set()
+    for key, value in node.items:
+        seen.add(key.text)
+        if key.text not in (*to.links, *to.fields):
+            hint = suggest(key.text, (*to.links, *to.fields))
+            report.add(f"{to.name} has no link or field '{key.text}'", key.where, hint)
+        elif text := fields.text(value, f"'{key.text}'", report):
+            if key.text in to.links:
+                if place := _vertex(scope, to, key.text, text, scopes):
+                    links.append((key.text, place))
+            elif (number := _number(scope, to, key.text, text, scopes)) is not None:
+                numbers.append((key.text, number))
+    for name, link in to.links.items():
+        if name not in seen and not link.optional:
+            hint = f"say where it leads ({name}: this), or that it need not: {name}: … or none"
+            report.add(f"link '{name}' of {to.name} is not given", adds.where, hint)
+    for name in to.fields:
+        if name not in seen:
+            report.add(f"field '{name}' of {to.name} is not given", adds.where, f"{name}: …")
+    return Clause(to.name, (), (), (), tuple(links), tuple(numbers), adds.where)
+
+
+def _vertex(scope: Scope, to: GrowingKind, name: str, text: Scalar, scopes: Scopes) -> Place | None:
+    """What a link is given."""
+    report, link = scopes.report, to.links[name]
+    known = _names(scope, scopes)
+    try:
+        written = parse_value(text.text, known)
+    except ExpressionError as problem:
+        problem.note(text, report)
+        return None
+    if written.path is None:
+        here = kinds_text(scope.kinds)
+        hint = suggest(written.alone.text, known)
+        report.add(f"{here} has no link '{written.alone.text}'", text.where, hint)
+        return None
+    found = scopes.path(scope, written.path, text)
+    if found is None:
+        return None
+    if found.field is not None or written.plus:
+        report.add(f"'{text.text}' is a number, and {to.name}.{name} leads to a vertex", text.where)
+    elif not found.kinds <= link.kinds:
+        message = f"{to.name}.{name} is {_a(link.kinds)}, and '{text.text}' is {_a(found.kinds)}"
+        report.add(message, text.where)
+    elif found.absent and not link.optional:
+        message = f"'{text.text}' may be absent, and {to.name}.{name} must lead somewhere"
+        report.add(message, text.where, f"{name}: {kinds_text(link.kinds)} or none")
+    else:
+        return found.place
+    return None
+
+
+def _a(kinds: frozenset[str]) -> str:
+    return " or ".join(f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}" for kind in sorted(kinds))
+
+
+def _number(scope: Scope, to: GrowingKind, name: str, text: Scalar, scopes: Scopes) -> Number | int | None:
+    """What a field is given."""
+    report, rows = scopes.report, to.fields[name]
+    table = scopes.table(rows) if rows is not None else None
+    try:
+        written = parse_value(text.text, _names(scope, scopes))
+        if written.path is None:
+            if written.alone.kind != "number":
+                if table is not None:
+                    return scopes.row(table, written.alone, text)
+                if rows is None:
+                    hint = suggest(written.alone.text, _names(scope, scopes))
+                    report.add(f"'{text.text}' is neither a field nor a number", text.where, hint)
+                return None
+            value = whole(written.alone)
+            if value < 0 or (table is not None and value >= table.rows):
+                last = f" to {table.rows - 1:,}" if table is not None else ""
+                report.add(f"{to.name}.{name} cannot be {value}", text.where, f"numbers are from 0{last}")
+                return None
+            return value
+    except ExpressionError as problem:
+        problem.note(text, report)
+        return None
+    found = scopes.path(scope, written.path, text)
+    if found is None:
+        return None
+    if found.field is None:
+        report.add(f"'{text.text}' is a vertex, and {to.name}.{name} a number", text.where)
+        return None
+    if rows is not None and not _safe(found, written.plus, rows, scopes):
+        name_of = table.name if table else "a table"
+        message = (
+            f"{to.name}.{name} is a row of {name_of}, and '{text.text}' could name one that is not there"
+        )
+        report.add(message, text.where, "give it a decision among its rows, or a field of its rows")
+        return None
+    return Number(found.place, found.field, written.plus)
+
+
+def _safe(found: Found, plus: int, rows: int, scopes: Scopes) -> bool:
+    """Whether a number is a row of a table wherever it is one at all."""
+    table = scopes.table(rows)
+    if table is None:
+        return True  # noted elsewhere
+    for kind in found.kinds:
+        owner = scopes.kinds.get(kind) or next((k for k in scopes.kinds.values() if kind in k.kinds), None)
+        if owner is None or plus:
+            return False
+        if owner.fields.get(found.field or "", -1) == rows:
+            continue
+        if not any(d.name == found.field for d in owner.decisions):
+            return False
+        # of the deciding vertex that is said where the decision is read
+        if found.place.hops and scopes.counts.get((owner.name, found.field or ""), 2) > table.rows:
+            return False
+    return True
+
+
+def _names(scope: Scope, scopes: Scopes) -> frozenset[str]:
+    """What a value's path can begin with."""
+    schema = scopes.schema
+    return frozenset({THIS, *scope.added, *schema.links_of(scope.kinds), *schema.fields_of(scope.kinds)})

@@ -1,0 +1,104 @@
+"""Finished instances as JSON lines: data that the format `json` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from abw.core.base.errors import AbwError
+from abw.core.data.instances import Instances
+from abw.core.ir.model import Model
+from abw.core.store.lines import LineFile
+from abw.core.store.outputs import LINES, emptied
+
+
+class GrownWriter:
+    """Writes instances with all that grew in them, one a line.
+
+    Vertices have their data's fields, grown fields and decisions: where a table with a vocabulary says what a
+    number means, its word. Links of an instance's own vertex are left out: the format has none.
+    """
+
+    def __init__(self, file: LineFile, model: Model) -> None:
+        self._file = file
+        growth = model.growth
+        assert growth is not None
+        self._words: dict[tuple[str, str], dict[int, str]] = {}
+        for kind in growth.kinds:
+            for name, number in kind.fields.items():
+                vocab = model.tables[number].vocab if number is not None else None
+                if vocab is not None:
+                    self._words[kind.name, name] = {row: word for word, row in vocab.rows.items()}
+            for decision in kind.decisions:
+                if decision.names is not None and decision.allow is None:
+                    for member in kind.kinds:
+                        self._words[member, decision.name] = dict(enumerate(decision.names))
+
+    def write(self, instances: Instances) -> None:
+        """Append some instances."""
+        kinds = [instances.schema.kinds[k] for k in instances.kind.tolist()]
+        fields = {name: values.tolist() for name, values in instances.fields.items()}
+        pairs = {name: _pairs(instances, name) for name in instances.links}
+        lines = []
+        for i, (first, last) in enumerate(zip(instances.start[:-1], instances.start[1:], strict=True)):
+            begin, end = int(first) + 1, int(last)
+            vertices = [self._vertex(instances, kinds[v], fields, v) for v in range(begin, end)]
+            links = {}
+            for name, (source, target) in pairs.items():
+                low, high = np.searchsorted(source, [begin, end])
+                if high > low:
+                    edges = np.stack([source[low:high], target[low:high]], axis=1)
+                    links[name] = (edges - begin).tolist()
+            said: dict[str, Any] = {"vertices": vertices, "links": links}
+            said["id"] = instances.names[i] if instances.names else int(instances.numbers[i])
+            lines.append(orjson.dumps(said, option=orjson.OPT_APPEND_NEWLINE))
+        self._file.write(b"".join(lines))
+
+    def _vertex(
+        self, instances: Instances, kind: str, fields: dict[str, list[int]], v: int
+    ) -> dict[str, int | str]:
+        said: dict[str, int | str] = {"kind": kind}
+        for name, values in fields.items():
+            if values[v] >= 0:
+                words = self._words.get((kind, name))
+                if name in instances.vocabulary:
+                    said[name] = instances.vocabulary[name][values[v]]
+                else:
+                    said[name] = words.get(values[v], str(values[v])) if words else values[v]
+        return said
+
+
+def _pairs(instances: Instances, name: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """A link's edges in the order of their sources, without those of instances' own vertices."""
+    way = instances.links[name]
+    if way.indptr is None:
+        source = np.flatnonzero(way.target >= 0)
+        target = way.target[source]
+    else:
+        source = np.repeat(np.arange(len(way.indptr) - 1), np.diff(way.indptr))
+        target = way.target
+    own = np.isin(source, instances.start[:-1]) | np.isin(target, instances.start[:-1])
+    return source[~own], target[~own]
+
+
+def require_lines(target: Path) -> None:
+    """Raise AbwError for a file of grown instances that is not one of JSON lines."""
+    if target.suffix not in LINES:
+        hint = f"its suffix is {' or '.join(LINES)}: grown instances are data of the format json"
+        raise AbwError(f"grown instances are not written to {target}", hint=hint, exit_code=2)
+
+
+@contextmanager
+def open_grown(target: Path | None, model: Model) -> Iterator[GrownWriter | None]:
+    """A writer to a file of JSON lines; None where there is no file. Errors: AbwError."""
+    if target is None:
+        yield None
+        return
+    require_lines(target)
+    with emptied(target) as file:
+        yield GrownWriter(LineFile(file, str(target)), model)
