@@ -61,7 +61,7 @@ def _section(title: str, schema: dict[str, Any], defs: dict[str, Any]) -> Iterat
     keys = schema["properties"]
     rows = []
     for key, value in keys.items():
-        name = f"**`{key}`**" if key in schema["required"] else f"`{key}`"
+        name = f"**`{key}`**" if key in schema.get("required", ()) else f"`{key}`"
         default = f"`{json.dumps(value['default'])}`" if "default" in value else ""
         rows.append((name, _kind(value), default, _description(value, defs)))
     yield from _table(("key", "value", "default", "meaning"), rows)
@@ -78,9 +78,12 @@ def _objects(path: str, value: dict[str, Any], defs: dict[str, Any]) -> Iterator
         members = one.get("additionalProperties")
         if isinstance(members, dict):
             target = members.get("$ref", "").removeprefix("#/$defs/")
-            inner = defs[target] if target == "type" else members
-            if "properties" in inner:
-                yield f"`{path}: {{NAME: …}}`", inner
+            found = defs[target] if target in ("type", "growing") else members
+            for inner in (found, *found.get("anyOf", ())):
+                if "properties" in inner:
+                    yield f"`{path}: {{NAME: …}}`", inner
+        if one.get("items") == {"$ref": "#/$defs/clause"}:
+            yield f"`{path}: [{{…}}, …]`", defs["clause"]
 
 
 def _kind(value: dict[str, Any]) -> str:
@@ -95,7 +98,7 @@ def _kind(value: dict[str, Any]) -> str:
         return " or ".join(_kind({**value, "type": one}) for one in value["type"])
     match value["type"]:
         case "integer":
-            return f"number from {value['minimum']}"
+            return f"number from {value['minimum']}" if "minimum" in value else "number"
         case "number":
             return "number"
         case "boolean":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,9 @@ from abw.core.exec.params import init_params
 from abw.core.exec.reference import ReferenceExecutor
 from abw.core.graph.cells import cell_network
 from abw.core.ir.cell import Cell
+from abw.core.ir.meanings import Arrays
 from abw.core.ir.network import loops_of
+from abw.core.ir.operations import OPERATIONS
 from abw.core.plan.plan import plan
 from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.run.workload import load_workload, open_model
@@ -36,6 +37,7 @@ HOISTED = {
     "dag": ("operation",),
     "drnn": ("down", "across"),
     "greedy": ("encoder", "decoder"),
+    "words": ("fwd", "bwd"),
     "stackrnn": ("buffer", "stack", "history"),
     "torch-bilstm": CHAINS,
     "torch-childsum": ("node", "forget"),
@@ -47,32 +49,10 @@ HOISTED = {
 
 def evaluate(cell: Cell, inputs: list[Array], params: list[Array]) -> dict[str, Array]:
     """A cell's outputs in float64, straight from its operations."""
-    unary: dict[str, Callable[[Array], Array]] = {
-        "neg": np.negative,
-        "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-        "tanh": np.tanh,
-        "relu": lambda x: np.maximum(x, 0),
-        "exp": np.exp,
-        "softmax": lambda x: (
-            np.exp(x - x.max(-1, keepdims=True)) / np.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True)
-        ),
-        "transpose": np.transpose,
-        "identity": lambda x: x,
-    }
-    binary = {"matmul": np.matmul, "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
     values: list[Array] = [*inputs, *params]
     for op in cell.ops:
         args = [values[a] for a in op.args]
-        if op.name == "constant":
-            values.append(np.array(op.attr[0]))
-        elif op.name == "concat":
-            values.append(np.concatenate(args))
-        elif op.name == "slice":
-            values.append(args[0][int(op.attr[0]) : int(op.attr[1])])
-        elif op.name in unary:
-            values.append(unary[op.name](*args))
-        else:
-            values.append(binary[op.name](*args))
+        values.append(np.asarray(OPERATIONS[op.name].meaning(Arrays(np), *args, *op.attr)))
     return {name: values[value] for name, value in cell.outputs}
 
 
