@@ -120,6 +120,22 @@ def torch(
     yield f"largest difference of outputs: {max(r['max_error'] for r in report['rows']):.1e}"
 
 
+@bench("operations")
+def operations(runs: Runs = 9) -> Shown:
+    """The operations of cells by the executor cpu, beside NumPy and PyTorch: nanoseconds an element."""
+    from abw.bench.executors.operations import bench_operations
+
+    report = bench_operations(runs)
+    yield report
+    table = grid("operation", "abw", "of tanh", "NumPy", "PyTorch", "largest error")
+    for r in report["rows"]:
+        others = (f"{r[k]:.3f} ns" if r[k] is not None else "" for k in ("numpy_ns", "torch_ns"))
+        table.add_row(
+            r["expression"], f"{r['abw_ns']:.3f} ns", f"{r['of_tanh']:.2f}", *others, f"{r['error']:.1e}"
+        )
+    yield table
+
+
 @bench("e2e")
 def e2e(
     data: DataDir,

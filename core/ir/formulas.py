@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-NORMAL_SLOPE = 0.25
+NORMAL_SLOPE, NORMAL_END = 0.25, 39.0
 NORMAL_TAIL = (
     -0.0026015308987477285, 0.026863090576358172, -0.1252213578973018, 0.34599664220228116,
     -0.6265978985088931, 0.7819544759762295, -0.7015541577336765, 0.4804685279519354, -0.25889448864256104,
@@ -12,7 +12,7 @@ NORMAL_TAIL = (
     0.06347524814677132, 0.08103743253166897, 0.09350197218219279, 0.09973557422138858, 0.09973557003853518,
 )  # fmt: skip
 """The normal distribution up to -t is y P(y) exp(-t^2 / 2) with y = 1 / (1 + t / 4), for t >= 0: P, highest
-power first, fitted for this file; relative error 1e-14 down to the smallest numbers."""
+power first, fitted for this file; relative error 1e-14 up to t = 39, where nothing is left."""
 
 
 def softmax(xp: Any, x: Any) -> Any:  # noqa: ANN401
@@ -28,13 +28,12 @@ def softmax(xp: Any, x: Any) -> Any:  # noqa: ANN401
 
 def gelu(xp: Any, x: Any) -> Any:  # noqa: ANN401
     """x times the normal distribution up to x, whose tails are exp(-x^2 / 2) times something smooth."""
-    t = xp.abs(x)
+    t = xp.minimum(xp.abs(x), NORMAL_END)
     y = 1 / (1 + NORMAL_SLOPE * t)
     tail = NORMAL_TAIL[0]
     for coefficient in NORMAL_TAIL[1:]:
         tail = tail * y + coefficient
-    tail = tail * y * xp.exp(-0.5 * t * t)
-    return x * xp.where(x < 0, tail, 1 - tail)
+    return xp.maximum(x, 0) - t * (tail * y * xp.exp(-0.5 * t * t))
 
 
 def silu(xp: Any, x: Any) -> Any:  # noqa: ANN401

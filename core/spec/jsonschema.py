@@ -67,7 +67,10 @@ def model_schema() -> Schema:
                     {"type": "array", "items": {"type": "array", "items": {"type": "number"}}, "minItems": 1},
                     _object(
                         "A shape filled with a number.",
-                        {"shape": {"$ref": "#/$defs/shape"}, "value": {"type": "number"}},
+                        {
+                            "shape": {"$ref": "#/$defs/shape"},
+                            "value": {"type": "number", "description": "What each of its numbers is."},
+                        },
                         ("shape", "value"),
                     ),
                 ],

@@ -42,7 +42,7 @@ def _keys() -> Iterator[str]:
     schema = model_schema()
     defs = schema["$defs"]
     yield "## Kinds of values\n"
-    names = ("size", "shape", "param", "source")
+    names = ("size", "shape", "param", "constant", "source")
     yield from _table(("written below as", "is"), ((name, defs[name]["description"]) for name in names))
     yield "`{NAME: size}` is a mapping from names to sizes. Keys in bold must be there.\n"
     yield "## Keys of a model\n"
@@ -50,7 +50,9 @@ def _keys() -> Iterator[str]:
     yield "## Keys of a cell\n"
     yield from _section("the file", defs["cell"], defs)
     yield "### a param that is a mapping\n"
-    yield from _section("", defs["param"]["anyOf"][1], defs)
+    yield from _section("", defs["param"]["anyOf"][-1], defs)
+    yield "### a constant that is a mapping\n"
+    yield from _section("", defs["constant"]["anyOf"][-1], defs)
 
 
 def _section(title: str, schema: dict[str, Any], defs: dict[str, Any]) -> Iterator[str]:

@@ -52,6 +52,11 @@ class Target:
         """The type of a vector of 32-bit integers."""
         return f"<{self.lanes} x i32>"
 
+    @property
+    def fused(self) -> bool:
+        """Whether a product and a sum are rounded once: on all but the least processor of x86."""
+        return bool(self.features)
+
     def block_rows(self, vectors: int) -> int:
         """How many rows a block has whose rows have `vectors` sums each."""
         # more rows than 10 have no general register left for each row's address

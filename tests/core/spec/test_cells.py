@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -297,6 +298,81 @@ def test_mistakes_around_the_equations(folder: Folder, old: str, new: str, messa
     assert hint in problems[0].hint
     if marks:
         assert marks_of(tuple(problems)) == marks
+
+
+CONSTANTS = """\
+cell: c
+dims: [n]
+inputs: {x: n}
+constants: {half: 0.5, steps: [1, 2, 3], table: [[1, 2, 3], [4, 5, 6]], ones: {shape: [n, 2], value: -1e-3}}
+equations: |
+  y = table @ (half * steps * x) + transpose(ones) @ x
+outputs: {y: y}
+"""
+
+
+def test_constants_are_numbers_vectors_and_matrices(folder: Folder) -> None:
+    cell = load_cell(folder.write("cell.yaml", CONSTANTS), {"n": 3})
+    assert not cell.params
+    assert [(op.shape, op.attr, op.label) for op in cell.ops if op.name == "constant"] == [
+        ((3,), (1, 2, 3), "steps"),
+        ((2, 3), (1, 2, 3, 4, 5, 6), "table"),
+        ((3, 2), (-1e-3,) * 6, "ones"),
+        ((), (0.5,), ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message", "hint"),
+    [
+        ("half: 0.5", "half: «one»", "constant 'half' must be a number", ""),
+        ("half: 0.5", "half: «.inf»", "constant 'half' must be a number", ""),
+        ("steps: [1, 2, 3]", "steps: [1, «two», 3]", "constant 'steps' must be a number", ""),
+        (
+            "[[1, 2, 3], [4, 5, 6]]",
+            "«[»[1, 2, 3], [4, 5]]",
+            "constant 'table' must be a number, or a list of numbers or of equally long lists",
+            "",
+        ),
+        (
+            "steps: [1, 2, 3]",
+            "steps: «[»]",
+            "constant 'steps' must be a number, or a list of numbers or of equally long lists",
+            "",
+        ),
+        ("{shape: [n, 2], value: -1e-3}", "«{»value: 1}", "constant 'ones' has no 'shape'", ""),
+        ("{shape: [n, 2], value: -1e-3}", "«{»shape: n}", "constant 'ones' has no 'value'", ""),
+        (
+            "[n, 2], value",
+            "[n, 4096], value",
+            "constant 'ones' has 12,288 numbers: 4,096 at most",
+            "a parameter has",
+        ),
+        ("half: 0.5", "half: 0.5, «x»: 1", "'x' is an input and a constant", "rename"),
+        ("half: 0.5", "half: 0.5, «max»: 1", "'max' is a function's name", ""),
+        ("half: 0.5", "half: 0.5, «more»: 1", "constant 'more' is never used", "leave it out"),
+        ("{y: y}", "{y: y, s: «steps»}", "output 's' is a constant", "depends on an input"),
+    ],
+)
+def test_mistakes_in_constants(folder: Folder, old: str, new: str, message: str, hint: str) -> None:
+    text, marks = unmark(edited(CONSTANTS, old, new))
+    problems = [p for p in folder.cell_problems(text, {"n": 3}) if p.message == message]
+    assert len(problems) == 1
+    assert hint in problems[0].hint
+    if marks:
+        assert marks_of(tuple(problems)) == marks
+
+
+def test_recipes_of_the_docs_are_cells(folder: Folder, root: Path) -> None:
+    rows = re.findall(r"^\| [^|]+ \| `(.*)` *\|$", (root / "docs" / "spec.md").read_text(), re.MULTILINE)
+    found = [row.split("`")[0] for row in rows if "(" in row and "=" not in row.split("`")[0]]
+    assert len(found) > 6
+    for recipe in found:
+        names = "cell: c\ndims: [n, m]\ninputs: {x: n, y: m, q: n, K: [3, n], V: [3, n]}\n"
+        names += "params: {weight: n, bias: n, W: [2, n * m]}\nconstants: {low: 0, high: 1, norm_k: 2}\n"
+        text = f"{names}equations: |\n  z = {recipe}\noutputs: {{z: z}}\n"
+        problems = folder.cell_problems(text, {"n": 4, "m": 4})
+        assert all("never used" in problem.message for problem in problems), recipe
 
 
 def test_all_mistakes_of_a_file_at_once_in_the_order_of_its_lines(folder: Folder) -> None:

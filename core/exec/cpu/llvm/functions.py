@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from abw.core.exec.cpu.llvm.emit import Function, splat
 from abw.core.exec.lower.polynomials import (
     LEAST_NORMAL,
-    LN2_HIGH,
-    LN2_LOW,
+    LN2,
     LOG1P_P,
     LOG2_E,
     LOG2_E_REST,
     LOG_P,
+    NORMAL_END,
     NORMAL_P,
     NORMAL_SLOPE,
     NORMALISE,
@@ -31,7 +31,8 @@ from abw.core.ir.meanings import spell
 ROUNDER = 1.5 * 2**23
 """Added to a number below 2^22 and taken away again it rounds it; in between its last bits are an integer."""
 
-UNSCALE = 2.0**-64
+UNSCALE, LAST = 2.0**-64, 105.0
+"""e^-105 is 0 in single precision; times 2^64 it is a usual number."""
 
 POWER = (0.0013264727065237245, 0.00967151264890986, 0.055507337436912496, 0.24022242085173176,
          0.6931469775988574, 1.0)  # fmt: skip
@@ -66,7 +67,7 @@ def tanh(f: Function, x: str) -> str:
 
 
 def log(f: Function, x: str) -> str:
-    """The logarithm of x = m 2^n, m near 1; relative error below 2e-7, near 1, too, and of denormals."""
+    """The logarithm of x = m 2^n, m near 1; relative error below 5e-7, near 1, too, and of denormals."""
     vector, integers = f.target.vector, f.target.integers
     tiny = f.let(f"fcmp olt {vector} {x}, {splat(LEAST_NORMAL)}")
     normal = f.select(tiny, f.vec("fmul", x, splat(NORMALISE)), x)
@@ -79,8 +80,7 @@ def log(f: Function, x: str) -> str:
     n = f.vec("fsub", n, f.select(tiny, splat(NORMALISED), splat(0.0)))
     part = f.vec("fsub", near, splat(1.0))
     curved = f.fma(part, polynomial(f, part, LOG_P), splat(-0.5))
-    low = f.fma(f.vec("fmul", part, part), curved, f.vec("fmul", n, splat(LN2_LOW)))
-    result = f.fma(n, splat(LN2_HIGH), f.vec("fadd", part, low))
+    result = f.fma(n, splat(LN2), f.fma(f.vec("fmul", part, part), curved, part))
     # of infinity and of what is no number themselves
     result = f.choose("olt", x, splat(float("inf")), result, x)
     result = f.choose("oeq", x, splat(0.0), splat(-float("inf")), result)
@@ -89,43 +89,58 @@ def log(f: Function, x: str) -> str:
 
 def silu(f: Function, x: str) -> str:
     """x / (1 + e^-x), of e^-|x|; relative error below 5e-7."""
-    e = _scaled_exp(f, f.intrinsic("fabs", x))
+    e = exp_of_negative(f, f.intrinsic("fabs", x))
     small = f.vec("fmul", f.vec("fmul", x, e), splat(UNSCALE))
     return quotient(f, f.choose("olt", x, splat(0.0), small, x), f.fma(e, splat(UNSCALE), splat(1.0)))
 
 
 def softplus(f: Function, x: str) -> str:
     """log(1 + e^x) = max(x, 0) + log(1 + e^-|x|); relative error below 5e-7."""
-    e = f.vec("fmul", _scaled_exp(f, f.intrinsic("fabs", x)), splat(UNSCALE))
-    return f.fma(e, polynomial(f, e, LOG1P_P), f.choose("olt", x, splat(0.0), splat(0.0), x))
+    t = f.intrinsic("fabs", x)
+    e = f.vec("fmul", _scaled_exp(f, f.choose("ogt", t, splat(LAST), splat(LAST), t)), splat(UNSCALE))
+    return f.fma(e, polynomial(f, e, LOG1P_P), _positive(f, x))
 
 
 def gelu(f: Function, x: str) -> str:
     """x times the normal distribution up to x; relative error below 1e-6."""
-    vector, integers = f.target.vector, f.target.integers
     t = f.intrinsic("fabs", x)
-    # the square of what has half the bits is exact; what is lost of t^2 goes into the exponential beside it
-    bits = f.let(f"bitcast {vector} {t} to {integers}")
-    high = f.let(f"bitcast {integers} {f.let(f'and {integers} {bits}, splat (i32 -4096)')} to {vector}")
-    lost = f.vec("fmul", f.vec("fsub", t, high), f.vec("fadd", t, high))
-    square = f.vec("fmul", f.vec("fmul", high, high), splat(0.5))
-    power = _scaled_exp(f, square, f.vec("fmul", lost, splat(0.5)))
+    t = f.choose("ogt", t, splat(NORMAL_END), splat(NORMAL_END), t)
+    power = _scaled_exp(f, *_square(f, t), 0.5)
     y = quotient(f, splat(1.0), f.fma(t, splat(NORMAL_SLOPE), splat(1.0)))
     tail = f.vec("fmul", f.vec("fmul", y, polynomial(f, y, NORMAL_P)), power)
-    below = f.vec("fmul", f.vec("fmul", x, tail), splat(UNSCALE))
-    above = f.vec("fmul", x, f.fma(tail, splat(-UNSCALE), splat(1.0)))
-    return f.choose("olt", x, splat(0.0), below, above)
+    return f.fma(f.vec("fmul", t, tail), splat(-UNSCALE), _positive(f, x))
 
 
-def _scaled_exp(f: Function, t: str, more: str | None = None) -> str:
-    """2^64 e^-(t + more), which is no denormal number, of t >= 0 and a small one; 0 where e^-t is."""
-    shifted = f.fma(t if more is None else f.vec("fadd", t, more), splat(-LOG2_E), splat(ROUNDER))
+def _square(f: Function, x: str) -> tuple[str, str]:
+    """x^2, and what is lost of it."""
+    if f.target.fused:
+        square = f.vec("fmul", x, x)
+        return square, f.fma(x, x, f.let(f"fneg {f.target.vector} {square}"))
+    # the square of what has half the bits is exact
+    bits = f.let(f"bitcast {f.target.vector} {x} to {f.target.integers}")
+    bits = f.let(f"and {f.target.integers} {bits}, splat (i32 -4096)")
+    high = f.let(f"bitcast {f.target.integers} {bits} to {f.target.vector}")
+    return f.vec("fmul", high, high), f.vec("fmul", f.vec("fsub", x, high), f.vec("fadd", x, high))
+
+
+def _positive(f: Function, x: str) -> str:
+    return f.choose("olt", x, splat(0.0), splat(0.0), x)
+
+
+def _scaled_exp(f: Function, t: str, more: str | None = None, factor: float = 1.0) -> str:
+    """2^64 e^-(factor (t + more)), which is no denormal number, for 0 <= factor t < 120 and small `more`."""
+    whole_of = t if more is None or f.target.fused else f.vec("fadd", t, more)
+    shifted = f.fma(whole_of, splat(-LOG2_E * factor), splat(ROUNDER))
     whole = f.vec("fsub", shifted, splat(ROUNDER))
-    rest = f.fma(t, splat(-LOG2_E), f.let(f"fneg {f.target.vector} {whole}"))
-    rest = f.fma(t, splat(-LOG2_E_REST), rest)
-    rest = rest if more is None else f.fma(more, splat(-LOG2_E), rest)
-    power = f.vec("fmul", polynomial(f, rest, POWER), _power_of_two(f, shifted, 64))
-    return f.choose("ogt", t, splat(105.0), splat(0.0), power)
+    rest = f.fma(t, splat(-LOG2_E * factor), f.let(f"fneg {f.target.vector} {whole}"))
+    rest = f.fma(t, splat(-LOG2_E_REST * factor), rest)
+    rest = rest if more is None else f.fma(more, splat(-LOG2_E * factor), rest)
+    return f.vec("fmul", polynomial(f, rest, POWER), _power_of_two(f, shifted, 64))
+
+
+def exp_of_negative(f: Function, t: str) -> str:
+    """2^64 e^-t of t >= 0, which is no denormal number; 0 where e^-t is."""
+    return f.choose("ogt", t, splat(LAST), splat(0.0), _scaled_exp(f, t))
 
 
 def maximum(f: Function, a: str, b: str) -> str:

@@ -210,7 +210,7 @@ class _Kernel:
 
             def finish(r: str) -> None:
                 sums = f.at("%sums", f.i64("mul", r, 4 * self.lanes * stage.sums))
-                row = f.i64("add", begin, r)
+                rows = self._rows(stage, f.i64("add", begin, r))
                 bytes_of_block = 4 * self.lanes * stage.units
                 for unit in range(stage.units):
                     values = {
@@ -218,7 +218,7 @@ class _Kernel:
                         for g, gate in enumerate(stage.stage.gates)
                     }
                     place = f.i64("add", f.i64("mul", column, bytes_of_block), 4 * self.lanes * unit)
-                    self._operate(stage, values, row, place)
+                    self._operate(stage, values, rows, place)
 
             f.repeat(size, finish)
             self._charge("elementwise")
@@ -240,33 +240,44 @@ class _Kernel:
         vectors = self.layout.floats(stage.stage.operations[0]) // self.lanes
 
         def row(i: str) -> None:
-            f.repeat(vectors, lambda j: self._operate(stage, {}, i, f.i64("mul", j, 4 * self.lanes)))
+            rows = self._rows(stage, i)
+            f.repeat(vectors, lambda j: self._operate(stage, {}, rows, f.i64("mul", j, 4 * self.lanes)))
 
         f.repeat(count, row)
 
-    def _operate(self, stage: StageLayout, found: dict[int, str], row: str, offset: str) -> None:
-        """The element-wise operations on one vector of a row, `offset` bytes in."""
-        f, layout, normal = self.f, self.layout, self.layout.normal
+    def _rows(self, stage: StageLayout, row: str) -> dict[int, str]:
+        """The addresses of what the element-wise operations read and store, at a row of the tile."""
+        inside = {*stage.stage.operations, *(gate.value for gate in stage.stage.gates)}
+        read = (a for value in stage.stage.operations for a in self.layout.normal.arguments(value))
+        values = dict.fromkeys((*(a for a in read if a not in inside), *stage.stage.stores))
+        return {value: self.address(self._place(stage, value), row) for value in values}
+
+    def _place(self, stage: StageLayout, value: int) -> RowPlace:
+        layout = self.layout
+        static = layout.normal.static[value]
+        return layout.fixed_place(value, stage.stage.shape) if static else layout.place(value)
+
+    def _operate(self, stage: StageLayout, found: dict[int, str], rows: dict[int, str], offset: str) -> None:
+        """The element-wise operations on one vector of the rows, `offset` bytes in."""
+        f, normal = self.f, self.layout.normal
 
         def read(a: int) -> str:
             if a not in found:
-                place = layout.fixed_place(a, stage.stage.shape) if normal.static[a] else layout.place(a)
-                found[a] = f.load(self.address(place, row), offset)
+                found[a] = f.load(rows[a], offset)
             return found[a]
 
         for value in stage.stage.operations:
             op = normal.op(value)
             if op.name == "spread":
-                found[value] = self._spread(op, row, offset)
+                found[value] = self._spread(op, rows[op.args[0]], offset)
             else:
                 found[value] = element(f, op.name, [read(a) for a in op.args])
         for value in stage.stage.stores:
-            f.store(found[value], self.address(layout.place(value), row), offset)
+            f.store(found[value], rows[value], offset)
 
-    def _spread(self, op: Op, row: str, offset: str) -> str:
+    def _spread(self, op: Op, base: str, offset: str) -> str:
         """A vector of a row that a smaller value is repeated to, `offset` bytes in."""
-        f, layout = self.f, self.layout
-        base = self.address(layout.place(op.args[0]), row)
+        f = self.f
         (*down, across), pitch = spread_sizes(op), 4 * padded(op.shape[-1], self.lanes)
         if across > 1:
             return f.load(base, f.i64("urem", offset, pitch))

@@ -7,7 +7,7 @@ from math import gcd
 
 from abw.core.cell.normal import size_of
 from abw.core.exec.cpu.llvm.emit import Function, Typed, number, splat
-from abw.core.exec.cpu.llvm.functions import exp, maximum
+from abw.core.exec.cpu.llvm.functions import exp_of_negative, maximum
 from abw.core.exec.cpu.llvm.sums import contract
 from abw.core.exec.cpu.tiling import CellTiling, RowPlace
 from abw.core.exec.lower.rows import columns, padded, row_floats
@@ -173,15 +173,15 @@ def _softmax(f: Function, out: str, operand: str, shape: Shape) -> None:
         largest = f.spread(across(f, "fmax", best))
 
         def power(place: str | int, mask: str | None, total: list[str]) -> list[str]:
-            found = exp(f, f.vec("fsub", f.load(x, place), largest))
+            found = exp_of_negative(f, f.vec("fsub", largest, f.load(x, place)))
             f.store(found, y, place)
             return [f.vec("fadd", total[0], masked(f, found, mask, 0.0))]
 
         (total,) = over(f, count, power, [(vector, splat(0.0))])
-        whole = f.spread(across(f, "fadd", total))
+        share = f.spread(f.let(f"fdiv float {number(1.0)}, {across(f, 'fadd', total)}"))
 
         def divide(place: str | int, mask: str | None, _: list[str]) -> list[str]:
-            f.store(f.vec("fdiv", f.load(y, place), whole), y, place)
+            f.store(f.vec("fmul", f.load(y, place), share), y, place)
             return []
 
         over(f, count, divide, [])

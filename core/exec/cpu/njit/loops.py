@@ -19,7 +19,7 @@ from abw.core.ir.model import SLOPE
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
 
-HALF, ROOT_HALF = 0.5, math.sqrt(0.5)
+HALF, ROOT_HALF, LEAST = 0.5, math.sqrt(0.5), np.float32(-39)
 LOW = np.float32(SLOPE)
 ONE, ZERO, WIDE_ZERO = np.float32(1.0), np.float32(0.0), np.float64(0.0)
 
@@ -33,7 +33,7 @@ def sigmoid(x: np.float32) -> Any:  # noqa: ANN401
 @njit
 def gelu(x: np.float32) -> Any:  # noqa: ANN401
     """x times the normal distribution up to x, in double precision on the way."""
-    return np.float32(x * (HALF * math.erfc(-ROOT_HALF * x)))
+    return np.float32(x * (HALF * math.erfc(-ROOT_HALF * x))) if x > LEAST or x != x else -ZERO
 
 
 @njit

@@ -15,11 +15,11 @@ from numba import uint32
 from abw.core.exec.cuda.ondevice.intrinsics import ex2, halves, rcp
 from abw.core.exec.lower.polynomials import (
     LEAST_NORMAL,
-    LN2_HIGH,
-    LN2_LOW,
+    LN2,
     LOG2_E,
     LOG2_E_REST,
     LOG_P,
+    NORMAL_END,
     NORMAL_P,
     NORMAL_SLOPE,
     NORMALISE,
@@ -32,16 +32,15 @@ cuda: Any = _cuda
 
 ZERO, ONE = np.float32(0), np.float32(1)
 LOG2, MINUS_LOG2, REST = np.float32(LOG2_E), np.float32(-LOG2_E), np.float32(LOG2_E_REST)
-LN2 = np.float32(np.log(2))
+LOG_2 = np.float32(LN2)
 LOWEST, HIGHEST = np.float32(-110), np.float32(95)
 EIGHT, MINUS_EIGHT = np.float32(8), np.float32(-8)
 P0, P1, P2, P3 = (np.float32(c) for c in TANH_P)
 Q0, Q1, Q2, Q3, Q4 = (np.float32(c) for c in TANH_Q)
-L0, L1, L2, L3, L4, L5, L6 = (np.float32(c) for c in LOG_P)
-N0, N1, N2, N3, N4, N5, N6, N7, N8 = (np.float32(c) for c in NORMAL_P)
+L0, L1, L2, L3, L4, L5 = (np.float32(c) for c in LOG_P)
+N0, N1, N2, N3, N4, N5, N6, N7 = (np.float32(c) for c in NORMAL_P)
 HALF, MINUS_HALF, SLOPE = np.float32(0.5), np.float32(-0.5), np.float32(NORMAL_SLOPE)
-FAR = np.float32(15)
-HIGH, LOW = np.float32(LN2_HIGH), np.float32(LN2_LOW)
+FAR = np.float32(NORMAL_END)
 LEAST, LARGE, PLACES = np.float32(LEAST_NORMAL), np.float32(NORMALISE), np.float32(NORMALISED)
 INFINITY, NO_NUMBER = np.float32(np.inf), np.float32(np.nan)
 NO_ROWS, FIRST, STEP = np.uint32(0), np.uint32(1), np.uint32(2)
@@ -71,17 +70,17 @@ def exp(x: Any) -> Any:
     t = x * LOG2
     # what rounding x log2(e) lost, as a factor
     rest = cuda.fma(x, LOG2, -t) + x * REST
-    return ex2(t) * (ONE + rest * LN2)
+    return ex2(t) * (ONE + rest * LOG_2)
 
 
 @cuda.jit(device=True)
 def log(x: Any) -> Any:
-    """The logarithm of x = m 2^n, m near 1; relative error below 3e-7, near 1, too, and of denormals."""
+    """The logarithm of x = m 2^n, m near 1; relative error below 5e-7, near 1, too, and of denormals."""
     m, n = halves(x * LARGE if x < LEAST else x)
     n = n - PLACES if x < LEAST else n
     f = m - ONE
-    curved = (((((L0 * f + L1) * f + L2) * f + L3) * f + L4) * f + L5) * f + L6
-    result = n * HIGH + (f + (f * f * (f * curved - HALF) + n * LOW))
+    curved = ((((L0 * f + L1) * f + L2) * f + L3) * f + L4) * f + L5
+    result = n * LOG_2 + (f * f * (f * curved - HALF) + f)
     result = result if x < INFINITY else x
     result = -INFINITY if x == ZERO else result
     return NO_NUMBER if x < ZERO else result
@@ -93,12 +92,12 @@ def gelu(x: Any) -> Any:
     t = abs(x)
     t = FAR if t > FAR else t  # beyond, the tail is 0
     y = rcp(ONE + SLOPE * t)
-    tail = (((((((N0 * y + N1) * y + N2) * y + N3) * y + N4) * y + N5) * y + N6) * y + N7) * y + N8
+    tail = ((((((N0 * y + N1) * y + N2) * y + N3) * y + N4) * y + N5) * y + N6) * y + N7
     square = t * t
     # what rounding t^2 lost, as a factor
     lost = cuda.fma(t, t, -square)
     tail = tail * y * exp(MINUS_HALF * square) * (ONE + MINUS_HALF * lost)
-    return x * (tail if x < ZERO else ONE - tail)
+    return (ZERO if x < ZERO else x) - t * tail
 
 
 @cuda.jit(device=True)
