@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.data.instances import Instances, Ints, Link
+from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import inverse
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -40,6 +40,18 @@ def field(instances: Instances, name: str, seed: int = 0) -> Ints:
     if name == "coin":
         return _coin(instances, seed)
     return instances.fields[name]
+
+
+def floats(instances: Instances, name: str, seed: int = 0) -> Values:
+    """A field that is no text as vectors of floats; of one of whole numbers they are of size 1.
+
+    Raises KeyError where the data has no such field. Cost: linear in the vertices.
+    """
+    if name in instances.values:
+        return instances.values[name]
+    numbers = field(instances, name, seed)
+    vertex = np.flatnonzero(numbers >= 0).astype(np.int32)
+    return Values(vertex, numbers[vertex, None].astype(np.float32))
 
 
 def _instance_of(instances: Instances) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ Schema = dict[str, Any]
 
 _SOURCE_DOC = (
     "Where it comes from: TYPE.OUTPUT or OUTPUT on the same vertex, LINK.TYPE.OUTPUT behind links "
-    "(children[0] picks one), TABLE[FIELD], a parameter, zeros; alternatives with 'or'."
+    "(children[0] picks one), TABLE[FIELD], a field of floats, a parameter, zeros; alternatives with 'or'."
 )
 
 

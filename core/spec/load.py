@@ -12,7 +12,7 @@ from abw.core.base.files import why_no_file
 from abw.core.ir.cell import Cell, Param
 from abw.core.ir.formats import FORMATS, SCHEMAS
 from abw.core.ir.growth import DecisionOutput, Growth
-from abw.core.ir.model import DataSpec, Model
+from abw.core.ir.model import DataSpec, FieldSource, Model, NodeType
 from abw.core.ir.phases import phases_of
 from abw.core.ir.schema import ARRAYS, Schema
 from abw.core.ir.shapes import shape as numbers_of
@@ -184,6 +184,7 @@ class _Loader:
         finished = finish(drafts, wires, numbers)
         if growth:
             growth = replace(growth, outputs=decisions)
+            self._floats(finished, schema)
             report.extend(phases_of(finished, schema, growth)[1])
         return Model(
             name.text,
@@ -202,6 +203,15 @@ class _Loader:
             schema,
             growth,
         )
+
+    def _floats(self, types: tuple[NodeType, ...], schema: Schema) -> None:
+        """Whole numbers of vertices that come to be are not there when a mini-batch's floats are laid out."""
+        for wanted in (i for t in types for i in t.inputs):
+            for source in wanted.sources:
+                if isinstance(source, FieldSource) and not schema.fields[source.field].size:
+                    message = f"field '{source.field}' holds whole numbers, and this model grows"
+                    hint = f"look them up: a table with dim 1, TABLE[{source.field}]"
+                    self.report.add(message, wanted.where, hint)
 
     def _section(self, name: str) -> Keys | None:
         return fields.mapping(self.top.get(name), name, self.report)
