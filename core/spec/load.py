@@ -18,6 +18,7 @@ from abw.core.ir.schema import ARRAYS, Schema
 from abw.core.ir.shapes import shape as numbers_of
 from abw.core.ir.weights import Weights
 from abw.core.spec.cells.files import make, param, read_cell, read_cells
+from abw.core.spec.models.derived import with_derived
 from abw.core.spec.models.drafts import Cells, TypeDraft, draft_types, named
 from abw.core.spec.models.growing import decision_output, grow, optional_inputs, sketch
 from abw.core.spec.models.resolve import Resolver
@@ -36,7 +37,7 @@ from abw.core.spec.text.tokens import ExpressionError
 DEFAULT_SIZE = 64
 DEFAULT_BATCH = 64
 REQUIRED = ("model", "data", "types", "outputs")
-OPTIONAL = ("dims", "tables", "params", "cells", "grow", "weights")
+OPTIONAL = ("dims", "links", "tables", "params", "cells", "grow", "weights")
 _OF_DATA = ("path", "batch", "limit", "seed", "frequency", "tokens")
 _OF_FORMATS = {"frequency": "tags", "tokens": "words"}
 """Keys of `data` that belong to one format."""
@@ -155,6 +156,8 @@ class _Loader:
         tables = read_tables(self._section("tables"), self.reach, dims, report)
         params = self._params(dims)
         schema = self._schema(data)
+        own_links = self._section("links")
+        schema = with_derived(schema, own_links, report) if schema else None
         grows = self._section("grow")
         growing = sketch(grows, schema, tables, report) if grows and schema else None
         schema = growing.schema if growing else schema

@@ -322,7 +322,7 @@ class Resolver:
         here = [d for d in self.drafts if d.kinds & kinds and d is not own]
         if not kinds or not all(d.whole for d in here) or not all(d.kinds for d in self.drafts):
             return None
-        fields = [name for name in self.schema.fields_of(kinds) if not self.schema.fields[name].text]
+        fields = [name for name in self.schema.fields_of(kinds) if self.schema.fields[name].size]
         hint = suggest(output.name, [*(name for d in here for name in d.outputs), *fields])
         other = next((d for d in here if d.name == output.name), None)
         if other:

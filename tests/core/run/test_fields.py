@@ -170,7 +170,8 @@ types:
   turn:
     per: turn
     cell: sense.yaml
-    inputs: {p: at.place or zeros, q: "instance.point[0].weight or zeros", n: zeros, h: before.turn.h or zeros}
+    inputs:
+      {p: at.place or zeros, q: "instance.point[0].weight or zeros", n: zeros, h: before.turn.h or zeros}
 outputs: {h: turn.h}
 """
 
