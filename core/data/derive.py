@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.data.instances import Instances, Ints, Link
-from abw.core.data.links import inverse
+from abw.core.data.instances import Instances, Ints, Link, Values
+from abw.core.data.links import Lazy, along, following, inverse, reverse
+from abw.core.ir.schema import Derived, Schema
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _WORD = 2**64 - 1
@@ -30,6 +35,35 @@ def link(instances: Instances, name: str) -> Link:
     return inverse(np.where(wanted[instances.kind], owner, np.int32(-1)))
 
 
+def with_derived(instances: Instances, schema: Schema) -> Instances:
+    """The instances with the links that a model's schema makes of their own, each at its first use."""
+    missing = schema.derived.keys() - instances.links.keys()
+    if not missing:
+        return instances
+    makers: dict[str, Callable[[], Link]] = {
+        n: partial(instances.links.__getitem__, n) for n in instances.links
+    }
+    links = Lazy(makers)
+    found = replace(instances, links=links)
+    makers |= {name: partial(_derived, found, schema.derived[name]) for name in missing}
+    return found
+
+
+def _derived(instances: Instances, made: Derived) -> Link:
+    count = len(instances.kind)
+    if made.how == "reverse":
+        return reverse(link(instances, made.of), count)
+    if made.how == "all":
+        owner = link(instances, "instance").target.copy()
+        owner[instances.start[:-1]] = instances.start[:-1]
+        return along([(Link(owner), None), (link(instances, made.of), None)], count)
+    members = instances.schema.members(made.of)
+    wanted = np.array([kind in members for kind in instances.schema.kinds])
+    vertices = np.flatnonzero(wanted[instances.kind]).astype(np.int32)
+    back, forth = following(vertices, _instance_of(instances)[vertices], count)
+    return Link(back if made.how == "previous" else forth)
+
+
 def field(instances: Instances, name: str, seed: int = 0) -> Ints:
     """A field by name, (V,): the data's own, `index`, or `coin`, which alone needs the seed.
 
@@ -40,6 +74,18 @@ def field(instances: Instances, name: str, seed: int = 0) -> Ints:
     if name == "coin":
         return _coin(instances, seed)
     return instances.fields[name]
+
+
+def floats(instances: Instances, name: str, seed: int = 0) -> Values:
+    """A field that is no text as vectors of floats; of one of whole numbers they are of size 1.
+
+    Raises KeyError where the data has no such field. Cost: linear in the vertices.
+    """
+    if name in instances.values:
+        return instances.values[name]
+    numbers = field(instances, name, seed)
+    vertex = np.flatnonzero(numbers >= 0).astype(np.int32)
+    return Values(vertex, numbers[vertex, None].astype(np.float32))
 
 
 def _instance_of(instances: Instances) -> NDArray[np.int64]:

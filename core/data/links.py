@@ -50,6 +50,17 @@ def inverse(target: Ints) -> Link:
     return Link(sources, indptr[:-1])
 
 
+def reverse(link: Link, count: int) -> Link:
+    """The many-link from each of `count` vertices to all from which a link leads to it, in order.
+
+    Cost: linear, and sorting where the link is to several.
+    """
+    if link.indptr is None:
+        return inverse(link.target)
+    source = np.repeat(np.arange(count, dtype=np.int32), np.diff(link.indptr))
+    return Link.many(link.target, source, count)
+
+
 @njit
 def invert(target: Ints, indptr: Ints, sources: Ints) -> None:
     """A counting sort: the numbers v by `target[v]`, where it is not negative, into `sources`.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.derive import link
-from abw.core.data.instances import Instances, Ints, Link
+from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import Lazy
 from abw.core.ir.growth import Growth
 from abw.core.ir.paths import Hop
@@ -139,6 +139,10 @@ def finished(instances: Instances, first: int, last: int, columns: Columns, grow
     def grown_field(name: str) -> Ints:
         return columns[FieldColumn(name)][:count][order]
 
+    def data_values(values: Values) -> Values:
+        inside = (begin <= values.vertex) & (values.vertex < end)
+        return Values(number[values.vertex[inside] - begin], values.rows[inside])
+
     links = {name: partial(single if name in grown_links else data_link, name) for name in instances.links}
     fields = {
         name: partial(grown_field if name in grown_fields else data_field, name) for name in instances.fields
@@ -149,6 +153,7 @@ def finished(instances: Instances, first: int, last: int, columns: Columns, grow
         start=start,
         links=Lazy(links),
         fields=Lazy(fields),
+        values={name: data_values(values) for name, values in instances.values.items()},
         lines=instances.lines[first:last],
         numbers=instances.numbers[first:last],
         names=instances.names[first:last] if instances.names else None,

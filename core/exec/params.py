@@ -58,14 +58,16 @@ def init_params(network: Network, seed: int) -> Params:
     return Params(values, tables)
 
 
-def constant_value(network: Network, params: Params, reference: int) -> Floats:
-    """The value that a negative reference means (see `Network.width`)."""
+def constant_value(network: Network, params: Params, reference: int, given: Sequence[Floats] = ()) -> Floats:
+    """The value that a negative reference means (see `Network.width`); `given`: see `Graph`."""
     number, row = network.constant_of(reference)
     constant = network.constants[number]
     if constant.kind == "zeros":
         return np.zeros(constant.shape, np.float32)
     if constant.kind == "param":
         return params.values[constant.number]
+    if constant.kind == "field":
+        return np.asarray(given[constant.number][row])
     return np.asarray(params.tables[constant.number][row])
 
 

@@ -113,7 +113,7 @@ class ReferenceExecutor(Executor):
 
         def value(reference: int) -> Array:
             if reference < 0:
-                return np.asarray(constant_value(network, self._params, reference), np.float64)
+                return np.asarray(constant_value(network, self._params, reference, graph.given), np.float64)
             node, output = divmod(reference, network.width)
             return outputs[node][output] if node < len(outputs) else before[reference - own]
 

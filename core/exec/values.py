@@ -30,6 +30,12 @@ def fill_constants(memory: Floats, arena: int, arenas: Arenas, network: Network,
             memory[first : first + constant.rows] = values
 
 
+def fill_given(memory: Sequence[Floats], plan: Plan) -> None:
+    """Write a plan's fields of vertices to their rows of the arenas (rows, *shape)."""
+    for arena, row, values in plan.given:
+        memory[arena][row : row + len(values)] = values
+
+
 def refill(memory: Sequence[Floats], arenas: Arenas, network: Network, params: Params) -> None:
     """Write the constants of other parameters to arenas (rows, *shape) that have some already."""
     for a, values in enumerate(memory):
@@ -70,7 +76,7 @@ def read_values(
     if found[0] >= 0:
         shape = arenas.shape[found[0]]
     else:
-        shape = constant_value(network, params, int(references[0])).shape
+        shape = constant_value(network, params, int(references[0]), plan.graph.given).shape
     values = np.empty((len(references), *shape), np.float32)
     for arena in set(found.tolist()):
         here = np.flatnonzero(found == arena)
@@ -78,7 +84,7 @@ def read_values(
             values[here] = memory[arena][rows[here]]
         else:
             for i in here:
-                values[i] = constant_value(network, params, int(references[i]))
+                values[i] = constant_value(network, params, int(references[i]), plan.graph.given)
     return values
 
 

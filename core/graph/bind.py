@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
-from abw.core.data.derive import field, link
-from abw.core.data.instances import Instances, Link
+from abw.core.data.derive import field, floats, link
+from abw.core.data.instances import Instances, Link, Values
 from abw.core.data.links import along
 from abw.core.data.lookup import trained_ids, word_rows
 from abw.core.graph.bytecode import Bytecode
@@ -35,7 +35,8 @@ class Binding:
     `data` holds, one array behind the other, what the program names, and `tables[number]` says where: of a
     type the vertices (of all instances) that it is for, in order, and how many they are; of a link or a list
     its `indptr` (-1: a single link) and `target`; of a lookup each vertex's id, and the row of each id (-1:
-    that is the id modulo the table's rows).
+    that is the id modulo the table's rows). `given` are the fields that flow in as they are: of these the ids
+    number the rows.
     """
 
     model: Model
@@ -44,6 +45,7 @@ class Binding:
     program: Bytecode
     data: Ints
     tables: NDArray[np.int64]
+    given: Mapping[str, Values]
 
 
 def bind(model: Model, network: Network, program: Bytecode, instances: Instances) -> Binding:
@@ -61,14 +63,20 @@ def bind(model: Model, network: Network, program: Bytecode, instances: Instances
         found.add(links[name])
     for hops in program.lists:
         found.add(along([(links[hop.link], hop.index) for hop in hops], len(instances.kind)))
+    given = {name: floats(instances, name, model.data.seed) for name in network.fields}
     for table, name in program.lookups:
+        if table < 0:
+            rows = np.full(len(instances.kind), -1, np.int32)
+            rows[given[name].vertex] = np.arange(len(given[name].vertex))
+            found.tables.append((found.place(rows), -1))
+            continue
         ids = field(instances, name, model.data.seed)
         if model.weights.file:
             ids = trained_ids(instances, name, ids, model.tables[table])
         rows = word_rows(instances, name, model.tables[table])
         found.tables.append((found.place(ids), found.place(rows) if len(rows) else -1))
     data = np.concatenate(found.arrays, dtype=np.int32)
-    return Binding(model, network, instances, program, data, np.array(found.tables, np.int64))
+    return Binding(model, network, instances, program, data, np.array(found.tables, np.int64), given)
 
 
 class _Found:

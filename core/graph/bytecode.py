@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 from abw.core.graph import walk as op
 from abw.core.graph.cells import constant_number
 from abw.core.graph.edges import EdgeSlots, edge_slots
-from abw.core.ir.model import Input, Model, NodeSource, NodeType, Source, TableSource, ZeroSource
+from abw.core.ir.model import (
+    FieldSource,
+    Input,
+    Model,
+    NodeSource,
+    NodeType,
+    Source,
+    TableSource,
+    ZeroSource,
+)
 from abw.core.ir.network import Network
 from abw.core.ir.paths import Hop
 
@@ -35,8 +44,9 @@ class Bytecode:
     `measure` goes by `state`, `reductions` and `producers`, `fill` by the `steps` (steps, WIDTH): the first
     `aliasing` of them find what stands for the reductions' outputs, which may in turn stand for each other
     (`nested`). They use `rows` rows. By number they name types, then `links`, `lists` (hops to several
-    vertices) and `lookups` (table and field): see `Binding.tables`. `origins` is what the steps that can fail
-    are there for, `edges` where edges are looked for.
+    vertices) and `lookups` (table and field; the table -1 for fields that flow in as they are): see
+    `Binding.tables`. `given` are the steps that read such a field, by its name. `origins` is what the steps
+    that can fail are there for, `edges` where edges are looked for.
     """
 
     types: tuple[str, ...]
@@ -50,6 +60,7 @@ class Bytecode:
     links: tuple[str, ...]
     lists: tuple[tuple[Hop, ...], ...]
     lookups: tuple[tuple[int, str], ...]
+    given: dict[int, str]
     origins: dict[int, Origin]
     edges: EdgeSlots
 
@@ -74,6 +85,7 @@ class _Writer:
         self.number: dict[Hashable, int] = {name: number for number, name in names}
         self.steps: list[list[int]] = []
         self.origins: dict[int, Origin] = {}
+        self.given: dict[int, str] = {}
         self.rows: dict[Hashable, int] = {}
         self.made: set[Hashable] = set()  # what the steps so far have made for those to come
         self.known = False  # whether what stands for the reductions' outputs is known to the end
@@ -107,6 +119,7 @@ class _Writer:
             self.links,
             self.lists,
             self.lookups,
+            self.given,
             self.origins,
             self.edges,
         )
@@ -204,13 +217,16 @@ class _Writer:
             row = self._walk(t, source.hops, wanted, self._loop(t, source))
             self._step(op.FILL_NODES, t, row, self._value_map(source))
         else:
-            number = constant_number(self.network.constants, source, wanted.shape)
+            number = constant_number(self.network.constants, self.network.fields, source, wanted.shape)
             constant = self.network.constants[number]
-            if not isinstance(source, TableSource):
+            if not isinstance(source, TableSource | FieldSource):
                 self._step(op.FILL_CONSTANT, t, t, -1 - constant.first)
                 return
             row = self._walk(t, source.hops, wanted)
-            lookup = self.number[source.table, source.field]
+            table = source.table if isinstance(source, TableSource) else -1
+            lookup = self.number[table, source.field]
+            if table < 0:
+                self.given[len(self.steps)] = source.field
             self._step(op.FILL_ROWS, t, row, lookup, -1 - constant.first, constant.rows)
         with self._unless_missing():
             self._feed(t, wanted, sources[1:])
@@ -237,6 +253,7 @@ def _names(
     """The links, lists and lookups of a model."""
     lists = [reduced(t)[0][1].hops for t in model.types if t.reduction]
     sources = [s for t in model.types for n, i in enumerate(t.inputs) for s in i.sources[int(n < t.listed) :]]
-    links = {h.link for s in sources if isinstance(s, NodeSource | TableSource) for h in s.hops}
+    links = {h.link for s in sources if isinstance(s, NodeSource | TableSource | FieldSource) for h in s.hops}
     lookups = {(s.table, s.field) for s in sources if isinstance(s, TableSource)}
+    lookups |= {(-1, s.field) for s in sources if isinstance(s, FieldSource)}
     return tuple(sorted(links)), tuple(dict.fromkeys(lists)), tuple(sorted(lookups))

@@ -9,14 +9,29 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.base.errors import AbwError
 from abw.core.graph.bind import Binding
+from abw.core.graph.cells import MOST_GIVEN
 from abw.core.graph.dag import Dag
 from abw.core.graph.edges import consumers
 from abw.core.graph.graph import Graph, ResultRefs
 from abw.core.graph.refuse import refuse, refuse_circle, refuse_cycle
-from abw.core.graph.walk import AT, COUNT, FIRST, MISSING, PLACES, VIRTUAL, WAYS, fill, measure, place
+from abw.core.graph.walk import (
+    AT,
+    COUNT,
+    FIRST,
+    MISSING,
+    PLACES,
+    REFERENCE,
+    VIRTUAL,
+    WAYS,
+    fill,
+    measure,
+    place,
+)
 
 Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
 BOTH_WAYS = 3
 
 
@@ -40,9 +55,11 @@ def construct(binding: Binding, first: int, last: int) -> Graph:
     alias = np.full(sizes[PLACES][-1] << shift, MISSING, np.int32)
     operand = np.full(sizes[AT][-1], MISSING, np.int32)
 
+    steps, given = _given(binding, first, last)
+
     def filled(begin: int, end: int) -> None:
         step, candidate = fill(
-            program.steps, begin, end, binding.tables, binding.data, base, shift, space, state, alias, operand
+            steps, begin, end, binding.tables, binding.data, base, shift, space, state, alias, operand
         )
         if step >= 0:
             refuse(binding, first, step, candidate)
@@ -68,10 +85,32 @@ def construct(binding: Binding, first: int, last: int) -> Graph:
         operand,
         results,
         last - first,
+        given=given,
     )
     if BOTH_WAYS in state[:, WAYS].tolist():
         refuse_cycle(binding, first, graph)
     return graph
+
+
+def _given(binding: Binding, first: int, last: int) -> tuple[Ints, tuple[Floats, ...]]:
+    """The program's steps for these instances, and their fields that flow in as they are.
+
+    A field's rows are numbered through all instances, and here from the first of these: each step that reads
+    some counts from there.
+    """
+    program, network = binding.program, binding.network
+    if not network.fields:
+        return program.steps, ()
+    bounds = binding.instances.start[[first, last]]
+    rows = {name: np.searchsorted(values.vertex, bounds).tolist() for name, values in binding.given.items()}
+    steps = program.steps.copy()
+    for step, name in program.given.items():
+        steps[step, REFERENCE] += rows[name][0]
+    for name, (low, high) in rows.items():
+        if high - low > MOST_GIVEN:
+            message = f"a mini-batch has {high - low:,} values of field '{name}', of at most {MOST_GIVEN:,}"
+            raise AbwError(message, hint="smaller mini-batches: --batch")
+    return steps, tuple(binding.given[name].rows[slice(*rows[name])] for name in network.fields)
 
 
 def _chase(binding: Binding, alias: Ints) -> None:

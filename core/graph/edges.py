@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
-from abw.core.ir.model import Input, Model, NodeSource, TableSource
+from abw.core.ir.model import FieldSource, Input, Model, NodeSource, TableSource
 from abw.core.ir.network import Network, loops_of
 
 Ints = NDArray[np.int32]
@@ -58,7 +58,7 @@ def _way(wanted: Input, like: Sequence[Sequence[int]]) -> tuple[object, ...]:
     return tuple(
         (source.hops, tuple((t, like[t][o] if like[t] else 0) for t, o in source.producers))
         if isinstance(source, NodeSource)
-        else (source if isinstance(source, TableSource) else None)
+        else (source if isinstance(source, TableSource | FieldSource) else None)
         for source in wanted.sources
     )
 

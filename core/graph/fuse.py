@@ -106,6 +106,7 @@ def fuse(graph: Graph, fusion: Fusion) -> Graph:
         graph.instances,
         list_ptr,
         list_operand,
+        graph.given,
     )
 
 

@@ -40,6 +40,8 @@ class Graph:
 
     A slot with a reduction of its own may have a list there, of two values or more: list l has the reference
     `LISTED - l` and the values `list_operand[list_ptr[l]:list_ptr[l + 1]]`.
+
+    `given` are the rows of the constants that are fields of vertices (`Network.given`), of each (rows, size).
     """
 
     network: Network
@@ -53,6 +55,7 @@ class Graph:
     instances: int
     list_ptr: Ints = field(default_factory=lambda: np.zeros(1, np.int32))
     list_operand: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
+    given: tuple[NDArray[np.float32], ...] = ()
 
     def __len__(self) -> int:
         return len(self.vertex)

@@ -341,4 +341,5 @@ def _assemble(
         operand,
         results,
         graph.instances,
+        given=graph.given,
     )

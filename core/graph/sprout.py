@@ -10,9 +10,10 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abw.core.base.errors import InstanceError, Problem
-from abw.core.data.derive import field
+from abw.core.data.derive import field, floats
 from abw.core.data.instances import Instances, Ints
 from abw.core.data.lookup import trained_ids, word_rows
 from abw.core.data.vertices import INDEX, INSTANCE, KIND, Columns, FieldColumn, given_link
@@ -21,11 +22,12 @@ from abw.core.graph.cells import constant_number
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
 from abw.core.ir.growth import GrowingKind, Growth, Number, clause_places, places_of
-from abw.core.ir.model import Input, Model, NodeSource, Source, TableSource
+from abw.core.ir.model import FieldSource, Input, Model, NodeSource, Source, TableSource
 from abw.core.ir.network import Network
 from abw.core.ir.paths import Hop
 from abw.core.ir.phases import Phases
 
+Given = tuple[NDArray[np.float32], ...]
 MISSING = -(2**31)
 
 
@@ -34,6 +36,13 @@ class RowColumn:
     """The name of a column: the row of a table that a field of words means."""
 
     table: int
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class GivenColumn:
+    """The name of a column: the row of a vertex among the mini-batch's values of a field of floats."""
+
     field: str
 
 
@@ -59,12 +68,12 @@ class Sprouter:
         for source in wanted.sources:
             first = 0
             if not isinstance(source, NodeSource):
-                number = constant_number(self.network.constants, source, wanted.shape)
+                number = constant_number(self.network.constants, self.network.fields, source, wanted.shape)
                 first = -1 - self.network.constants[number].first
             found.append((source, first))
         return tuple(found)
 
-    def names(self) -> Iterator[Hop | FieldColumn | RowColumn]:
+    def names(self) -> Iterator[Hop | FieldColumn | RowColumn | GivenColumn]:
         """The columns that growth reads or writes, beside those of nodes."""
         yield Hop("instance")
         for kind in self.growth.kinds:
@@ -78,17 +87,22 @@ class Sprouter:
             yield from (FieldColumn(condition.field) for condition in self.model.types[t].where)
             for wanted in self.model.types[t].inputs:
                 for source in wanted.sources:
-                    if isinstance(source, NodeSource | TableSource):
+                    if isinstance(source, NodeSource | TableSource | FieldSource):
                         yield from source.hops
+                    if isinstance(source, FieldSource):
+                        yield GivenColumn(source.field)
                     if isinstance(source, TableSource):
                         text = self.model.schema.fields[source.field].text
                         yield RowColumn(source.table, source.field) if text else FieldColumn(source.field)
 
-    def graph(self, columns: Columns, new: Ints, taken: int, whose: Whose) -> tuple[Graph, Ints]:
+    def graph(
+        self, columns: Columns, new: Ints, taken: int, whose: Whose, given: Given
+    ) -> tuple[Graph, Ints]:
         """The graph of new vertices' nodes, which are numbered from `taken` on the tape.
 
         And the references on the tape that it reads of earlier nodes: its own reference `n * width + i` is
-        the i-th of these. `whose` says for messages which instances they are. Errors: InstanceError
+        the i-th of these. `whose` says for messages which instances they are, `given` are these' fields of
+        floats (see `Graph`). Errors: InstanceError
         where nothing feeds an input.
         """
         types, width, names = self.model.types, self.network.width, whose.instances.schema.kinds
@@ -124,7 +138,8 @@ class Sprouter:
         dag = build_dag(tuple(t.name for t in types), type_of, operand[inside] // width, target[inside])
         type_ptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
         count = int(columns[INSTANCE][: columns.count].max(initial=-1)) + 1
-        graph = Graph(self.network, dag, type_ptr, vertex, columns[INSTANCE][vertex], ptr, operand, (), count)
+        owner = columns[INSTANCE][vertex]
+        graph = Graph(self.network, dag, type_ptr, vertex, owner, ptr, operand, (), count, given=given)
         return graph, outer.astype(np.int32)
 
     def field(self, columns: Columns, name: str) -> Ints:
@@ -147,6 +162,9 @@ class Sprouter:
                     found[left[there]] = node[there] * width + output
             elif isinstance(source, TableSource):
                 rows = self._rows(columns, source, columns.follow(here[left], source.hops))
+                found[left] = np.where(rows >= 0, first - rows, MISSING)
+            elif isinstance(source, FieldSource):
+                rows = columns[GivenColumn(source.field)][columns.follow(here[left], source.hops)]
                 found[left] = np.where(rows >= 0, first - rows, MISSING)
             else:
                 found[left] = first
@@ -215,6 +233,10 @@ class Ground:
                     self._columns[name] = given_link(instances, name)
             elif isinstance(name, FieldColumn) and name.name != "index":
                 self._columns[name] = field(instances, name.name, model.data.seed)
+            elif isinstance(name, GivenColumn):
+                vertices = floats(instances, name.field).vertex
+                self._columns[name] = np.full(len(instances.kind), -1, np.int32)
+                self._columns[name][vertices] = np.arange(len(vertices))
             elif isinstance(name, RowColumn):
                 self._columns[name] = _word_rows(model, instances, name)
 
@@ -225,6 +247,9 @@ class Ground:
         found = Columns(end - begin)
         for name, values in self._columns.items():
             part = values[begin:end]
+            if isinstance(name, GivenColumn):
+                there = part[part >= 0]
+                part = np.where(part >= 0, part - there[0], -1) if len(there) else part
             found.give(name, np.where(part >= 0, part - begin, -1) if isinstance(name, Hop) else part)
         found.give(KIND, instances.kind[begin:end])
         owner = np.repeat(np.arange(last - first), np.diff(instances.start[first : last + 1]))

@@ -50,6 +50,9 @@ CLEAR, SETTLE, FOLLOW, ALIAS, WRITE = range(5)
 INTO, FILL_NODES, FILL_ROWS, FILL_CONSTANT, NEED, UNLESS_MISSING, SPREAD = range(5, 12)
 """A step of `fill` is one of these operations, a type, and up to five arguments."""
 
+REFERENCE = 4
+"""Which argument of FILL_ROWS is the reference of row 0."""
+
 CELL, ALIASED, WAITING = range(3)
 """What SETTLE settles: a cell's output; what stands for a reduction's; or that this is not known yet."""
 

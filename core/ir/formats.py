@@ -45,7 +45,7 @@ def own_fields(schema: Schema) -> set[str]:
 
 def own_links(schema: Schema) -> set[str]:
     """The links that the data itself has."""
-    return schema.links.keys() - {"instance", *schema.kinds, *schema.groups}
+    return schema.links.keys() - {"instance", *schema.kinds, *schema.groups, *schema.derived}
 
 
 def _schema(

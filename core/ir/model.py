@@ -70,6 +70,14 @@ class TableSource:
 
 
 @dataclass(frozen=True, slots=True)
+class FieldSource:
+    """`from.position`: a field's number or vector, of the vertex that `hops` lead to."""
+
+    hops: tuple[Hop, ...]
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
 class ParamSource:
     """A parameter of the model (`number` in `Model.params`) as a value."""
 
@@ -81,7 +89,7 @@ class ZeroSource:
     """Zeros of the input's shape."""
 
 
-Source = NodeSource | TableSource | ParamSource | ZeroSource
+Source = NodeSource | TableSource | FieldSource | ParamSource | ZeroSource
 
 
 @dataclass(frozen=True, slots=True)

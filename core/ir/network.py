@@ -28,11 +28,12 @@ LISTED = -(2**30)
 class Constant:
     """Values that no node computes: `rows` values of one shape, numbered from `first`.
 
-    `kind` is 'zeros' (one row), 'param' (one row: parameter `number`) or 'table' (table `number`, all its
-    rows).
+    `kind` is 'zeros' (one row), 'param' (one row: parameter `number`), 'table' (table `number`, all its rows)
+    or 'field' (field `number` of the vertices: each mini-batch has its own rows, see `Graph.given`; `rows`
+    is how many these may be).
     """
 
-    kind: Literal["zeros", "param", "table"]
+    kind: Literal["zeros", "param", "table", "field"]
     number: int
     shape: Shape
     first: int
@@ -78,7 +79,8 @@ class Network:
 
     `width` is a power of two, no smaller than a type's number of outputs: the value `output` of node v has
     the reference `v * width + output`; row r of constant c has the reference `-1 - (constants[c].first + r)`.
-    `outputs` maps a result's name to the (type, output) pairs that provide it. `layout` is that of the cells'
+    `outputs` maps a result's name to the (type, output) pairs that provide it. `fields` are those of the
+    vertices that flow in as they are. `layout` is that of the cells'
     variables, for executors that have these in memory.
     """
 
@@ -91,6 +93,12 @@ class Network:
     outputs: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
     width: int
     layout: LayoutName = "planned"
+    fields: tuple[str, ...] = ()
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """The numbers of the constants that are fields, in the order of `fields`."""
+        return tuple(number for number, constant in enumerate(self.constants) if constant.kind == "field")
 
     def constant_of(self, reference: int) -> tuple[int, int]:
         """The (constant number, row) that a negative reference means."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 ARRAYS = Path("arrays")
 """What instances made of arrays have for a file; instance i is its line i + 1."""
@@ -44,6 +45,24 @@ class FieldSchema:
     rows: bool = False
 
 
+How = Literal["reverse", "previous", "next", "all"]
+DERIVED: Mapping[str, str] = {
+    "reverse": "from a vertex to all whose link of that name leads to it",
+    "previous": "to the vertex before, of the same kind or group in the same instance",
+    "next": "to the vertex behind, of the same kind or group in the same instance",
+    "all": "from every vertex to all of a kind or group in the same instance",
+}
+"""What a link can be made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A link that is made: of the link `of`, reversed, or of the vertices of kind or group `of`."""
+
+    how: How
+    of: str
+
+
 @dataclass(frozen=True, slots=True)
 class Schema:
     """A data format's kinds, groups of kinds, links and fields.
@@ -51,7 +70,8 @@ class Schema:
     `kinds[k]` is the name of kind number k. Kind 'instance' is always there: one vertex an instance; its
     links are named as the kinds and groups are and lead to all the vertices of that kind in the instance,
     in order (`instance.leaf`). Every vertex has the link `instance` and the fields `coin` (0 or 1) and
-    `index` (its number among the vertices of its kind in its instance).
+    `index` (its number among the vertices of its kind in its instance). `derived` are the links among
+    `links` that no data have: a model says what they are made of.
     """
 
     format: str
@@ -59,6 +79,7 @@ class Schema:
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
     links: Mapping[str, LinkSchema] = field(default_factory=dict)
     fields: Mapping[str, FieldSchema] = field(default_factory=dict)
+    derived: Mapping[str, Derived] = field(default_factory=dict)
 
     def members(self, name: str) -> frozenset[str]:
         """The kinds that a kind or group name stands for; empty where there is no such name."""

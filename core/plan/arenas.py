@@ -27,11 +27,13 @@ class Arenas:
 
     An arena is a float32 buffer of rows of one shape. All (type, output) pairs and tables that can flow into
     one slot share an arena, so that a slot reads one buffer. Zeros and parameters have a row in each arena
-    that needs them; tables and these rows come first: `head` (A,) rows before the first of a node.
+    that needs them; tables and these rows come first: `head` (A,) rows before the first of a node. Fields of
+    vertices come behind them, as many rows as a mini-batch has of them.
 
     `shape[a]`, `row_floats` (A,): what a row holds. `output_arena` (T, W) and `slot_arena` (T, S): arena
     numbers, -1 where a type has fewer. `constant_row` (A, C): first row of constant c in arena a, -1 where it
-    is not. `constant_first`, `constant_end` (C,): the constant's references (see `Network`).
+    is not; where it is a field, its rows are a plan's own, in arena `field_arena[c]` (C,). `constant_first`,
+    `constant_end` (C,): the constant's references (see `Network`).
     `outputs`, `slots` (T,): how many a type has. `reduces` (T,) bool; `reduced` (T, S) bool: a lane may read
     several rows there; `most_reduced`: the most such slots of a type. `read` (T,) bool: some type reads its
     results; `loose` (T,) bool: none does, and it does not reduce. `value_floats` (T,): of all its outputs.
@@ -45,6 +47,7 @@ class Arenas:
     output_arena: Ints
     slot_arena: Ints
     constant_row: Ints
+    field_arena: Ints
     constant_first: Ints
     constant_end: Ints
     outputs: Ints
@@ -97,6 +100,7 @@ def arenas_of(network: Network) -> Arenas:
     shape: list[Shape] = [()] * count
     head = np.zeros(count, np.int32)
     constant_row = np.full((count, len(constants)), -1, np.int32)
+    field_arena = np.full(len(constants), -1, np.int32)
     for (t, o), group in groups.items():
         shape[group] = types[t].outputs[o].shape if t >= 0 else constants[o].shape
     for (t, s), group in group_of_slot.items():
@@ -104,7 +108,9 @@ def arenas_of(network: Network) -> Arenas:
         shape[group] = slot.shape
         # tables first: then a table alone in its arena begins at row 0
         for c in sorted(slot.constants, key=lambda c: (constants[c].kind != "table", c)):
-            if constant_row[group, c] < 0:
+            if constants[c].kind == "field":
+                field_arena[c] = group
+            elif constant_row[group, c] < 0:
                 constant_row[group, c] = head[group]
                 head[group] += constants[c].rows
 
@@ -128,6 +134,7 @@ def arenas_of(network: Network) -> Arenas:
         output_arena=output_arena,
         slot_arena=slot_arena,
         constant_row=constant_row,
+        field_arena=field_arena,
         constant_first=np.array([c.first for c in constants], np.int32),
         constant_end=np.array([c.first + c.rows for c in constants], np.int32),
         outputs=np.array([len(t.outputs) for t in types], np.int32),
@@ -163,7 +170,7 @@ def _other_flops(net_type: NetType, costs: CellCosts | None) -> int:
 
 
 def _groups(network: Network) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
-    """Union-find over slots: the arena of each (type, output) or (-1, table constant), and of each slot."""
+    """Union-find over slots: the arena of each (type, output) or (-1, table or field), and of each slot."""
     parent: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def find(x: tuple[int, ...]) -> tuple[int, ...]:
@@ -180,7 +187,7 @@ def _groups(network: Network) -> tuple[dict[tuple[int, int], int], dict[tuple[in
         for s, slot in enumerate(net_type.slots):
             flows = [
                 *slot.producers,
-                *((-1, c) for c in slot.constants if network.constants[c].kind == "table"),
+                *((-1, c) for c in slot.constants if network.constants[c].kind in ("table", "field")),
             ]
             for flow in flows:
                 parent[find(flow)] = find((t, s, 0))

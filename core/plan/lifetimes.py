@@ -192,15 +192,15 @@ def _order(
 
 
 def pack_rows(
-    schedule: Schedule, sections: Ints, free: Free, arenas: Arenas, width: int
+    schedule: Schedule, sections: Ints, free: Free, arenas: Arenas, head: Ints, width: int
 ) -> tuple[Ints, Ints]:
-    """Give the results of all batches their rows: `rows` (A,) and `base` (B, W) of a `Plan`.
+    """Give the results of all batches rows from `head` (A,) on: `rows` (A,) and `base` (B, W) of a `Plan`.
 
     A block goes to the smallest hole that holds it, else behind all others (best fit; Knuth, The Art of
     Computer Programming 1, section 2.5). Rows that are `free` become holes when their section ends: the
     batches `sections[i]` to `sections[i + 1] - 1`. Cost: linear in blocks and events, times the holes.
     """
-    rows = arenas.head.copy()
+    rows = head.copy()
     base = np.full((len(schedule), width), -1, np.int32)
     holes = np.empty((3, len(free[1])), np.int32)
     _pack(

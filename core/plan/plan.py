@@ -17,9 +17,9 @@ from abw.core.plan.lifetimes import order_lanes, pack_rows
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
 
 _TYPES = attrgetter("slot_arena", "output_arena", "slots", "reduces", "reduced")
-_CONSTANTS = attrgetter("constant_row", "constant_first", "constant_end")
 _COSTS = attrgetter("list_flops", "product_flops", "other_flops")
 
 
@@ -59,6 +59,9 @@ class Plan:
 
     Launches. `launch_ptr` (L + 1,): as in `Schedule`.
 
+    Fields. `given`: arena, first row and values (rows, size) of the vertices' fields that nodes read, to be
+    written there before the first batch.
+
     Earlier runs. `earlier`: what a plan that goes on from them finds in the arenas, and leaves as it is.
 
     Arithmetic: `product_flops` of matrix products, 2 for a multiply-add; `other_flops`, 1 an element.
@@ -83,6 +86,7 @@ class Plan:
     product_flops: int
     other_flops: int
     earlier: Earlier | None = None
+    given: tuple[tuple[int, int, Floats], ...] = ()
 
     @property
     def counts(self) -> Counts:
@@ -131,11 +135,12 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None, earlier: Ea
     loose = arenas.loose.copy() if ordered else np.zeros(len(arenas.loose), np.bool_)
     batches, width = len(schedule), graph.network.width
     launches = schedule.launches
+    head, constant_row, given = _fields(graph, arenas)
     if keep is not None and batches:
-        schedule, sections, rows, base = _memory(graph, schedule, launches, arenas, keep, loose)
+        schedule, sections, rows, base = _memory(graph, schedule, launches, arenas, head, keep, loose)
     else:
         sections = np.array([0, len(launches) - 1], np.int32)
-        rows = (arenas.head if earlier is None else earlier.rows).copy()
+        rows = (head if earlier is None else earlier.rows).copy()
         base = np.empty((batches, width), np.int32)
     # at most: what is not needed of them is cut off
     operands, several = batches * arenas.slot_arena.shape[1], arenas.most_reduced
@@ -152,7 +157,7 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None, earlier: Ea
         (schedule.type, schedule.ptr, schedule.nodes),
         (graph.operand_ptr, graph.operand, graph.list_ptr, graph.list_operand),
         _TYPES(arenas),
-        _CONSTANTS(arenas),
+        (constant_row, arenas.constant_first, arenas.constant_end),
         _COSTS(arenas),
         (loose, np.empty(len(graph), np.int32)),
         keep is not None,
@@ -168,7 +173,7 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None, earlier: Ea
     return Plan(
         graph, schedule, arenas, rows, base, row[:own], operand_ptr, index_ptr[: operands + 1], index,
         status[:operands], start[:operands], stride[:operands], list_ptr[:operands], lists[:listed],
-        launches, sections, product_flops, other_flops, earlier,
+        launches, sections, product_flops, other_flops, earlier, given,
     )  # fmt: skip
 
 
@@ -191,6 +196,21 @@ def results_of(graph: Graph) -> Ints:
     return np.concatenate([np.zeros(0, np.int32), *(refs.reference for refs in graph.results)])
 
 
+def _fields(graph: Graph, arenas: Arenas) -> tuple[Ints, Ints, tuple[tuple[int, int, Floats], ...]]:
+    """The rows before the first of a node; the first row of each constant in each arena; where fields lie."""
+    if not graph.given:
+        return arenas.head, arenas.constant_row, ()
+    head, row = arenas.head.copy(), arenas.constant_row.copy()
+    given = []
+    for c, values in zip(graph.network.given, graph.given, strict=True):
+        arena = int(arenas.field_arena[c])
+        if arena >= 0:
+            row[arena, c] = head[arena]
+            given.append((arena, int(head[arena]), values))
+            head[arena] += len(values)
+    return head, row, tuple(given)
+
+
 def _listed(graph: Graph) -> int:
     """How many values more than their operands the lists hold that nodes read."""
     if not len(graph.list_operand):
@@ -204,6 +224,7 @@ def _memory(
     schedule: Schedule,
     launches: Ints,
     arenas: Arenas,
+    head: Ints,
     keep: Ints,
     loose: NDArray[np.bool_],
 ) -> tuple[Schedule, Ints, Ints, Ints]:
@@ -217,5 +238,5 @@ def _memory(
         sections = np.unique(np.concatenate([[0], ends, sections[-1:]])).astype(np.int32)
     nodes, free = order_lanes(schedule, unit_ptr, graph, arenas, keep, loose)
     schedule = replace(schedule, nodes=nodes)
-    rows, base = pack_rows(schedule, launches[sections], free, arenas, graph.network.width)
+    rows, base = pack_rows(schedule, launches[sections], free, arenas, head, graph.network.width)
     return schedule, sections, rows, base

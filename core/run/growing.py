@@ -108,6 +108,7 @@ class _Growing:
         """What is given and needs nothing that grows."""
         with self.clock("construct"):
             graph = construct(only(self.binding, self.sprouter.phases.before), self.first, self.last)
+            self.given = graph.given
             for t in self.sprouter.phases.before:
                 nodes = np.arange(*graph.type_ptr[t : t + 2].tolist(), dtype=np.int32)
                 self.columns[NodeColumn(t)][graph.vertex[nodes]] = nodes
@@ -137,7 +138,7 @@ class _Growing:
         while len(now):
             rounds += 1
             with self.clock("construct"):
-                graph, outer = self.sprouter.graph(columns, now, len(self.tape), self.whose)
+                graph, outer = self.sprouter.graph(columns, now, len(self.tape), self.whose, self.given)
             self._advance(graph, outer, self._round_schedule)
             with self.clock("construct"):
                 self._decide(now)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from abw.core.base.errors import AbwError, DataError, InstanceError, Problem, Span, SpecError
 from abw.core.cell.hoist import hoist
+from abw.core.data.derive import with_derived
 from abw.core.data.feed import open_feed
 from abw.core.data.instances import Instances
 from abw.core.data.read import read
@@ -155,6 +156,7 @@ def open_networks(
 def open_workload(model: Model, instances: Instances, networks: Networks) -> Workload:
     """Bring a model and its instances together. Errors: DataError (a word or a row that is not there)."""
     growth = model.growth
+    instances = with_derived(instances, model.given)
     if growth is None or growth.decided | growth.grown <= {*instances.schema.kinds, *instances.schema.fields}:
         return Workload(model, bind(model, networks.cells, networks.program, instances), networks)
     instances = with_room(instances, growth)

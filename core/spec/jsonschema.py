@@ -11,6 +11,7 @@ from typing import Any
 
 from abw.core.ir.formats import FORMATS
 from abw.core.ir.operations import FUNCTIONS, SIGNS
+from abw.core.ir.schema import DERIVED
 from abw.core.spec.models.drafts import REDUCTIONS, SIMPLE
 from abw.core.spec.text.fields import LONGEST, MOST, NAME, WORD
 
@@ -18,7 +19,7 @@ Schema = dict[str, Any]
 
 _SOURCE_DOC = (
     "Where it comes from: TYPE.OUTPUT or OUTPUT on the same vertex, LINK.TYPE.OUTPUT behind links "
-    "(children[0] picks one), TABLE[FIELD], a parameter, zeros; alternatives with 'or'."
+    "(children[0] picks one), TABLE[FIELD], a field of floats, a parameter, zeros; alternatives with 'or'."
 )
 
 
@@ -137,6 +138,19 @@ def _model() -> Schema:
             "model": {"description": "The model's name.", "type": "string", **_name()},
             "dims": _named("Sizes by name: numbers, or expressions over each other.", "size", hyphens=False),
             "data": _data(),
+            "links": {
+                "description": "Links that the data do not have, made of what they have.",
+                "type": "object",
+                "propertyNames": _name(),
+                "additionalProperties": {
+                    **_object(
+                        "What it is made of.",
+                        {how: _text(f"{doc[0].upper()}{doc[1:]}.") for how, doc in DERIVED.items()},
+                    ),
+                    "minProperties": 1,
+                    "maxProperties": 1,
+                },
+            },
             "tables": {
                 **_named("Embedding tables by name; a source reads a row as TABLE[FIELD].", "size"),
                 "additionalProperties": _object(

@@ -12,12 +12,13 @@ from abw.core.base.files import why_no_file
 from abw.core.ir.cell import Cell, Param
 from abw.core.ir.formats import FORMATS, SCHEMAS
 from abw.core.ir.growth import DecisionOutput, Growth
-from abw.core.ir.model import DataSpec, Model
+from abw.core.ir.model import DataSpec, FieldSource, Model, NodeType
 from abw.core.ir.phases import phases_of
 from abw.core.ir.schema import ARRAYS, Schema
 from abw.core.ir.shapes import shape as numbers_of
 from abw.core.ir.weights import Weights
 from abw.core.spec.cells.files import make, param, read_cell, read_cells
+from abw.core.spec.models.derived import with_derived
 from abw.core.spec.models.drafts import Cells, TypeDraft, draft_types, named
 from abw.core.spec.models.growing import decision_output, grow, optional_inputs, sketch
 from abw.core.spec.models.resolve import Resolver
@@ -36,7 +37,7 @@ from abw.core.spec.text.tokens import ExpressionError
 DEFAULT_SIZE = 64
 DEFAULT_BATCH = 64
 REQUIRED = ("model", "data", "types", "outputs")
-OPTIONAL = ("dims", "tables", "params", "cells", "grow", "weights")
+OPTIONAL = ("dims", "links", "tables", "params", "cells", "grow", "weights")
 _OF_DATA = ("path", "batch", "limit", "seed", "frequency", "tokens")
 _OF_FORMATS = {"frequency": "tags", "tokens": "words"}
 """Keys of `data` that belong to one format."""
@@ -155,6 +156,8 @@ class _Loader:
         tables = read_tables(self._section("tables"), self.reach, dims, report)
         params = self._params(dims)
         schema = self._schema(data)
+        own_links = self._section("links")
+        schema = with_derived(schema, own_links, report) if schema else None
         grows = self._section("grow")
         growing = sketch(grows, schema, tables, report) if grows and schema else None
         schema = growing.schema if growing else schema
@@ -184,6 +187,7 @@ class _Loader:
         finished = finish(drafts, wires, numbers)
         if growth:
             growth = replace(growth, outputs=decisions)
+            self._floats(finished, schema)
             report.extend(phases_of(finished, schema, growth)[1])
         return Model(
             name.text,
@@ -202,6 +206,15 @@ class _Loader:
             schema,
             growth,
         )
+
+    def _floats(self, types: tuple[NodeType, ...], schema: Schema) -> None:
+        """Whole numbers of vertices that come to be are not there when a mini-batch's floats are laid out."""
+        for wanted in (i for t in types for i in t.inputs):
+            for source in wanted.sources:
+                if isinstance(source, FieldSource) and not schema.fields[source.field].size:
+                    message = f"field '{source.field}' holds whole numbers, and this model grows"
+                    hint = f"look them up: a table with dim 1, TABLE[{source.field}]"
+                    self.report.add(message, wanted.where, hint)
 
     def _section(self, name: str) -> Keys | None:
         return fields.mapping(self.top.get(name), name, self.report)

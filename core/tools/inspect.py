@@ -76,11 +76,11 @@ def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[
     types = []
     for number, t in enumerate(network.types):
         reads = sorted({network.types[p].name for s in t.slots for p, _ in s.producers})
+        read = [network.constants[c] for s in t.slots for c in s.constants]
         tables = {
-            network.tables[network.constants[c].number].name
-            for s in t.slots
-            for c in s.constants
-            if network.constants[c].kind == "table"
+            network.tables[c.number].name if c.kind == "table" else network.fields[c.number]
+            for c in read
+            if c.kind in ("table", "field")
         }
         types.append(
             {

@@ -152,6 +152,9 @@ def _require(record: Record, schema: Schema) -> None:
                 raise _MalformedError(f"field '{name}' is not {wanted}", hint)
     for name, pairs in record.links.items():
         link = schema.links.get(name)
+        if name in schema.derived:
+            made = "the model makes this link itself, and its data have none"
+            raise _MalformedError(f"a link '{name}'", made)
         ends = [(record.kinds[a], record.kinds[b]) for a, b in pairs]
         for source, target in ends:
             if link is None or source not in link.source or target not in link.target:

@@ -206,8 +206,10 @@ def _fits(columns: Columns, schema: Schema) -> bool:
         link = schema.links.get(name)
         if not len(source):
             continue
-        if link is None or not (
-            _kinds_at(columns, source) <= link.source and _kinds_at(columns, target) <= link.target
+        if (
+            link is None
+            or name in schema.derived
+            or not (_kinds_at(columns, source) <= link.source and _kinds_at(columns, target) <= link.target)
         ):
             return False
         if not link.many and _several(source):

@@ -15,7 +15,7 @@ from abw.core.exec.epochs import RunEpochs
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.lower.rows import BLOCK
 from abw.core.exec.params import Params
-from abw.core.exec.values import fill_constants, refill
+from abw.core.exec.values import fill_constants, fill_given, refill
 from abw.core.ir.model import KEYS, SLOPE, Attention
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
@@ -70,6 +70,7 @@ class BlasExecutor(Executor):
         """Execute the batches in order. Raises ValueError for a plan of another network."""
         self._epochs.begin(plan)
         self._reserve(plan)
+        fill_given(self._memory, plan)
         with self._pools.limit(limits=self._threads, user_api="blas"), np.errstate(all="ignore"):
             counts = self._execute(plan)
         return Result(plan.graph, counts, self._epochs.reader(self._memory, plan))

@@ -35,7 +35,7 @@ from abw.core.exec.epochs import RunEpochs
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.lower.rows import matrix_view, row_floats
 from abw.core.exec.params import Params
-from abw.core.exec.values import fill_constants, refill
+from abw.core.exec.values import fill_constants, fill_given, refill
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import structure
 from abw.core.ir.model import Attention
@@ -145,6 +145,7 @@ class CpuExecutor(Executor):
         start = time.perf_counter()
         self._epochs.begin(plan)
         self._reserve(plan)
+        fill_given(self._views, plan)
         note_plan(self._table, *_SCHEDULE(plan.schedule), *_PLAN(plan))
         prepared = time.perf_counter()
         batches = len(plan.schedule)

@@ -60,6 +60,9 @@ class Backend(Protocol):
         What lay in the buffer before need not stay. At least 4 floats after the last one can be read.
         """
 
+    def write(self, first: int, values: Floats) -> None:
+        """Write floats of the buffer, after all that was asked for before."""
+
     def run(self, image: Image, scheme: Scheme) -> None:
         """Run a plan packed for this scheme; it need not be done on return."""
 

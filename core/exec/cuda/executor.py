@@ -77,10 +77,19 @@ class CudaExecutor(Executor):
         if scheme != self._last:  # packed for the scheme of the run before, which is mostly this one's too
             self._last = scheme
             image = self._pack(plan, self._begin)
+        self._send(plan)
         self._backend.run(image, scheme)
         launches = 1 if scheme == "plan" else len(image.items)
         counts = Counts(len(plan.schedule), launches, 0, 0)
         return Result(plan.graph, counts, self._epochs.reader(_Fetched(self, plan), plan))
+
+    def _send(self, plan: Plan) -> None:
+        """Send the plan's fields of vertices to their rows."""
+        for arena, row, values in plan.given:
+            pitch = int(self._pitch[arena])
+            rows = np.zeros((len(values), pitch), np.float32)
+            matrix_view(rows, self._arenas.shape[arena], VECTOR)[:] = values
+            self._backend.write(int(self._begin[arena]) + row * pitch, rows.ravel())
 
     def kernels(self) -> Mapping[str, str]:
         """The text of the one module that all types share."""

@@ -9,6 +9,7 @@ from itertools import product
 from abw.core.base.errors import did_you_mean
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import (
+    FieldSource,
     NodeSource,
     ParamSource,
     Source,
@@ -249,13 +250,20 @@ class Resolver:
             hint = f"rename the type '{place.name}'"
             self._note(f"'{place.name}' is a link and a type here: ambiguous", place.token, text, hint)
             return None
-        return by_type or by_link or self._explain(kinds, output, text)
+        return by_type or by_link or self._field(hops, kinds, output) or self._explain(kinds, output, text)
 
     def _here(self, draft: TypeDraft, output: PathStep, text: Scalar) -> Source | None:
         """An output of another type on the same vertex."""
         others = [d for d in self.drafts if d is not draft and coexist(d, draft, draft.kinds)]
         found = self._any((), draft.kinds, output, others, text)
-        return found or self._explain(draft.kinds, output, text, draft)
+        field = found or self._field((), draft.kinds, output)
+        return field or self._explain(draft.kinds, output, text, draft)
+
+    def _field(self, hops: tuple[Hop, ...], kinds: frozenset[str], output: PathStep) -> FieldSource | None:
+        """A field of these vertices that is no text."""
+        if output.name not in self.schema.fields_of(kinds) or self.schema.fields[output.name].text:
+            return None
+        return FieldSource(hops, output.name)
 
     def _named(
         self,
@@ -314,7 +322,8 @@ class Resolver:
         here = [d for d in self.drafts if d.kinds & kinds and d is not own]
         if not kinds or not all(d.whole for d in here) or not all(d.kinds for d in self.drafts):
             return None
-        hint = suggest(output.name, {name for d in here for name in d.outputs})
+        fields = [name for name in self.schema.fields_of(kinds) if self.schema.fields[name].size]
+        hint = suggest(output.name, [*(name for d in here for name in d.outputs), *fields])
         other = next((d for d in here if d.name == output.name), None)
         if other:
             hint = (
@@ -322,6 +331,8 @@ class Resolver:
             )
         elif output.name in self.schema.links_of(kinds):
             hint = f"'{output.name}' is a link: name an output behind it"
+        elif output.name in self.schema.fields_of(kinds):
+            hint = f"'{output.name}' is a text: a table has vectors of its words, TABLE[{output.name}]"
         elif own and output.name in own.outputs:
             hint = f"'{own.name}' gives it itself: follow a link to another vertex"
         message = f"no {'other ' * bool(own)}type on {kinds_text(kinds)} has an output '{output.name}'"

@@ -10,6 +10,7 @@ from abw.core.ir.cell import Param, Port, Shape
 from abw.core.ir.model import (
     QUERY,
     Attention,
+    FieldSource,
     Input,
     NodeSource,
     NodeType,
@@ -17,6 +18,7 @@ from abw.core.ir.model import (
     Table,
     TableSource,
 )
+from abw.core.ir.schema import FieldSchema
 from abw.core.spec.models import attention
 from abw.core.spec.models.drafts import TypeDraft, named
 from abw.core.spec.models.resolve import Conditions, Resolved, Resolver, coexist, same_vertices
@@ -37,6 +39,7 @@ class Given:
 
     tables: Mapping[str, tuple[int, Table | None]]
     params: Mapping[str, tuple[int, Shape | None]]
+    fields: Mapping[str, FieldSchema]
 
 
 def connect(drafts: Sequence[TypeDraft], resolver: Resolver, report: Report) -> Wires:
@@ -48,7 +51,7 @@ def connect(drafts: Sequence[TypeDraft], resolver: Resolver, report: Report) -> 
                 wires[draft.number, name] = (text, found)
         if draft.reduction:
             _reduction(draft, wires, resolver, report)
-    given = Given(resolver.tables, resolver.params)
+    given = Given(resolver.tables, resolver.params, resolver.schema.fields)
     _reduced_shapes(drafts, wires, given, report)
     _shapes(drafts, wires, given, report)
     _loops(drafts, wires, report)
@@ -69,7 +72,10 @@ def _reduction(draft: TypeDraft, wires: Wires, resolver: Resolver, report: Repor
         what = f"a {draft.reduction}" if simple else "an attention"
         if not isinstance(source, NodeSource) or not source.hops:
             message = f"{draft.reduction if simple else attention.KEY} needs a link to what it reduces"
-            report.add(message, place, "link.output comes first, a default may follow: arcs.h or h0")
+            hint = "link.output comes first, a default may follow: arcs.h or h0"
+            if isinstance(source, FieldSource):
+                hint = "fields are reduced as the outputs of a type: of a cell that takes them"
+            report.add(message, place, hint)
             continue
         where = _vertices(draft, source, resolver)
         first = first or (source, where)
@@ -103,6 +109,8 @@ def _shape(item: Resolved, drafts: Sequence[TypeDraft], given: Given) -> Iterato
     elif isinstance(source, TableSource):
         name, table = next((n, t) for n, (i, t) in given.tables.items() if i == source.table and t)
         yield name, table.shape
+    elif isinstance(source, FieldSource):
+        yield f"field '{source.field}'", (given.fields[source.field].size or 1,)
     elif isinstance(source, ParamSource):
         yield next((name, shape) for name, (i, shape) in given.params.items() if i == source.number)
 

@@ -1,14 +1,19 @@
-"""The coin, against its definition in plain Python."""
+"""The coin and derived links, against their definitions in plain Python."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from abw.core.data.derive import field, link
+from abw.core.data.derive import field, link, with_derived
+from abw.core.data.instances import Instances
 from abw.core.data.read import read
+from abw.core.ir.schema import Derived
 
 
 def coin(instance: int, p: int, seed: int) -> int:
@@ -63,3 +68,48 @@ def test_names_that_are_not_there(root: Path) -> None:
         link(trees, "from")
     with pytest.raises(KeyError):
         field(trees, "byte")
+
+
+@given(st.data())
+def test_derived_links_are_what_they_say(data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4)), min_size=1, max_size=4))
+    owner = {kind: [i for i, size in enumerate(sizes) for _ in range(size[k])] for k, kind in enumerate("ab")}
+    kinds = {kind: {"instance": np.array(given, int)} for kind, given in owner.items()}
+    pairs = [
+        (x, y)
+        for x in range(len(owner["b"]))
+        for y in range(len(owner["b"]))
+        if owner["b"][x] == owner["b"][y]
+    ]
+    edges = data.draw(st.lists(st.sampled_from(pairs), max_size=12))
+    index = np.array(edges, int).reshape(-1, 2).T
+    plain = Instances.from_arrays(kinds, {"l": ("b", "b", index)})
+    made = {
+        "back": Derived("reverse", "l"),
+        "again": Derived("reverse", "back"),
+        "before": Derived("previous", "b"),
+        "behind": Derived("next", "b"),
+        "every": Derived("all", "b"),
+        "home": Derived("reverse", "b"),
+    }
+    found = with_derived(plain, replace(plain.schema, derived=made))
+
+    def to(name: str, vertex: int) -> list[int]:
+        way = link(found, name)
+        if way.indptr is None:
+            return [int(way.target[vertex])] if way.target[vertex] >= 0 else []
+        return [int(v) for v in way.target[way.indptr[vertex] : way.indptr[vertex + 1]]]
+
+    number = {kind: found.schema.kinds.index(kind) for kind in "ab"}
+    for i in range(len(found)):
+        vertices = range(int(found.start[i]), int(found.start[i + 1]))
+        bs = [v for v in vertices if found.kind[v] == number["b"]]
+        for v in vertices:
+            assert to("back", v) == sorted(u for u in vertices for w in to("l", u) if w == v)
+            assert sorted(to("again", v)) == sorted(to("l", v))
+            assert to("every", v) == bs
+            assert to("home", v) == ([vertices[0]] if v in bs else [])
+            place = bs.index(v) if v in bs else None
+            assert to("before", v) == ([bs[place - 1]] if place else [])
+            assert to("behind", v) == (bs[place + 1 : place + 2] if place is not None else [])
+    assert with_derived(found, replace(plain.schema, derived=made)) is found

@@ -291,6 +291,8 @@ def random_network(rng: np.random.Generator) -> Network:
             elif kind == "param":
                 number = len(params)
                 params.append(Param(f"start{number}", shape))
+            elif kind == "field":
+                number, rows = sum(kind == "field" for kind, _ in made), 3
             made[kind, shape] = len(constants)
             first = constants[-1].first + constants[-1].rows if constants else 0
             constants.append(Constant(kind, number, shape, first, rows))  # type: ignore[arg-type]
@@ -298,7 +300,7 @@ def random_network(rng: np.random.Generator) -> Network:
 
     def slot(name: str, shape: Shape) -> Slot:
         producers = tuple((t, o) for t, o, s in outputs if s == shape and rng.integers(2))
-        kinds = [k for k in ("zeros", "param", "table") if rng.integers(2)] or ["table"]
+        kinds = [k for k in ("zeros", "param", "table", "field") if rng.integers(2)] or ["table"]
         return Slot(name, shape, producers, tuple(constant(shape, k) for k in kinds))
 
     types: list[tuple[str, Cell | None, str | Attention | None, tuple[Slot, ...]]] = [
@@ -384,7 +386,25 @@ def make_graph(network: Network, type_of: list[int], operands: list[list[int]]) 
     own = np.arange(nodes, dtype=np.int32)
     lengths = [0, *(len(found) for found in operands)]
     flat = np.array([r for found in operands for r in found], np.int32)
-    return Graph(network, dag, ptr, own, own, np.cumsum(lengths).astype(np.int32), flat, (), nodes)
+    return Graph(
+        network,
+        dag,
+        ptr,
+        own,
+        own,
+        np.cumsum(lengths).astype(np.int32),
+        flat,
+        (),
+        nodes,
+        given=given_rows(network),
+    )
+
+
+def given_rows(network: Network) -> tuple[np.ndarray, ...]:
+    """Values for all fields of a network, always the same ones."""
+    fields = [network.constants[c] for c in network.given]
+    shapes = [(constant.rows, *constant.shape) for constant in fields]
+    return tuple(np.random.default_rng(n).normal(size=s).astype(np.float32) for n, s in enumerate(shapes))
 
 
 def random_schedule(rng: np.random.Generator, graph: Graph) -> Schedule:

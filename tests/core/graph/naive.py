@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from abw.core.data import derive
 from abw.core.data.instances import Instances, Ints, Link
-from abw.core.ir.model import Input, Model, NodeSource, ParamSource, Source, TableSource
+from abw.core.ir.model import FieldSource, Input, Model, NodeSource, ParamSource, Source, TableSource
 from abw.core.ir.paths import Hop
 from tests.core.data.rows import table_rows
 
@@ -134,6 +134,11 @@ class NaiveGraph:
                     row = int(rows[u])
                     if row >= 0:
                         return ("table", source.table, row)
+            elif isinstance(source, FieldSource):
+                for u in self.reach(v, source.hops):
+                    found = derive.floats(self.instances, source.field, self.model.data.seed)
+                    if u in found.vertex:
+                        return ("field", source.field, *found.rows[found.vertex.tolist().index(u)].tolist())
             elif isinstance(source, ParamSource):
                 return ("param", source.number)
             else:

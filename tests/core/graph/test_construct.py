@@ -24,7 +24,7 @@ from tests.core.graph.naive import NaiveGraph, Value
 SPECS = [
     "bilstm", "bilstm-chars", "lstm-nmt", "treelstm", "treegru", "treelstm-nary", "treegru-nary", "mvrnn",
     "treelstm-2type", "lattice", "lattice-gru", "fig1", "fig10",
-    "torch-lstm", "torch-bilstm", "torch-gru", "torch-treelstm", "torch-childsum",
+    "torch-lstm", "torch-bilstm", "torch-gru", "torch-treelstm", "torch-childsum", "dag", "words", "rings",
 ]  # fmt: skip
 
 
@@ -42,6 +42,8 @@ def value_of(graph: Graph, found: Workload, offset: int, reference: int) -> Valu
     constant = graph.network.constants[number]
     if constant.kind == "table":
         return ("table", constant.number, row)
+    if constant.kind == "field":
+        return ("field", graph.network.fields[constant.number], *graph.given[constant.number][row].tolist())
     return ("param", constant.number) if constant.kind == "param" else ("zeros", constant.shape)
 
 
@@ -137,7 +139,7 @@ tables: {{t: {{dim: n, rows: 5}}}}
 params: {{p: n}}
 types:
   a:
-    {{per: x, cell: cell.yaml, inputs: {{u: "only.m.s or t[id]", v: "down[0].b.y or down[-1].a.y or zeros"}}}}
+    {{per: x, cell: cell.yaml, inputs: {{u: "only.m.s or w or t[id]", v: "down[0].b.y or only.w or zeros"}}}}
   b:
     per: y
     where: coin == 0
@@ -170,7 +172,10 @@ def instances(draw: st.DrawFn) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     for number in range(draw(st.integers(1, 3))):
         kinds = draw(st.lists(st.sampled_from(["x", "y"]), min_size=1, max_size=7))
-        vertices = [{"kind": k, "id": draw(st.integers(0, 9))} for k in kinds]
+        vertices: list[dict[str, object]] = [{"kind": k, "id": draw(st.integers(0, 9))} for k in kinds]
+        for vertex in vertices:
+            if draw(st.booleans()):
+                vertex["w"] = [draw(st.integers(-9, 9)), 0.5, draw(st.integers(-9, 9))]
         pairs = [[i, j] for i in range(len(kinds)) for j in range(i + 1, len(kinds))]
         down = draw(st.lists(st.sampled_from(pairs), unique_by=tuple)) if pairs else []
         later = {i: st.sampled_from(range(i + 1, len(kinds))) for i in range(len(kinds) - 1)}
@@ -180,8 +185,14 @@ def instances(draw: st.DrawFn) -> list[dict[str, object]]:
         links = {"down": down, "only": only, "over": over}
         found.append({"id": f"g{number}", "vertices": vertices, "links": links})
     # the schema is discovered from the data: the first graph shows every kind and link
-    every = [{"kind": "x", "id": 1}, {"kind": "y", "id": 2}, {"kind": "x", "id": 3}, {"kind": "y", "id": 4}]
+    every: list[dict[str, object]] = [
+        {"kind": "x", "id": 1},
+        {"kind": "y", "id": 2},
+        {"kind": "x", "id": 3},
+        {"kind": "y", "id": 4},
+    ]
     every.append({"kind": "x", "id": 5})
+    every = [{**vertex, "w": [0.5, 1, 2]} for vertex in every]
     pairs = [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
     links = {"down": pairs, "only": [[0, 1], [1, 2], [2, 3]], "over": [[0, 2], [0, 4], [2, 4]]}
     found.insert(0, {"id": "all", "vertices": every, "links": links})

@@ -22,7 +22,7 @@ from abw.core.exec.cpu.tiling import layout_of, packed_constants
 from abw.core.exec.epochs import RunEpochs
 from abw.core.exec.interface import Executor, Result, refuse_threads
 from abw.core.exec.params import Params
-from abw.core.exec.values import fill_constants, refill
+from abw.core.exec.values import fill_constants, fill_given, refill
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.counts import Counts
@@ -92,6 +92,7 @@ class NjitExecutor(Executor):
                 if plan.earlier:
                     held = int(plan.earlier.rows[a]) * floats
                     self._memory[a][:held] = before[:held]
+        fill_given(self._views(), plan)
         arrays = [getattr(plan.schedule, name) for name in OF_SCHEDULE]
         arrays += [getattr(plan, name) for name in OF_PLAN]
         self._walk(*self._arguments(arrays))

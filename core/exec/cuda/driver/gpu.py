@@ -67,6 +67,11 @@ class Gpu:
         for place, values in pieces:
             self._staging.upload(self._floats.pointer + 4 * place, np.ascontiguousarray(values))
 
+    def write(self, first: int, values: Floats) -> None:
+        """Send floats of the buffer."""
+        self.device.enter()
+        self._staging.upload(self._floats.pointer + 4 * first, values)
+
     def run(self, image: Image, scheme: Scheme) -> None:
         """Copy the plan and launch it; it is not done on return. Errors: CudaError, TooLargeError."""
         self.device.enter()

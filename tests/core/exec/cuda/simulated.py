@@ -46,6 +46,9 @@ class SimulatedDevice:
         for place, values in pieces:
             self.floats[place : place + len(values)] = values
 
+    def write(self, first: int, values: Floats) -> None:
+        self.floats[first : first + len(values)] = values
+
     def run(self, image: Image, scheme: Scheme) -> None:
         self.used += image.items[:, 0].tolist()
         kernels, words = self.kernels, image.words.copy()

@@ -1,0 +1,64 @@
+"""The section `links` of a model: links that the data do not have, made of what they have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from abw.core.ir.schema import DERIVED, Derived, LinkSchema, Schema
+from abw.core.spec.text import fields
+from abw.core.spec.text.document import Mapping, Node, Scalar
+from abw.core.spec.text.report import Report, suggest
+
+_FORMS = "one of: {reverse: LINK}, {previous: KIND}, {next: KIND}, {all: KIND}"
+
+
+def with_derived(schema: Schema, node: Mapping | None, report: Report) -> Schema:
+    """The schema of the data with the links that a model declares, each made of those before it."""
+    for key, value in node.items if node else ():
+        if not fields.name(key, "a link", report):
+            continue
+        if key.text in schema.links:
+            hint = "use another name: 'instance' and names of kinds are links, too"
+            report.add(f"the data have a link '{key.text}'", key.where, hint)
+        elif found := _derived(key, value, schema, report):
+            made, link = found
+            derived = {**schema.derived, key.text: made}
+            schema = replace(schema, links={**schema.links, key.text: link}, derived=derived)
+    return schema
+
+
+def _derived(key: Scalar, value: Node, schema: Schema, report: Report) -> tuple[Derived, LinkSchema] | None:
+    what = f"link '{key.text}'"
+    node = fields.mapping(value, what, report)
+    if node is None:
+        return None
+    if len(node.items) != 1 or node.items[0][0].text not in DERIVED:
+        report.add(f"{what} does not say what it is made of", node.where, _FORMS)
+        return None
+    how, of = node.items[0][0].text, fields.text(node.items[0][1], what, report)
+    if of is None:
+        return None
+    if how == "reverse":
+        if of.text not in schema.links:
+            report.add(f"no link '{of.text}' to reverse", of.where, suggest(of.text, schema.links))
+            return None
+        return Derived("reverse", of.text), _reversed(of.text, schema.links[of.text])
+    members = schema.members(of.text)
+    if not members:
+        report.add(f"unknown kind '{of.text}'", of.where, suggest(of.text, (*schema.kinds, *schema.groups)))
+        return None
+    if how == "all":
+        every = frozenset(schema.kinds)
+        return Derived("all", of.text), LinkSchema(every, members, True, f"all of kind {of.text}, in order")
+    doc = f"the {of.text} {'before' if how == 'previous' else 'behind'}, in the same instance"
+    return Derived("previous" if how == "previous" else "next", of.text), LinkSchema(
+        members, members, False, doc
+    )
+
+
+def _reversed(name: str, link: LinkSchema) -> LinkSchema:
+    by_kind = {
+        kind: frozenset(source for source in link.source if kind in link.reached(frozenset({source})))
+        for kind in link.target
+    }
+    return LinkSchema(link.target, link.source, True, f"whence '{name}' leads here, in order", by_kind)
