@@ -103,6 +103,7 @@ class Resolver:
             return None
         resolved: list[Resolved] = []
         whole = True
+        below: NodeSource | None = None  # where it is there, another along the same way is for layer 0
         for alternative in written:
             if self._missing(draft, alternative):
                 continue
@@ -117,22 +118,25 @@ class Resolver:
                 source = self._path(draft, alternative, text)
             if source is None:
                 whole = False
+            elif isinstance(source, NodeSource | TableSource) and below and source.hops == below.hops:
+                continue
             else:
                 shown = " ".join(text.text[alternative.at : alternative.end].split())
                 resolved.append(Resolved(source, shown, alternative.at))
-                if self._own_below(draft, source):
-                    break  # what follows is for layer 0
+                if isinstance(source, NodeSource) and self._sure(draft, alternative, source):
+                    below = source
         if whole and not resolved:
             message = f"layer 0 of '{draft.key.text}' has nothing below it"
             self.report.add(message, text.where, "say what it takes instead: …[below].h or …")
             return None
         return resolved if whole else None
 
-    def _own_below(self, draft: TypeDraft, source: Source) -> bool:
-        """Whether a source is the layer below on the same vertex, which is always there."""
-        if not draft.layer or not isinstance(source, NodeSource) or source.hops:
+    def _sure(self, draft: TypeDraft, alternative: LinkPath | Lookup, source: NodeSource) -> bool:
+        """Whether a path is the layer below, which is there wherever the path leads."""
+        if isinstance(alternative, Lookup) or not any(step.layer == "below" for step in alternative.steps):
             return False
-        return source.producers[0][0] == draft.number - 1
+        where = set(self.drafts[source.producers[0][0]].where)
+        return not where or (not source.hops and where <= set(draft.where))
 
     def _missing(self, draft: TypeDraft, alternative: LinkPath | Lookup) -> bool:
         """Whether an alternative is the layer below, and there is none."""

@@ -34,6 +34,7 @@ HOISTED = {
     "lattice": ("char", "word"),
     "lattice-gru": ("char", "word"),
     "lstm-nmt": ("encoder", "decoder"),
+    "attention-nmt": ("encoder", "decoder"),
     "dag": ("operation",),
     "drnn": ("down", "across"),
     "greedy": ("encoder", "decoder"),

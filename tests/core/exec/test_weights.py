@@ -26,6 +26,14 @@ from abw.core.spec.load import Overrides
 GOLDEN = Path("tests/golden/torch")
 SIZES = {"hidden": 5, "embed": 6}
 MODELS = ("torch-lstm", "torch-bilstm", "torch-gru", "torch-treelstm", "torch-childsum")
+GALLERY = {
+    "gat": {"hidden": 6, "heads": 2},
+    "ggnn": {"hidden": 6},
+    "rgcn": {"hidden": 6},
+    "treelstm-attend": SIZES,
+    "attention-nmt": SIZES,
+}
+"""Sizes of the models over graphs, and those with attention."""
 GATES = "ifuo"  # in PyTorch's order; it calls u g
 ANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 
@@ -55,9 +63,9 @@ def expected(root: Path, name: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("executor", ["reference", "blas", "cpu"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS, *GALLERY])
 def test_outputs_are_those_of_pytorch(root: Path, name: str, executor: str) -> None:
-    overrides = Overrides(dims=SIZES, weights=file_of(root, name), limit=12)
+    overrides = Overrides(dims=GALLERY.get(name, SIZES), weights=file_of(root, name), limit=12)
     model = open_model(root / f"specs/{name}.yaml", overrides)
     wanted = expected(root, name)
     assert wanted.std() > 0.05
