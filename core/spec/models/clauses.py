@@ -25,6 +25,7 @@ PATTERN = re.compile(
 )
 WORD = re.compile(r"\s*(\S+)")
 WHOLE = re.compile(r"-?[0-9]{1,9}")
+REAL = re.compile(r"[-+]?[0-9][0-9.eE]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def tokens_of(text: str) -> list[Token]:
             tokens.append(Token(cast(Kind, match.lastgroup), match.group(), at))
         at = match.end()
         if match.group() in ("==", "!=") and (word := WORD.match(text, at)):
-            kind: Kind = "number" if WHOLE.fullmatch(word[1]) else "name"
+            kind: Kind = "number" if REAL.fullmatch(word[1]) else "name"
             tokens.append(Token(kind, word[1], word.start(1)))
             at = word.end()
     return [*tokens, Token("end", "", len(text.rstrip()))]

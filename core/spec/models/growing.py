@@ -326,8 +326,9 @@ def _checked_rows(
                     f"{scores} has {count:,} numbers, table {table.name} has {table.rows:,} rows: "
                     f"'{key.text}: {name}' could name a row that is not there"
                 )
-                report.add(message, key.where, "as many rows as scores")
-            elif table is not None:
+                if (kind.name, name) not in scopes.rows:
+                    report.add(message, key.where, "as many rows as scores")
+            if table is not None:
                 scopes.rows.setdefault((kind.name, name), number)
             if table is not None and table.vocab is not None and names is None:
                 words = {row: word for word, row in table.vocab.rows.items()}
@@ -351,7 +352,8 @@ def _clause(
     to = scopes.kinds.get(adds.text)
     if to is None or to.given:
         names = [k.name for k in scopes.kinds.values() if not k.given]
-        what = f"'{adds.text}' is of the data: it does not grow" if to else f"unknown kind '{adds.text}'"
+        given = scopes.schema.members(adds.text)
+        what = f"'{adds.text}' is of the data: it does not grow" if given else f"unknown kind '{adds.text}'"
         report.add(what, adds.where, suggest(adds.text, names))
         return None
     if each := node.key("each"):

@@ -1,0 +1,279 @@
+"""A second, slow grower: one instance, a vertex and a node at a time, in plain Python and double precision.
+
+It shares nothing with `abw.core.run.growing` but the model as data and what a cell computes.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.data.derive import field as field_of
+from abw.core.data.derive import link as link_of
+from abw.core.data.instances import Instances
+from abw.core.data.lookup import word_rows
+from abw.core.exec.params import Params
+from abw.core.exec.reference import run_cell
+from abw.core.ir.growth import Clause, Decision, GrowingKind, Number, Place
+from abw.core.ir.growth import Test as Condition
+from abw.core.ir.model import Input, Model, NodeSource, ParamSource, TableSource, ZeroSource
+from abw.core.ir.paths import Hop
+
+Array = NDArray[np.float64]
+SIGNS = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+@dataclass(eq=False)
+class Vertex:
+    """A vertex: its kind, its number among that, links (a list where there are several), fields, nodes."""
+
+    kind: str
+    index: int
+    links: dict[str, Any] = field(default_factory=dict)
+    fields: dict[str, int] = field(default_factory=dict)
+    words: dict[str, int] = field(default_factory=dict)
+    values: dict[int, list[Array]] = field(default_factory=dict)
+    born: int = -1
+
+
+class Oracle:
+    """One instance of some given ones, grown."""
+
+    def __init__(self, model: Model, instances: Instances, number: int, params: Params) -> None:
+        assert model.growth is not None
+        self.model, self.growth = model, model.growth
+        self.params = [np.asarray(v, np.float64) for v in params.values]
+        self.tables = [np.asarray(t, np.float64) for t in params.tables]
+        self.instances = instances
+        self.file_number = int(instances.numbers[number])
+        self.vertices = self._given(number)
+        self.given = len(self.vertices)
+        self.cut: set[str] = set()
+        self.rounds = 0
+
+    def _given(self, number: int) -> list[Vertex]:
+        instances = self.instances
+        begin, end = instances.start[number : number + 2].tolist()
+        names = instances.schema.kinds
+        kinds = [names[k] for k in instances.kind[begin:end].tolist()]
+        made = [Vertex(kind, kinds[:i].count(kind)) for i, kind in enumerate(kinds)]
+        for name in instances.schema.links:
+            way = link_of(instances, name)
+            for i, vertex in enumerate(made):
+                if way.indptr is None:
+                    to = int(way.target[begin + i])
+                    vertex.links[name] = made[to - begin] if to >= 0 else None
+                else:
+                    low, high = way.indptr[begin + i : begin + i + 2].tolist()
+                    vertex.links[name] = [made[to - begin] for to in way.target[low:high].tolist()]
+        for name, described in instances.schema.fields.items():
+            values = field_of(instances, name, self.model.data.seed)
+            for i, vertex in enumerate(made):
+                if described.text:
+                    vertex.words[name] = int(values[begin + i])
+                else:
+                    vertex.fields[name] = int(values[begin + i])
+        return made
+
+    def grow(self) -> list[Vertex]:
+        """All vertices in the order in which they came to be."""
+        now = [v for v in self.vertices if any(k.given and v.kind in k.kinds for k in self.growth.kinds)]
+        for kind in self.growth.kinds:
+            if kind.start is not None:
+                now += self._add(kind.start, self.vertices[0], {})
+        while now:
+            self.rounds += 1
+            for kind in self.growth.kinds:
+                for decision in kind.decisions:
+                    chosen = [(v, self._decide(decision, v)) for v in now if v.kind in kind.kinds]
+                    for vertex, value in chosen:
+                        vertex.fields[decision.name] = value
+            before = len(self.vertices)
+            for kind in self.growth.kinds:
+                self._clauses(kind, [v for v in now if v.kind in kind.kinds])
+            now = self.vertices[before:]
+        return self.vertices
+
+    def _clauses(self, kind: GrowingKind, vertices: list[Vertex]) -> None:
+        added: dict[Vertex, dict[int, Vertex]] = {v: {} for v in vertices}
+        for number, clause in enumerate(kind.clauses):
+            for vertex in vertices:
+                if any(vertex.fields[d.name] < 0 for d in kind.decisions):
+                    continue
+                here = added[vertex]
+                if not all(self._test(test, vertex, here) for test in clause.when):
+                    continue
+                if clause.unless and all(self._test(test, vertex, here) for test in clause.unless):
+                    continue
+                if all(needed in here for needed in clause.needs):
+                    for new in self._add(clause, vertex, here):
+                        here[number] = new
+
+    def _add(self, clause: Clause, vertex: Vertex, added: dict[int, Vertex]) -> list[Vertex]:
+        count = sum(v.kind == clause.adds for v in self.vertices)
+        most = next(k.most for k in self.growth.kinds if k.name == clause.adds)
+        if count >= most:
+            self.cut.add(clause.adds)
+            return []
+        new = Vertex(clause.adds, count, born=self.rounds)
+        new.links["instance"] = self.vertices[0]
+        for name, place in clause.links:
+            new.links[name] = self._place(place, vertex, added)
+        for name, value in clause.fields:
+            new.fields[name] = self._number(value, vertex, added) if isinstance(value, Number) else value
+        self.vertices.append(new)
+        return [new]
+
+    def _place(self, place: Place, vertex: Vertex, added: dict[int, Vertex]) -> Vertex | None:
+        start = vertex if place.added is None else added.get(place.added)
+        return self._follow(start, place.hops)
+
+    def _follow(self, at: Vertex | None, hops: Sequence[Hop]) -> Vertex | None:
+        for hop in hops:
+            if at is None:
+                return None
+            to = at.links.get(hop.link)
+            if isinstance(to, list):
+                index = hop.index or 0
+                to = to[index] if -len(to) <= index < len(to) else None
+            elif to is None and hop.link in self.model.schema.kinds:
+                members = [v for v in self.vertices if v.kind == hop.link]
+                index = hop.index or 0
+                to = members[index] if -len(members) <= index < len(members) else None
+            at = to
+        return at
+
+    def _number(self, value: Number, vertex: Vertex, added: dict[int, Vertex]) -> int:
+        at = self._place(value.place, vertex, added)
+        if at is None:
+            return -1
+        found = at.index if value.field == "index" else at.fields.get(value.field, -1)
+        return -1 if found < 0 else max(-1, found + value.plus)
+
+    def _test(self, test: Condition, vertex: Vertex, added: dict[int, Vertex]) -> bool:
+        if isinstance(test.value, Place):
+            outcome = self._place(test.value, vertex, added) is not None
+        else:
+            number = self._number(test.value, vertex, added)
+            if test.comparison is None:
+                outcome = number > 0
+            else:
+                outcome = number >= 0 and SIGNS[test.comparison](number, test.against)
+        return outcome != test.negated
+
+    def _decide(self, decision: Decision, vertex: Vertex) -> int:
+        if decision.how == "chance":
+            return int(self._drawn(decision, vertex) < decision.limit)
+        scores = self.value(decision.type, vertex)[decision.output].tolist()
+        if decision.how == "over":
+            return int(scores[0] > decision.limit)
+        may = [True] * len(scores)
+        if decision.allow is not None:
+            may = [all(self._test(test, vertex, {}) for test in tests) for tests in decision.allow]
+        choices = [i for i in range(len(scores)) if may[i]]
+        if not choices:
+            return -1
+        if decision.how == "argmax":
+            return max(choices, key=lambda i: (scores[i], -i))
+        top = max(scores[i] for i in choices)
+        parts = {i: math.exp(scores[i] - top) for i in choices}
+        drawn, total, so_far = self._drawn(decision, vertex), sum(parts.values()), 0.0
+        for i in choices:
+            so_far += parts[i]
+            if so_far / total > drawn:
+                return i
+        return choices[-1]
+
+    def _drawn(self, decision: Decision, vertex: Vertex) -> float:
+        """splitmix64, with Python's integers."""
+        word = 2**64 - 1
+        golden = 0x9E3779B97F4A7C15
+        salt = self.model.data.seed * golden
+        for letter in decision.name.encode():
+            salt = (salt ^ letter) * 0x100000001B3
+        x = self.file_number << 32 | vertex.index
+        x ^= self.kind_number(vertex) << 24
+        for constant in (salt & word, golden):
+            x = (x + constant) & word
+            x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & word
+            x = (x ^ x >> 27) * 0x94D049BB133111EB & word
+            x ^= x >> 31
+        return (x >> 11) / 2**53
+
+    def kind_number(self, vertex: Vertex) -> int:
+        """The number of a vertex's kind in the finished instances."""
+        return self.model.schema.kinds.index(vertex.kind)
+
+    def has(self, t: int, vertex: Vertex) -> bool:
+        """Whether a vertex has a node of a type."""
+        node_type = self.model.types[t]
+        return vertex.kind in node_type.kinds and all(
+            SIGNS[c.comparison](
+                vertex.index if c.field == "index" else vertex.fields.get(c.field, -1), c.value
+            )
+            for c in node_type.where
+        )
+
+    def value(self, t: int, vertex: Vertex) -> list[Array]:
+        """The outputs of a type's node; what it reads is computed first."""
+        if t not in vertex.values:
+            node_type = self.model.types[t]
+            if node_type.cell is not None:
+                inputs = [self._input(i, vertex) for i in node_type.inputs]
+                params = [self.params[p] for p in node_type.params]
+                vertex.values[t] = run_cell(node_type.cell, inputs, params)
+            else:
+                assert node_type.reduction is not None
+                vertex.values[t] = [self._reduced(node_type.reduction, i, vertex) for i in node_type.inputs]
+        return vertex.values[t]
+
+    def _reduced(self, how: str, wanted: Input, vertex: Vertex) -> Array:
+        source = wanted.sources[0]
+        assert isinstance(source, NodeSource) and len(source.hops) == 1
+        name = source.hops[0].link
+        grown = [v for v in self.vertices if v.kind == name]
+        members = grown if name in self.growth.grown else vertex.links[name]
+        found = [self.value(t, v)[o] for v in members for t, o in source.producers if self.has(t, v)]
+        if not found:
+            return self._input(replace(wanted, sources=wanted.sources[1:] or (ZeroSource(),)), vertex)
+        return np.asarray(getattr(np, how)(np.stack(found, axis=-1), axis=-1))
+
+    def _input(self, wanted: Input, vertex: Vertex) -> Array:
+        for source in wanted.sources:
+            if isinstance(source, ZeroSource):
+                return np.zeros(wanted.shape)
+            if isinstance(source, ParamSource):
+                return self.params[source.number]
+            at = self._follow(vertex, source.hops)
+            if at is None:
+                continue
+            if isinstance(source, TableSource):
+                row = self._row(source, at)
+                if row >= 0:
+                    return self.tables[source.table][row]
+                continue
+            for t, output in source.producers:
+                if self.has(t, at):
+                    return self.value(t, at)[output]
+        raise AssertionError(f"nothing feeds {wanted.name}")
+
+    def _row(self, source: TableSource, at: Vertex) -> int:
+        table = self.model.tables[source.table]
+        if self.model.schema.fields[source.field].text:
+            number = at.words.get(source.field, -1)
+            return int(word_rows(self.instances, source.field, table)[number]) if number >= 0 else -1
+        number = at.index if source.field == "index" else at.fields.get(source.field, -1)
+        return number % table.rows if number >= 0 else -1
