@@ -69,7 +69,7 @@ from abw.core.run.workload import (
 )
 from abw.core.spec.load import Overrides
 from abw.core.spec.shipped import find_spec
-from abw.core.store.outputs import Column, outputs_of
+from abw.core.store.outputs import Column, Output, outputs_of
 
 Floats = NDArray[np.float32]
 Given = os.PathLike[str] | Iterable[object] | Instances
@@ -82,12 +82,16 @@ class Ragged(Sequence[Floats]):
     """An output of n instances: `values` (m, *shape), instance i has `values[offsets[i]:offsets[i + 1]]`.
 
     As a sequence it has an array for each instance. Within an instance the values are in the order of its
-    vertices in the data; `vertex` (m,) are their numbers there, -1 for the instance's own.
+    vertices in the data; `vertex` (m,) are their numbers there, -1 for the instance's own. Of labels (m,), or
+    the `top` ones (m, top), `names` says what they are called, where the spec does, and `probability` is
+    theirs.
     """
 
     values: Floats
     offsets: NDArray[np.int64]
     vertex: NDArray[np.int32]
+    names: tuple[str, ...] | None = None
+    probability: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -320,8 +324,8 @@ class LoadedModel:
         return open_workload(self.spec, self.read(instances), self._networks)
 
     def _outputs(self, workload: Workload) -> Outputs:
-        names = [output.name for output in outputs_of(self.spec)]
-        parts: list[list[Column]] = [[] for _ in names]
+        outputs = outputs_of(self.spec)
+        parts: list[list[Column]] = [[] for _ in outputs]
         clock = Clock("construct", "schedule", "plan", "execute")
         keep = self._check_finite
         for batch, result in run_all(workload, self._ready(), self.executor, clock, keep_all=keep):
@@ -329,7 +333,7 @@ class LoadedModel:
                 refuse_values(batch, result, workload.instances)
             for part, column in zip(parts, columns_of(workload, batch, result), strict=True):
                 part.append(column)
-        return Outputs({name: _joined(part) for name, part in zip(names, parts, strict=True)})
+        return Outputs({o.name: _joined(o, part) for o, part in zip(outputs, parts, strict=True)})
 
     def _ready(self) -> Policy:
         """The model's policy."""
@@ -354,11 +358,13 @@ class LoadedModel:
         return policy
 
 
-def _joined(parts: Sequence[Column]) -> Ragged:
+def _joined(output: Output, parts: Sequence[Column]) -> Ragged:
     """Mini-batches' values one after the other."""
     counts = np.concatenate([np.zeros(1, np.int64), *(part.counts for part in parts)])
     return Ragged(
         np.concatenate([part.values for part in parts]),
         np.cumsum(counts),
         np.concatenate([part.vertex for part in parts]),
+        output.words,
+        np.concatenate([part.shares for part in parts if part.shares is not None]) if output.shares else None,
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from abw.core.base.errors import Span
+from abw.core.ir.answers import Answer
 from abw.core.ir.cell import Cell, Param, Port, Shape
 from abw.core.ir.growth import Growth
 from abw.core.ir.paths import Comparison, Hop
@@ -193,6 +194,7 @@ class Model:
     a result to (type number, output number). `dims` are the sizes in force. `weights` are where its
     parameters and tables come from. `files` are the model's file, then its cells' and vocabularies.
     `schema` is what the instances of its data are made of; where `growth` is there, with what they grow.
+    `answers` say what some outputs are given back as.
     """
 
     name: str
@@ -206,6 +208,7 @@ class Model:
     weights: Weights
     schema: Schema
     growth: Growth | None = None
+    answers: Mapping[str, Answer] = field(default_factory=dict)
 
     @property
     def given(self) -> Schema:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from abw.core.exec.params import Params
 from abw.core.exec.reference import ReferenceExecutor
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.graph import Graph, ResultRefs
+from abw.core.ir.answers import AS_IT_IS
 from abw.core.ir.growth import DecisionOutput
 from abw.core.ir.model import Model
 from abw.core.plan.check import check_plan
@@ -37,6 +39,7 @@ from abw.core.run.growing import Grown
 from abw.core.run.minibatches import MiniBatch, run_all
 from abw.core.run.recheck import recheck
 from abw.core.run.workload import Networks, Workload, open_workload
+from abw.core.store.answers import answered, fields_of
 from abw.core.store.grown import GrownWriter
 from abw.core.store.outputs import Column, Output, Rows, Writer, with_bad
 from abw.core.store.runs import save_batch
@@ -314,11 +317,8 @@ class _Run:
         self.sums.complaints += [b.message for b in bad[: TOLD - len(self.sums.complaints)]]
 
     def _nothing(self) -> Rows:
-        columns = [
-            Column(np.empty((0, *o.shape), o.dtype), np.empty(0, np.int64), np.empty(0, np.int32))
-            for o in self.job.outputs
-        ]
-        return Rows((), np.empty(0, np.int32), tuple(columns), ())
+        columns = tuple(output.nothing for output in self.job.outputs)
+        return Rows((), np.empty(0, np.int32), columns, ())
 
     def _tell(self, taken: int) -> None:
         done = self.sums.instances + self.sums.skipped
@@ -339,7 +339,14 @@ def columns_of(workload: Workload, batch: MiniBatch, result: Result) -> tuple[Co
     start = workload.instances.start[batch.first : batch.last + 1]
     if batch.grown is not None:
         start = batch.grown.instances.start
-    given = tuple(_column_of(refs, result, start - start[0]) for refs in batch.graph.results)
+    model = workload.model
+    instances = workload.instances if batch.grown is None else batch.grown.instances
+    given = tuple(
+        _answered(
+            _column_of(refs, result, start - start[0]), refs.vertex + start[0], model, refs.name, instances
+        )
+        for refs in batch.graph.results
+    )
     growth = workload.model.growth
     if batch.grown is None or growth is None:
         return given
@@ -361,6 +368,19 @@ def _column_of(refs: ResultRefs, result: Result, start: NDArray[np.int64]) -> Co
     values = np.asarray(result.values(refs.reference), np.float32)
     counts = np.bincount(refs.instance, minlength=len(start) - 1)
     return Column(values, counts, (refs.vertex - start[refs.instance] - 1).astype(np.int32))
+
+
+def _answered(
+    column: Column, vertices: NDArray[np.integer[Any]], model: Model, name: str, instances: Instances
+) -> Column:
+    """An output as the answer that the model wants of it."""
+    answer = model.answers.get(name, AS_IT_IS)
+    if answer == AS_IT_IS:
+        return column
+    values, shares = answered(column.values, answer)
+    lost = not_finite(column) if answer.form == "label" else 0
+    beside = fields_of(instances, vertices, answer.fields, model.data.seed)
+    return replace(column, values=values, shares=shares, fields=beside, lost=lost)
 
 
 def _compared(job: Job, graph: Graph, result: Result) -> tuple[float, Result]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from abw.core.ir.answers import FORMS
 from abw.core.ir.formats import FORMATS
 from abw.core.ir.operations import FUNCTIONS, SIGNS
 from abw.core.ir.schema import DERIVED
@@ -192,11 +193,36 @@ def _model() -> Schema:
                     "anyOf": [
                         _text("TYPE.OUTPUT"),
                         {"type": "array", "items": _text("TYPE.OUTPUT"), "minItems": 1},
+                        _answer(),
                     ]
                 },
             },
         },
         ("model", "data", "types", "outputs"),
+    )
+
+
+def _answer() -> Schema:
+    texts: Schema = {"type": "array", "items": _text("A name."), "minItems": 1}
+    return _object(
+        "An output that is given back as an answer.",
+        {
+            "of": {
+                "description": "TYPE.OUTPUT, or a list of them.",
+                "anyOf": [
+                    _text("TYPE.OUTPUT"),
+                    {"type": "array", "items": _text("TYPE.OUTPUT"), "minItems": 1},
+                ],
+            },
+            "as": {"description": "The most probable label, or the softmax.", "enum": list(FORMS)},
+            "top": _integer("So many labels, the most probable first, with their probabilities."),
+            "names": {
+                "description": "What labels are called: a list, a file, or a table with a vocabulary.",
+                "anyOf": [_text("A file, as of a vocabulary, or a table."), texts],
+            },
+            "fields": {"description": "Fields of the vertices beside them in JSON lines.", **texts},
+        },
+        ("of",),
     )
 
 

@@ -9,15 +9,18 @@ from pathlib import Path
 
 from abw.core.base.errors import AbwError, Problem, SpecError, did_you_mean, missing_file
 from abw.core.base.files import why_no_file
+from abw.core.ir.answers import Answer
 from abw.core.ir.cell import Cell, Param
 from abw.core.ir.formats import FORMATS, SCHEMAS
 from abw.core.ir.growth import DecisionOutput, Growth
-from abw.core.ir.model import DataSpec, FieldSource, Model, NodeType
+from abw.core.ir.model import DataSpec, FieldSource, Model, NodeType, Table
 from abw.core.ir.phases import phases_of
 from abw.core.ir.schema import ARRAYS, Schema
 from abw.core.ir.shapes import shape as numbers_of
 from abw.core.ir.weights import Weights
 from abw.core.spec.cells.files import make, param, read_cell, read_cells
+from abw.core.spec.models.answers import KEYS as ANSWER
+from abw.core.spec.models.answers import read_answer
 from abw.core.spec.models.derived import with_derived
 from abw.core.spec.models.drafts import Cells, TypeDraft, draft_types, named
 from abw.core.spec.models.growing import decision_output, grow, optional_inputs, sketch
@@ -179,7 +182,7 @@ class _Loader:
             resolver.used |= growing.used
             optional_inputs(drafts, wires, growing, report)
             growth = grow(growing, drafts, tables, report)
-        outputs, decisions = self._outputs(drafts, growth)
+        outputs, decisions, answers = self._outputs(drafts, growth, schema, tables)
         weights = self._weights(drafts, tuple(tables), tuple(params), shared, dims)
         self._unused(resolver, cells)
         if len(report) or data is None or name is None:
@@ -205,6 +208,7 @@ class _Loader:
             weights,
             schema,
             growth,
+            answers,
         )
 
     def _floats(self, types: tuple[NodeType, ...], schema: Schema) -> None:
@@ -348,14 +352,21 @@ class _Loader:
                 taken.setdefault(key.text, section)
 
     def _outputs(
-        self, drafts: list[TypeDraft], growth: Growth | None
-    ) -> tuple[tuple[tuple[str, tuple[tuple[int, int], ...]], ...], tuple[DecisionOutput, ...]]:
-        """The results that nodes give, and those that are decisions."""
+        self,
+        drafts: list[TypeDraft],
+        growth: Growth | None,
+        schema: Schema,
+        tables: dict[str, tuple[int, Table | None]],
+    ) -> tuple[
+        tuple[tuple[str, tuple[tuple[int, int], ...]], ...], tuple[DecisionOutput, ...], dict[str, Answer]
+    ]:
+        """The results that nodes give, those that are decisions, and what some are given back as."""
         node = self._section("outputs")
         if node is not None and not node.items:
             self.report.add("a model needs an output", node.where, "outputs: {name: type.output}")
         users = []
         decisions = []
+        answers = {}
         for key, value in node.items if node else ():
             fields.name(key, "an output", self.report)
             if key.text == RESERVED:
@@ -363,8 +374,12 @@ class _Loader:
             if growth and (decision := decision_output(key.text, value, growth)):
                 decisions.append(decision)
                 continue
+            written = value if isinstance(value, Keys) else None
+            if written:
+                fields.keys(written, f"output '{key.text}'", self.report, ("of",), ANSWER)
+                value = written.get("of") or Sequence((), written.where)
             items = value.items if isinstance(value, Sequence) else (value,)
-            if not items:
+            if not items and not (written and not written.get("of")):
                 self.report.add(f"output '{key.text}' names nothing", value.where)
             pairs = [self._output(item, key, drafts) for item in items]
             known = tuple(pair for pair in pairs if pair is not None)
@@ -373,7 +388,13 @@ class _Loader:
                 shown = ", ".join(str(list(shape or ())) for shape in sorted(shapes, key=str))
                 self.report.add(f"output '{key.text}' has several shapes: {shown}", key.where)
             users.append((key.text, known))
-        return tuple(users), tuple(decisions)
+            if written:
+                kinds = frozenset[str]().union(*(drafts[t].kinds for t, _ in known))
+                shape = next(iter(shapes), None)
+                answers[key.text] = read_answer(
+                    key, written, shape, kinds, schema, tables, self.reach, self.report
+                )
+        return tuple(users), tuple(decisions), answers
 
     def _output(self, node: Node, key: Scalar, drafts: list[TypeDraft]) -> tuple[int, int] | None:
         text = fields.text(node, f"output '{key.text}'", self.report)

@@ -54,8 +54,8 @@ def read_batch(path: Path, instances: int) -> tuple[Dag, Schedule, Ints, Ints]:
 def read_outputs(path: Path, names: Sequence[str], first: int, last: int) -> dict[str, Array]:
     """What a run's file has of the outputs `names` of instances `first` to `last` (exclusive).
 
-    Values are float32 (m, *shape); a name that the file lacks is left out. Errors: AbwError where the file
-    is damaged.
+    Values are float32, of labels int32 (m, *shape); a name that the file lacks is left out. Errors: AbwError
+    where the file is damaged.
     """
     arrays = read_arrays(path)
     found = {}
@@ -64,7 +64,7 @@ def read_outputs(path: Path, names: Sequence[str], first: int, last: int) -> dic
             continue
         values, begin, end = arrays[name], first, last
         try:
-            if values.dtype != np.float32 or not values.ndim:
+            if values.dtype not in (np.float32, np.int32) or not values.ndim:
                 raise ValueError(f"'{name}' is {values.shape} of {values.dtype}")
             if (offsets := arrays.get(f"{name}.offsets")) is not None:
                 require_offsets(f"{name}.offsets", offsets, len(offsets) - 1, len(values))

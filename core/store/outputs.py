@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from abw.core.base.errors import AbwError
 from abw.core.base.files import writing
 from abw.core.base.locks import open_alone
 from abw.core.data.stream import Bad
+from abw.core.ir.answers import AS_IT_IS
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import Model
 from abw.core.store.arrays import ArrayFile, write_npz, write_safetensors
@@ -37,8 +38,8 @@ ARRAYS = {".npz": write_npz, ".safetensors": write_safetensors}
 class Output:
     """An output of a model: its name, the shape of a value, and whether an instance has exactly one.
 
-    A decision's values are whole numbers (`decided`), -1 where nothing was allowed; where `words` says what
-    they mean, JSON lines have that, null for -1.
+    The values of decisions and labels are whole numbers (`decided`), -1 where nothing was allowed or is
+    known; where `words` says what they mean, JSON lines have that, null for -1. `shares`: with probabilities.
     """
 
     name: str
@@ -46,17 +47,35 @@ class Output:
     single: bool
     decided: bool = False
     words: tuple[str, ...] | None = None
+    shares: bool = False
 
     @property
     def dtype(self) -> type[np.float32 | np.int32]:
         """What its values are."""
         return np.int32 if self.decided else np.float32
 
-    def shown(self, values: NDArray[Any]) -> NDArray[Any] | list[str | None]:
-        """Values as JSON lines have them."""
-        if self.words is None:
-            return values
-        return [self.words[value] if value >= 0 else None for value in values.tolist()]
+    def shown(self, column: Column, begin: int, end: int) -> Any:  # noqa: ANN401 (what JSON can hold)
+        """Values `begin` to `end` of a column as JSON lines have them; the one value of a single one."""
+        values = column.values[begin:end]
+        found: Any = values
+        if column.shares is not None:
+            pairs = zip(values.tolist(), column.shares[begin:end], strict=True)
+            found = [[[self._word(n), s] for n, s in zip(ns, shares, strict=True)] for ns, shares in pairs]
+        elif self.words is not None and self.decided:
+            found = [self._word(number) for number in values.tolist()]
+        return found[0] if self.single else found
+
+    def _word(self, number: int) -> str | int | None:
+        if number < 0:
+            return None
+        return number if self.words is None else self.words[number]
+
+    @property
+    def nothing(self) -> Column:
+        """A column of no instances."""
+        values = np.empty((0, *self.shape), self.dtype)
+        shares = np.empty(values.shape, np.float32) if self.shares else None
+        return Column(values, np.empty(0, np.int64), np.empty(0, np.int32), shares)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +83,16 @@ class Column:
     """An output of n instances: `values` (m, *shape), of which instance i has `counts[i]` (n,), in order.
 
     `vertex` (m,) are their vertices, numbered within their instance as in the data: 0 is the first behind
-    the instance's own, which is -1.
+    the instance's own, which is -1. `shares` (m, top) are labels' probabilities; `fields` those of the
+    vertices, each as long. `lost`: of the values behind labels so many were no numbers.
     """
 
     values: NDArray[np.float32 | np.int32]
     counts: NDArray[np.int64]
     vertex: NDArray[np.int32]
+    shares: NDArray[np.float32] | None = None
+    fields: Mapping[str, list[Any]] = field(default_factory=dict)
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +118,12 @@ def outputs_of(model: Model) -> tuple[Output, ...]:
     for name, producers in model.outputs:
         types = [model.types[t] for t, _ in producers]
         single = len(types) == 1 and types[0].kinds == {"instance"} and not types[0].where
-        outputs.append(Output(name, types[0].outputs[producers[0][1]].shape, single))
+        answer = model.answers.get(name, AS_IT_IS)
+        shape = types[0].outputs[producers[0][1]].shape
+        if answer.form == "label":
+            shape = (answer.top,) if answer.top else ()
+        label = answer.form == "label"
+        outputs.append(Output(name, shape, single, label, answer.names, answer.top > 0))
     decisions = model.growth.outputs if model.growth else ()
     return (*outputs, *(Output(d.name, (), False, True, d.decision.names) for d in decisions))
 
@@ -196,12 +224,17 @@ class _Lines:
             if error:
                 said["error"] = error
             else:
-                said["outputs"] = {
-                    output.name: column.values[end[i]]
-                    if output.single
-                    else output.shown(column.values[end[i] : end[i + 1]])
-                    for output, column, end in zip(self._outputs, rows.columns, ends, strict=True)
-                }
+                parts = list(zip(self._outputs, rows.columns, ends, strict=True))
+                said["outputs"] = {o.name: o.shown(column, end[i], end[i + 1]) for o, column, end in parts}
+                if any(column.fields for column in rows.columns):
+                    said["fields"] = {
+                        o.name: {
+                            name: values[end[i]] if o.single else values[end[i] : end[i + 1]]
+                            for name, values in column.fields.items()
+                        }
+                        for o, column, end in parts
+                        if column.fields
+                    }
             lines.append(orjson.dumps(said, option=_AS_LINE))
         self._file.write(b"".join(lines))
 
@@ -215,6 +248,8 @@ class _Arrays:
         self._named = named
         for output in outputs:
             file.add(output.name, output.dtype, output.shape)
+            if output.shares:
+                file.add(f"{output.name}.probability", np.float32, output.shape)
             if not output.single:
                 file.add(f"{output.name}.offsets", np.int64, ends=True)
                 file.add(f"{output.name}.vertex", np.int32)
@@ -228,12 +263,10 @@ class _Arrays:
         """Append the rows to the arrays."""
         put = self._file.append
         for output, column in zip(self._outputs, rows.columns, strict=True):
-            if output.single:
-                values = np.full((len(rows), *output.shape), np.nan, np.float32)
-                values[column.counts > 0] = column.values
-                put(output.name, values)
-            else:
-                put(output.name, column.values)
+            put(output.name, _whole(output, column, column.values))
+            if column.shares is not None:
+                put(f"{output.name}.probability", _whole(output, column, column.shares))
+            if not output.single:
                 put(f"{output.name}.offsets", column.counts)
                 put(f"{output.name}.vertex", column.vertex)
         put("instance.line", rows.lines)
@@ -244,3 +277,13 @@ class _Arrays:
             put("instance.id.offsets", np.array([len(text) for text in texts], np.int64))
         else:
             put("instance.id", np.array(rows.ids, np.int64))
+
+
+def _whole(output: Output, column: Column, values: NDArray[Any]) -> NDArray[Any]:
+    """Values as arrays have them: of a single output one an instance, NaN or -1 for those left out."""
+    if not output.single:
+        return values
+    missing = np.nan if values.dtype == np.float32 else -1
+    found = np.full((len(column.counts), *values.shape[1:]), missing, values.dtype)
+    found[column.counts > 0] = values
+    return found

@@ -1,0 +1,28 @@
+"""What an output is given back as, where that is not its values as they were computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Form = Literal["values", "probabilities", "label"]
+FORMS: tuple[Form, ...] = get_args(Form)[1:]
+"""Those that a spec writes, in `as`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`values` as they are; their `probabilities` (softmax); or the `label`, the number of the largest.
+
+    Of labels the `top` most probable ones, with probabilities; 0: the first alone, without. `names[i]` is
+    what label i is called, None where it has none but its number. `fields` are those of the vertices that
+    stand beside the values in JSON lines.
+    """
+
+    form: Form = "values"
+    top: int = 0
+    names: tuple[str, ...] | None = None
+    fields: tuple[str, ...] = ()
+
+
+AS_IT_IS = Answer()

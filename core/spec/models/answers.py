@@ -1,0 +1,100 @@
+"""Outputs that are answers: labels with their names, probabilities, fields of the data beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import get_args
+
+from abw.core.ir.answers import FORMS, Answer, Form
+from abw.core.ir.cell import Shape
+from abw.core.ir.model import Table
+from abw.core.ir.schema import Schema
+from abw.core.spec.models.vocab import read_vocabulary
+from abw.core.spec.text import fields
+from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
+from abw.core.spec.text.reach import Reach
+from abw.core.spec.text.report import Report, suggest
+
+KEYS = ("as", "top", "names", "fields")
+_NAMES = "a list of names, a file with one a line, or a table with a vocabulary"
+
+
+def read_answer(
+    key: Scalar,
+    node: Mapping,
+    shape: Shape | None,
+    kinds: Collection[str],
+    schema: Schema,
+    tables: dict[str, tuple[int, Table | None]],
+    reach: Reach,
+    report: Report,
+) -> Answer:
+    """What a mapping says of an output whose values have this shape, on vertices of these kinds."""
+    what = f"output '{key.text}'"
+    written = fields.text(node.get("as"), f"as of {what}", report)
+    top = fields.integer(node.get("top"), f"top of {what}", report) or 0
+    form: Form = "label" if top else "values"
+    for name in get_args(Form):
+        if written and written.text == name:
+            form = name
+    if written and written.text not in FORMS:
+        report.add(
+            f"'{written.text}' is nothing that an output can be", written.where, suggest(written.text, FORMS)
+        )
+    elif top and form != "label":
+        report.add("'top' are labels: as: label, or without 'as'", node.where)
+    if form != "values" and shape is not None and len(shape) != 1:
+        report.add(f"{what} has the shape {list(shape)}: only a vector has a label", key.where)
+    size = shape[0] if shape and len(shape) == 1 else None
+    if size is not None and top > size:
+        report.add(f"{what} has {size} labels, not {top}", node.where, "top: as many or fewer")
+    names = _names(node.get("names"), what, tables, reach, report)
+    if names is not None and form == "values":
+        report.add("names are those of labels", node.where, "as: label, as: probabilities or top: 3")
+    if names is not None and size is not None and len(names) != size:
+        report.add(
+            f"{what} has {size} labels, and {len(names)} names", node.where, "one name a label, in order"
+        )
+    beside = []
+    for name in _list(node.get("fields"), f"fields of {what}", report):
+        missing = [kind for kind in sorted(kinds) if name.text not in schema.fields_of(frozenset({kind}))]
+        if missing:
+            hint = suggest(name.text, schema.fields_of(frozenset(kinds)))
+            report.add(f"{missing[0]} has no field '{name.text}'", name.where, hint)
+        beside.append(name.text)
+    return Answer(form, top, names, tuple(beside))
+
+
+def _list(node: Node | None, what: str, report: Report) -> list[Scalar]:
+    if node is None:
+        return []
+    items = node.items if isinstance(node, Sequence) else (node,)
+    return [text for text in (fields.text(item, what, report) for item in items) if text]
+
+
+def _names(
+    node: Node | None,
+    what: str,
+    tables: dict[str, tuple[int, Table | None]],
+    reach: Reach,
+    report: Report,
+) -> tuple[str, ...] | None:
+    if node is None:
+        return None
+    if isinstance(node, Sequence):
+        return tuple(name.text for name in _list(node, f"names of {what}", report))
+    written = fields.text(node, f"names of {what}", report)
+    if written is None:
+        return None
+    rows = None
+    if written.text in tables:
+        table = tables[written.text][1]
+        if table is not None and table.vocab is None:
+            report.add(f"table '{written.text}' has no vocabulary", written.where, _NAMES)
+        rows = table.vocab.rows if table and table.vocab else None
+    elif path := reach.file(written, "the names", report):
+        rows = read_vocabulary(path, written.where, report)
+    if rows is None:
+        return None
+    called = {row: name for name, row in rows.items()}
+    return tuple(called.get(row, str(row)) for row in range(max(called) + 1))
