@@ -32,6 +32,8 @@ GALLERY = {
     "rgcn": {"hidden": 6},
     "treelstm-attend": SIZES,
     "attention-nmt": SIZES,
+    "set-transformer": {"hidden": 6},
+    "tree-transformer": {"hidden": 6},
 }
 """Sizes of the models over graphs, and those with attention."""
 GATES = "ifuo"  # in PyTorch's order; it calls u g
