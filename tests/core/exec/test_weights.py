@@ -32,6 +32,7 @@ GALLERY = {
     "rgcn": {"hidden": 6},
     "treelstm-attend": SIZES,
     "attention-nmt": SIZES,
+    "bidag": {"hidden": 6},
     "set-transformer": {"hidden": 6},
     "tree-transformer": {"hidden": 6},
 }

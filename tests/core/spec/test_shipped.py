@@ -34,7 +34,16 @@ def test_all_the_workloads_are_there() -> None:
         *("mvrnn", "treelstm-2type", "lattice", "lattice-gru", "dag", "fig1", "fig10", "uneven"),
         *("greedy", "stackrnn", "drnn", "nested", "early-exit", "experts"),
         *("torch-lstm", "torch-bilstm", "torch-gru", "torch-treelstm", "torch-childsum", "words", "rings"),
-        *("gat", "ggnn", "rgcn", "treelstm-attend", "attention-nmt", "set-transformer", "tree-transformer"),
+        *(
+            "gat",
+            "ggnn",
+            "rgcn",
+            "bidag",
+            "treelstm-attend",
+            "attention-nmt",
+            "set-transformer",
+            "tree-transformer",
+        ),
     }
 
 

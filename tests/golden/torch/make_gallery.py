@@ -201,6 +201,38 @@ class TreeTransformer(nn.Module):
         return scores
 
 
+class BothWays(nn.Module):
+    """A recurrent network over a DAG, from its leaves up and from its roots down."""
+
+    def __init__(self, names: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(names, SIZE)
+        self.leaf, self.up = nn.Linear(SIZE, SIZE), nn.GRU(SIZE, SIZE, batch_first=True)
+        self.back, self.out = nn.Linear(2 * SIZE, SIZE), nn.Linear(2 * SIZE, CLASSES)
+
+    def forward(self, names: list[int], arguments: list[list[int]]) -> Tensor:
+        x, up, down = self.embed.weight[names], dict[int, Tensor](), dict[int, Tensor]()
+
+        def attended(query: Tensor, states: list[Tensor]) -> Tensor:
+            if not states:
+                return torch.zeros(SIZE)
+            rows = torch.stack(states)
+            return (rows @ query / SIZE**0.5).softmax(0) @ rows
+
+        for v, below in enumerate(arguments):  # arguments come before what reads them
+            if below:
+                state = attended(x[v], [up[u] for u in below])
+                up[v] = self.up(x[v][None, None], state[None, None])[0][0, 0]
+            else:
+                up[v] = self.leaf(x[v]).tanh()
+        for v in reversed(range(len(names))):
+            if arguments[v]:
+                users = [u for u, below in enumerate(arguments) for w in below if w == v]
+                down[v] = self.back(torch.cat([up[v], attended(up[v], [down[u] for u in users])])).tanh()
+        scores: Tensor = self.out(torch.stack([torch.cat([up[v], down[v]]) for v in sorted(down)]))
+        return scores
+
+
 def encoder_layer() -> nn.TransformerEncoderLayer:
     """Its biases and gains drawn, too, which PyTorch begins with zeros and ones."""
     layer = nn.TransformerEncoderLayer(SIZE, HEADS, 2 * SIZE, dropout=0.0, batch_first=True).eval()
@@ -221,6 +253,16 @@ def molecules() -> Iterator[tuple[list[int], Links]]:
                 for name, pairs in graph["links"].items()
             },
         )
+
+
+def expressions() -> Iterator[tuple[list[int], list[list[int]]]]:
+    names = vocabulary("names.txt")
+    for line in (DATA / "expressions.jsonl").read_text().splitlines()[:LIMIT]:
+        graph = json.loads(line)
+        arguments: list[list[int]] = [[] for _ in graph["vertices"]]
+        for user, argument in graph["links"]["arguments"]:
+            arguments[user].append(argument)
+        yield [names[vertex["name"]] for vertex in graph["vertices"]], arguments
 
 
 def pairs() -> Iterator[tuple[list[int], list[int]]]:
@@ -248,6 +290,8 @@ def main() -> None:
     keep("set-transformer", sets.state_dict(), torch.cat([sets(words) for words in sentences()]))
     outputs = torch.cat([tree_transformer(*d) for d in dependencies()])
     keep("tree-transformer", tree_transformer.state_dict(), outputs)
+    both_ways = BothWays(len(vocabulary("names.txt")))
+    keep("bidag", both_ways.state_dict(), torch.cat([both_ways(*e) for e in expressions()]))
     keep("attention-nmt", nmt.state_dict(), torch.cat([nmt(*p) for p in pairs()]))
 
 
