@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from abw.core.base.errors import Problem
 from abw.core.ir.growth import Growth
-from abw.core.ir.model import Input, NodeSource, NodeType, TableSource
+from abw.core.ir.model import Attention, Input, NodeSource, NodeType, TableSource
 from abw.core.ir.paths import Hop
 from abw.core.ir.schema import Schema
 
@@ -136,8 +136,10 @@ class _Analysis:
                 self._note(f"{name}, and it reads {what}, known only when growth has ended", t, hint)
             return
         if node_type.reduction:
-            hint = f"a {node_type.reduction} over what is given can be a type of the given kind"
-            self._note(f"{name}, and a {node_type.reduction} cannot be computed during growth", t, hint)
+            attends = isinstance(node_type.reduction, Attention)
+            what = "an attention" if attends else f"a {node_type.reduction}"
+            hint = f"{what} over what is given can be a type of the given kind"
+            self._note(f"{name}, and {what} cannot be computed during growth", t, hint)
             return
         for condition in node_type.where:
             if condition.field in self.growth.decided:

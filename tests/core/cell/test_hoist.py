@@ -35,6 +35,7 @@ HOISTED = {
     "lattice-gru": ("char", "word"),
     "lstm-nmt": ("encoder", "decoder"),
     "attention-nmt": ("encoder", "decoder"),
+    "bidag": ("up",),
     "dag": ("operation",),
     "drnn": ("down", "across"),
     "greedy": ("encoder", "decoder"),

@@ -32,6 +32,9 @@ GALLERY = {
     "rgcn": {"hidden": 6},
     "treelstm-attend": SIZES,
     "attention-nmt": SIZES,
+    "bidag": {"hidden": 6},
+    "set-transformer": {"hidden": 6},
+    "tree-transformer": {"hidden": 6},
 }
 """Sizes of the models over graphs, and those with attention."""
 GATES = "ifuo"  # in PyTorch's order; it calls u g

@@ -25,7 +25,7 @@ SPECS = [
     "bilstm", "bilstm-chars", "lstm-nmt", "treelstm", "treegru", "treelstm-nary", "treegru-nary", "mvrnn",
     "treelstm-2type", "lattice", "lattice-gru", "fig1", "fig10",
     "torch-lstm", "torch-bilstm", "torch-gru", "torch-treelstm", "torch-childsum", "dag", "words", "rings",
-    "gat", "ggnn", "rgcn", "treelstm-attend", "attention-nmt",
+    "gat", "ggnn", "rgcn", "bidag", "treelstm-attend", "attention-nmt", "set-transformer", "tree-transformer",
 ]  # fmt: skip
 
 

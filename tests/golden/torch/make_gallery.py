@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from make import DATA, EMBED, HERE, HIDDEN, LIMIT, Tree, TreeLSTM, trees  # type: ignore[import-not-found]
+from make import CLASSES as TREE_CLASSES  # type: ignore[import-not-found]
+from make import DATA, EMBED, HERE, HIDDEN, LIMIT, WORDS, Tree, TreeLSTM, dependencies, row, sentences, trees
 from torch import Tensor, nn
 
 SIZE, HEADS, LAYERS, STEPS, CLASSES = 6, 2, 2, 4, 3
@@ -156,6 +157,91 @@ class Translation(nn.Module):
         return scores
 
 
+class SetTransformer(nn.Module):
+    """Self-attention over a set, then a seed's over the result (Lee et al., 2019, equations 6 to 11)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(len(WORDS), SIZE)
+        self.layers = nn.ModuleList(encoder_layer() for _ in range(LAYERS))
+        self.pool, self.seed = encoder_layer(), nn.Parameter(torch.randn(SIZE))
+        self.out = nn.Linear(SIZE, CLASSES)
+
+    def forward(self, words: list[str]) -> Tensor:
+        x = self.embed.weight[[row(word) for word in words]]
+        for layer in self.layers:
+            x = layer(x[None])[0]
+        pool, seed = self.pool, self.seed[None]
+        h = pool.norm1(seed + pool.self_attn(seed, x, x)[0])
+        scores: Tensor = self.out(pool.norm2(h + pool.linear2(pool.linear1(h).relu())))
+        return scores
+
+
+class TreeTransformer(nn.Module):
+    """An encoder's layers over trees: attention is masked to the words of the same head, which is added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(len(WORDS), SIZE)
+        self.layers = nn.ModuleList(encoder_layer() for _ in range(LAYERS))
+        self.heads = nn.ModuleList(nn.Linear(SIZE, SIZE) for _ in range(LAYERS))
+        self.out = nn.Linear(SIZE, TREE_CLASSES)
+
+    def forward(self, words: list[str], children: list[list[int]]) -> Tensor:
+        x = self.embed.weight[[row(word) for word in words]]
+        parent = [next((p for p, some in enumerate(children) if w in some), -1) for w in range(len(words))]
+        apart = torch.tensor([[w != u and (p < 0 or p != parent[u]) for u in range(len(words))]
+                              for w, p in enumerate(parent)])  # fmt: skip
+        for layer, head in zip(self.layers, self.heads, strict=True):
+            above = torch.stack([x[p] if p >= 0 else torch.zeros(SIZE) for p in parent])
+            a = layer.self_attn(x, x, x, attn_mask=apart)[0]
+            h = layer.norm1(x + head(above) + a)
+            x = layer.norm2(h + layer.linear2(layer.linear1(h).relu()))
+        scores: Tensor = self.out(x)
+        return scores
+
+
+class BothWays(nn.Module):
+    """A recurrent network over a DAG, from its leaves up and from its roots down."""
+
+    def __init__(self, names: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(names, SIZE)
+        self.leaf, self.up = nn.Linear(SIZE, SIZE), nn.GRU(SIZE, SIZE, batch_first=True)
+        self.back, self.out = nn.Linear(2 * SIZE, SIZE), nn.Linear(2 * SIZE, CLASSES)
+
+    def forward(self, names: list[int], arguments: list[list[int]]) -> Tensor:
+        x, up, down = self.embed.weight[names], dict[int, Tensor](), dict[int, Tensor]()
+
+        def attended(query: Tensor, states: list[Tensor]) -> Tensor:
+            if not states:
+                return torch.zeros(SIZE)
+            rows = torch.stack(states)
+            return (rows @ query / SIZE**0.5).softmax(0) @ rows
+
+        for v, below in enumerate(arguments):  # arguments come before what reads them
+            if below:
+                state = attended(x[v], [up[u] for u in below])
+                up[v] = self.up(x[v][None, None], state[None, None])[0][0, 0]
+            else:
+                up[v] = self.leaf(x[v]).tanh()
+        for v in reversed(range(len(names))):
+            if arguments[v]:
+                users = [u for u, below in enumerate(arguments) for w in below if w == v]
+                down[v] = self.back(torch.cat([up[v], attended(up[v], [down[u] for u in users])])).tanh()
+        scores: Tensor = self.out(torch.stack([torch.cat([up[v], down[v]]) for v in sorted(down)]))
+        return scores
+
+
+def encoder_layer() -> nn.TransformerEncoderLayer:
+    """Its biases and gains drawn, too, which PyTorch begins with zeros and ones."""
+    layer = nn.TransformerEncoderLayer(SIZE, HEADS, 2 * SIZE, dropout=0.0, batch_first=True).eval()
+    for name, values in layer.named_parameters():
+        if values.dim() == 1:
+            values.data += 0.3 * torch.randn(values.shape) if "weight" in name else torch.randn(values.shape)
+    return layer
+
+
 def molecules() -> Iterator[tuple[list[int], Links]]:
     for line in (DATA / "molecules.jsonl").read_text().splitlines()[:LIMIT]:
         graph = json.loads(line)
@@ -167,6 +253,16 @@ def molecules() -> Iterator[tuple[list[int], Links]]:
                 for name, pairs in graph["links"].items()
             },
         )
+
+
+def expressions() -> Iterator[tuple[list[int], list[list[int]]]]:
+    names = vocabulary("names.txt")
+    for line in (DATA / "expressions.jsonl").read_text().splitlines()[:LIMIT]:
+        graph = json.loads(line)
+        arguments: list[list[int]] = [[] for _ in graph["vertices"]]
+        for user, argument in graph["links"]["arguments"]:
+            arguments[user].append(argument)
+        yield [names[vertex["name"]] for vertex in graph["vertices"]], arguments
 
 
 def pairs() -> Iterator[tuple[list[int], list[int]]]:
@@ -190,6 +286,12 @@ def main() -> None:
     keep("rgcn", rgcn.state_dict(), torch.cat([rgcn(*m) for m in molecules()]))
     keep("treelstm-attend", tree.state_dict(), torch.stack([tree.read(t) for t in trees()]))
     nmt = Translation(len(vocabulary("english.txt")), len(vocabulary("german.txt")))
+    sets, tree_transformer = SetTransformer(), TreeTransformer()
+    keep("set-transformer", sets.state_dict(), torch.cat([sets(words) for words in sentences()]))
+    outputs = torch.cat([tree_transformer(*d) for d in dependencies()])
+    keep("tree-transformer", tree_transformer.state_dict(), outputs)
+    both_ways = BothWays(len(vocabulary("names.txt")))
+    keep("bidag", both_ways.state_dict(), torch.cat([both_ways(*e) for e in expressions()]))
     keep("attention-nmt", nmt.state_dict(), torch.cat([nmt(*p) for p in pairs()]))
 
 
