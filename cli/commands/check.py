@@ -47,6 +47,22 @@ def _print_cell(report: dict[str, Any]) -> None:
     console.print(f"{report['operations']} operations in {report['batches']} batches")
 
 
+def _print_growth(growth: dict[str, Any]) -> None:
+    """What grows, and when the types are computed."""
+    from abw.core.base.console import Console
+
+    console = Console()
+    for kind in growth["kinds"]:
+        most = f", at most {kind['most']:,} an instance" if kind["most"] else " (given)"
+        decisions = "; ".join(f"{name}: {how}" for name, how in kind["decisions"].items())
+        adds = f"; adds {', '.join(kind['adds'])}" if kind["adds"] else ""
+        console.print(f"    {kind['kind']}{most}{'; ' if decisions else ''}{decisions}{adds}")
+    order = "in this order" if growth["ordered"] else "by the critical path: they may wait for each other"
+    for phase, what in (("before", ""), ("during", f" (each round, {order})"), ("after", "")):
+        if growth[phase]:
+            console.print(f"    {phase} growth{what}: {', '.join(growth[phase])}")
+
+
 def _print(report: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
@@ -75,6 +91,8 @@ def _print(report: dict[str, Any]) -> None:
                 f"[yellow]too much: {amount(process['available'], 'B')} are free[/]; a smaller mini-batch "
                 "(--batch) takes less, or smaller dims (--set)"
             )
+    if growth := report["growth"]:
+        _print_growth(growth)
     console.print()
     table = Table("type", "nodes", "depth in the first mini-batch", "reads", box=None, pad_edge=False)
     for row in report["types"]:

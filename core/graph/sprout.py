@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,16 @@ from abw.core.graph.cells import constant_number
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
 from abw.core.ir.growth import GrowingKind, Growth, Number, clause_places, places_of
-from abw.core.ir.model import FieldSource, Input, Model, NodeSource, Source, TableSource
+from abw.core.ir.model import (
+    FieldSource,
+    Input,
+    Model,
+    NodeSource,
+    ParamSource,
+    Source,
+    TableSource,
+    ZeroSource,
+)
 from abw.core.ir.network import Network
 from abw.core.ir.paths import Hop
 from abw.core.ir.phases import Phases
@@ -166,8 +176,10 @@ class Sprouter:
             elif isinstance(source, FieldSource):
                 rows = columns[GivenColumn(source.field)][columns.follow(here[left], source.hops)]
                 found[left] = np.where(rows >= 0, first - rows, MISSING)
-            else:
+            elif isinstance(source, ZeroSource | ParamSource):
                 found[left] = first
+            else:
+                assert_never(source)
         left = np.flatnonzero(found == MISSING)
         if len(left):
             vertex = int(here[left[0]])

@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from abw.core.base.errors import Problem
 from abw.core.ir.growth import Growth
-from abw.core.ir.model import Attention, Input, NodeSource, NodeType, TableSource
+from abw.core.ir.model import Attention, FieldSource, Input, NodeSource, NodeType, TableSource
 from abw.core.ir.paths import Hop
 from abw.core.ir.schema import Schema
 
@@ -93,7 +93,7 @@ class _Analysis:
                 yield None, condition.field
         for wanted in node_type.inputs:
             for source in wanted.sources:
-                if isinstance(source, NodeSource | TableSource):
+                if isinstance(source, NodeSource | TableSource | FieldSource):
                     yield from ((wanted, name) for name in self._lists(node_type.kinds, source.hops))
                 if isinstance(source, TableSource) and source.field in decided:
                     yield wanted, source.field
@@ -136,8 +136,7 @@ class _Analysis:
                 self._note(f"{name}, and it reads {what}, known only when growth has ended", t, hint)
             return
         if node_type.reduction:
-            attends = isinstance(node_type.reduction, Attention)
-            what = "an attention" if attends else f"a {node_type.reduction}"
+            what = "attention" if isinstance(node_type.reduction, Attention) else f"a {node_type.reduction}"
             hint = f"{what} over what is given can be a type of the given kind"
             self._note(f"{name}, and {what} cannot be computed during growth", t, hint)
             return
@@ -150,7 +149,7 @@ class _Analysis:
 
     def _check_input(self, t: int, name: str, wanted: Input) -> None:
         for source in wanted.sources:
-            if not isinstance(source, NodeSource | TableSource):
+            if not isinstance(source, NodeSource | TableSource | FieldSource):
                 continue
             kinds = self.types[t].kinds
             for link in self._lists(kinds, source.hops):

@@ -336,7 +336,6 @@ def _type() -> Schema:
 
 
 def _growing() -> Schema:
-    number_or_text = {"type": ["string", "integer"]}
     return _object(
         "A kind of vertices that come to be while the model runs, by decisions on values just computed.",
         {
@@ -356,7 +355,7 @@ def _growing() -> Schema:
             "start": {
                 "description": "Every instance begins with one of them, which has these links and fields.",
                 "type": "object",
-                "additionalProperties": number_or_text,
+                "additionalProperties": {"type": ["string", "integer"], "minLength": 1, "minimum": 0},
             },
             "choose": {
                 "description": "What is decided at each of its vertices, once that is computed.",
@@ -400,7 +399,7 @@ def _clause() -> Schema:
             "when": _text("A condition: action == shift and depth < 7"),
             "unless": _text("A condition under which it does not come to be."),
         },
-        "additionalProperties": {"type": ["string", "integer"]},
+        "additionalProperties": {"type": ["string", "integer"], "minLength": 1, "minimum": 0},
     }
 
 

@@ -12,8 +12,12 @@ import numpy as np
 from abw.core.base.memory import available_memory
 from abw.core.cell.program import cell_program
 from abw.core.exec.trained import load_weights, match, needs, problems_of, read_file
+from abw.core.graph.bind import only
 from abw.core.graph.bounds import lower_bound
+from abw.core.graph.construct import construct
 from abw.core.graph.graph import Graph
+from abw.core.ir.growth import Decision
+from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity
 from abw.core.ir.weights import names_in
 from abw.core.plan.plan import plan, wanted_of
@@ -21,7 +25,7 @@ from abw.core.policy.rules.critical import Critical
 from abw.core.run.footprint import footprint, forecast
 from abw.core.run.minibatches import TOGETHER
 from abw.core.run.streaming import read_ahead
-from abw.core.run.workload import load_workload, open_model
+from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides, load_cell
 
 
@@ -48,24 +52,29 @@ def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[
     """Check a spec and build all graphs of its data; returns the document of `abw check --json`.
 
     `memory_bytes`: what the mini-batch with most nodes takes in `abw run`, batched by the policy critical;
-    `process_bytes`: what its whole process takes with that (`Forecast`), and what is available.
+    `process_bytes`: what its whole process takes with that (`Forecast`), and what is available. Of a
+    model that grows, graphs are those of what is computed before, and the memory is not known beforehand.
     Errors: SpecError, DataError. Cost: that of reading and construction.
     """
     model = open_model(spec, overrides)
     trained = load_weights(model)
-    workload = load_workload(model, granularity)
+    networks = open_networks(model, granularity)
+    workload = open_workload(model, read_instances(model.data, model.data.limit), networks)
+    given = None
+    if workload.ground is not None:
+        given = only(workload.binding, workload.ground.sprouter.phases.before)
     network = workload.network
     nodes = np.zeros(len(network.types), np.int64)
     depths: list[np.ndarray[Any, Any]] = []
     largest: Graph | None = None
     for first, last in workload.windows():
-        graph = workload.graph(first, last)
+        graph = workload.graph(first, last) if given is None else construct(given, first, last)
         nodes += graph.type_sizes
         depths.append(lower_bound(graph.dag))
         if largest is None or len(graph) > len(largest):
             largest = graph
     memory = process = None
-    if largest is not None:
+    if largest is not None and given is None:
         planned = plan(largest, Critical().schedule(largest.dag), wanted_of(largest))
         memory = footprint(planned).total
         batch, count = model.data.batch, len(workload.instances)
@@ -108,7 +117,44 @@ def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[
         "memory_bytes": memory,
         "process_bytes": process,
         "types": types,
+        "growth": _growth(workload),
     }
+
+
+def _growth(workload: Workload) -> dict[str, Any] | None:
+    """What a model computes before, during and after growth, in the order of a round; None without growth."""
+    if workload.ground is None:
+        return None
+    phases, types = workload.ground.sprouter.phases, workload.model.types
+    kinds = [
+        {
+            "kind": kind.name,
+            "given": kind.given,
+            "most": None if kind.given else kind.most,
+            "decisions": {decision.name: _decision(workload.model, decision) for decision in kind.decisions},
+            "adds": list(dict.fromkeys(clause.adds for clause in kind.clauses)),
+        }
+        for kind in workload.ground.sprouter.growth.kinds
+    ]
+    return {
+        "before": [types[t].name for t in phases.before],
+        "during": [types[t].name for t in phases.during],
+        "after": [types[t].name for t in phases.after],
+        "ordered": phases.ordered,
+        "kinds": kinds,
+    }
+
+
+def _decision(model: Model, decision: Decision) -> str:
+    """A decision in words."""
+    if decision.how == "chance":
+        return f"chance {decision.limit:g}"
+    node_type = model.types[decision.type]
+    scores = f"{node_type.name}.{node_type.outputs[decision.output].name}"
+    if decision.how == "over":
+        return f"{scores} > {decision.limit:g}"
+    some = f" of what is allowed of {len(decision.allow)}" if decision.allow is not None else ""
+    return f"{decision.how} {scores}{some}"
 
 
 def inspect_weights(spec: Path, overrides: Overrides) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from abw.core.run.learning import SUMMARIES as ENCODINGS
 from abw.core.run.presets import PRESETS
 from abw.core.spec.cells import equations
 from abw.core.spec.jsonschema import model_schema
-from abw.core.spec.models import sources, weights
+from abw.core.spec.models import clauses, sources, weights
 
 _HEAD = (
     "# Reference\n\n"
@@ -130,6 +130,7 @@ def _grammars() -> Iterator[str]:
     for title, module in (
         ("`equations` of a cell", equations),
         ("A source, and a type's `where`", sources),
+        ("Conditions, values and decisions of a section `grow`", clauses),
         ("A value under `map` of `weights`", weights),
     ):
         text = (module.__doc__ or "").splitlines()

@@ -15,7 +15,7 @@ from abw.core.ir.growth import (
     clause_places,
     extended,
 )
-from abw.core.ir.model import NodeSource, Table, TableSource
+from abw.core.ir.model import FieldSource, NodeSource, Table, TableSource
 from abw.core.ir.schema import Schema
 from abw.core.spec.models.clauses import WrittenChoice, parse_choice
 from abw.core.spec.models.drafts import TypeDraft, kinds_text
@@ -125,8 +125,9 @@ def _free(name: Scalar, given: Schema, grown: set[str], own: set[str], report: R
         report.add(f"'{text}' is a kind of vertices", name.where, "use another name for the link or field")
     elif text in TAKEN:
         report.add(f"'{text}' is a word of the language", name.where, "use another name")
-    elif text in given.fields and given.fields[text].text:
-        report.add(f"'{text}' is a field of words in the data", name.where, "use another name")
+    elif text in given.fields and (given.fields[text].text or given.fields[text].size):
+        what = "words" if given.fields[text].text else "floats"
+        report.add(f"'{text}' is a field of {what} in the data", name.where, "use another name")
     elif text in own:
         report.add(f"'{text}' is there twice", name.where, "a link, a field and a decision have own names")
     else:
@@ -383,7 +384,7 @@ def optional_inputs(drafts: list[TypeDraft], wires: Wires, found: Sketch, report
             len(sources) > 1
             or draft.where
             or draft.reduction
-            or not isinstance(source, NodeSource | TableSource)
+            or not isinstance(source, NodeSource | TableSource | FieldSource)
         ):
             continue
         here = draft.kinds

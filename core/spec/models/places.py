@@ -115,8 +115,9 @@ class Scopes:
         self, scope: Scope, place: Place, kinds: frozenset[str], absent: bool, step: PathStep, text: Scalar
     ) -> Found | None:
         name = step.name
-        if self.schema.fields[name].text:
-            self._note(f"field '{name}' holds text", step.token, text, "clauses compute with numbers")
+        if self.schema.fields[name].text or self.schema.fields[name].size:
+            what = "text" if self.schema.fields[name].text else "floats"
+            self._note(f"field '{name}' holds {what}", step.token, text, "clauses compute with whole numbers")
             return None
         if name == "coin":
             self._note("the coin is for types: 'chance' decides by chance", step.token, text)

@@ -22,7 +22,7 @@ from abw.core.exec.params import Params
 from abw.core.exec.reference import run_cell
 from abw.core.ir.growth import Clause, Decision, GrowingKind, Number, Place
 from abw.core.ir.growth import Test as Condition
-from abw.core.ir.model import Input, Model, NodeSource, ParamSource, TableSource, ZeroSource
+from abw.core.ir.model import FieldSource, Input, Model, NodeSource, ParamSource, TableSource, ZeroSource
 from abw.core.ir.paths import Hop
 
 Array = NDArray[np.float64]
@@ -237,7 +237,9 @@ class Oracle:
                 vertex.values[t] = run_cell(node_type.cell, inputs, params)
             else:
                 assert node_type.reduction is not None
-                vertex.values[t] = [self._reduced(node_type.reduction, i, vertex) for i in node_type.inputs]
+                vertex.values[t] = [
+                    self._reduced(str(node_type.reduction), i, vertex) for i in node_type.inputs
+                ]
         return vertex.values[t]
 
     def _reduced(self, how: str, wanted: Input, vertex: Vertex) -> Array:
@@ -260,10 +262,12 @@ class Oracle:
             at = self._follow(vertex, source.hops)
             if at is None:
                 continue
+            assert not isinstance(source, FieldSource), "test_fields.py"
             if isinstance(source, TableSource):
                 row = self._row(source, at)
                 if row >= 0:
-                    return self.tables[source.table][row]
+                    found: Array = self.tables[source.table][row]
+                    return found
                 continue
             for t, output in source.producers:
                 if self.has(t, at):

@@ -177,22 +177,23 @@ class Draft:
         return " and ".join(self.test(kind, decided) for _ in range(self.draw.draw(st.integers(1, 2))))
 
     def clause(self, kind: str, number: int, added: dict[str, str]) -> str:
-        adds = self.one("a", "b")
+        adds, named = self.one("a", "b"), self.draw.draw(st.booleans())
         parts = [f"add: {adds}"]
-        if self.draw.draw(st.booleans()):
+        if named:
             parts.append(f"as: new{number}")
         parts.append(f"when: {self.tests(kind)}")
         if self.draw.draw(st.booleans()):
             parts.append(f"unless: {self.tests(kind)}")
         for link, target in self.links[adds].items():
             places = self.places(kind, target, added)
-            if places and self.draw.draw(st.booleans()):
+            wanted = self.draw.draw(st.booleans())
+            if places and wanted:
                 parts.append(f"{link}: {self.one(*places)}")
         for name in self.fields[adds]:
             rows = ["pick", "2"] if kind == "a" else ["0", "1"]
             plain = ["depth + 1", "depth", "3", "index", *self.choices[kind]]
             parts.append(f"{name}: {self.one(*(rows if name == 'row' else plain))}")
-        if "as" in parts[1]:
+        if named:
             added[f"new{number}"] = adds
         return "      - {" + ", ".join(parts) + "}\n"
 
@@ -328,9 +329,9 @@ def values_by_instance(made: Grown) -> list[bytes]:
     starts = made.instances.start.tolist()
     for name in sorted(made.instances.fields):
         if name not in made.instances.vocabulary:
-            values = made.instances.fields[name]
+            numbers = made.instances.fields[name]
             for i in range(len(found)):
-                found[i] += values[starts[i] : starts[i + 1]].tobytes()
+                found[i] += numbers[starts[i] : starts[i + 1]].tobytes()
     return found
 
 

@@ -1,0 +1,153 @@
+"""Models that grow, as a user meets them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import abw as api
+from tests.cli.conftest import Abw
+
+GREEDY = ("run", "specs/greedy.yaml", "--set", "hidden=8", "--limit", "5", "--batch", "2")
+
+
+def test_a_run_tells_what_grew_and_what_was_cut(abw: Abw) -> None:
+    done = abw(*GREEDY, "--verify", "--json")
+    assert done.code == 0, done.err
+    report = done.json()
+    growth = report["growth"]
+    assert growth["vertices"] == {"step": 100} and growth["rounds"] == 60
+    assert growth["cut"] == {"step": {"instances": 5, "most": 20}}
+    assert growth["decisions"] == 100 and growth["close"] == 0
+    assert report["max_error"] < 1e-5
+    said = abw(*GREEDY, "--verify")
+    assert "5 of 5 instances were cut at most: 20 of step" in said.out
+    assert "100 decisions made again: all the same" in said.out
+
+
+def test_outputs_are_words_in_lines_and_numbers_in_arrays(abw: Abw, tmp_path: Path, root: Path) -> None:
+    lines, arrays = tmp_path / "o.jsonl", tmp_path / "o.npz"
+    assert abw(*GREEDY, "--output", str(lines)).code == 0
+    assert abw(*GREEDY, "--output", str(arrays)).code == 0
+    words = (root / "specs/data/target-words.txt").read_text().split()
+    said = [json.loads(line)["outputs"]["words"] for line in lines.read_text().splitlines()]
+    held = np.load(arrays)
+    assert held["words"].dtype == np.int32
+    assert [words[row] for row in held["words"]] == [word for one in said for word in one]
+    assert held["words.offsets"].tolist() == [20 * i for i in range(6)]
+    # the decision of step s stands on the s-th vertex behind those of the data
+    assert held["words.vertex"][:3].tolist() == [10, 11, 12]
+    parser = ("run", "specs/stackrnn.yaml", "--set", "hidden=8", "--limit", "1", "--output", str(lines))
+    assert abw(*parser).code == 0
+    actions = json.loads(lines.read_text())["outputs"]["actions"]
+    assert set(actions[:-1]) <= {"shift", "left", "right"} and actions[0] == "shift"
+    assert actions[-1] is None
+
+
+def test_what_grew_is_data_for_the_same_types(abw: Abw, tmp_path: Path, root: Path) -> None:
+    """The spec without `grow`, on what grew, has the same vertices and computes the same values."""
+    spec = yaml.safe_load((root / "specs/greedy.yaml").read_text())
+    spec["outputs"] = {"scores": "score.y"}
+    for name in ("cells", "data"):
+        (tmp_path / name).symlink_to(root / "specs" / name)
+    (tmp_path / "growing.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+    del spec["grow"]
+    spec["data"] = {"format": "json", "path": "grown.jsonl", "batch": 3}
+    (tmp_path / "plain.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+    options = ("--set", "hidden=8", "--allow-outside", "--output")
+    grown = str(tmp_path / "grown.jsonl")
+    first = tmp_path / "a.npz", tmp_path / "b.npz"
+    done = abw(
+        "run", str(tmp_path / "growing.yaml"), "--limit", "4", *options, str(first[0]), "--grown", grown
+    )
+    assert done.code == 0, done.err
+    done = abw("run", str(tmp_path / "plain.yaml"), *options, str(first[1]), "--verify")
+    assert done.code == 0, done.err
+    a, b = (np.load(path) for path in first)
+    assert a["scores"].tobytes() == b["scores"].tobytes()
+    assert a["scores.vertex"].tolist() == b["scores.vertex"].tolist()
+    record = json.loads(Path(grown).read_text().splitlines()[0])
+    steps = [vertex for vertex in record["vertices"] if vertex["kind"] == "step"]
+    assert steps[0]["said"] == "<s>" and steps[1]["said"] == steps[0]["next"]
+
+
+def test_check_says_what_is_computed_when(abw: Abw) -> None:
+    done = abw("check", "specs/early-exit.yaml")
+    assert done.code == 0, done.err
+    assert "layer, at most 12 an instance; sure: exit.y > 0.3; adds layer" in done.out
+    assert "before growth: word, text" in done.out
+    assert "during growth (each round, in this order): block, exit" in done.out
+    assert "after growth: class" in done.out
+    growth = abw("check", "specs/experts.yaml", "--json").json()["growth"]
+    assert growth["kinds"][0] == {
+        "kind": "token",
+        "given": True,
+        "most": None,
+        "decisions": {"best": "argmax gate.y"},
+        "adds": [],
+    }
+    assert abw("check", "specs/treelstm.yaml", "--json").json()["growth"] is None
+
+
+def test_bad_instances_are_left_out(abw: Abw, tmp_path: Path, root: Path) -> None:
+    lines = (root / "specs/data/pairs.txt").read_text().splitlines()
+    data = tmp_path / "d.txt"
+    data.write_text("\n".join([lines[0], "no pair", lines[1]]) + "\n")
+    output, grown = tmp_path / "o.jsonl", tmp_path / "g.jsonl"
+    told = ("--data", str(data), "--skip-bad", "--output", str(output), "--grown", str(grown))
+    assert abw(*GREEDY, *told).code == 0
+    found = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [line["outputs"] is None for line in found] == [False, True, False]
+    assert [json.loads(line)["id"] for line in grown.read_text().splitlines()] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("specs/greedy.yaml", "--granularity", "op"), "greedy grows, and granularity op"),
+        (("specs/greedy.yaml", "--fuse"), "greedy grows, and reading reductions in place"),
+        (("specs/greedy.yaml", "--profile"), "greedy grows: --profile cannot repeat its rounds"),
+        (("specs/treelstm.yaml", "--grown", "x.jsonl"), "nothing grows in treelstm"),
+        (("specs/greedy.yaml", "--grown", "x.npz"), "grown instances are not written to x.npz"),
+        (("specs/greedy.yaml", "--grown", "nowhere/x.jsonl"), "there is no folder nowhere"),
+        (("specs/greedy.yaml", "--grown", "specs/greedy.yaml"), "grown instances are not written"),
+    ],
+)
+def test_what_is_refused(abw: Abw, arguments: tuple[str, ...], message: str) -> None:
+    done = abw("run", *arguments)
+    assert done.code != 0 and message in done.err
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("compare", "--policies", "depth,critical", "--limit", "4"),
+        ("explain", "--policy", "depth"),
+        ("layout",),
+    ],
+    ids=lambda more: more[0],
+)
+def test_other_commands_take_what_has_grown(abw: Abw, more: tuple[str, ...]) -> None:
+    done = abw(more[0], "specs/early-exit.yaml", *more[1:])
+    assert done.code == 0, done.err
+
+
+def test_a_run_of_what_grew_is_shown(abw: Abw, tmp_path: Path) -> None:
+    assert abw(*GREEDY, "--policy", "depth").code == 0
+    page = tmp_path / "v.html"
+    assert abw("viz", "--html", "--output", str(page)).code == 0
+    assert "decoder" in page.read_text()
+
+
+def test_from_python(root: Path) -> None:
+    model = api.load(root / "specs/greedy.yaml", dims={"hidden": 8}, policy="depth")
+    outputs = model([("<s> good morning . </s>", "<s> x y </s>"), ("<s> where ? </s>", "<s> x y </s>")])
+    assert [len(words) for words in outputs["words"]] == [20, 20]
+    assert "words" in repr(model)
+    graph = model.graph([("<s> good morning . </s>", "<s> x y </s>")])
+    assert graph.type_sizes.tolist() == [5, 20, 20]
+    assert model.run(model.plan(graph)).value(2, 0).shape == (20, 213)
