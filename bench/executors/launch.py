@@ -1,4 +1,4 @@
-"""What a batch costs besides its rows: a launch, and the reading of its type's weights, fitted over sizes."""
+"""What a batch costs besides its rows: a launch, its operations, the reading of its type's weights."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ WORKLOADS = ("TreeLSTM", "LatticeGRU")
 def bench_launch(
     specs: Path, data: Path, executors: list[str], hidden: list[int], batch: int, progress: Progress
 ) -> dict[str, Any]:
-    """For each executor, `launch` seconds and `reading` bytes a second; `error` is the mean relative one.
+    """For each executor, seconds a `launch` and an `operation` of a batch, and bytes `reading` a second.
 
-    `types`: what is fitted, of each type and size the bytes of weights, and what a launch takes as `measure`
-    finds it on one mini-batch; CPU time of one thread. Types whose rows alone explain all of their time say
-    nothing, and are left out. Errors: AbwError.
+    They are fitted to what a launch takes as `measure` finds it on one mini-batch, for each type and size
+    (`types`); CPU time of one thread. `error` is the mean relative one. Types whose rows alone explain all of
+    their time say nothing, and are left out. Errors: AbwError.
     """
     import numpy as np
 
-    from abw.core.run.measure import fit
+    from abw.core.run.measure import fit_terms
 
     jobs = [(executor, name, size) for executor in executors for name in WORKLOADS for size in hidden]
     types = [row for job in each(jobs, progress, "launches") for row in _types(specs, data, *job, batch)]
     rows = []
     for executor in executors:
-        mine = [(t["weights_bytes"], t["launch"]) for t in types if t["executor"] == executor]
-        launch, a_byte, error = fit(*(np.array(column, np.float64) for column in zip(*mine, strict=True)))
-        rows.append(
-            {"executor": executor, "launch": launch, "reading": 1.0 / (a_byte or 1e-15), "error": error}
-        )
+        mine = [t for t in types if t["executor"] == executor]
+        terms = np.array([(1, t["operations"], t["weights_bytes"]) for t in mine], np.float64)
+        (launch, operation, byte), error = fit_terms(terms, np.array([t["launch"] for t in mine]))
+        reading = 1 / max(float(byte), 1e-15)
+        costs = {"launch": float(launch), "operation": float(operation), "reading": reading}
+        rows.append({"executor": executor, **costs, "error": error})
     return {"schema_version": 1, "hidden": hidden, "batch": batch, "rows": rows, "types": types}
 
 
@@ -44,7 +45,7 @@ def _types(
     """A row of `types` for each type of a workload."""
     from abw.core.exec.params import init_params
     from abw.core.exec.registry import get_executor
-    from abw.core.run.learning import weight_bytes
+    from abw.core.run.learning import operations_of, weight_bytes
     from abw.core.run.measure import measure
     from abw.core.run.workload import load_workload, open_model
     from abw.core.spec.load import Overrides
@@ -58,8 +59,8 @@ def _types(
     return [
         {
             "executor": executor, "workload": name, "hidden": hidden, "type": m.type, "launch": m.launch,
-            "row": m.row, "weights_bytes": weights,
+            "row": m.row, "weights_bytes": weights, "operations": operations_of(t),
         }
-        for m, weights in zip(found, weight_bytes(workload.network), strict=True)
+        for m, weights, t in zip(found, weight_bytes(workload.network), workload.network.types, strict=True)
         if m.launch > 0
     ]  # fmt: skip

@@ -21,33 +21,33 @@ if TYPE_CHECKING:
     from abw.core.policy.registry import Policy
 
 RULES = ("depth", "agenda", "sufficient", "critical", "critical-free", "weight-free", "share-free", "share")
-TRAINED = 32
-"""Instances that an FSM is made from."""
+TRAINED, HELD = 32, 4
+"""Instances that an FSM is made from, and mini-batches that candidates are judged on, as in a run."""
 SEARCHED = 100_000
 """The most nodes of a mini-batch that is searched."""
 
 
 def bench_families(
-    data: Path, batch: int, launch: float, named: str | None, progress: Progress
+    data: Path, batch: int, launch: float, mini_batches: int, named: str | None, progress: Progress
 ) -> dict[str, Any]:
-    """Each policy's batches on one mini-batch of families of graphs, few types and many.
+    """Each policy's batches on mini-batches of families of graphs, few types and many.
 
     `auto` is chosen where a batch takes `launch` seconds besides its rows, `auto, any launch` where only the
     number of batches counts. `best` is the fewest that anything found. Of the times the median is told.
     """
-    many = TRAINED + 3 * batch
+    many = TRAINED + (HELD + mini_batches) * batch
     chosen = [f for f in families(data, many, 0) if named is None or named in f.name]
-    return _report([_of_family(f, batch, launch) for f in each(chosen, progress, "families")], batch, launch)
+    rows = [_of_family(f, batch, launch, mini_batches) for f in each(chosen, progress, "families")]
+    return _report(rows, batch, launch, mini_batches)
 
 
-def _of_family(family: Family, batch: int, launch: float) -> dict[str, Any]:
+def _of_family(family: Family, batch: int, launch: float, mini_batches: int) -> dict[str, Any]:
     from abw.core.policy.learned.choice import choose
 
     first = TRAINED
     lessons = [family.dag(0, first), family.dag(0, first // 2), family.dag(first // 2, first)]
-    held = [family.dag(first, first + batch), family.dag(first + batch, first + 2 * batch)]
-    test = family.dag(first + 2 * batch, first + 3 * batch)
-    return _row(family.name, lambda launch: choose(lessons, held, launch=launch), [test], launch)
+    dags = [family.dag(first + k * batch, first + (k + 1) * batch) for k in range(HELD + mini_batches)]
+    return _row(family.name, lambda launch: choose(lessons, dags[:HELD], launch=launch), dags[HELD:], launch)
 
 
 def bench_unseen(
@@ -65,7 +65,7 @@ def bench_unseen(
         _of_workload(specs, data, name, granularity, batch, launch, mini_batches)
         for name in each(workloads, progress, "workloads")
     ]
-    return _report(rows, batch, launch) | {"granularity": granularity, "mini_batches": mini_batches}
+    return _report(rows, batch, launch, mini_batches) | {"granularity": granularity}
 
 
 def _of_workload(
@@ -89,11 +89,11 @@ def _of_workload(
     return _row(name, chosen, [dag(begin, begin + batch) for begin in begins], launch)
 
 
-def _report(rows: list[dict[str, Any]], batch: int, launch: float) -> dict[str, Any]:
+def _report(rows: list[dict[str, Any]], batch: int, launch: float, mini_batches: int) -> dict[str, Any]:
     names = list(dict.fromkeys(name for r in rows for name in r["batches"]))
     ratios = {n: [r["batches"][n] / r["best"] for r in rows if n in r["batches"]] for n in names}
     return {
-        "schema_version": 1, "batch": batch, "launch": launch, "rows": rows,
+        "schema_version": 1, "batch": batch, "mini_batches": mini_batches, "launch": launch, "rows": rows,
         "geometric_mean": {n: math.exp(sum(map(math.log, r)) / len(r)) for n, r in ratios.items()},
         "worst": {n: max(r) for n, r in ratios.items()},
         "ns_per_node": {n: median(r["ns_per_node"][n] for r in rows if n in r["batches"]) for n in names},

@@ -48,8 +48,8 @@ def policies(
     ] = False,
     workloads: Workloads = None,
     mini_batches: Annotated[
-        int, typer.Option("--mini-batches", min=1, metavar="N", help="Of --unseen: how many are scheduled.")
-    ] = 3,
+        int, typer.Option("--mini-batches", min=1, metavar="N", help="Of these two: how many are scheduled.")
+    ] = 4,
     launch: Annotated[
         float, typer.Option("--launch", metavar="US", help="Of these two: a batch's microseconds.")
     ] = 20.0,
@@ -66,7 +66,7 @@ def policies(
         from abw.bench.systems import chosen_cases
 
         if families:
-            report = bench_families(data, batch, launch * 1e-6, named, told)
+            report = bench_families(data, batch, launch * 1e-6, mini_batches, named, told)
         else:
             cases = [c.name for c in chosen_cases(workloads)]
             report = bench_unseen(specs, data, cases, granularity, batch, launch * 1e-6, mini_batches, told)

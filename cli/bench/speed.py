@@ -224,14 +224,15 @@ def launch(
     hidden: HiddenSizes = [32, 64, 128, 256, 512],
     batch: Batch = 256,
 ) -> Shown:
-    """What a batch costs besides its rows: a launch, and its type's weights read. What auto reckons with."""
+    """What a batch costs besides its rows, by which auto reckons: launch, operations, weights read."""
     from abw.bench.executors.launch import bench_launch
 
     report = bench_launch(specs, data, executor, hidden, batch, told)
     yield report
-    table = grid("executor", "launch", "weights read", "error")
+    table = grid("executor", "launch", "an operation", "weights read", "error")
     for r in report["rows"]:
-        table.add_row(r["executor"], duration(r["launch"]), amount(r["reading"], "B/s"), f"{r['error']:.0%}")
+        taken = (duration(r["launch"]), duration(r["operation"]), amount(r["reading"], "B/s"))
+        table.add_row(r["executor"], *taken, f"{r['error']:.0%}")
     yield table
     table = grid("executor", "workload", "hidden", "type", "weights", "launch", "row")
     for t in report["types"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,21 +109,25 @@ def _fastest(executor: Executor, planned: Plan, clock: Callable[[], float]) -> f
 
 
 def fit(rows: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Launch and row cost, neither below 0, by least squares of the relative errors; the mean of these.
+    """Launch and row cost as `fit_terms` finds them, and the error.
 
     Batches of one size tell only their sum: the launch gets it all.
     """
-    line = np.stack([1.0 / seconds, rows / seconds], axis=1)
+    found, error = fit_terms(np.stack([np.ones(len(rows)), rows], axis=1)[:, : len(rows)], seconds)
+    return float(found[0]), float(found[1]) if len(rows) > 1 else 0.0, error
 
-    def solved(columns: list[int]) -> NDArray[np.float64]:
-        both = np.zeros(2)
-        both[columns] = np.linalg.lstsq(line[:, columns], np.ones(len(rows)), rcond=None)[0]
-        return both
 
-    def squares(found: NDArray[np.float64]) -> float:
-        return float(((line @ found - 1.0) ** 2).sum())
-
-    best = solved([0, 1] if len(rows) > 1 else [0])
-    if best.min() < 0:
-        best = min(solved([0]), solved([1]), key=squares)
-    return float(best[0]), float(best[1]), float(np.abs(line @ best - 1.0).mean())
+def fit_terms(terms: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """What each of k terms (n, k) costs, none below 0, by least squares of the relative errors of the sums;
+    the mean of these errors. For few terms: all choices among them are tried.
+    """
+    relative = terms / seconds[:, None]
+    best, least = np.zeros(terms.shape[1]), np.inf
+    for chosen in product((True, False), repeat=terms.shape[1]):
+        found = np.zeros(terms.shape[1])
+        columns = list(chosen)
+        found[columns] = np.linalg.lstsq(relative[:, columns], np.ones(len(seconds)), rcond=None)[0]
+        squares = float(((relative @ found - 1.0) ** 2).sum())
+        if found.min() >= 0 and squares < least:
+            best, least = found, squares
+    return best, float(np.abs(relative @ best - 1.0).mean())

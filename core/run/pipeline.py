@@ -20,10 +20,10 @@ from abw.core.exec.interface import Executor
 from abw.core.exec.registry import entry_of, get_executor, settings
 from abw.core.exec.trained import Trained, load_weights, make_params
 from abw.core.graph.bounds import lower_bound
+from abw.core.graph.dag import Dag
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, LayoutName
-from abw.core.policy.learned.choice import choose as choose_policy
-from abw.core.policy.registry import CHOSEN, LEARNED, Policy, get_policy
+from abw.core.policy.registry import CHOSEN, LEARNED, get_policy
 from abw.core.policy.rules.depth import Depth
 from abw.core.run.batchsize import LARGEST, SHARE, Tried, choose, try_sizes
 from abw.core.run.finite import refuse_weights
@@ -38,7 +38,7 @@ from abw.core.run.learning import (
     train,
 )
 from abw.core.run.minibatches import planned
-from abw.core.run.precompile import Beside, learner_beside
+from abw.core.run.precompile import learner_beside
 from abw.core.run.streaming import COMPARED, Job, Sums, run_stream
 from abw.core.run.workload import Networks, Workload, open_model, open_networks, open_sample
 from abw.core.spec.load import Overrides
@@ -151,13 +151,24 @@ def run(
             executor.prepare(networks.network, params, options.threads)
             prepared(executor)
             sample, used = open_sample(model, networks, most, skip_bad=options.skip_bad, executor=executor)
-            _warm_up(sample, min(2, used), executor, asked, kept, beside)
+            small = _warm_up(sample, min(2, used), executor)
+            if kept:
+                kept.policy.schedule(small)
+            elif not asked.learned:
+                get_policy(asked.name).schedule(small)
             if profiler:
                 profiler.measure()
+
+        def ready(name: str) -> None:
+            """Compile what a policy runs: that is not learning."""
+            before = clock.seconds["compile"]
+            with clock("compile"):
+                beside.wait(name)
+                _compile(name, small, asked)
+            clock.seconds["learn"] -= clock.seconds["compile"] - before
+
         with clock("learn"):
-            policy, learned = chosen_policy(
-                kept, sample, asked, used=used, ready=beside.wait, progress=progress
-            )
+            policy, learned = chosen_policy(kept, sample, asked, used=used, ready=ready, progress=progress)
 
     tried: list[Tried] = []
     memory = options.memory or int(SHARE * available_memory())
@@ -245,33 +256,30 @@ def _opened(path: Path, standard: int) -> Path:
     return Path(f"/dev/fd/{standard}") if str(path) == STDIN else path
 
 
-def _warm_up(
-    sample: Workload,
-    instances: int,
-    executor: Executor,
-    asked: Asked,
-    kept: Learned | None,
-    beside: Beside,
-) -> None:
-    """Compile all that a run needs, on so many instances, so that no measurement contains it."""
+def _warm_up(sample: Workload, instances: int, executor: Executor) -> Dag:
+    """Compile all that a run needs, on so many instances, so that no measurement contains it; their dag.
+
+    All but what the policy asked for needs.
+    """
     # the mini-batches to come may be larger in more than their number
     times = 2 * -(-sample.model.data.batch // instances)
     batch = planned(sample, Depth(), executor, 0, instances, times=times)
     result = executor.run(batch.plan)
     for refs in batch.graph.results:
         result.values(refs.reference)
-    if kept:
-        policy: Policy = kept.policy
-    elif asked.name == CHOSEN:
-        policy = choose_policy([batch.dag], [batch.dag], launch=0.0, trials=1, ready=beside.wait)
-    elif asked.learned:
-        beside.wait(LEARNED)
-        policy = train(lambda *_: batch.dag, 1, asked.encoding, 0, trials=1)
-    else:
-        policy = get_policy(asked.name)
-    for each in (policy, *map(get_policy, COMPARED)):
+    for each in map(get_policy, COMPARED):
         each.schedule(batch.dag)
     lower_bound(batch.dag)
+    return batch.dag
+
+
+def _compile(name: str, dag: Dag, asked: Asked) -> None:
+    """Compile what a rule, or learning an FSM, runs."""
+    if name == LEARNED:
+        encoding = "best" if asked.name == CHOSEN else asked.encoding
+        train(lambda *_: dag, 1, encoding, asked.seed, trials=1).schedule(dag)
+    else:
+        get_policy(name).schedule(dag)
 
 
 def _report(

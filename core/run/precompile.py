@@ -28,6 +28,9 @@ from abw.core.policy.registry import CHOSEN, LEARNED, REVERSED, get_policy
 if TYPE_CHECKING:
     from abw.core.run.learning import Asked  # the other process does without what that imports
 
+FIRST = ("agenda", *RULES)
+"""The policies that the other process compiles, in this order, before FSMs."""
+
 PATIENCE = 60.0
 """Seconds after which the other process is given up."""
 
@@ -73,7 +76,7 @@ class Beside:
     def wait(self, policy: str) -> None:
         """Until it has compiled a policy, if that is for it to do, is done, or has taken too long."""
         rule = policy.removesuffix(REVERSED)
-        if rule not in (*RULES, LEARNED):
+        if rule not in (*FIRST, LEARNED):
             return
         while self.process and rule.encode() not in self._said.split(b"\n")[:-1]:
             pipe = self.process.stdout
@@ -101,8 +104,7 @@ def compile_policies(what: str) -> None:
     """Compile all that learning an FSM with an encoding (`best`: with each that is tried) uses, and `agenda`,
     which every run is compared with; or the rules and FSMs that `auto` tries.
 
-    What is left of `auto` is compiled by the process that tries it: so both have about as much to do. Prints
-    the name of each policy as soon as it is ready.
+    Prints the name of each policy as soon as it is ready.
     """
     # a chain of four nodes, whose types recur
     type, succ_ptr, succ, indegree = (
@@ -111,7 +113,7 @@ def compile_policies(what: str) -> None:
     dag = Dag(("a", "b"), type, succ_ptr, succ, indegree)
     # and two nodes that are ready together: a state that the chain never is in
     other = build_dag(dag.types, type[:2].copy(), succ[:0].copy(), succ[:0].copy())
-    for name in RULES if what == CHOSEN else ("agenda",):
+    for name in FIRST if what == CHOSEN else FIRST[:1]:
         get_policy(name).schedule(dag)
         print(name, flush=True)
     for each in ENCODINGS:

@@ -36,7 +36,7 @@ def test_trees_are_read_from_the_data(tmp_path: Path) -> None:
 
 
 def test_what_is_told(tmp_path: Path) -> None:
-    report = bench_families(tmp_path, 4, 1e-5, "strings, 4", Quiet())
+    report = bench_families(tmp_path, 4, 1e-5, 2, "strings, 4", Quiet())
     (row,) = report["rows"]
     assert row["types"] == 4
     assert row["lower_bound"] <= row["best"] == min(row["batches"].values())

@@ -41,6 +41,9 @@ TRIALS = 1000
 """The most trials of an FSM."""
 WORK = 2_000_000
 """The most nodes that the trials of one FSM execute: learning it stays below half a second."""
+LEARNING, PAYBACK = 0.5, 1000
+"""Learning takes about so many seconds. FSMs are tried where they could save that while so many times the
+mini-batches are scheduled that they are judged on."""
 TOGETHER = 3
 """So many rules at most are tried together, the least of them taken mini-batch by mini-batch."""
 
@@ -109,16 +112,16 @@ class ChosenPolicy:
     def picked(self) -> Tried:
         """What takes least with the batches it leaves and its scheduling; the first of equals."""
         able = self.able
-        if self.cost or self.launch == float("inf"):
+        if self._alone:
             return min(able, key=lambda t: (t.cost, t.scheduling))
         return min(able, key=lambda t: (t.batches or 0) * self.launch + t.scheduling)
 
     @property
     def open(self) -> bool:
-        """Whether a search was not tried that might pay where a batch costs `launch`."""
-        if any(t.policies[0] in BEAMS for t in self.tried):
-            return False
-        return _may_pay(self.picked, self.held, self.launch)
+        """Whether a policy was not tried that might pay where a batch costs `launch`."""
+        tried = {LEARNED if is_fsm(name) else name for t in self.tried for name in t.policies}
+        missing = {*ORDER, *BEAMS, LEARNED} - tried
+        return any(_may_pay(self.able, self.held, self._launch, _takes(n, self.held.nodes)) for n in missing)
 
     @property
     def reason(self) -> str:
@@ -130,9 +133,20 @@ class ChosenPolicy:
             f"mini-batches of {where}, in {self.seconds:.2f} s"
         )
         fewest = min(t.batches for t in self.tried if t.batches is not None)
-        if picked.batches == fewest or self.launch == float("inf"):
+        if self._alone or (picked.cost or 0.0) <= held.least * MET:
             return said
+        if picked.batches == fewest:
+            return f"{said}; what could need fewer takes longer to schedule than that could save"
         return f"{said}; {fewest} batches are possible, but take longer to schedule than they save"
+
+    @property
+    def _alone(self) -> bool:
+        """Whether batches, or what they cost, decide alone."""
+        return self.cost is not None or self.launch == float("inf")
+
+    @property
+    def _launch(self) -> float:
+        return float("inf") if self._alone else self.launch
 
     def launching(self, seconds: float) -> ChosenPolicy:
         """The same where a batch costs so many seconds."""
@@ -202,17 +216,17 @@ def choose(
     seed: int = 0,
     launch: float = float("inf"),
     cost: Cost | None = None,
-    trials: int = TRIALS,
     ready: Callable[[str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ChosenPolicy:
     """Try the candidates on the mini-batches `held`.
 
-    Rules in both directions first, in `ORDER`, until one meets the lower bound: none behind it could be
-    better. Where none does, FSMs learned from `lessons` (a graph and its parts; encodings base, sort,
-    critical, in at most `trials` trials, with at most `STATES` states), the least of several rules, and,
-    where a batch at `launch` seconds lets it pay, the beam. With a `cost` that is what is minimised. `ready`
-    is told the name of each rule, or `fsm`, before it is first used; `progress` the candidates tried and the
+    Rules in both directions first, in `ORDER`; then FSMs learned from `lessons` (a graph and its parts;
+    encodings base, sort, critical, in at most `TRIALS` trials, with at most `STATES` states), the least of
+    several rules, and the beam: each only where it could still be better, that is, if with as few batches as
+    the lower bound, at `launch` seconds a batch, and its own scheduling it would take less time than what was
+    tried before. With a `cost` that is what is minimised, alone. `ready` is told the name of each rule, or
+    `fsm`, before it is first used, which is the time to compile it; `progress` the candidates tried and the
     fewest batches so far. Same arguments, same policy (its seconds apart). Raises AbwError for graphs that
     are empty or of different types. A second or so for 50,000 nodes, what is compiled apart.
     """
@@ -224,31 +238,39 @@ def choose(
     ):
         raise AbwError("a policy is chosen on graphs of the same types that are not empty")
     begun = time.perf_counter()
-    trial = _Trial(held, counting(len(types)) if cost is None else cost, cost, ready, progress)
+    price = counting(len(types)) if cost is None else cost
     nodes = sum(map(len, held))
-    summary = Held(len(held), nodes, sum(least_cost(d, trial.price) for d in held), apart)
+    summary = Held(len(held), nodes, sum(least_cost(d, price) for d in held), apart)
+    trial = _Trial(held, summary, price, cost, launch if cost is None else float("inf"), ready, progress)
     for name in ORDER:
-        trial.rule(name)
-        if trial.met(summary.least):
+        if not trial.may_pay(name):
             break
-    fsm = None
-    if not trial.met(summary.least):
-        fsm = trial.learned(lessons, seed, trials)
-        trial.together()
-    if not trial.met(summary.least) and _may_pay(trial.best, summary, launch):
+        trial.rule(name)
+    fsm = trial.learned(lessons, seed) if trial.may_pay(LEARNED) else None
+    trial.together()
+    if trial.may_pay(BEAMS[0]):
         for name in BEAMS:
             trial.rule(name)
     order = sorted(trial.tried, key=lambda t: (t.cost is None, t.cost, t.scheduling))
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - begun - trial.waited
     return ChosenPolicy(types, summary, tuple(order), fsm, seed, seconds, launch, cost)
 
 
-def _may_pay(best: Tried, held: Held, launch: float) -> bool:
-    """Whether a search could save more than it takes, were it to reach the bound."""
-    if best.batches is None or best.cost is None:
-        return False
-    spare = best.batches * (1.0 - held.least / best.cost) * launch if best.cost > held.least else 0.0
-    return spare > seconds_of(BEAMS[0], held.nodes) - best.scheduling
+def _may_pay(able: Sequence[Tried], held: Held, launch: float, seconds: float) -> bool:
+    """Whether what takes so many seconds could be better than the able ones, were it to reach the bound."""
+    if not able:
+        return True
+    if launch == float("inf"):
+        return min(t.cost or 0.0 for t in able) > held.least * MET
+    best = min((t.batches or 0) * launch + t.scheduling for t in able)
+    return held.least * launch + seconds < best
+
+
+def _takes(name: str, nodes: int) -> float:
+    """What a policy takes to schedule so many nodes; of `fsm` with a share of its learning."""
+    if name == LEARNED:
+        return seconds_of(f"{LEARNED}-sort", nodes) + LEARNING / PAYBACK
+    return seconds_of(name, nodes)
 
 
 def _options(name: str, cost: Cost | None) -> dict[str, Cost]:
@@ -266,37 +288,35 @@ class _Trial:
 
     def __init__(
         self,
-        held: Sequence[Dag],
+        dags: Sequence[Dag],
+        held: Held,
         price: Cost,
         cost: Cost | None,
+        launch: float,
         ready: Callable[[str], None] | None,
         progress: Callable[[int, int], None] | None,
     ) -> None:
-        self.held, self.price, self.cost, self.ready, self.progress = held, price, cost, ready, progress
+        self.dags, self.held, self.price, self.cost, self.launch = dags, held, price, cost, launch
+        self.ready, self.progress = ready, progress
         self.tried: list[Tried] = []
+        self.waited = 0.0
         self._costs: dict[str, np.ndarray[Any, np.dtype[np.float64]]] = {}
 
-    @property
-    def best(self) -> Tried:
-        """The cheapest so far."""
-        return min((t for t in self.tried if t.cost is not None), key=lambda t: t.cost or 0.0)
-
-    def met(self, least: float) -> bool:
-        """Whether nothing can be better."""
-        return (self.best.cost or 0.0) <= least * MET
+    def may_pay(self, name: str) -> bool:
+        """Whether a policy could be better than all that was tried."""
+        able = [t for t in self.tried if t.cost is not None]
+        return _may_pay(able, self.held, self.launch, _takes(name, self.held.nodes))
 
     def rule(self, name: str) -> None:
         """Try a policy that needs no learning."""
-        if self.ready:
-            self.ready(name)
+        self._prepare(name)
         self._judge(name, get_policy(name, **_options(name, self.cost)))
 
-    def learned(self, lessons: Sequence[Dag], seed: int, trials: int) -> FsmPolicy | None:
+    def learned(self, lessons: Sequence[Dag], seed: int) -> FsmPolicy | None:
         """Try an FSM of each encoding; the cheapest of them."""
-        if self.ready:
-            self.ready(LEARNED)
+        self._prepare(LEARNED)
         found: list[FsmPolicy] = []
-        trials = max(1, min(trials, WORK // sum(map(len, lessons)) * len(lessons)))
+        trials = max(1, min(TRIALS, WORK // sum(map(len, lessons)) * len(lessons)))
         for encoding in BEST_OF:
             name, begun = f"{LEARNED}-{encoding}", time.perf_counter()
             try:
@@ -331,17 +351,25 @@ class _Trial:
             seconds = sum(self._seconds(n) for n in names)
             self._note(Tried(tuple(names), int(least.sum()), float(least.sum()), seconds))
 
+    def _prepare(self, name: str) -> None:
+        """Let what a policy runs be compiled: that does not count."""
+        begun = time.perf_counter()
+        if self.ready:
+            self.ready(name)
+        self.waited += time.perf_counter() - begun
+
     def _judge(self, name: str, policy: Policy, learning: float = 0.0, states: int | None = None) -> None:
-        schedules = [policy.schedule(dag) for dag in self.held]
+        schedules = [policy.schedule(dag) for dag in self.dags]
         self._costs[name] = np.array([cost_of(s, self.price) for s in schedules])
         batches = sum(map(len, schedules))
         cost = float(self._costs[name].sum())
         self._note(Tried((name,), batches, cost, self._seconds(name), learning, states))
 
     def _seconds(self, name: str) -> float:
-        return seconds_of(LEARNED if is_fsm(name) else name, sum(map(len, self.held)))
+        return seconds_of(name, self.held.nodes)
 
     def _note(self, tried: Tried) -> None:
         self.tried.append(tried)
         if self.progress:
-            self.progress(len(self.tried), self.best.batches or 0)
+            fewest = min(t.batches for t in self.tried if t.batches is not None)
+            self.progress(len(self.tried), fewest)

@@ -77,6 +77,19 @@ def test_a_search_is_tried_where_it_can_pay() -> None:
     assert dear.launching(1e-12).picked.quick
 
 
+def test_what_cannot_pay_is_not_tried() -> None:
+    held = [hard(3), hard(12)]
+    told: list[str] = []
+    cheap = choose([hard(4)], held, launch=1e-8, ready=told.append)
+    dear = choose([hard(4)], held)
+    assert told == [t.name for t in sorted(cheap.tried, key=lambda t: t.scheduling)]
+    assert len(cheap.tried) < len(dear.tried)
+    # nothing that was tried otherwise would have been better
+    assert cheap.picked == dear.launching(1e-8).picked
+    assert not cheap.open
+    assert cheap.launching(1e-5).open
+
+
 def test_an_fsm_of_too_many_states_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     lesson = hard(5, words=30, letters="abcdefgh")
     with pytest.raises(TooManyStatesError):
