@@ -50,7 +50,7 @@ def bench_operations(runs: int) -> dict[str, Any]:
     abw's is a batch of `LANES` nodes of a cell that has this one operation, less what a batch of one node
     takes; NumPy's and PyTorch's (null where it is absent) a call on all of them, with what they need to keep
     results in between. `error`: the largest beside NumPy's in double precision, relative to these or, where
-    they are smaller, to their root mean square. `of_tanh`: abw's time in those of its own tanh.
+    they are smaller, to their root mean square. `of_tanh`: abw's time over that of its own tanh, in turns.
     """
     from abw.core.base.errors import AbwError
     from abw.core.exec.cpu.target import get_target
@@ -60,12 +60,10 @@ def bench_operations(runs: int) -> dict[str, Any]:
         torch.set_num_threads(1)
     except AbwError:
         torch = None
-    rows: list[dict[str, Any]] = []
-    for name, expression in EXPRESSIONS.items():
-        rows.append({"operation": name, "expression": expression, **_measured(name, expression, torch, runs)})
-    tanh = next(row["abw_ns"] for row in rows if row["operation"] == "tanh")
-    for row in rows:
-        row["of_tanh"] = row["abw_ns"] / tanh
+    rows = [
+        {"operation": name, "expression": expression, **_measured(name, expression, torch, runs)}
+        for name, expression in EXPRESSIONS.items()
+    ]
     return {"schema_version": 1, "target": get_target().name, "runs": runs, "rows": rows}
 
 
@@ -77,12 +75,15 @@ def _measured(name: str, expression: str, torch: Any, runs: int) -> dict[str, An
         values["x"] = np.abs(values["x"])
     used = [key for key in "xygb" if re.search(rf"\b{key}\b", expression)]
     with tempfile.TemporaryDirectory() as folder:
-        several, one = (_abw(Path(folder), expression, values, lanes) for lanes in (LANES, 1))
+        ours = {
+            (written, lanes): _abw(Path(folder), written, values, lanes)
+            for written in (expression, "tanh(x)")
+            for lanes in (LANES, 1)
+        }
     result = np.empty((LANES, WIDTH), np.float32)
     by_numpy = NUMPY[name]
-    contenders: dict[str, Callable[[], object]] = {
-        "several": several,
-        "one": one,
+    contenders: dict[Any, Callable[[], object]] = {
+        **ours,
         "numpy": lambda: by_numpy(*(values[key] for key in used), out=result),
     }
     if torch:
@@ -93,25 +94,29 @@ def _measured(name: str, expression: str, torch: Any, runs: int) -> dict[str, An
         taken = _rounds(contenders, runs)
         wide = [values[key].astype(np.float64) for key in used]
         expected = np.array(NUMPY[name](*wide, out=np.empty((LANES, WIDTH))))
-        found = several().value(0, 0).reshape(expected.shape)
+        found = ours[expression, LANES]().value(0, 0).reshape(expected.shape)
     middle = np.sqrt(np.mean(np.square(expected)))
     elements = LANES * WIDTH
     ns = {key: seconds / elements * 1e9 for key, seconds in taken.items()}
+    abw, tanh = (
+        (ns[written, LANES] - ns[written, 1]) * LANES / (LANES - 1) for written in (expression, "tanh(x)")
+    )
     return {
-        "abw_ns": (ns["several"] - ns["one"]) * LANES / (LANES - 1),
+        "abw_ns": abw,
+        "of_tanh": abw / tanh,
         "numpy_ns": ns["numpy"],
         "torch_ns": ns.get("torch"),
         "error": float((np.abs(found - expected) / np.maximum(np.abs(expected), middle)).max()),
     }
 
 
-def _rounds(contenders: Mapping[str, Callable[[], object]], runs: int) -> dict[str, float]:
+def _rounds(contenders: Mapping[Any, Callable[[], object]], runs: int) -> dict[Any, float]:
     """The median seconds of a call of each.
 
     A turn begins with calls that do not count: they bring its data into the caches, and the processor to the
     speed that it has with such instructions.
     """
-    taken: dict[str, list[float]] = {name: [] for name in contenders}
+    taken: dict[Any, list[float]] = {name: [] for name in contenders}
     for _ in range(runs):
         for name, work in contenders.items():
             for call in range(2 * TURNS):

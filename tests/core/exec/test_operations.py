@@ -24,7 +24,7 @@ from abw.core.plan.check import check_plan
 from abw.core.plan.plan import plan
 from abw.core.policy.rules.sufficient import Sufficient
 from tests.core.exec.builder import error, reference
-from tests.core.exec.corners import one_type
+from tests.core.exec.corners import EDGES, functions, one_type
 from tests.core.exec.cpu.test_njit import _interpreted
 from tests.core.exec.cuda.simulated import SimulatedDevice
 from tests.core.exec.operations import by_numpy, operations_cell
@@ -94,3 +94,23 @@ def test_what_is_no_number_or_infinite_ends_as_in_numpy(name: str) -> None:
         assert sum(bool(np.isnan(value).any()) for value in outputs) > 8
         assert sum(bool(np.isinf(value).any()) for value in outputs) > 5
         assert error(run(name, graph, params), expected) < 1e-5
+
+
+EXACT = ("log", "sqrt", "rsqrt", "square", "abs", "silu", "gelu", "softplus", "elu", "leaky_relu")
+
+
+@pytest.mark.parametrize("target", [name for name in HERE if get_target(name).fused])
+def test_functions_are_right_to_a_millionth(target: TargetName) -> None:
+    numbers = [
+        *np.linspace(-110, 90, 3001),
+        *np.geomspace(1e-44, 3e38, 2001),
+        *-np.geomspace(1e-44, 20, 2001),
+    ]
+    planned, params = functions([*EDGES, *numbers, *np.linspace(0.9, 1.1, 501)], EXACT)
+    executor = CpuExecutor(target)
+    executor.prepare(planned.graph.network, params, 1)
+    found, expected = executor.run(planned), reference(planned.graph, params)
+    for o, name in enumerate(EXACT):
+        with np.errstate(over="ignore"):
+            wanted = expected.value(0, o).astype(np.float32)
+        np.testing.assert_allclose(found.value(0, o), wanted, rtol=1e-6, atol=6e-45, err_msg=name)

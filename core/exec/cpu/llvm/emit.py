@@ -7,9 +7,14 @@ the key under which the machine code is kept.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 from abw.core.exec.cpu.target import Target
+
+AT_ONCE = (4, 2, 1)
+"""Vectors that are worked on together: as many of these as a row has a whole multiple of."""
 
 END = "\n}\n"
 """Closes a function."""
@@ -86,6 +91,19 @@ class Function:
         name = self.name()
         self._lines.append(f"  {name} = {instruction}")
         return name
+
+    @contextmanager
+    def several(self, floats: int) -> Iterator[int]:
+        """What is written meanwhile works on several vectors as on one, and a processor on them side by side.
+
+        `floats`: of a row, a whole number of vectors, of which so many are taken together that it stays so.
+        Gives the floats of a step.
+        """
+        narrow = self.target
+        lanes = next(n * narrow.lanes for n in AT_ONCE if floats % (n * narrow.lanes) == 0)
+        self.target = replace(narrow, lanes=lanes)
+        yield lanes
+        self.target = narrow
 
     # addresses and memory
 

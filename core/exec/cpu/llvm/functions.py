@@ -31,8 +31,8 @@ from abw.core.ir.meanings import spell
 ROUNDER = 1.5 * 2**23
 """Added to a number below 2^22 and taken away again it rounds it; in between its last bits are an integer."""
 
-UNSCALE, LAST = 2.0**-64, 105.0
-"""e^-105 is 0 in single precision; times 2^64 it is a usual number."""
+UNSCALE, LAST = 2.0**-64, 109.0
+"""109 e^-109 is 0 in single precision; times 2^64 it is a usual number."""
 
 POWER = (0.0013264727065237245, 0.00967151264890986, 0.055507337436912496, 0.24022242085173176,
          0.6931469775988574, 1.0)  # fmt: skip
@@ -105,10 +105,10 @@ def gelu(f: Function, x: str) -> str:
     """x times the normal distribution up to x; relative error below 1e-6."""
     t = f.intrinsic("fabs", x)
     t = f.choose("ogt", t, splat(NORMAL_END), splat(NORMAL_END), t)
-    power = _scaled_exp(f, *_square(f, t), 0.5)
+    power = _scaled_exp(f, *_square(f, t))
     y = quotient(f, splat(1.0), f.fma(t, splat(NORMAL_SLOPE), splat(1.0)))
-    tail = f.vec("fmul", f.vec("fmul", y, polynomial(f, y, NORMAL_P)), power)
-    return f.fma(f.vec("fmul", t, tail), splat(-UNSCALE), _positive(f, x))
+    part = polynomial(f, y, [-UNSCALE * coefficient for coefficient in NORMAL_P])
+    return f.fma(f.vec("fmul", part, power), f.vec("fmul", t, y), _positive(f, x))
 
 
 def _square(f: Function, x: str) -> tuple[str, str]:
@@ -127,14 +127,15 @@ def _positive(f: Function, x: str) -> str:
     return f.choose("olt", x, splat(0.0), splat(0.0), x)
 
 
-def _scaled_exp(f: Function, t: str, more: str | None = None, factor: float = 1.0) -> str:
-    """2^64 e^-(factor (t + more)), which is no denormal number, for 0 <= factor t < 120 and small `more`."""
-    whole_of = t if more is None or f.target.fused else f.vec("fadd", t, more)
-    shifted = f.fma(whole_of, splat(-LOG2_E * factor), splat(ROUNDER))
+def _scaled_exp(f: Function, t: str, lost: str | None = None) -> str:
+    """2^64 e^-t of 0 <= t < 120, which is no denormal number; of a square and what is lost of it, of half."""
+    factor = LOG2_E if lost is None else LOG2_E / 2
+    whole_of = t if lost is None or f.target.fused else f.vec("fadd", t, lost)
+    shifted = f.fma(whole_of, splat(-factor), splat(ROUNDER))
     whole = f.vec("fsub", shifted, splat(ROUNDER))
-    rest = f.fma(t, splat(-LOG2_E * factor), f.let(f"fneg {f.target.vector} {whole}"))
-    rest = f.fma(t, splat(-LOG2_E_REST * factor), rest)
-    rest = rest if more is None else f.fma(more, splat(-LOG2_E * factor), rest)
+    rest = f.fma(t, splat(-factor), f.let(f"fneg {f.target.vector} {whole}"))
+    # of a square, what single precision leaves of log2(e) is in NORMAL_P
+    rest = f.fma(t, splat(-LOG2_E_REST), rest) if lost is None else f.fma(lost, splat(-factor), rest)
     return f.vec("fmul", polynomial(f, rest, POWER), _power_of_two(f, shifted, 64))
 
 

@@ -19,7 +19,7 @@ from abw.core.exec.cpu.llvm.singles import emit_single
 from abw.core.exec.cpu.llvm.sums import contract
 from abw.core.exec.cpu.packing import PackedWeights
 from abw.core.exec.cpu.tiling import CellTiling, RowPlace, StageLayout
-from abw.core.exec.lower.rows import padded
+from abw.core.exec.lower.rows import columns, padded, row_floats
 from abw.core.exec.lower.stages import Single, spread_sizes
 from abw.core.ir.cell import Op
 from abw.core.ir.operations import OPERATIONS
@@ -237,11 +237,13 @@ class _Kernel:
     def _plain(self, stage: StageLayout, count: str) -> None:
         """A stage without products: row by row."""
         f = self.f
-        vectors = self.layout.floats(stage.stage.operations[0]) // self.lanes
+        shape = stage.stage.shape
+        floats = row_floats(shape, self.lanes)
 
         def row(i: str) -> None:
             rows = self._rows(stage, i)
-            f.repeat(vectors, lambda j: self._operate(stage, {}, rows, f.i64("mul", j, 4 * self.lanes)))
+            with f.several(padded(columns(shape), self.lanes)) as step:
+                f.repeat(floats // step, lambda j: self._operate(stage, {}, rows, f.i64("mul", j, 4 * step)))
 
         f.repeat(count, row)
 

@@ -160,16 +160,16 @@ def _by_matrix(
 def _softmax(f: Function, out: str, operand: str, shape: Shape) -> None:
     """Row by row: the largest element, the exponentials' sum, the quotients."""
     count = columns(shape)
-    vector, pitch = f.target.vector, 4 * padded(count, f.target.lanes)
+    floats = padded(count, f.target.lanes)
 
     def row(i: str) -> None:
-        x, y = (f.at(start, f.i64("mul", i, pitch)) for start in (operand, out))
+        x, y = (f.at(start, f.i64("mul", i, 4 * floats)) for start in (operand, out))
 
         def larger(place: str | int, mask: str | None, best: list[str]) -> list[str]:
             found = masked(f, f.load(x, place), mask, -float("inf"))
             return [f.choose("ogt", found, best[0], found, best[0])]
 
-        (best,) = over(f, count, larger, [(vector, splat(-float("inf")))])
+        (best,) = over(f, count, larger, [(f.target.vector, splat(-float("inf")))])
         largest = f.spread(across(f, "fmax", best))
 
         def power(place: str | int, mask: str | None, total: list[str]) -> list[str]:
@@ -177,7 +177,7 @@ def _softmax(f: Function, out: str, operand: str, shape: Shape) -> None:
             f.store(found, y, place)
             return [f.vec("fadd", total[0], masked(f, found, mask, 0.0))]
 
-        (total,) = over(f, count, power, [(vector, splat(0.0))])
+        (total,) = over(f, count, power, [(f.target.vector, splat(0.0))])
         share = f.spread(f.let(f"fdiv float {number(1.0)}, {across(f, 'fadd', total)}"))
 
         def divide(place: str | int, mask: str | None, _: list[str]) -> list[str]:
@@ -186,7 +186,8 @@ def _softmax(f: Function, out: str, operand: str, shape: Shape) -> None:
 
         over(f, count, divide, [])
 
-    f.repeat(shape[0] if len(shape) == 2 else 1, row)
+    with f.several(floats):
+        f.repeat(shape[0] if len(shape) == 2 else 1, row)
 
 
 LEAST = {"sum": 0.0, "max": -float("inf")}
@@ -199,11 +200,11 @@ def _joined(f: Function, name: str, a: str, b: str) -> str:
 
 def _along(f: Function, name: str, out: str, operand: str, shape: Shape) -> None:
     """The sum or the largest of each row."""
-    count, pitch = columns(shape), 4 * padded(columns(shape), f.target.lanes)
+    count, floats = columns(shape), padded(columns(shape), f.target.lanes)
     least = LEAST[name]
 
     def row(i: str) -> None:
-        x = f.at(operand, f.i64("mul", i, pitch))
+        x = f.at(operand, f.i64("mul", i, 4 * floats))
 
         def join(place: str | int, mask: str | None, found: list[str]) -> list[str]:
             return [_joined(f, name, found[0], masked(f, f.load(x, place), mask, least))]
@@ -211,24 +212,26 @@ def _along(f: Function, name: str, out: str, operand: str, shape: Shape) -> None
         (found,) = over(f, count, join, [(f.target.vector, splat(least))])
         f.put("float", across(f, "fadd" if name == "sum" else "fmaximum", found), out, i)
 
-    f.repeat(shape[0] if len(shape) == 2 else 1, row)
+    with f.several(floats):
+        f.repeat(shape[0] if len(shape) == 2 else 1, row)
 
 
 def _down(f: Function, name: str, out: str, operand: str, shape: Shape) -> None:
-    """The sum or the largest of each column, a vector of columns at a time."""
-    rows, pitch = shape[0], 4 * padded(shape[1], f.target.lanes)
+    """The sum or the largest of each column, some vectors of columns at a time."""
+    rows, floats = shape[0], padded(shape[1], f.target.lanes)
 
     def column(j: str) -> None:
         place = f.i64("mul", j, 4 * f.target.lanes)
         top = f.at(operand, place)
 
         def join(i: str, found: list[str]) -> list[str]:
-            return [_joined(f, name, found[0], f.load(top, f.i64("mul", i, pitch)))]
+            return [_joined(f, name, found[0], f.load(top, f.i64("mul", i, 4 * floats)))]
 
         (found,) = f.loop(rows, join, [(f.target.vector, splat(LEAST[name]))])
         f.store(found, out, place)
 
-    f.repeat(pitch // (4 * f.target.lanes), column)
+    with f.several(floats) as step:
+        f.repeat(floats // step, column)
 
 
 def _reshape(f: Function, out: str, operand: str, before: Shape, after: Shape) -> None:
