@@ -190,27 +190,40 @@ def _softmax(f: Function, out: str, operand: str, shape: Shape) -> None:
         f.repeat(shape[0] if len(shape) == 2 else 1, row)
 
 
-LEAST = {"sum": 0.0, "max": -float("inf")}
-"""What a sum or a maximum begins with."""
+def _sum(f: Function, x: str, count: int) -> str:
+    """The sum of a row."""
+
+    def add(place: str | int, mask: str | None, total: list[str]) -> list[str]:
+        return [f.vec("fadd", total[0], masked(f, f.load(x, place), mask, 0.0))]
+
+    (total,) = over(f, count, add, [(f.target.vector, splat(0.0))])
+    return across(f, "fadd", total)
 
 
-def _joined(f: Function, name: str, a: str, b: str) -> str:
-    return f.vec("fadd", a, b) if name == "sum" else maximum(f, a, b)
+def _largest(f: Function, x: str, count: int) -> str:
+    """The largest number of a row; not a number where one is none, which is looked for beside."""
+    kind, flags = f.target.vector, f"<{f.target.lanes} x i1>"
+
+    def compare(place: str | int, mask: str | None, found: list[str]) -> list[str]:
+        value = masked(f, f.load(x, place), mask, -float("inf"))
+        none = f.let(f"or {flags} {found[1]}, {f.let(f'fcmp uno {kind} {value}, {value}')}")
+        return [f.choose("ogt", value, found[0], value, found[0]), none]
+
+    start = [(kind, splat(-float("inf"))), (flags, "zeroinitializer")]
+    best, none = over(f, count, compare, start)
+    f.module.declare(f"i1 @llvm.vector.reduce.or.v{f.target.lanes}i1({flags})")
+    found = f.let(f"call i1 @llvm.vector.reduce.or.v{f.target.lanes}i1({flags} {none})")
+    largest = across(f, "fmax", best)
+    return f.let(f"select i1 {found}, float {number(float('nan'))}, float {largest}")
 
 
 def _along(f: Function, name: str, out: str, operand: str, shape: Shape) -> None:
     """The sum or the largest of each row."""
     count, floats = columns(shape), padded(columns(shape), f.target.lanes)
-    least = LEAST[name]
+    reduce = _sum if name == "sum" else _largest
 
     def row(i: str) -> None:
-        x = f.at(operand, f.i64("mul", i, 4 * floats))
-
-        def join(place: str | int, mask: str | None, found: list[str]) -> list[str]:
-            return [_joined(f, name, found[0], masked(f, f.load(x, place), mask, least))]
-
-        (found,) = over(f, count, join, [(f.target.vector, splat(least))])
-        f.put("float", across(f, "fadd" if name == "sum" else "fmaximum", found), out, i)
+        f.put("float", reduce(f, f.at(operand, f.i64("mul", i, 4 * floats)), count), out, i)
 
     with f.several(floats):
         f.repeat(shape[0] if len(shape) == 2 else 1, row)
@@ -225,9 +238,11 @@ def _down(f: Function, name: str, out: str, operand: str, shape: Shape) -> None:
         top = f.at(operand, place)
 
         def join(i: str, found: list[str]) -> list[str]:
-            return [_joined(f, name, found[0], f.load(top, f.i64("mul", i, 4 * floats)))]
+            value = f.load(top, f.i64("mul", i, 4 * floats))
+            return [f.vec("fadd", found[0], value) if name == "sum" else maximum(f, found[0], value)]
 
-        (found,) = f.loop(rows, join, [(f.target.vector, splat(LEAST[name]))])
+        least = 0.0 if name == "sum" else -float("inf")
+        (found,) = f.loop(rows, join, [(f.target.vector, splat(least))])
         f.store(found, out, place)
 
     with f.several(floats) as step:
@@ -279,12 +294,11 @@ def masked(f: Function, vector: str, mask: str | None, other: float) -> str:
 
 
 def across(f: Function, operation: str, vector: str) -> str:
-    """The sum (`fadd`) or the largest of a vector's elements, of which one that is no number is left out by
-    `fmax` and the result of `fmaximum`."""
+    """The sum (`fadd`) of a vector's elements, or the largest (`fmax`) of such as are numbers."""
     kind, suffix = f.target.vector, f"v{f.target.lanes}f32"
-    if operation != "fadd":
-        f.module.declare(f"float @llvm.vector.reduce.{operation}.{suffix}({kind})")
-        return f.let(f"call float @llvm.vector.reduce.{operation}.{suffix}({kind} {vector})")
+    if operation == "fmax":
+        f.module.declare(f"float @llvm.vector.reduce.fmax.{suffix}({kind})")
+        return f.let(f"call nnan float @llvm.vector.reduce.fmax.{suffix}({kind} {vector})")
     f.module.declare(f"float @llvm.vector.reduce.fadd.{suffix}(float, {kind})")
     return f.let(
         f"call reassoc float @llvm.vector.reduce.fadd.{suffix}(float {number(-0.0)}, {kind} {vector})"
