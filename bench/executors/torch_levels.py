@@ -280,6 +280,7 @@ class _Cell:
         op, arguments = normal.op(v), normal.arguments(v)
         one = {
             "sigmoid": torch.sigmoid, "relu": torch.relu, "softmax": lambda x: torch.softmax(x, -1),
+            "gelu": torch.nn.functional.gelu, "softplus": torch.nn.functional.softplus,
         }.get(op.name, partial(OPERATIONS[op.name].meaning, Arrays(torch)))  # fmt: skip
 
         def step(values: Values) -> None:
@@ -296,7 +297,7 @@ class _Cell:
                 ]
                 values[v] = torch.cat(wide, 1)
             else:
-                values[v] = one(*operands)
+                values[v] = one(*operands, *op.attr)
 
         return step
 

@@ -10,11 +10,13 @@ import pytest
 from abw.bench.executors.torch_levels import TorchLevels
 from abw.bench.workloads import CASES, Case
 from abw.core.exec.params import init_params
-from abw.core.exec.reference import ReferenceExecutor
 from abw.core.plan.plan import plan
 from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides
+from tests.core.exec.builder import reference
+from tests.core.exec.corners import once
+from tests.core.exec.test_operations import lanes
 
 
 @pytest.mark.parametrize("split", [False, True], ids=["side by side", "split"])
@@ -25,9 +27,7 @@ def test_outputs_are_the_references(case: Case, split: bool, root: Path, shared_
     workload = load_workload(open_model(root / "specs" / case.spec, overrides), "cell")
     graph = workload.graph(0, 3)
     params = init_params(workload.network, 0)
-    reference = ReferenceExecutor()
-    reference.prepare(workload.network, params)
-    expected = reference.run_graph(graph)
+    expected = reference(graph, params)
     planned = plan(graph, Sufficient().schedule(graph.dag))
     theirs = TorchLevels(torch, planned, params, split=split)
     for _ in range(2):
@@ -35,3 +35,16 @@ def test_outputs_are_the_references(case: Case, split: bool, root: Path, shared_
     for refs in graph.results:
         found, right = theirs.values(refs.reference), expected.values(refs.reference)
         assert np.abs(found - right).max() < 1e-5
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["side by side", "split"])
+def test_all_operations_are_pytorchs(split: bool) -> None:
+    torch = pytest.importorskip("torch", reason="compares with PyTorch")
+    graph, params = lanes("cell", 5)
+    planned = plan(graph, once(graph))
+    theirs = TorchLevels(torch, planned, params, split=split)
+    theirs.run()
+    right = reference(graph, params)
+    for o in range(len(graph.network.types[0].outputs)):
+        refs = np.arange(5) * graph.network.width + o
+        np.testing.assert_allclose(theirs.values(refs), right.values(refs), 1e-4, 1e-5)
