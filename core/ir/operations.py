@@ -198,3 +198,23 @@ FUNCTIONS: Mapping[str, Operation] = {
     o.name: o for o in OPERATIONS.values() if o.forms and o.forms[0].text.startswith(f"{o.name}(")
 }
 """The operations that are written as a name with arguments in parentheses."""
+
+ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(("clip", "clamp"), "minimum(maximum(x, low), high)"),
+    **dict.fromkeys(("cat", "concatenate", "stack", "hstack", "vstack"), "concat(x, y), or reshape"),
+    **dict.fromkeys(("view", "unsqueeze", "squeeze", "expand_dims", "flatten", "ravel"), "reshape(x, m, n)"),
+    **dict.fromkeys(("matmul", "mm", "mv", "bmm", "inner", "linear"), "W @ x, or dot(x, y)"),
+    **dict.fromkeys(("pow", "power"), "square(x), sqrt(x), or exp(y * log(x))"),
+    **dict.fromkeys(("var", "std"), "mean(square(x - mean(x))), and sqrt of it"),
+    **dict.fromkeys(
+        ("zeros", "ones", "full", "eye"), "a constant of the cell: constants: {ones: {shape: n, value: 1}}"
+    ),
+    **dict.fromkeys(("argmax", "argmin"), "choose: {best: argmax TYPE.OUTPUT} in a model"),
+    **dict.fromkeys(("swish", "hardswish"), "silu(x)"),
+    **dict.fromkeys(("layer_norm", "LayerNorm"), "layernorm(x, gain, bias)"),
+    "amax": "max(x)",
+    "amin": "min(x)",
+    "reciprocal": "1 / x",
+    "log_softmax": "x - max(x) - log(sum(exp(x - max(x))))",
+}
+"""Functions of NumPy and PyTorch that cells have by another name, or not at all, and what to write."""

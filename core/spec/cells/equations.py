@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from abw.core.base.errors import did_you_mean
-from abw.core.ir.operations import FUNCTIONS, SIGNS
+from abw.core.ir.operations import ELSEWHERE, FUNCTIONS, SIGNS
 from abw.core.ir.shapes import ShapeError
 from abw.core.spec.cells.builder import Builder, Listed, Number, Operand, Value
 from abw.core.spec.text.document import Scalar
@@ -259,7 +259,7 @@ class _Compiler:
         self._close(cursor, opening)
         name = function.text
         if name not in FUNCTIONS:
-            hint = did_you_mean(name, tuple(FUNCTIONS))
+            hint = f"write {ELSEWHERE[name]}" if name in ELSEWHERE else did_you_mean(name, tuple(FUNCTIONS))
             self._note(f"unknown function '{name}'", function, hint)
             self.uses.add(name)
             return None

@@ -187,6 +187,7 @@ def test_initial_values_and_sizes_that_are_expressions(folder: Folder) -> None:
         ("z = x + «n»", "'n' is a dim, not a value", "slices: x[0:hidden]"),
         ("z = x + «tanh»", "'tanh' is a function", "write tanh(…)"),
         ("z = «tan»(x)", "unknown function 'tan'", "did you mean 'tanh'?"),
+        ("z = «clip»(x, 0, 1)", "unknown function 'clip'", "write minimum(maximum(x, low), high)"),
         ("z = «tanh»(x, x)", "tanh takes one argument, not 2", ""),
         ("z = «tanh»()", "tanh takes one argument, not 0", ""),
         ("z = «concat»(x)", "concat takes two arguments or more, not 1", ""),

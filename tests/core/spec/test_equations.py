@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from abw.core.ir.cell import Cell, Shape
+from abw.core.ir.operations import OPERATIONS
 from abw.core.spec.load import load_cell
 
 Array = NDArray[np.float64]
@@ -21,7 +22,7 @@ INPUTS: dict[str, Shape] = {
     **{f"x{a}": (a,) for a in SIZES},
     **{f"A{a}{b}": (a, b) for a in SIZES for b in SIZES},
 }
-SUM, PRODUCT, UNARY, ATOM = range(4)
+COMPARISON, SUM, PRODUCT, UNARY, ATOM = range(5)
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,16 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "relu": lambda x: np.maximum(x, 0),
     "exp": lambda x: np.exp(x),
     "softmax": softmax,
+    "abs": np.abs,
+    "square": np.square,
+}
+COMPARED: dict[str, Callable[[Array, Array], Array]] = {
+    "<": lambda a, b: np.less(a, b) * 1.0,
+    "<=": lambda a, b: np.less_equal(a, b) * 1.0,
+    ">": lambda a, b: np.greater(a, b) * 1.0,
+    ">=": lambda a, b: np.greater_equal(a, b) * 1.0,
+    "==": lambda a, b: np.equal(a, b) * 1.0,
+    "!=": lambda a, b: np.not_equal(a, b) * 1.0,
 }
 
 
@@ -60,16 +71,18 @@ def call(name: str, inner: Expression) -> Expression:
 
 
 def binary(sign: str, a: Expression, b: Expression) -> Expression:
-    compute: Callable[[Array, Array], Array] = {
+    signs: dict[str, Callable[[Array, Array], Array]] = {
         "+": np.add,
         "-": np.subtract,
         "*": np.multiply,
         "/": np.divide,
         "@": np.matmul,
-    }[sign]
-    level = SUM if sign in "+-" else PRODUCT
-    # an operation of the same level on the right needs its parentheses
-    text = f"{a.inside(level)} {sign} {b.inside(level + 1)}"
+        **COMPARED,
+    }
+    compute = signs[sign]
+    level = COMPARISON if sign in COMPARED else SUM if sign in "+-" else PRODUCT
+    # an operation of the same level on the right needs its parentheses; a comparison on both sides
+    text = f"{a.inside(max(SUM, level))} {sign} {b.inside(level + 1)}"
     return Expression(text, level, lambda env: compute(a.value(env), b.value(env)))
 
 
@@ -106,7 +119,7 @@ def expressions(draw: st.DrawFn, shape: Shape, names: dict[str, Shape], depth: i
         inner = of(shape)
         return Expression(f"-{inner.inside(UNARY)}", UNARY, lambda env: -inner.value(env))
     if choice == 3:
-        return binary(draw(st.sampled_from("+-*")), of(shape), of(shape))
+        return binary(draw(st.sampled_from(["+", "-", "*", *COMPARED])), of(shape), of(shape))
     if choice == 4:
         pair = [of(shape), draw(constants(2))]
         return binary(draw(st.sampled_from("+-*")), *draw(st.permutations(pair)))
@@ -175,6 +188,8 @@ def interpret(cell: Cell, inputs: dict[str, Array]) -> dict[str, Array]:
                 result = args[0].T
             case "identity":
                 result = args[0]
+            case "lt" | "le" | "gt" | "ge" | "eq" | "ne":
+                result = COMPARED[OPERATIONS[op.name].sign](*args)
             case _:
                 result = FUNCTIONS[op.name](args[0])
         assert result.shape == op.shape, (op, result.shape)
