@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abw.core.exec.cpu.llvm.functions import OWN
@@ -99,6 +99,7 @@ NUMBERS = st.floats(-1e3, 1e3, allow_subnormal=False) | st.sampled_from([0.0, -0
 
 @pytest.mark.parametrize("own", [EXPRESSIONS, BASIC], ids=["text", "only the basic ones"])
 @pytest.mark.parametrize("operation", ELEMENTWISE, ids=lambda operation: operation.name)
+@settings(max_examples=30)
 @given(numbers=st.lists(NUMBERS, min_size=3, max_size=3))
 def test_what_is_spelled_is_the_meaning(
     operation: Operation, own: Collection[str], numbers: list[float]
