@@ -195,14 +195,12 @@ def _unit(text: Bytes, at: int) -> int:
     """The unit of UTF-16 that the four digits after the `\\u` at an offset are."""
     if at + 6 > text.size or text[at] != _BACKSLASH or text[at + 1] != 117:
         return _BAIL
-    unit = np.int64(0)
+    unit = 0
     for j in range(at + 2, at + 6):
-        sign = np.int64(text[j])
-        lower = sign | 32
-        if _ZERO <= sign <= _NINE:
-            unit = 16 * unit + sign - _ZERO
-        elif 97 <= lower <= 102:
-            unit = 16 * unit + lower - 87
+        if _ZERO <= text[j] <= _NINE:
+            unit = 16 * unit + text[j] - _ZERO
+        elif 97 <= (text[j] | 32) <= 102:
+            unit = 16 * unit + (text[j] | 32) - 87
         else:
             return _BAIL
     return unit
