@@ -445,7 +445,7 @@ class _Loader:
         return read_weights(self.top, self.overrides.weights, self.reach, owners, dims, self.report)
 
     def _unused(self, resolver: Resolver, cells: Cells) -> None:
-        """Tables, parameters and cells that nothing names; not asked while other mistakes may hide a use."""
+        """Tables, parameters, cells and links that nothing names; not asked while mistakes may hide a use."""
         if len(self.report):
             return
         for name, (key, _) in cells.own.items():
@@ -456,3 +456,9 @@ class _Loader:
             for key, _ in node.items if isinstance(node, Keys) else ():
                 if key.text not in resolver.used:
                     self.report.add(f"{what} '{key.text}' is never used", key.where, "leave it out")
+        derived = resolver.schema.derived
+        followed = resolver.followed | {made.of for made in derived.values()}
+        links = self.top.get("links")
+        for key, _ in links.items if isinstance(links, Keys) and not self.top.get("grow") else ():
+            if key.text not in followed:
+                self.report.add(f"link '{key.text}' is never used", key.where, "leave it out")
