@@ -82,7 +82,7 @@ def _cases(conditions: Conditions) -> Iterator[dict[str, int]]:
 
 @dataclass(slots=True)
 class Resolver:
-    """Finds what names in sources mean. `used` collects the tables and parameters named, `followed` the links.
+    """Finds what names in sources mean. `used` collects tables and parameters named, `followed` links.
 
     `tables` and `params` hold None for what is declared, but wrongly.
     """
