@@ -198,6 +198,7 @@ class _Loader:
                 self.path,
                 *cells.files,
                 *dict.fromkeys(t.vocab.path for _, t in tables.values() if t and t.vocab),
+                *dict.fromkeys(answer.path for answer in answers.values() if answer.path),
             ),
             {key: value for key, value in dims.items() if value is not None},
             data,
