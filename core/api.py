@@ -247,6 +247,7 @@ class LoadedModel:
                 limit=data.limit,
                 frequency=data.frequency,
                 tokens=data.tokens,
+                beside=data.beside,
                 schema=self.spec.given,
             )
             for chunk in found:
@@ -261,7 +262,9 @@ class LoadedModel:
             return conform(instances, self.spec.given)
         data = self.spec.data
         if isinstance(instances, os.PathLike):
-            return read(Path(instances), data.format, frequency=data.frequency, tokens=data.tokens)
+            return read(
+                Path(instances), data.format, frequency=data.frequency, tokens=data.tokens, beside=data.beside
+            )
         if isinstance(instances, str):
             raise TypeError("a text is neither a file nor instances: give Path(...) or a list")
         return read_objects(

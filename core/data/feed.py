@@ -123,6 +123,7 @@ class Feed:
         self.path = path
         self.line, self.seen, self.taken = 1, 0, 0
         self.left: int | None = None
+        self.beside: object = None  # what reads the file beside it
         self.head: Span | None = None
         self.waited = 0.0
         found = os.fstat(file)

@@ -25,11 +25,13 @@ def read(
     limit: int | None = None,
     frequency: int = 0,
     tokens: str = "",
+    beside: str = "",
 ) -> Instances:
     """The instances `skip` to `skip + limit` of a file.
 
     `frequency` (format tags): words that occur less often in the file are spelt out as characters. `tokens`
-    (format words): a regular expression that finds a line's tokens ('': what stands between blanks). An
+    (format words): a regular expression that finds a line's tokens ('': what stands between blanks). `beside`
+    (format json): the suffix of the file of arrays beside it (`abw.core.data.beside`). An
     instance's vertices begin with its own of kind 'instance'; the modules of the formats say how the others
     follow. Blank lines, CRLF, a byte order mark and a missing last newline are accepted; any byte up to 32
     parts words. Errors: AbwError for a wrong argument, DataError with up to ten places of a wrong file.
@@ -42,7 +44,15 @@ def read(
     if format not in FORMATS:
         raise AbwError(f"no data format '{format}'", hint=did_you_mean(format, FORMATS))
     with open_feed(path) as feed:
-        taken = take(feed, format, skip, ALL if limit is None else limit, frequency=frequency, tokens=tokens)
+        taken = take(
+            feed,
+            format,
+            skip,
+            ALL if limit is None else limit,
+            frequency=frequency,
+            tokens=tokens,
+            beside=beside,
+        )
         if len(taken) == 0:
             where = Span(str(path), 1)
             if feed.seen == 0:
@@ -60,6 +70,7 @@ def take(
     *,
     frequency: int = 0,
     tokens: str = "",
+    beside: str = "",
     schema: Schema | None = None,
 ) -> Instances:
     """Instances `skip` to `skip + limit` of what is left of a file, as `read` gives them; none at its end.
@@ -79,4 +90,4 @@ def take(
         case "words":
             return read_words(feed, skip, limit, tokens)
         case _:
-            return read_json(feed, skip, limit, schema)
+            return read_json(feed, skip, limit, schema, beside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from abw.core.base.errors import DataError, Problem
+from abw.core.base.errors import AbwError, DataError, Problem
 from abw.core.data.feed import ALL, Feed
 from abw.core.data.instances import Instances
 from abw.core.data.read import take
@@ -36,23 +36,29 @@ def chunks(
     limit: int | None = None,
     frequency: int = 0,
     tokens: str = "",
+    beside: str = "",
     schema: Schema | None = None,
     skip_bad: bool = False,
 ) -> Iterator[Chunk]:
     """The instances of a file, `size` at a time, `limit` at most; fewer where a pipe gives no more for now.
 
     With a `frequency` (format tags) the whole file is one chunk, since its words must be counted first.
-    `tokens` (format words): see `read`. `schema` (format json) is what the instances must be made of. With
+    `tokens` and `beside`: see `read`. `schema` (format json) is what the instances must be made of. With
     `skip_bad`, what is malformed is left out and told, else raised as DataError behind the instances before
     it; of a lattice whose length cannot be read it is raised in any case. Memory: as much as one chunk takes,
     and what is read of the file beyond it (64 KiB at most).
     """
+    if beside and skip_bad:
+        hint = "of a malformed line nobody knows how many rows are its own: mend the data"
+        raise AbwError("nothing can be left out of data with arrays beside them", hint=hint, exit_code=2)
     pending: list[Bad] = []
     left = ALL if limit is None else limit
     while left > 0:
         wanted = left if frequency else min(size, left)
         try:
-            found = take(feed, format, 0, wanted, frequency=frequency, tokens=tokens, schema=schema)
+            found = take(
+                feed, format, 0, wanted, frequency=frequency, tokens=tokens, beside=beside, schema=schema
+            )
         except DataError as error:
             if not skip_bad or not error.spans:
                 feed.fail_at(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
 Form = Literal["values", "probabilities", "label"]
@@ -16,13 +17,14 @@ class Answer:
 
     Of labels the `top` most probable ones, with probabilities; 0: the first alone, without. `names[i]` is
     what label i is called, None where it has none but its number. `fields` are those of the vertices that
-    stand beside the values in JSON lines.
+    stand beside the values in JSON lines. `path` is the file that the names come from.
     """
 
     form: Form = "values"
     top: int = 0
     names: tuple[str, ...] | None = None
     fields: tuple[str, ...] = ()
+    path: Path | None = None
 
 
 AS_IT_IS = Answer()

@@ -153,5 +153,7 @@ _WORDS = _schema(
 )
 
 SCHEMAS: dict[str, Schema] = {s.format: s for s in (_TREES, _LATTICE, _TAGS, _PAIRS, _WORDS)}
+BESIDE = (".npz", ".safetensors")
+"""What the file of arrays beside JSON lines may end in."""
 FORMATS: tuple[str, ...] = (*sorted(SCHEMAS), "json")
 """All formats; the schema of `json` is found in its data."""

@@ -173,7 +173,7 @@ class DataSpec:
 
     `seed` is the coin's. `frequency` (format tags): words rarer than that in the data are spelt out as
     characters. `tokens` (format words): the regular expression that finds a line's tokens, '' for what stands
-    between blanks.
+    between blanks. `beside` (format json): the suffix of the file of arrays beside it, '' for none.
     """
 
     format: str
@@ -183,6 +183,7 @@ class DataSpec:
     seed: int
     frequency: int
     tokens: str
+    beside: str
     span: Span
 
 
@@ -218,4 +219,5 @@ class Model:
     @property
     def reads(self) -> tuple[Path, ...]:
         """Every file that it is made of or runs on: what `files` are, its data, its weights."""
-        return (*self.files, self.data.path, *([self.weights.file] if self.weights.file else []))
+        beside = [self.data.path.with_suffix(self.data.beside)] if self.data.beside else []
+        return (*self.files, self.data.path, *beside, *([self.weights.file] if self.weights.file else []))

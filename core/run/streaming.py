@@ -219,6 +219,7 @@ class _Run:
             limit=data.limit,
             frequency=data.frequency,
             tokens=data.tokens,
+            beside=data.beside,
             schema=self.job.model.given,
             skip_bad=self.job.skip_bad,
         )

@@ -123,7 +123,15 @@ def open_model(spec: Path, overrides: Overrides, *, skip_bad: bool = False) -> M
 
 def read_instances(data: DataSpec, limit: int | None, skip: int = 0) -> Instances:
     """Read a model's data, `limit` instances or all behind the first `skip`. Errors: DataError."""
-    return read(data.path, data.format, skip=skip, limit=limit, frequency=data.frequency, tokens=data.tokens)
+    return read(
+        data.path,
+        data.format,
+        skip=skip,
+        limit=limit,
+        frequency=data.frequency,
+        tokens=data.tokens,
+        beside=data.beside,
+    )
 
 
 def open_networks(
@@ -227,6 +235,7 @@ def open_sample(
                 size,
                 frequency=data.frequency,
                 tokens=data.tokens,
+                beside=data.beside,
                 schema=model.given,
                 skip_bad=skip_bad,
             )

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from abw.core.ir.answers import FORMS
-from abw.core.ir.formats import FORMATS
+from abw.core.ir.formats import BESIDE, FORMATS
 from abw.core.ir.operations import FUNCTIONS, SIGNS
 from abw.core.ir.schema import DERIVED
 from abw.core.spec.models.drafts import REDUCTIONS, SIMPLE
@@ -236,6 +236,10 @@ def _data() -> Schema:
             "limit": _integer("Read so many instances and no more."),
             "seed": _integer("The seed of the field `coin`.", least=0, default=0),
             "frequency": _integer("Format tags: words rarer than that are spelt out.", least=0, default=0),
+            "beside": {
+                "description": "Format json: fields are arrays KIND.FIELD in the file beside it, so ending.",
+                "enum": list(BESIDE),
+            },
             "tokens": _text(
                 "Format words: a regular expression that finds the tokens; else blanks part them."
             ),

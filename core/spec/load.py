@@ -11,7 +11,7 @@ from abw.core.base.errors import AbwError, Problem, SpecError, did_you_mean, mis
 from abw.core.base.files import why_no_file
 from abw.core.ir.answers import Answer
 from abw.core.ir.cell import Cell, Param
-from abw.core.ir.formats import FORMATS, SCHEMAS
+from abw.core.ir.formats import BESIDE, FORMATS, SCHEMAS
 from abw.core.ir.growth import DecisionOutput, Growth
 from abw.core.ir.model import DataSpec, FieldSource, Model, NodeType, Table
 from abw.core.ir.phases import phases_of
@@ -41,8 +41,8 @@ DEFAULT_SIZE = 64
 DEFAULT_BATCH = 64
 REQUIRED = ("model", "data", "types", "outputs")
 OPTIONAL = ("dims", "links", "tables", "params", "cells", "grow", "weights")
-_OF_DATA = ("path", "batch", "limit", "seed", "frequency", "tokens")
-_OF_FORMATS = {"frequency": "tags", "tokens": "words"}
+_OF_DATA = ("path", "batch", "limit", "seed", "frequency", "tokens", "beside")
+_OF_FORMATS = {"frequency": "tags", "tokens": "words", "beside": "json"}
 """Keys of `data` that belong to one format."""
 RESERVED = "__metadata__"
 """What no output can be called: in a .safetensors it is no tensor."""
@@ -96,7 +96,7 @@ def is_cell(path: Path) -> bool:
 
 
 def load_model(
-    path: Path, overrides: Overrides | None = None, schema_of: Callable[[Path], Schema] | None = None
+    path: Path, overrides: Overrides | None = None, schema_of: Callable[[Path, str], Schema] | None = None
 ) -> Model:
     """A checked model. `schema_of` finds the schema of a `json` data file.
 
@@ -135,7 +135,7 @@ class _Loader:
         path: Path,
         top: Keys,
         overrides: Overrides,
-        schema_of: Callable[[Path], Schema] | None,
+        schema_of: Callable[[Path, str], Schema] | None,
         report: Report,
     ) -> None:
         self.path = path
@@ -198,6 +198,7 @@ class _Loader:
                 self.path,
                 *cells.files,
                 *dict.fromkeys(t.vocab.path for _, t in tables.values() if t and t.vocab),
+                *dict.fromkeys(answer.path for answer in answers.values() if answer.path),
             ),
             {key: value for key, value in dims.items() if value is not None},
             data,
@@ -240,6 +241,9 @@ class _Loader:
         seed = fields.integer(node.get("seed"), "seed", report, least=0)
         frequency = fields.integer(node.get("frequency"), "frequency", report, least=0)
         tokens = self._tokens(node)
+        beside = fields.text(node.get("beside"), "beside", report)
+        if beside and beside.text not in BESIDE:
+            report.add(f"beside cannot be '{beside.text}'", beside.where, f"one of: {', '.join(BESIDE)}")
         for option, whose in _OF_FORMATS.items():
             key = node.key(option)
             if key and form and form.text in FORMATS and form.text != whose:
@@ -273,6 +277,7 @@ class _Loader:
             (seed or 0) if overrides.seed is None else overrides.seed,
             frequency or 0,
             tokens,
+            beside.text if beside and not overrides.instances else "",
             written.where if written else node.where,
         )
 
@@ -321,7 +326,7 @@ class _Loader:
             self.report.add("the schema of json data is not known here", data.span)
             return None
         try:
-            return self.schema_of(data.path)
+            return self.schema_of(data.path, data.beside)
         except SpecError as error:
             self.report.extend(error.problems)
         except AbwError as error:
@@ -441,7 +446,7 @@ class _Loader:
         return read_weights(self.top, self.overrides.weights, self.reach, owners, dims, self.report)
 
     def _unused(self, resolver: Resolver, cells: Cells) -> None:
-        """Tables, parameters and cells that nothing names; not asked while other mistakes may hide a use."""
+        """Tables, parameters, cells and links that nothing names; not asked while mistakes may hide a use."""
         if len(self.report):
             return
         for name, (key, _) in cells.own.items():
@@ -452,3 +457,9 @@ class _Loader:
             for key, _ in node.items if isinstance(node, Keys) else ():
                 if key.text not in resolver.used:
                     self.report.add(f"{what} '{key.text}' is never used", key.where, "leave it out")
+        derived = resolver.schema.derived
+        followed = resolver.followed | {made.of for made in derived.values()}
+        links = self.top.get("links")
+        for key, _ in links.items if isinstance(links, Keys) and not self.top.get("grow") else ():
+            if key.text not in followed:
+                self.report.add(f"link '{key.text}' is never used", key.where, "leave it out")

@@ -7,6 +7,7 @@ stands beside `kind` on a vertex are its fields, numbers, lists of numbers or st
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, DataError, Problem, Span
+from abw.core.data.beside import Beside, open_beside
 from abw.core.data.feed import ALL, MOST_PROBLEMS, Feed, Source, open_feed
 from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import single
@@ -45,7 +47,7 @@ class _Taken:
         return line_of(self.source, self.line(vertex))
 
 
-def schema_of_json(path: Path, *, skip_bad: bool = False) -> Schema:
+def schema_of_json(path: Path, beside: str = "", *, skip_bad: bool = False) -> Schema:
     """The kinds, links and fields that a file's instances have; kinds in order of first appearance.
 
     A link is `many` if any vertex has more than one of it. A field holds whole numbers if all of its values
@@ -69,23 +71,53 @@ def schema_of_json(path: Path, *, skip_bad: bool = False) -> Schema:
                 raise DataError(problems)
     if not found.kinds:
         raise DataError([Problem("no instances in the file", Span(str(path), 1))])
-    return found.schema(path)
+    return found.schema(path, _checked(path, beside, found) if beside else None)
 
 
-def read_json(feed: Feed, skip: int, limit: int, schema: Schema | None) -> Instances:
+def _checked(path: Path, suffix: str, found: _Found) -> Beside:
+    """The arrays beside a file, which has been seen to its end."""
+    arrays = open_beside(path, suffix)
+    arrays.refuse_others(found.vertices)
+    return arrays
+
+
+def read_json(feed: Feed, skip: int, limit: int, schema: Schema | None, beside: str = "") -> Instances:
     """Instances `skip` to `skip + limit` of what is left of a file; the vertices in the order of their line.
 
     They are made of what `schema` says; without one all that is left is read, and the schema is that of it
     all. Errors: DataError. Cost: some 10 ns a value; some microseconds where a line within the same piece of
     the file has an escaped name, or what else is unusual.
     """
-    if schema is not None:
+    arrays = _beside(feed, beside) if beside else None
+    if schema is not None and arrays is None:
         return _instances(_take(feed, skip, limit, schema), schema, feed.path)
-    taken = _take(feed, 0, ALL)
-    found = _Found()
-    if problems := found.add(taken):
-        raise DataError(problems)
-    return _instances(_part(taken, skip, limit), found.schema(feed.path), feed.path)
+    taken = _take(feed, 0, ALL if schema is None else skip + limit, schema)
+    if schema is None:
+        found = _Found()
+        if problems := found.add(taken):
+            raise DataError(problems)
+        schema = found.schema(feed.path, arrays)
+    instances = _instances(_part(taken, skip, limit), schema, feed.path)
+    if arrays is None:
+        return instances
+    arrays.skip(_kind_counts(taken.columns, min(skip, len(taken.columns))))
+    return arrays.give(instances)
+
+
+def _beside(feed: Feed, suffix: str) -> Beside:
+    """The arrays beside a feed's file. Errors: AbwError."""
+    if feed.size is None:
+        hint = "put the fields on the lines, or name a file"
+        raise AbwError("beside a pipe there is no file of arrays", hint=hint)
+    if not isinstance(feed.beside, Beside):
+        feed.beside = open_beside(feed.path, suffix)
+    return feed.beside
+
+
+def _kind_counts(columns: Columns, instances: int) -> dict[str, int]:
+    """How many vertices of each kind the first instances have."""
+    counts = np.bincount(columns.kind[: columns.ptr[instances]], minlength=len(columns.kinds))
+    return dict(zip(columns.kinds, counts.tolist(), strict=True))
 
 
 def _take(feed: Feed, skip: int, limit: int, schema: Schema | None = None) -> _Taken:
@@ -228,11 +260,13 @@ class _Found:
         self.sources: dict[str, set[str]] = {}
         self.targets: dict[str, set[str]] = {}
         self.many: dict[str, bool] = {}
+        self.vertices: Counter[str] = Counter()
 
     def add(self, taken: _Taken) -> list[Problem]:
         """See some more; returns where a field is a number here and a string there, or of other sizes."""
         columns = taken.columns
         self.kinds |= dict.fromkeys(columns.kinds)
+        self.vertices.update(_kind_counts(columns, len(columns)))
         problems = []
         for name in columns.fields:
             vertex, _, form, begin, end = _of(columns.value, 1, columns.fields, name)
@@ -258,8 +292,8 @@ class _Found:
         problems.sort(key=lambda problem: problem.where.line if problem.where else 0)
         return problems[:MOST_PROBLEMS]
 
-    def schema(self, path: Path) -> Schema:
-        """The schema of all that was seen. Errors: DataError."""
+    def schema(self, path: Path, beside: Beside | None = None) -> Schema:
+        """The schema of all that was seen, and of the arrays beside it. Errors: DataError."""
         if len(self.kinds) > _MOST_KINDS:
             message = f"{path}: {len(self.kinds)} kinds of vertices; at most {_MOST_KINDS}"
             raise DataError([Problem(message)])
@@ -272,6 +306,10 @@ class _Found:
             is_text, size, _ = self.form[name]
             odd = "" if is_text else self.odd.get(name, "")
             fields[name] = FieldSchema(frozenset(kinds), is_text, odd, size if odd else 0)
+        for name, item in (beside.fields if beside else {}).items():
+            if name in fields:
+                raise DataError([Problem(f"field '{name}' is in {path} and in the file beside it")])
+            fields[name] = item
         try:
             return with_common(Schema("json", tuple(self.kinds), {}, links, fields))
         except AbwError as error:

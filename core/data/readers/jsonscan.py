@@ -191,14 +191,52 @@ def _digit(text: Bytes, at: int) -> bool:
 
 
 @inner
+def _unit(text: Bytes, at: int) -> int:
+    """The unit of UTF-16 that the four digits after the `\\u` at an offset are."""
+    if at + 6 > text.size or text[at] != _BACKSLASH or text[at + 1] != 117:
+        return _BAIL
+    unit = 0
+    for j in range(at + 2, at + 6):
+        if _ZERO <= text[j] <= _NINE:
+            unit = 16 * unit + text[j] - _ZERO
+        elif 97 <= (text[j] | 32) <= 102:
+            unit = 16 * unit + (text[j] | 32) - 87
+        else:
+            return _BAIL
+    return unit
+
+
+@inner
+def _escape(text: Bytes, at: int) -> int:
+    """The offset behind what begins with the backslash at an offset: a sign, or two halves of a pair."""
+    if at + 1 >= text.size:
+        return _BAIL
+    if text[at + 1] != 117:
+        sign = text[at + 1]
+        # " \\ / b f n r t
+        known = sign == 34 or sign == 92 or sign == 47 or sign == 98 or sign == 102
+        known = known or sign == 110 or sign == 114 or sign == 116
+        return at + 2 if known else _BAIL
+    unit = _unit(text, at)
+    if unit < 0 or 0xDC00 <= unit <= 0xDFFF:
+        return _BAIL
+    if unit < 0xD800 or unit > 0xDFFF:
+        return at + 6
+    return at + 12 if 0xDC00 <= _unit(text, at + 6) <= 0xDFFF else _BAIL
+
+
+@inner
 def _string_end(text: Bytes, at: int) -> int:
     """The offset of the quote that ends the string whose first quote is before `at`."""
     while at < text.size:
         if text[at] == _QUOTE:
             return at
         if text[at] == _BACKSLASH:
-            at += 1
-        if at == text.size or text[at] < 32:
+            at = _escape(text, at)
+            if at < 0:
+                return _BAIL
+            continue
+        if text[at] < 32:
             return _BAIL
         at += 1
     return _BAIL

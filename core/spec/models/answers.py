@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 from typing import get_args
 
 from abw.core.ir.answers import FORMS, Answer, Form
@@ -48,7 +49,7 @@ def read_answer(
     size = shape[0] if shape and len(shape) == 1 else None
     if size is not None and top > size:
         report.add(f"{what} has {size} labels, not {top}", node.where, "top: as many or fewer")
-    names = _names(node.get("names"), what, tables, reach, report)
+    names, path = _names(node.get("names"), what, tables, reach, report)
     if names is not None and form == "values":
         report.add("names are those of labels", node.where, "as: label, as: probabilities or top: 3")
     if names is not None and size is not None and len(names) != size:
@@ -62,7 +63,7 @@ def read_answer(
             hint = suggest(name.text, schema.fields_of(frozenset(kinds)))
             report.add(f"{missing[0]} has no field '{name.text}'", name.where, hint)
         beside.append(name.text)
-    return Answer(form, top, names, tuple(beside))
+    return Answer(form, top, names, tuple(beside), path)
 
 
 def _list(node: Node | None, what: str, report: Report) -> list[Scalar]:
@@ -78,15 +79,16 @@ def _names(
     tables: dict[str, tuple[int, Table | None]],
     reach: Reach,
     report: Report,
-) -> tuple[str, ...] | None:
+) -> tuple[tuple[str, ...] | None, Path | None]:
+    """What labels are called, and the file that says so."""
     if node is None:
-        return None
+        return None, None
     if isinstance(node, Sequence):
-        return tuple(name.text for name in _list(node, f"names of {what}", report))
+        return tuple(name.text for name in _list(node, f"names of {what}", report)), None
     written = fields.text(node, f"names of {what}", report)
     if written is None:
-        return None
-    rows = None
+        return None, None
+    rows, path = None, None
     if written.text in tables:
         table = tables[written.text][1]
         if table is not None and table.vocab is None:
@@ -95,6 +97,6 @@ def _names(
     elif path := reach.file(written, "the names", report):
         rows = read_vocabulary(path, written.where, report)
     if rows is None:
-        return None
+        return None, path
     called = {row: name for name, row in rows.items()}
-    return tuple(called.get(row, str(row)) for row in range(max(called) + 1))
+    return tuple(called.get(row, str(row)) for row in range(max(called) + 1)), path

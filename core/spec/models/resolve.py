@@ -82,7 +82,7 @@ def _cases(conditions: Conditions) -> Iterator[dict[str, int]]:
 
 @dataclass(slots=True)
 class Resolver:
-    """Finds what names in sources mean. `used` collects the tables and parameters that were named.
+    """Finds what names in sources mean. `used` collects tables and parameters named, `followed` links.
 
     `tables` and `params` hold None for what is declared, but wrongly.
     """
@@ -93,6 +93,7 @@ class Resolver:
     params: Mapping[str, tuple[int, Shape | None]]
     report: Report
     used: set[str] = field(default_factory=set)
+    followed: set[str] = field(default_factory=set)
 
     def input(self, draft: TypeDraft, text: Scalar) -> list[Resolved] | None:
         """The alternatives of an input of `draft`; None where one of them is wrong."""
@@ -204,6 +205,7 @@ class Resolver:
                     self._note(f"link '{step.name}' leads to one vertex at most", step.token, text)
                     return None
                 index = None
+            self.followed.add(step.name)
             hops.append(Hop(step.name, index))
             kinds = link.reached(kinds)
         return tuple(hops), kinds

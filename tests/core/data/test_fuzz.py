@@ -89,7 +89,19 @@ PARSERS: dict[str, tuple[ModuleType, tuple[str, ...], Sequence[str]]] = {
     "json": (
         jsonscan,
         (
-            *("parse", "_blank", "_is", "_digit", "_equal", "_string_end", "_named", "_number", "_vertex"),
+            *(
+                "parse",
+                "_blank",
+                "_is",
+                "_digit",
+                "_equal",
+                "_string_end",
+                "_unit",
+                "_escape",
+                "_named",
+                "_number",
+                "_vertex",
+            ),
             *("_whole", "_pairs"),
         ),
         [

@@ -34,6 +34,7 @@ def lines(**fields: object) -> str:
         lines(n=1, x=-0.5, p=[1e-3, 2, -3e10], s="è\n"),
         '\t{ "links" : {"l": [ [0 , 0] ], "m": []} , "vertices": [ {"n": 0, "kind": "a"} ], "id": -7 }\r\n\n',
         '{"id": "\\u00e8", "vertices": [{"kind": "a", "s": ""}]}',
+        lines(s='\U0001f600 \\ " \t/é汉'),
     ],
 )
 def test_what_is_plainly_right_is_scanned(text: str) -> None:
@@ -53,6 +54,10 @@ def test_what_is_plainly_right_is_scanned(text: str) -> None:
         '{"vertices": [{"kind": "a"}]} 1',
         '{"vertice": [{"kind": "a"}]}',
         '{"vertices": [{"kind": "a"',
+        *(
+            '{"vertices": [{"kind": "a", "s": "' + s + '"}]}'
+            for s in (r"\q", r"\u12g4", r"\ud800", r"\udc00\ud800")
+        ),
         *(
             '{"vertices": [{"kind": "a", "n": ' + n + "}]}"
             for n in ("-", "1.", ".5", "1e", "+1", "[]", "[1,]")

@@ -152,7 +152,11 @@ def test_random_text_is_read_as_the_slow_reader_reads_it(
     path.write_bytes(text.encode("utf-8-sig" if data.draw(st.booleans()) else "utf-8"))
     options: dict[str, Any] = {"frequency": data.draw(st.integers(0, 3))} if format == "tags" else {}
     if format == "words":
-        options["tokens"] = data.draw(st.sampled_from(["", r"\S+", r"\w+|[^\w\s]|\s", "."]))
+        options["tokens"] = data.draw(
+            st.sampled_from(
+                ["", r"\S+", r"\w+|[^\w\s]|\s", ".", r"\d+|\w+|[^\s]", r"(?:a|b)+|.", r"[^\W\d]+|\d|\W+"]
+            )
+        )
     expected = oracle.READERS[format](text, **options)
     instances = read(path, format, **options)
     oracle.check_arrays(instances)

@@ -95,9 +95,9 @@ outputs: {{h: node.h}}
 """
     )
     values = []
-    for link in ("mother", "parent"):
+    for link, unused in (("mother", "no such text"), ("parent", "mother: {reverse: children}, ")):
         path = tmp_path / f"{link}.yaml"
-        path.write_text((tmp_path / "spec.yaml").read_text().replace("LINK", link))
+        path.write_text((tmp_path / "spec.yaml").read_text().replace("LINK", link).replace(unused, ""))
         model = abw.load(path, policy="agenda", allow_outside=True)
         values.append(model(root / "specs/data/trees.txt")["h"].values)
     np.testing.assert_array_equal(*values)
@@ -107,6 +107,7 @@ outputs: {{h: node.h}}
     ("written", "message"),
     [
         ("{reverse: too}", "no link 'too' to reverse"),
+        ("{reverse: to}\n  more: {next: point}", "link 'more' is never used"),
         ("{next: poin}", "unknown kind 'poin'"),
         ("{before: point}", "does not say what it is made of"),
         ("{next: point, previous: point}", "does not say what it is made of"),

@@ -371,7 +371,8 @@ def test_json_has_the_schema_of_its_data(folder: Folder) -> None:
     )
     asked: list[Path] = []
 
-    def schema_of(data: Path) -> Schema:
+    def schema_of(data: Path, beside: str) -> Schema:
+        assert beside == ""
         asked.append(data)
         return schema
 
@@ -379,7 +380,7 @@ def test_json_has_the_schema_of_its_data(folder: Folder) -> None:
     assert asked == [folder.path / "d.txt"]
     assert sources(model, "sum", "y") == (NodeSource((Hop("atom"),), ((0, 0),)),)
 
-    def broken(data: Path) -> Schema:
+    def broken(data: Path, beside: str) -> Schema:
         raise DataError([Problem("no JSON here", Span(str(data), 1))])
 
     with pytest.raises(AbwError, match=r"d.txt:1:1: no JSON here"):

@@ -89,6 +89,7 @@ def test_labels_with_names_and_words(spec: Path, tmp_path: Path) -> None:
     model = abw.load(path, dims={"hidden": 4}, allow_outside=True, policy="agenda")
     outputs = model(["Anna sees it.", "Yes"])
     assert outputs["tags"].names == tuple(TAGS)
+    assert spec.with_name("tags.txt") in model.spec.files
     assert outputs["tags"][0].tolist() == np.argmax(outputs["raw"][0], axis=1).tolist()
 
 

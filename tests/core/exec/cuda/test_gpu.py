@@ -116,6 +116,15 @@ def test_a_plan_is_launched_with_the_right_arguments(scheme: Any, seed: int | No
         assert made.seconds() == pytest.approx(1e-3)
 
 
+def test_floats_are_written_where_they_belong() -> None:
+    library = FakeLibrary()
+    made = make(library)
+    made.reserve(200, [(0, np.zeros(200, np.float32))])
+    made.write(50, np.arange(1, 11, dtype=np.float32))
+    assert made.read(48, 14).tolist() == [0, 0, *range(1, 11), 0, 0]
+    assert library.failed is None
+
+
 def test_a_second_run_needs_no_new_memory_and_one_copy() -> None:
     library = FakeLibrary()
     made = make(library)
