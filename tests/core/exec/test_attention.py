@@ -198,3 +198,53 @@ def test_scores_at_their_ends() -> None:
         np.testing.assert_allclose(
             executor.run(planned).value(0, 0), wanted, rtol=2e-6, atol=1e-6, err_msg=name
         )
+
+
+WEIGHTED = """\
+model: weighted
+dims: {hidden: 3}
+data: {format: json, path: graphs.jsonl}
+tables: {names: {dim: hidden, rows: 11}}
+cells:
+  take: {dims: [hidden], inputs: {x: hidden}, equations: h = x, outputs: {h: h}}
+  weigh:
+    dims: [hidden]
+    inputs: {h: hidden, w: 1}
+    equations: |
+      product = w * h
+      n = 0 * w + 1
+      k = log(w)
+    outputs: {product: product, n: n, k: k}
+types:
+  take: {per: node, cell: take, inputs: {x: "names[code]"}}
+  weigh: {per: node, cell: weigh, inputs: {h: take.h, w: weight}}
+  total: {per: node, sum: {h: to.weigh.product, n: to.weigh.n}}
+  mean: {per: node, attend: {query: weigh.n, keys: to.weigh.k, values: to.take.h, scaled: false}}
+outputs: {total: total.h, count: total.n, mean: mean.y}
+"""
+
+
+def test_sums_and_means_weighted_by_a_value_and_counts(tmp_path: Path) -> None:
+    """As docs/spec.md writes them."""
+    (graph,) = graphs(np.random.default_rng(2), [7])
+    weights = np.random.default_rng(3).random(7) + 0.1
+    for vertex, weight in zip(graph["vertices"], weights, strict=True):
+        vertex["weight"] = float(weight)
+    (tmp_path / "graphs.jsonl").write_text(json.dumps(graph))
+    (tmp_path / "model.yaml").write_text(WEIGHTED)
+    model = open_model(tmp_path / "model.yaml", Overrides())
+    found = open_workload(model, read_instances(model.data, None), open_networks(model, "cell"))
+    params = init_params(found.network, 0)
+    rows = params.tables[0].astype(np.float64)[[vertex["code"] for vertex in graph["vertices"]]]
+    joined = np.zeros((7, 7))
+    joined[tuple(np.array(graph["links"]["to"]).T)] = 1
+    total, count = (joined * weights) @ rows, joined.sum(axis=1, keepdims=True)
+    mean = np.divide(
+        total, (joined * weights).sum(axis=1, keepdims=True), where=count > 0, out=np.zeros((7, 3))
+    )
+    made = found.graph(0, 1)
+    executor = get_executor("reference")
+    executor.prepare(found.network, params)
+    result = executor.run(plan(made, Agenda().schedule(made.dag)))
+    for refs, wanted in zip(made.results, (total, count, mean), strict=True):
+        np.testing.assert_allclose(result.values(refs.reference), wanted, rtol=1e-6, err_msg=refs.name)

@@ -1,8 +1,9 @@
-"""Attention over lists of rows, one lane and head after the other: scores, their softmax, the weighted sum.
+"""Attention over lists of rows, a few heads of a lane at a time: scores, their softmax, the weighted sum.
 
 A list is read in blocks of BLOCK_ROWS, each with a largest score of its own; what was summed before is scaled
 to the largest so far, so that no list is too long and no exponential too large. Two buffers on the stack hold
-a block's weights and a head's sums, both whole vectors.
+for each head a block's weights and the sums, both whole vectors. Heads that are computed together wait for
+nothing of each other.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from abw.core.ir.model import KEYS, QUERY, SLOPE, VALUES, Attention
 
 BLOCK_ROWS = 64
 MOST_VECTORS = 8
-"""So many vectors of a head's sum are in registers at once."""
+"""So many vectors of heads' sums are in registers at once."""
+HEADS_AT_ONCE = 4
 INFINITE = number(-float("inf"))
 ZEROS = splat(0.0)
 
@@ -38,17 +40,23 @@ class _Attention:
         self.pitch = [4 * row_floats(shape, self.lanes) for shape in shapes]
         self.part, self.share = (columns(shapes[s]) // self.heads for s in (KEYS, VALUES))
         self.factor = attention.factor(columns(shapes[KEYS]))
+        self.vectors = [4 * self.lanes * v for v in range(padded(self.share, self.lanes) // self.lanes)]
+        most = max(1, MOST_VECTORS // len(self.vectors))
+        self.together = max(n for n in range(1, min(most, HEADS_AT_ONCE) + 1) if self.heads % n == 0)
         # buffers, and what lies where: known once the kernel begins
-        self.weights = self.sums = ""
+        self.weights: list[str] = []
+        self.sums: list[str] = []
         self.base: list[str] = []
         self.index: list[str] = []
-        self.vectors = [4 * self.lanes * v for v in range(padded(self.share, self.lanes) // self.lanes)]
 
     def emit(self) -> None:
         """All lanes of one batch."""
         f, slots = self.f, len(self.pitch)
-        self.weights = f.let(f"alloca [{BLOCK_ROWS} x float], align 64")
-        self.sums = f.let(f"alloca [{len(self.vectors) * self.lanes} x float], align 64")
+        wide = len(self.vectors) * self.lanes
+        self.weights, self.sums = (
+            [f.let(f"alloca [{floats} x float], align 64") for _ in range(self.together)]
+            for floats in (BLOCK_ROWS, wide)
+        )
         self.base, self.index = (
             [f.pointer_item("%frame", SLOT_WORDS * s + word) for s in range(slots)] for word in (0, 1)
         )
@@ -59,7 +67,7 @@ class _Attention:
             begin, end = f.int_item(lists, i), f.int_item(lists, f.i64("add", i, 1))
             query = self._row(QUERY, begin)
             out = f.at(outputs, f.i64("mul", i, self.pitch[VALUES]))
-            f.repeat(self.heads, lambda h: self._head(h, begin, end, query, out))
+            f.repeat(self.heads // self.together, lambda g: self._heads(g, begin, end, query, out))
 
         f.repeat("%last", lane, first="%first")
 
@@ -68,92 +76,130 @@ class _Attention:
         f = self.f
         return f.at(self.base[slot], f.i64("mul", f.int_item(self.index[slot], place), self.pitch[slot]))
 
-    def _head(self, head: str, begin: str, end: str, query: str, out: str) -> None:
+    def _of_heads(self, first: str, group: str, floats: int) -> list[str]:
+        """Where each head's floats begin in a row."""
         f = self.f
-        query = f.at(query, f.i64("mul", head, 4 * self.part))
-        for place in self.vectors:
-            f.store(ZEROS, self.sums, place)
+        start = f.at(first, f.i64("mul", group, 4 * floats * self.together))
+        return [f.at(start, 4 * floats * h) for h in range(self.together)]
+
+    def _heads(self, group: str, begin: str, end: str, query: str, out: str) -> None:
+        """A group of heads of one lane."""
+        f, n = self.f, self.together
+        queries = self._of_heads(query, group, self.part)
+        for sums in self.sums:
+            for place in self.vectors:
+                f.store(ZEROS, sums, place)
 
         def block(turn: str, state: list[str]) -> list[str]:
             first = f.i64("add", begin, f.i64("mul", turn, BLOCK_ROWS))
             count = f.least(f.i64("sub", end, first), BLOCK_ROWS)
-            largest = self._scores(head, first, count, query, state[0])
+            before, totals = state[:n], state[n:]
+            largest = self._scores(group, first, count, queries, before)
             # where all scores are -inf the weights' sum stays 0, and what is divided by it is not a number
-            none = f.let(f"fcmp oeq float {largest}, {INFINITE}")
-            level = f.spread(f.let(f"select i1 {none}, float {number(0.0)}, float {largest}"))
-            scale = exp(f, f.vec("fsub", f.spread(state[0]), level))
-            before = f.let(f"fmul float {state[1]}, {f.let(f'extractelement {self.vector} {scale}, i64 0')}")
-            total = f.let(f"fadd float {before}, {self._powers(count, level)}")
-            self._sum(head, first, count, scale)
-            return [largest, total]
+            levels = [self._level(x) for x in largest]
+            scales = [
+                exp(f, f.vec("fsub", f.spread(x), level)) for x, level in zip(before, levels, strict=True)
+            ]
+            added = self._powers(count, levels)
+            totals = [
+                f.let(f"fadd float {f.let(f'fmul float {total}, {self._first(scale)}')}, {more}")
+                for total, scale, more in zip(totals, scales, added, strict=True)
+            ]
+            self._sum(group, first, count, scales)
+            return [*largest, *totals]
 
         blocks = f.i64("sdiv", f.i64("add", f.i64("sub", end, begin), BLOCK_ROWS - 1), BLOCK_ROWS)
-        _, total = f.loop(blocks, block, [("float", INFINITE), ("float", number(0.0))])
-        whole = f.spread(total)
-        for place in self.vectors:
-            f.store(f.vec("fdiv", f.load(self.sums, place), whole), self.sums, place)
-        copy(f, f.at(out, f.i64("mul", head, 4 * self.share)), self.sums, self.share)
+        start = [*[("float", INFINITE)] * n, *[("float", number(0.0))] * n]
+        totals = f.loop(blocks, block, start)[n:]
+        for place_of, total, sums in zip(
+            self._of_heads(out, group, self.share), totals, self.sums, strict=True
+        ):
+            whole = f.spread(total)
+            for place in self.vectors:
+                f.store(f.vec("fdiv", f.load(sums, place), whole), sums, place)
+            copy(f, place_of, sums, self.share)
 
-    def _scores(self, head: str, first: str, count: str, query: str, before: str) -> str:
-        """Fill the weights with a block's scores, and -inf behind them; the largest of all so far."""
+    def _first(self, vector: str) -> str:
+        return self.f.let(f"extractelement {self.vector} {vector}, i64 0")
+
+    def _level(self, largest: str) -> str:
+        """What is subtracted from scores: the largest, but 0 for -inf."""
         f = self.f
-        for v in range(BLOCK_ROWS // self.lanes):
-            f.store(splat(-float("inf")), self.weights, 4 * self.lanes * v)
-        column = f.i64("mul", head, 4 * self.part)
+        none = f.let(f"fcmp oeq float {largest}, {INFINITE}")
+        return f.spread(f.let(f"select i1 {none}, float {number(0.0)}, float {largest}"))
+
+    def _scores(self, group: str, first: str, count: str, queries: list[str], before: list[str]) -> list[str]:
+        """Fill the weights with a block's scores, and -inf behind them; each head's largest so far."""
+        f = self.f
+        for weights in self.weights:
+            for v in range(BLOCK_ROWS // self.lanes):
+                f.store(splat(-float("inf")), weights, 4 * self.lanes * v)
 
         def score(k: str) -> None:
-            key = f.at(self._row(KEYS, f.i64("add", first, k)), column)
-
-            def add(place: str | int, mask: str | None, total: list[str]) -> list[str]:
-                a, b = (masked(f, f.load(row, place), mask, 0.0) for row in (key, query))
-                if not self.added:
-                    return [f.fma(a, b, total[0])]
-                both = f.vec("fadd", a, b)
-                low = f.vec("fmul", both, splat(SLOPE))
-                return [f.vec("fadd", total[0], f.choose("ogt", both, ZEROS, both, low))]
-
-            (total,) = over(f, self.part, add, [(self.vector, ZEROS)])
-            product = f.let(f"fmul float {across(f, 'fadd', total)}, {number(self.factor)}")
-            f.put("float", product, self.weights, k)
+            keys = self._of_heads(self._row(KEYS, f.i64("add", first, k)), group, self.part)
+            for key, query, weights in zip(keys, queries, self.weights, strict=True):
+                f.put("float", self._score(key, query), weights, k)
 
         f.repeat(count, score)
 
         def larger(j: str, best: list[str]) -> list[str]:
-            found = f.load(self.weights, f.i64("mul", j, 4 * self.lanes))
-            return [f.choose("ogt", found, best[0], found, best[0])]
+            place = f.i64("mul", j, 4 * self.lanes)
+            found = [f.load(weights, place) for weights in self.weights]
+            return [f.choose("ogt", a, b, a, b) for a, b in zip(found, best, strict=True)]
 
-        (best,) = f.loop(self._filled(count), larger, [(self.vector, f.spread(before))])
-        return across(f, "fmax", best)
+        best = f.loop(self._filled(count), larger, [(self.vector, f.spread(x)) for x in before])
+        return [across(f, "fmax", x) for x in best]
+
+    def _score(self, key: str, query: str) -> str:
+        f = self.f
+
+        def add(place: str | int, mask: str | None, total: list[str]) -> list[str]:
+            a, b = (masked(f, f.load(row, place), mask, 0.0) for row in (key, query))
+            if not self.added:
+                return [f.fma(a, b, total[0])]
+            both = f.vec("fadd", a, b)
+            low = f.vec("fmul", both, splat(SLOPE))
+            return [f.vec("fadd", total[0], f.choose("ogt", both, ZEROS, both, low))]
+
+        (total,) = over(f, self.part, add, [(self.vector, ZEROS)])
+        return f.let(f"fmul float {across(f, 'fadd', total)}, {number(self.factor)}")
 
     def _filled(self, count: str) -> str:
         """So many vectors hold a block's weights."""
         return self.f.i64("sdiv", self.f.i64("add", count, self.lanes - 1), self.lanes)
 
-    def _powers(self, count: str, level: str) -> str:
-        """Make the scores weights: e to what they are above `level`; their sum."""
+    def _powers(self, count: str, levels: list[str]) -> list[str]:
+        """Make the scores weights: e to what they are above `levels`; each head's sum."""
         f = self.f
 
-        def power(j: str, total: list[str]) -> list[str]:
+        def power(j: str, totals: list[str]) -> list[str]:
             place = f.i64("mul", j, 4 * self.lanes)
-            found = exp(f, f.vec("fsub", f.load(self.weights, place), level))
-            f.store(found, self.weights, place)
-            return [f.vec("fadd", total[0], found)]
+            after = []
+            for weights, level, total in zip(self.weights, levels, totals, strict=True):
+                found = exp(f, f.vec("fsub", f.load(weights, place), level))
+                f.store(found, weights, place)
+                after.append(f.vec("fadd", total, found))
+            return after
 
-        (total,) = f.loop(self._filled(count), power, [(self.vector, ZEROS)])
-        return across(f, "fadd", total)
+        totals = f.loop(self._filled(count), power, [(self.vector, ZEROS)] * self.together)
+        return [across(f, "fadd", total) for total in totals]
 
-    def _sum(self, head: str, first: str, count: str, scale: str) -> None:
+    def _sum(self, group: str, first: str, count: str, scales: list[str]) -> None:
         """Scale the sums, and add a block's weighted values."""
         f = self.f
-        column = f.i64("mul", head, 4 * self.share)
-        for begin in range(0, len(self.vectors), MOST_VECTORS):
-            places = self.vectors[begin : begin + MOST_VECTORS]
+        step = max(1, MOST_VECTORS // self.together)
+        for begin in range(0, len(self.vectors), step):
+            places = self.vectors[begin : begin + step]
+            of_heads = [(h, place) for h in range(self.together) for place in places]
 
-            def add(k: str, sums: list[str], places: list[int] = places) -> list[str]:
-                weight = f.spread(f.item("float", self.weights, k))
-                value = f.at(self._row(VALUES, f.i64("add", first, k)), column)
-                return [f.fma(weight, f.load(value, p), s) for p, s in zip(places, sums, strict=True)]
+            def add(k: str, sums: list[str], of_heads: list[tuple[int, int]] = of_heads) -> list[str]:
+                weights = [f.spread(f.item("float", weights, k)) for weights in self.weights]
+                values = self._of_heads(self._row(VALUES, f.i64("add", first, k)), group, self.share)
+                return [
+                    f.fma(weights[h], f.load(values[h], place), total)
+                    for (h, place), total in zip(of_heads, sums, strict=True)
+                ]
 
-            sums = f.loop(count, add, [(self.vector, ZEROS)] * len(places))
-            for place, added in zip(places, sums, strict=True):
-                f.store(f.fma(f.load(self.sums, place), scale, added), self.sums, place)
+            sums = f.loop(count, add, [(self.vector, ZEROS)] * len(of_heads))
+            for (h, place), added in zip(of_heads, sums, strict=True):
+                f.store(f.fma(f.load(self.sums[h], place), scales[h], added), self.sums[h], place)
