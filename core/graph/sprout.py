@@ -115,13 +115,11 @@ class Sprouter:
         floats (see `Graph`). Errors: InstanceError
         where nothing feeds an input.
         """
-        types, width, names = self.model.types, self.network.width, whose.instances.schema.kinds
-        kind = columns[KIND][new]
+        types, width = self.model.types, self.network.width
         heads: list[Ints] = []
         sizes = np.zeros(len(types), np.int32)
         for t in sorted(self.phases.during):
-            wanted = [n for n, name in enumerate(names) if name in types[t].kinds]
-            here = new[np.isin(kind, wanted)]
+            here = whose.of_kinds(types[t].kinds, columns, new)
             for condition in types[t].where:
                 values = self.field(columns, condition.field)[here]
                 here = here[COMPARE[condition.comparison](values, condition.value)]
@@ -147,9 +145,8 @@ class Sprouter:
         type_of = np.repeat(np.arange(len(types), dtype=np.int32), sizes)
         dag = build_dag(tuple(t.name for t in types), type_of, operand[inside] // width, target[inside])
         type_ptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
-        count = int(columns[INSTANCE][: columns.count].max(initial=-1)) + 1
         owner = columns[INSTANCE][vertex]
-        graph = Graph(self.network, dag, type_ptr, vertex, owner, ptr, operand, (), count, given=given)
+        graph = Graph(self.network, dag, type_ptr, vertex, owner, ptr, operand, (), whose.count, given=given)
         return graph, outer.astype(np.int32)
 
     def field(self, columns: Columns, name: str) -> Ints:
@@ -211,10 +208,18 @@ def _fields(kind: GrowingKind) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """Of which instances a mini-batch is: those from number `first` on."""
+    """Of which instances a mini-batch is: `count` of them from number `first` on."""
 
     instances: Instances
     first: int
+    count: int
+
+    def of_kinds(self, kinds: frozenset[str], columns: Columns, vertices: Ints) -> Ints:
+        """Those of the vertices that are of these kinds."""
+        names = self.instances.schema.kinds
+        wanted = np.array([name in kinds for name in names])
+        found: Ints = vertices[wanted[columns[KIND][vertices]]]
+        return found
 
     def number(self, columns: Columns, vertex: int) -> int:
         """The number of a vertex's instance among `instances`."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from abw.core.base.errors import InstanceError, Problem
 from abw.core.base.progress import Clock
 from abw.core.data.instances import Instances, Ints
-from abw.core.data.vertices import KIND, FieldColumn, finished, order_of
+from abw.core.data.vertices import FieldColumn, finished, order_of
 from abw.core.exec.interface import Array, Executor, Result
 from abw.core.graph.bind import Binding, bind, only
 from abw.core.graph.construct import construct
@@ -89,7 +89,7 @@ class _Growing:
         self.sprouter = ground.sprouter
         self.first, self.last = first, last
         self.tape = Tape(binding.network, executor)
-        self.whose = Whose(binding.instances, first)
+        self.whose = Whose(binding.instances, first, last - first)
         instances = binding.instances
         self.kinds = {kind.name: kind for kind in self.sprouter.growth.kinds}
         self.numbers = {name: number for number, name in enumerate(instances.schema.kinds)}
@@ -127,13 +127,8 @@ class _Growing:
             self.grower.start(columns, (start[self.first : self.last] - start[self.first]).astype(np.int32))
             new = np.arange(given, columns.count, dtype=np.int32)
             # given vertices that decide do so in the first round
-            deciding = [
-                self.numbers[name]
-                for kind in self.kinds.values()
-                if kind.given
-                for name in sorted(kind.kinds)
-            ]
-            own = np.flatnonzero(np.isin(columns[KIND][:given], deciding)).astype(np.int32)
+            deciding = frozenset().union(*(kind.kinds for kind in self.kinds.values() if kind.given))
+            own = self.whose.of_kinds(deciding, columns, np.arange(given, dtype=np.int32))
         rounds, now = 0, np.concatenate([own, new])
         while len(now):
             rounds += 1
@@ -145,12 +140,9 @@ class _Growing:
                 first = columns.count
                 for kind in self.kinds.values():
                     if kind.clauses:
-                        self.grower.grow(kind, columns, self._of_kind(kind.kinds, now))
+                        self.grower.grow(kind, columns, self.whose.of_kinds(kind.kinds, columns, now))
                 now = np.arange(first, columns.count, dtype=np.int32)
         return rounds
-
-    def _of_kind(self, kinds: frozenset[str], vertices: Ints) -> Ints:
-        return vertices[np.isin(self.columns[KIND][vertices], [self.numbers[name] for name in kinds])]
 
     def _round_schedule(self, graph: Graph) -> Schedule:
         """A batch a type in the order that does in all rounds; else by the critical path."""
@@ -166,7 +158,7 @@ class _Growing:
     def _decide(self, vertices: Ints) -> None:
         """Make the decisions of vertices whose nodes are computed. Errors: InstanceError."""
         for kind in self.kinds.values():
-            at = self._of_kind(kind.kinds, vertices)
+            at = self.whose.of_kinds(kind.kinds, self.columns, vertices)
             for decision in kind.decisions if len(at) else ():
                 try:
                     chosen = decide(decision, self.columns, at, self._read, self.chances)
