@@ -7,7 +7,7 @@ stay where they are. The finished mini-batch is as any other: instances, their g
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,7 +23,7 @@ from abw.core.graph.construct import construct
 from abw.core.graph.decide import Chances, Grower, ScoreError, decide
 from abw.core.graph.graph import Graph
 from abw.core.graph.part import part
-from abw.core.graph.sprout import Ground, NodeColumn, Whose
+from abw.core.graph.sprout import Ground, NodeColumn, StandInColumn
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule
@@ -89,7 +89,7 @@ class _Growing:
         self.sprouter = ground.sprouter
         self.first, self.last = first, last
         self.tape = Tape(binding.network, executor)
-        self.whose = Whose(binding.instances, first, last - first)
+        self.whose = ground.whose(first, last)
         instances = binding.instances
         self.kinds = {kind.name: kind for kind in self.sprouter.growth.kinds}
         self.numbers = {name: number for number, name in enumerate(instances.schema.kinds)}
@@ -107,11 +107,25 @@ class _Growing:
     def _before(self) -> None:
         """What is given and needs nothing that grows."""
         with self.clock("construct"):
-            graph = construct(only(self.binding, self.sprouter.phases.before), self.first, self.last)
+            types, network = self.binding.model.types, self.binding.network
+            reduced = [
+                (t, o)
+                for t in self.sprouter.phases.before
+                if types[t].reduction is not None
+                for o in range(len(types[t].outputs))
+            ]
+            # what stands for the reductions' outputs comes as results do
+            asked = replace(network, outputs=tuple((types[t].name, ((t, o),)) for t, o in reduced))
+            binding = replace(only(self.binding, self.sprouter.phases.before), network=asked)
+            found = construct(binding, self.first, self.last)
+            graph = replace(found, network=network, results=())
             self.given = graph.given
             for t in self.sprouter.phases.before:
                 nodes = np.arange(*graph.type_ptr[t : t + 2].tolist(), dtype=np.int32)
                 self.columns[NodeColumn(t)][graph.vertex[nodes]] = nodes
+            for (t, o), refs in zip(reduced, found.results, strict=True):
+                stored = np.where(refs.reference >= 0, refs.reference, refs.reference - 1)
+                self.columns[StandInColumn(t, o)][refs.vertex] = stored
         self._advance(graph, np.zeros(0, np.int32), self.batched)
 
     def _advance(self, graph: Graph, outer: Ints, batched: Batched) -> None:

@@ -134,6 +134,9 @@ outputs: {y: y, z: z}
 DATA = "a|N b|V\nc|N\nb|V d|N a|N\nd|V c|N\na|N\n"
 
 
+VALUES = ("at.instance.token.buffer.h", "at.instance.token.buffer.h or up.run.h or idle")
+
+
 class Draft:
     """A random section `grow` of kinds a and b, over sentences."""
 
@@ -213,7 +216,10 @@ class Draft:
         def optional(links: dict[str, str]) -> str:
             return ", ".join(f"{name}: {to} or none" for name, to in links.items())
 
-        read = self.one("up.run.h", "side.pass.h", "up.up.run.h", "at.buffer.h")
+        read = self.one(
+            "up.run.h", "side.pass.h", "up.up.run.h", "at.buffer.h", "instance.pooled.h", "near.h"
+        )
+        scored = self.one("run.h", "look.y", "up.look.y or run.h")
         return f"""\
 model: random
 dims: {{hidden: 3}}
@@ -240,7 +246,10 @@ grow:
     g: side.pass.h or up.run.h or idle}}}}
   pass: {{per: b, where: depth < 3, cell: rnn.yaml, inputs: {{x: "depths[owner.go] or depths[depth] or zeros",
     h: before.pass.h or zeros, g: owner.run.h or at.buffer.h or idle}}}}
-  score: {{per: a, cell: scores.yaml, inputs: {{x: run.h}}}}
+  pooled: {{per: instance, mean: {{h: token.buffer.h}}}}
+  near: {{per: a, sum: {{h: at.instance.token.buffer.h or idle}}}}
+  look: {{per: a, attend: {{query: run.h, keys: at.instance.token.buffer.h, values: {self.one(*VALUES)}}}}}
+  score: {{per: a, cell: scores.yaml, inputs: {{x: {scored}}}}}
   all: {{per: instance, mean: {{h: a.run.h or idle}}}}
   end: {{per: instance, cell: scores.yaml, inputs: {{x: all.h}}}}
 outputs: {{pick: a.pick, toss: b.toss, end: end.y}}
@@ -273,6 +282,26 @@ def test_random_sections_grow_as_the_oracle(random_folder: Path, data: st.DataOb
         check_plan(planned.graph, planned)
     check_schedule(made.graph.dag, made.schedule)
     np.testing.assert_array_equal(made.plan.rows, made.pieces[-1].rows)
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data(), seed=st.integers(0, 100))
+def test_random_sections_on_the_processor(random_folder: Path, data: st.DataObject, seed: int) -> None:
+    """What decides in single precision may decide otherwise; but only within the tolerance."""
+    spec = random_folder / "model.yaml"
+    spec.write_text(Draft(data).text())
+    try:
+        workload = opened(spec)
+    except AbwError:
+        return
+    params = init_params(workload.network, seed)
+    made = grown(workload, ready(workload, "cpu", params))
+    reference = ReferenceExecutor()
+    reference.prepare(workload.network, params)
+    expected = reference.run_graph(made.graph)
+    assert max(d.error for d in compare(made.result, expected)) < 1e-4
+    assert workload.ground is not None
+    recheck(workload.ground.sprouter, made.instances, expected, 1e-4, "cpu")
 
 
 @pytest.mark.parametrize(
