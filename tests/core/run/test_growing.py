@@ -442,3 +442,28 @@ def test_granularity_op_is_refused(tmp_path: Path) -> None:
     for granularity, fuse in (("op", False), ("cell", True)):
         with pytest.raises(AbwError, match="greedy grows"):
             open_networks(model, granularity, fuse=fuse)  # type: ignore[arg-type]
+
+
+def test_nothing_follows_the_end() -> None:
+    """Where </s> scores well it ends half of the sentences, and the others at `most`."""
+    workload = opened(SPECS / "greedy.yaml", hidden=5, limit=12)
+    params = init_params(workload.network, 3)
+    scores = next(
+        v for p, v in zip(workload.network.params, params.values, strict=True) if p.name == "score.b"
+    )
+    ends = workload.model.tables[1].vocab
+    assert ends is not None
+    endless = grown(workload, ready(workload, "reference", params)).result.value(2, 0).reshape(12, 20, -1)
+    behind = endless.max(axis=2) - endless[:, :, ends.rows["</s>"]]
+    scores[ends.rows["</s>"]] += np.median(behind.min(axis=1))
+    made = grown(workload, ready(workload, "reference", params))
+    check_as_the_oracle(workload, made, params)
+    lengths = set()
+    step = made.instances.schema.kinds.index("step")
+    for begin, end in zip(made.instances.start[:-1], made.instances.start[1:], strict=True):
+        inside = np.flatnonzero(made.instances.kind[begin:end] == step) + begin
+        words = made.instances.fields["next"][inside].tolist()
+        assert ends.rows["</s>"] not in words[:-1]
+        assert len(words) == 20 or words[-1] == ends.rows["</s>"]
+        lengths.add(len(words))
+    assert len(lengths) > 1 and 0 < made.cut["step"] < 12
