@@ -148,7 +148,7 @@ class Grower:
 
     def __init__(self, kinds: Mapping[str, GrowingKind], numbers: Mapping[str, int], instances: int) -> None:
         self._kinds, self._numbers = kinds, numbers
-        self.count = np.zeros((len(numbers), instances), np.int32)
+        self.count = np.zeros((len(numbers), instances), np.int64)
         self.cut = np.zeros((len(numbers), instances), np.bool_)
 
     def start(self, columns: Columns, roots: Ints) -> None:
@@ -173,19 +173,25 @@ class Grower:
 
     def _add(self, clause: Clause, columns: Columns, at: Ints, there: Bools, added: list[Ints]) -> Ints:
         """New vertices where a clause says so and there is room; for each of `at` the new one, or -1."""
+        found = np.full(len(at), -1, np.int32)
+        who = np.flatnonzero(there)
+        if not len(who):
+            return found
         number, most = self._numbers[clause.adds], self._kinds[clause.adds].most
-        whose = columns[INSTANCE][at[there]]
+        whose = columns[INSTANCE][at[who]]
         index = self.count[number][whose] + _ranks(whose)
         room = index < most
-        self.cut[number][whose[~room]] = True
-        index, whose = index[room], whose[room]
-        np.add.at(self.count[number], whose, 1)
-        who = np.flatnonzero(there)[room]
-        links = [(Hop(name), evaluate(place, columns, at, added)[who]) for name, place in clause.links]
+        if not room.all():
+            self.cut[number][whose[~room]] = True
+            who, index, whose = who[room], index[room], whose[room]
+        self.count[number] += np.bincount(whose, minlength=self.count.shape[1])
+        deciding = at[who]
+        before = [added[i][who] if i in clause.needs else added[i] for i in range(len(added))]
+        links = [(Hop(name), evaluate(place, columns, deciding, before)) for name, place in clause.links]
         numbers = [
             (
                 FieldColumn(name),
-                evaluate(value, columns, at, added)[who] if isinstance(value, Number) else value,
+                evaluate(value, columns, deciding, before) if isinstance(value, Number) else value,
             )
             for name, value in clause.fields
         ]
@@ -195,9 +201,8 @@ class Grower:
         columns[KIND][new] = number
         columns[INSTANCE][new] = whose
         columns[INDEX][new] = index
-        home = columns[Hop("instance")][at[who]]
-        columns[Hop("instance")][new] = np.where(home >= 0, home, at[who])
-        found = np.full(len(at), -1, np.int32)
+        home = columns[Hop("instance")][deciding]
+        columns[Hop("instance")][new] = np.where(home >= 0, home, deciding)
         found[who] = new
         return found
 

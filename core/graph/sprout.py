@@ -1,12 +1,12 @@
 """The nodes of vertices that have just come to be: one round of a growing mini-batch.
 
-The same as construction (`abw.core.graph.construct`) for vertices that are not in order of their instances,
-where cells alone are computed: of a whole mini-batch both give the same nodes and operands.
+The same as construction (`abw.core.graph.construct`) for vertices that are not in the order of their
+instances: of a whole mini-batch both give the same nodes and operands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import InstanceError, Problem
-from abw.core.data.derive import field, floats
-from abw.core.data.instances import Instances, Ints
+from abw.core.data.derive import field, floats, link
+from abw.core.data.instances import Instances, Ints, Link
+from abw.core.data.links import along
 from abw.core.data.lookup import trained_ids, word_rows
 from abw.core.data.vertices import INDEX, INSTANCE, KIND, Columns, FieldColumn, given_link
 from abw.core.graph.bind import COMPARE
@@ -28,6 +29,7 @@ from abw.core.ir.model import (
     Input,
     Model,
     NodeSource,
+    NodeType,
     ParamSource,
     Source,
     TableSource,
@@ -36,6 +38,7 @@ from abw.core.ir.model import (
 from abw.core.ir.network import Network
 from abw.core.ir.paths import Hop
 from abw.core.ir.phases import Phases
+from abw.core.ir.schema import Schema
 
 Given = tuple[NDArray[np.float32], ...]
 MISSING = -(2**31)
@@ -63,19 +66,50 @@ class NodeColumn:
     type: int
 
 
+@dataclass(frozen=True, slots=True)
+class StandInColumn:
+    """The name of a column: what stands for an output of a reduction on a vertex.
+
+    A reference on the tape, -1 for none; that of a constant, which is negative, is one less here.
+    """
+
+    type: int
+    output: int
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What a reduction reads at the vertices `here` (n,): `sizes` (n,) values of each slot in `values`."""
+
+    here: Ints
+    sizes: Ints
+    values: tuple[Ints, ...]
+
+
+def parted(hops: tuple[Hop, ...], schema: Schema) -> tuple[tuple[Hop, ...], tuple[Hop, ...]]:
+    """The hops before the first that leads to several vertices, and the others."""
+    first = next((n for n, hop in enumerate(hops) if schema.links[hop.link].many and hop.index is None), 0)
+    return hops[:first], hops[first:]
+
+
 class Sprouter:
     """What a growing model's rounds are made of, found once for all mini-batches."""
 
     def __init__(self, model: Model, growth: Growth, network: Network, phases: Phases) -> None:
         self.model, self.growth, self.network, self.phases = model, growth, network, phases
         self._reads = {
-            wanted: self._sources(wanted) for t in phases.during for wanted in model.types[t].inputs
+            wanted: self._sources(wanted, n < model.types[t].listed)
+            for t in phases.during
+            for n, wanted in enumerate(model.types[t].inputs)
         }
 
-    def _sources(self, wanted: Input) -> tuple[tuple[Source, int], ...]:
+    def _sources(self, wanted: Input, reduced: bool) -> tuple[tuple[Source, int], ...]:
         """An input's sources, each with the first reference of the constant that it is."""
         found = []
-        for source in wanted.sources:
+        sources = wanted.sources
+        if reduced and len(sources) == 1:
+            sources = (*sources, ZeroSource())
+        for source in sources:
             first = 0
             if not isinstance(source, NodeSource):
                 number = constant_number(self.network.constants, self.network.fields, source, wanted.shape)
@@ -95,15 +129,24 @@ class Sprouter:
             yield from (FieldColumn(name) for name in _fields(kind))
         for t in self.phases.during:
             yield from (FieldColumn(condition.field) for condition in self.model.types[t].where)
-            for wanted in self.model.types[t].inputs:
-                for source in wanted.sources:
+            for n, wanted in enumerate(self.model.types[t].inputs):
+                for m, source in enumerate(wanted.sources):
                     if isinstance(source, NodeSource | TableSource | FieldSource):
-                        yield from source.hops
+                        listed = m == 0 and n < self.model.types[t].listed
+                        yield from parted(source.hops, self.model.schema)[0] if listed else source.hops
                     if isinstance(source, FieldSource):
                         yield GivenColumn(source.field)
                     if isinstance(source, TableSource):
                         text = self.model.schema.fields[source.field].text
                         yield RowColumn(source.table, source.field) if text else FieldColumn(source.field)
+
+    def lists(self) -> Iterator[tuple[Hop, ...]]:
+        """The ways from given vertices to several that reductions follow."""
+        for t in self.phases.during:
+            if self.model.types[t].reduction is not None:
+                source = self.model.types[t].inputs[0].sources[0]
+                assert isinstance(source, NodeSource)
+                yield parted(source.hops, self.model.schema)[1]
 
     def graph(
         self, columns: Columns, new: Ints, taken: int, whose: Whose, given: Given
@@ -111,65 +154,132 @@ class Sprouter:
         """The graph of new vertices' nodes, which are numbered from `taken` on the tape.
 
         And the references on the tape that it reads of earlier nodes: its own reference `n * width + i` is
-        the i-th of these. `whose` says for messages which instances they are, `given` are these' fields of
-        floats (see `Graph`). Errors: InstanceError
-        where nothing feeds an input.
+        the i-th of these. `whose` says which instances they are, `given` are these' fields of floats (see
+        `Graph`). Errors: InstanceError where nothing feeds an input.
         """
-        types, width, names = self.model.types, self.network.width, whose.instances.schema.kinds
-        kind = columns[KIND][new]
-        heads: list[Ints] = []
-        sizes = np.zeros(len(types), np.int32)
-        for t in sorted(self.phases.during):
-            wanted = [n for n, name in enumerate(names) if name in types[t].kinds]
-            here = new[np.isin(kind, wanted)]
+        types, width = self.model.types, self.network.width
+        during = sorted(self.phases.during)
+        heads: dict[int, Ints] = {}
+        runs: dict[int, Runs] = {}
+        count = taken
+        for t in during:
+            here = whose.of_kinds(types[t].kinds, columns, new)
             for condition in types[t].where:
                 values = self.field(columns, condition.field)[here]
                 here = here[COMPARE[condition.comparison](values, condition.value)]
-            sizes[t] = len(here)
-            columns[NodeColumn(t)][here] = taken + sum(map(len, heads)) + np.arange(len(here))
-            heads.append(here)
-        blocks = [
-            np.stack([self._feed(columns, t, wanted, here, whose) for wanted in types[t].inputs], axis=1)
-            for t, here in zip(sorted(self.phases.during), heads, strict=True)
-            if len(here) and types[t].inputs
-        ]
-        slots = np.repeat(np.array([len(t.inputs) for t in types], np.int32), sizes)
-        vertex = np.concatenate([np.zeros(0, np.int32), *heads])
-        operand = np.concatenate([np.zeros(0, np.int32), *(block.ravel() for block in blocks)])
+            if types[t].reduction is not None:
+                runs[t] = self._runs(columns, types[t], here, whose)
+                here = here[runs[t].sizes > 1]
+            heads[t] = here
+            columns[NodeColumn(t)][here] = np.arange(count, count + len(here))
+            count += len(here)
+        for t in self.phases.during:
+            if t in runs:
+                self._stand_in(columns, t, runs[t], whose)
+        blocks, sizes = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+        for t in during:
+            slots = len(types[t].inputs)
+            if t in runs:
+                blocks.append(self._lists(columns, t, runs[t], whose))
+                sizes.append(slots * runs[t].sizes[runs[t].sizes > 1])
+            else:
+                fed = [self._feed(columns, t, wanted, heads[t], whose) for wanted in types[t].inputs]
+                blocks += [np.stack(fed, axis=1).ravel()] if fed else []
+                sizes.append(np.full(len(heads[t]), slots, np.int32))
+        vertex = np.concatenate([np.zeros(0, np.int32), *(heads[t] for t in during)])
+        ptr = np.append(0, np.cumsum(np.concatenate(sizes))).astype(np.int32)
+        operand = np.concatenate(blocks)
         own = len(vertex) * width
         earlier = (operand >= 0) & (operand < taken * width)
         outer, number = np.unique(operand[earlier], return_inverse=True)
         operand[operand >= taken * width] -= taken * width
         operand[earlier] = own + number
-        ptr = np.append(0, np.cumsum(slots)).astype(np.int32)
-        target = np.repeat(np.arange(len(vertex), dtype=np.int32), slots)
+        target = np.repeat(np.arange(len(vertex), dtype=np.int32), np.diff(ptr))
         inside = (operand >= 0) & (operand < own)
-        type_of = np.repeat(np.arange(len(types), dtype=np.int32), sizes)
+        counts = [len(heads[t]) if t in heads else 0 for t in range(len(types))]
+        type_of = np.repeat(np.arange(len(types), dtype=np.int32), counts)
         dag = build_dag(tuple(t.name for t in types), type_of, operand[inside] // width, target[inside])
-        type_ptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
-        count = int(columns[INSTANCE][: columns.count].max(initial=-1)) + 1
+        type_ptr = np.append(0, np.cumsum(counts)).astype(np.int32)
         owner = columns[INSTANCE][vertex]
-        graph = Graph(self.network, dag, type_ptr, vertex, owner, ptr, operand, (), count, given=given)
+        graph = Graph(self.network, dag, type_ptr, vertex, owner, ptr, operand, (), whose.count, given=given)
         return graph, outer.astype(np.int32)
 
     def field(self, columns: Columns, name: str) -> Ints:
         """A field of numbers as a column."""
         return columns[INDEX] if name == "index" else columns[FieldColumn(name)]
 
-    def _feed(self, columns: Columns, t: int, wanted: Input, here: Ints, whose: Whose) -> Ints:
-        """What an input reads at each vertex: references on the tape, or of constants."""
+    def _values(self, columns: Columns, producers: tuple[tuple[int, int], ...], at: Ints) -> Ints:
+        """What the first of the producers that is there gives on each vertex: references, or MISSING."""
+        found = np.full(len(at), MISSING, np.int32)
+        for p, output in producers:
+            if self.model.types[p].reduction is not None:
+                stored = columns[StandInColumn(p, output)][at]
+                there = stored != -1
+                found[there] = np.where(stored >= 0, stored, stored + 1)[there]
+            else:
+                node = columns[NodeColumn(p)][at]
+                there = node >= 0
+                found[there] = node[there] * self.network.width + output
+        return found
+
+    def _runs(self, columns: Columns, node_type: NodeType, here: Ints, whose: Whose) -> Runs:
+        """What a reduction reads at each vertex, slot by slot of those that follow its link."""
+        inputs = node_type.inputs[: node_type.listed]
+        sources = [i.sources[0] for i in inputs if isinstance(i.sources[0], NodeSource)]
+        before, behind = parted(sources[0].hops, self.model.schema)
+        at = columns.follow(here, before)
+        low, high = whose.edges(behind, at)
+        members = whose.targets(behind, low, high)
+        owner = np.repeat(np.arange(len(here)), high - low)
+        found = [self._values(columns, source.producers, members) for source in sources]
+        there = found[0] != MISSING
+        sizes = np.bincount(owner[there], minlength=len(here)).astype(np.int32)
+        return Runs(here, sizes, tuple(values[there] for values in found))
+
+    def _stand_in(self, columns: Columns, t: int, runs: Runs, whose: Whose) -> None:
+        """Note what stands for a reduction's outputs: its node, the one value that it reads, its default."""
+        node_type, width = self.model.types[t], self.network.width
+        first = np.append(0, np.cumsum(runs.sizes)).astype(np.int64)
+        one, none = np.flatnonzero(runs.sizes == 1), np.flatnonzero(runs.sizes == 0)
+        for o, wanted in enumerate(node_type.inputs[: len(node_type.outputs)]):
+            value = columns[NodeColumn(t)][runs.here] * np.int32(width) + np.int32(o)
+            value[one] = runs.values[o][first[one]]
+            value[none] = self._feed(columns, t, wanted, runs.here[none], whose, 1)
+            columns[StandInColumn(t, o)][runs.here] = np.where(value >= 0, value, value - 1)
+
+    def _lists(self, columns: Columns, t: int, runs: Runs, whose: Whose) -> Ints:
+        """The operands of a reduction's nodes: of each a run a slot (see `Graph`)."""
+        node_type = self.model.types[t]
+        several = runs.sizes > 1
+        size = runs.sizes[several].astype(np.int64)
+        start = np.append(0, np.cumsum(size))[:-1]
+        node = np.repeat(np.arange(len(size)), size)
+        within = np.arange(len(node)) - start[node]
+        slots = len(node_type.inputs)
+        found = np.empty(slots * len(node), np.int32)
+        for s, wanted in enumerate(node_type.inputs):
+            place = slots * start[node] + s * size[node] + within
+            if s < node_type.listed:
+                found[place] = runs.values[s][np.repeat(several, runs.sizes)]
+            else:
+                found[place] = self._feed(columns, t, wanted, runs.here[several], whose)[node]
+        return found
+
+    def _feed(
+        self, columns: Columns, t: int, wanted: Input, here: Ints, whose: Whose, skipped: int = 0
+    ) -> Ints:
+        """What an input reads at each vertex: references on the tape, or of constants.
+
+        The first sources may be `skipped`; where none is left, zeros.
+        """
         found = np.full(len(here), MISSING, np.int32)
-        width = self.network.width
-        for source, first in self._reads[wanted]:
+        for source, first in self._reads[wanted][skipped:]:
             left = np.flatnonzero(found == MISSING)
             if not len(left):
                 return found
             if isinstance(source, NodeSource):
                 at = columns.follow(here[left], source.hops)
-                for p, output in source.producers:
-                    node = columns[NodeColumn(p)][at]
-                    there = node >= 0
-                    found[left[there]] = node[there] * width + output
+                found[left] = self._values(columns, source.producers, at)
             elif isinstance(source, TableSource):
                 rows = self._rows(columns, source, columns.follow(here[left], source.hops))
                 found[left] = np.where(rows >= 0, first - rows, MISSING)
@@ -211,10 +321,42 @@ def _fields(kind: GrowingKind) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """Of which instances a mini-batch is: those from number `first` on."""
+    """Of which instances a mini-batch is: `count` of them from number `first` on.
+
+    `ways`: where given vertices of all instances lead that reductions read.
+    """
 
     instances: Instances
+    ways: Mapping[tuple[Hop, ...], Link]
     first: int
+    count: int
+
+    @property
+    def begin(self) -> int:
+        """The first vertex among those of all instances."""
+        return int(self.instances.start[self.first])
+
+    def edges(self, hops: tuple[Hop, ...], at: Ints) -> tuple[Ints, Ints]:
+        """Which edges of a way leave each vertex: the first, and the first behind."""
+        indptr = self.ways[hops].indptr
+        assert indptr is not None
+        there = at >= 0
+        place = np.where(there, at, 0) + self.begin
+        return indptr[place], np.where(there, indptr[place + 1], indptr[place])
+
+    def targets(self, hops: tuple[Hop, ...], low: Ints, high: Ints) -> Ints:
+        """Where edges lead, one vertex's after the other's."""
+        sizes = high - low
+        within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        found: Ints = self.ways[hops].target[np.repeat(low, sizes) + within] - np.int32(self.begin)
+        return found
+
+    def of_kinds(self, kinds: frozenset[str], columns: Columns, vertices: Ints) -> Ints:
+        """Those of the vertices that are of these kinds."""
+        names = self.instances.schema.kinds
+        wanted = np.array([name in kinds for name in names])
+        found: Ints = vertices[wanted[columns[KIND][vertices]]]
+        return found
 
     def number(self, columns: Columns, vertex: int) -> int:
         """The number of a vertex's instance among `instances`."""
@@ -238,6 +380,10 @@ class Ground:
     def __init__(self, sprouter: Sprouter, instances: Instances) -> None:
         self.sprouter, self.instances = sprouter, instances
         model = sprouter.model
+        self.ways = {
+            hops: along([(link(instances, hop.link), hop.index) for hop in hops], len(instances.kind))
+            for hops in sprouter.lists()
+        }
         self._columns: dict[Hashable, Ints] = {}
         for name in dict.fromkeys(sprouter.names()):
             if isinstance(name, Hop):
@@ -251,6 +397,10 @@ class Ground:
                 self._columns[name][vertices] = np.arange(len(vertices))
             elif isinstance(name, RowColumn):
                 self._columns[name] = _word_rows(model, instances, name)
+
+    def whose(self, first: int, last: int) -> Whose:
+        """The mini-batch of instances `first` to `last` (exclusive)."""
+        return Whose(self.instances, self.ways, first, last - first)
 
     def columns(self, first: int, last: int) -> Columns:
         """The columns of instances `first` to `last` (exclusive), vertices counted from the first of them."""

@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from abw.core.base.errors import Problem
 from abw.core.ir.growth import Growth
-from abw.core.ir.model import Attention, FieldSource, Input, NodeSource, NodeType, TableSource
+from abw.core.ir.model import FieldSource, Input, NodeSource, NodeType, TableSource
 from abw.core.ir.paths import Hop
 from abw.core.ir.schema import Schema
 
@@ -135,20 +135,15 @@ class _Analysis:
                 hint = "only what is given and known at once can be computed before growth"
                 self._note(f"{name}, and it reads {what}, known only when growth has ended", t, hint)
             return
-        if node_type.reduction:
-            what = "attention" if isinstance(node_type.reduction, Attention) else f"a {node_type.reduction}"
-            hint = f"{what} over what is given can be a type of the given kind"
-            self._note(f"{name}, and {what} cannot be computed during growth", t, hint)
-            return
         for condition in node_type.where:
             if condition.field in self.growth.decided:
                 hint = "where can name fields that a clause sets"
                 self._note(f"{name}, and '{condition.field}' is decided only behind it", t, hint)
-        for wanted in node_type.inputs:
-            self._check_input(t, name, wanted)
+        for n, wanted in enumerate(node_type.inputs):
+            self._check_input(t, name, wanted, n < node_type.listed)
 
-    def _check_input(self, t: int, name: str, wanted: Input) -> None:
-        for source in wanted.sources:
+    def _check_input(self, t: int, name: str, wanted: Input, listed: bool) -> None:
+        for n, source in enumerate(wanted.sources):
             if not isinstance(source, NodeSource | TableSource | FieldSource):
                 continue
             kinds = self.types[t].kinds
@@ -158,7 +153,7 @@ class _Analysis:
                 self._note(message, t, f"read what is there already: {', '.join(single)}", wanted)
             for hop in source.hops:
                 kinds, link_schema = self.schema.links[hop.link].reached(kinds), self.schema.links[hop.link]
-                if link_schema.many and hop.index is None:
+                if link_schema.many and hop.index is None and not (listed and n == 0):
                     hint = f"say which of them: {hop.link}[0]"
                     self._note(f"'{hop.link}' leads to several vertices", t, hint, wanted)
             decided = source.field if isinstance(source, TableSource) else ""

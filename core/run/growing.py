@@ -7,7 +7,7 @@ stay where they are. The finished mini-batch is as any other: instances, their g
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from abw.core.base.errors import InstanceError, Problem
 from abw.core.base.progress import Clock
 from abw.core.data.instances import Instances, Ints
-from abw.core.data.vertices import KIND, FieldColumn, finished, order_of
+from abw.core.data.vertices import FieldColumn, finished, order_of
 from abw.core.exec.interface import Array, Executor, Result
 from abw.core.graph.bind import Binding, bind, only
 from abw.core.graph.construct import construct
 from abw.core.graph.decide import Chances, Grower, ScoreError, decide
 from abw.core.graph.graph import Graph
 from abw.core.graph.part import part
-from abw.core.graph.sprout import Ground, NodeColumn, Whose
+from abw.core.graph.sprout import Ground, NodeColumn, StandInColumn
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule
@@ -89,7 +89,7 @@ class _Growing:
         self.sprouter = ground.sprouter
         self.first, self.last = first, last
         self.tape = Tape(binding.network, executor)
-        self.whose = Whose(binding.instances, first)
+        self.whose = ground.whose(first, last)
         instances = binding.instances
         self.kinds = {kind.name: kind for kind in self.sprouter.growth.kinds}
         self.numbers = {name: number for number, name in enumerate(instances.schema.kinds)}
@@ -107,11 +107,25 @@ class _Growing:
     def _before(self) -> None:
         """What is given and needs nothing that grows."""
         with self.clock("construct"):
-            graph = construct(only(self.binding, self.sprouter.phases.before), self.first, self.last)
+            types, network = self.binding.model.types, self.binding.network
+            reduced = [
+                (t, o)
+                for t in self.sprouter.phases.before
+                if types[t].reduction is not None
+                for o in range(len(types[t].outputs))
+            ]
+            # what stands for the reductions' outputs comes as results do
+            asked = replace(network, outputs=tuple((types[t].name, ((t, o),)) for t, o in reduced))
+            binding = replace(only(self.binding, self.sprouter.phases.before), network=asked)
+            found = construct(binding, self.first, self.last)
+            graph = replace(found, network=network, results=())
             self.given = graph.given
             for t in self.sprouter.phases.before:
                 nodes = np.arange(*graph.type_ptr[t : t + 2].tolist(), dtype=np.int32)
                 self.columns[NodeColumn(t)][graph.vertex[nodes]] = nodes
+            for (t, o), refs in zip(reduced, found.results, strict=True):
+                stored = np.where(refs.reference >= 0, refs.reference, refs.reference - 1)
+                self.columns[StandInColumn(t, o)][refs.vertex] = stored
         self._advance(graph, np.zeros(0, np.int32), self.batched)
 
     def _advance(self, graph: Graph, outer: Ints, batched: Batched) -> None:
@@ -127,13 +141,8 @@ class _Growing:
             self.grower.start(columns, (start[self.first : self.last] - start[self.first]).astype(np.int32))
             new = np.arange(given, columns.count, dtype=np.int32)
             # given vertices that decide do so in the first round
-            deciding = [
-                self.numbers[name]
-                for kind in self.kinds.values()
-                if kind.given
-                for name in sorted(kind.kinds)
-            ]
-            own = np.flatnonzero(np.isin(columns[KIND][:given], deciding)).astype(np.int32)
+            deciding = frozenset().union(*(kind.kinds for kind in self.kinds.values() if kind.given))
+            own = self.whose.of_kinds(deciding, columns, np.arange(given, dtype=np.int32))
         rounds, now = 0, np.concatenate([own, new])
         while len(now):
             rounds += 1
@@ -145,12 +154,9 @@ class _Growing:
                 first = columns.count
                 for kind in self.kinds.values():
                     if kind.clauses:
-                        self.grower.grow(kind, columns, self._of_kind(kind.kinds, now))
+                        self.grower.grow(kind, columns, self.whose.of_kinds(kind.kinds, columns, now))
                 now = np.arange(first, columns.count, dtype=np.int32)
         return rounds
-
-    def _of_kind(self, kinds: frozenset[str], vertices: Ints) -> Ints:
-        return vertices[np.isin(self.columns[KIND][vertices], [self.numbers[name] for name in kinds])]
 
     def _round_schedule(self, graph: Graph) -> Schedule:
         """A batch a type in the order that does in all rounds; else by the critical path."""
@@ -166,7 +172,7 @@ class _Growing:
     def _decide(self, vertices: Ints) -> None:
         """Make the decisions of vertices whose nodes are computed. Errors: InstanceError."""
         for kind in self.kinds.values():
-            at = self._of_kind(kind.kinds, vertices)
+            at = self.whose.of_kinds(kind.kinds, self.columns, vertices)
             for decision in kind.decisions if len(at) else ():
                 try:
                     chosen = decide(decision, self.columns, at, self._read, self.chances)

@@ -293,6 +293,9 @@ def _scores(
             what = "has a condition" if kind.kinds <= draft.kinds else f"is per {draft.per}"
             message = f"type '{draft.name}' {what}: it is not on every {kinds_text(kind.kinds)}"
             report.add(message, place, "what is decided needs scores everywhere")
+    elif draft.reduction:
+        message = f"'{draft.name}' is a {draft.reduction}: scores come from a cell"
+        report.add(message, place, "read it in a cell of its own")
     elif choice.output.text not in draft.outputs:
         if draft.whole:
             place = text.at(choice.output.at - shift, len(choice.output.text))

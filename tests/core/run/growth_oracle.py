@@ -22,7 +22,16 @@ from abw.core.exec.params import Params
 from abw.core.exec.reference import run_cell
 from abw.core.ir.growth import Clause, Decision, GrowingKind, Number, Place
 from abw.core.ir.growth import Test as Condition
-from abw.core.ir.model import FieldSource, Input, Model, NodeSource, ParamSource, TableSource, ZeroSource
+from abw.core.ir.model import (
+    Attention,
+    FieldSource,
+    Input,
+    Model,
+    NodeSource,
+    ParamSource,
+    TableSource,
+    ZeroSource,
+)
 from abw.core.ir.paths import Hop
 
 Array = NDArray[np.float64]
@@ -236,22 +245,38 @@ class Oracle:
                 params = [self.params[p] for p in node_type.params]
                 vertex.values[t] = run_cell(node_type.cell, inputs, params)
             else:
-                assert node_type.reduction is not None
-                vertex.values[t] = [
-                    self._reduced(str(node_type.reduction), i, vertex) for i in node_type.inputs
-                ]
+                vertex.values[t] = [self._reduced(t, o, vertex) for o in range(len(node_type.outputs))]
         return vertex.values[t]
 
-    def _reduced(self, how: str, wanted: Input, vertex: Vertex) -> Array:
-        source = wanted.sources[0]
-        assert isinstance(source, NodeSource) and len(source.hops) == 1
-        name = source.hops[0].link
-        grown = [v for v in self.vertices if v.kind == name]
-        members = grown if name in self.growth.grown else vertex.links[name]
-        found = [self.value(t, v)[o] for v in members for t, o in source.producers if self.has(t, v)]
+    def _reduced(self, t: int, output: int, vertex: Vertex) -> Array:
+        node_type = self.model.types[t]
+        how, wanted = node_type.reduction, node_type.inputs[output]
+        found = self._listed(wanted, vertex)
         if not found:
             return self._input(replace(wanted, sources=wanted.sources[1:] or (ZeroSource(),)), vertex)
-        return np.asarray(getattr(np, how)(np.stack(found, axis=-1), axis=-1))
+        if not isinstance(how, Attention):
+            return np.asarray(getattr(np, str(how))(np.stack(found, axis=-1), axis=-1))
+        assert how.heads == 1 and how.scaled and not how.added
+        keys, query = self._listed(node_type.inputs[1], vertex), self._input(node_type.inputs[2], vertex)
+        scores = [math.exp(float(key @ query) / math.sqrt(len(query))) for key in keys]
+        return np.asarray(sum(s * v for s, v in zip(scores, found, strict=True)) / sum(scores))
+
+    def _listed(self, wanted: Input, vertex: Vertex) -> list[Array]:
+        """The values that a list has, from all vertices to which its link leads."""
+        source = wanted.sources[0]
+        assert isinstance(source, NodeSource)
+        at: list[Vertex] = [vertex]
+        for hop in source.hops:
+            more: list[Vertex] = []
+            for v in at:
+                if hop.link in self.growth.grown:
+                    more += [u for u in self.vertices if u.kind == hop.link]
+                elif hop.index is None and isinstance(v.links.get(hop.link), list):
+                    more += v.links[hop.link]
+                elif (to := self._follow(v, (hop,))) is not None:
+                    more.append(to)
+            at = more
+        return [self.value(t, v)[o] for v in at for t, o in source.producers if self.has(t, v)]
 
     def _input(self, wanted: Input, vertex: Vertex) -> Array:
         for source in wanted.sources:

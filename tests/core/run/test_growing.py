@@ -134,6 +134,9 @@ outputs: {y: y, z: z}
 DATA = "a|N b|V\nc|N\nb|V d|N a|N\nd|V c|N\na|N\n"
 
 
+VALUES = ("at.instance.token.buffer.h", "at.instance.token.buffer.h or up.run.h or idle")
+
+
 class Draft:
     """A random section `grow` of kinds a and b, over sentences."""
 
@@ -213,7 +216,10 @@ class Draft:
         def optional(links: dict[str, str]) -> str:
             return ", ".join(f"{name}: {to} or none" for name, to in links.items())
 
-        read = self.one("up.run.h", "side.pass.h", "up.up.run.h", "at.buffer.h")
+        read = self.one(
+            "up.run.h", "side.pass.h", "up.up.run.h", "at.buffer.h", "instance.pooled.h", "near.h"
+        )
+        scored = self.one("run.h", "look.y", "up.look.y or run.h")
         return f"""\
 model: random
 dims: {{hidden: 3}}
@@ -240,7 +246,10 @@ grow:
     g: side.pass.h or up.run.h or idle}}}}
   pass: {{per: b, where: depth < 3, cell: rnn.yaml, inputs: {{x: "depths[owner.go] or depths[depth] or zeros",
     h: before.pass.h or zeros, g: owner.run.h or at.buffer.h or idle}}}}
-  score: {{per: a, cell: scores.yaml, inputs: {{x: run.h}}}}
+  pooled: {{per: instance, mean: {{h: token.buffer.h}}}}
+  near: {{per: a, sum: {{h: at.instance.token.buffer.h or idle}}}}
+  look: {{per: a, attend: {{query: run.h, keys: at.instance.token.buffer.h, values: {self.one(*VALUES)}}}}}
+  score: {{per: a, cell: scores.yaml, inputs: {{x: {scored}}}}}
   all: {{per: instance, mean: {{h: a.run.h or idle}}}}
   end: {{per: instance, cell: scores.yaml, inputs: {{x: all.h}}}}
 outputs: {{pick: a.pick, toss: b.toss, end: end.y}}
@@ -273,6 +282,26 @@ def test_random_sections_grow_as_the_oracle(random_folder: Path, data: st.DataOb
         check_plan(planned.graph, planned)
     check_schedule(made.graph.dag, made.schedule)
     np.testing.assert_array_equal(made.plan.rows, made.pieces[-1].rows)
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data(), seed=st.integers(0, 100))
+def test_random_sections_on_the_processor(random_folder: Path, data: st.DataObject, seed: int) -> None:
+    """What decides in single precision may decide otherwise; but only within the tolerance."""
+    spec = random_folder / "model.yaml"
+    spec.write_text(Draft(data).text())
+    try:
+        workload = opened(spec)
+    except AbwError:
+        return
+    params = init_params(workload.network, seed)
+    made = grown(workload, ready(workload, "cpu", params))
+    reference = ReferenceExecutor()
+    reference.prepare(workload.network, params)
+    expected = reference.run_graph(made.graph)
+    assert max(d.error for d in compare(made.result, expected)) < 1e-4
+    assert workload.ground is not None
+    recheck(workload.ground.sprouter, made.instances, expected, 1e-4, "cpu")
 
 
 @pytest.mark.parametrize(
@@ -413,3 +442,28 @@ def test_granularity_op_is_refused(tmp_path: Path) -> None:
     for granularity, fuse in (("op", False), ("cell", True)):
         with pytest.raises(AbwError, match="greedy grows"):
             open_networks(model, granularity, fuse=fuse)  # type: ignore[arg-type]
+
+
+def test_nothing_follows_the_end() -> None:
+    """Where </s> scores well it ends half of the sentences, and the others at `most`."""
+    workload = opened(SPECS / "greedy.yaml", hidden=5, limit=12)
+    params = init_params(workload.network, 3)
+    scores = next(
+        v for p, v in zip(workload.network.params, params.values, strict=True) if p.name == "score.b"
+    )
+    ends = workload.model.tables[1].vocab
+    assert ends is not None
+    endless = grown(workload, ready(workload, "reference", params)).result.value(2, 0).reshape(12, 20, -1)
+    behind = endless.max(axis=2) - endless[:, :, ends.rows["</s>"]]
+    scores[ends.rows["</s>"]] += np.median(behind.min(axis=1))
+    made = grown(workload, ready(workload, "reference", params))
+    check_as_the_oracle(workload, made, params)
+    lengths = set()
+    step = made.instances.schema.kinds.index("step")
+    for begin, end in zip(made.instances.start[:-1], made.instances.start[1:], strict=True):
+        inside = np.flatnonzero(made.instances.kind[begin:end] == step) + begin
+        words = made.instances.fields["next"][inside].tolist()
+        assert ends.rows["</s>"] not in words[:-1]
+        assert len(words) == 20 or words[-1] == ends.rows["</s>"]
+        lengths.add(len(words))
+    assert len(lengths) > 1 and 0 < made.cut["step"] < 12

@@ -236,6 +236,18 @@ def test_parts_that_need_each_other_are_refused() -> None:
     assert Sorter(get_target()).sort(own, schedule, len(graph)) is None
 
 
+def test_parts_may_all_need_values_of_earlier_runs() -> None:
+    rng = np.random.default_rng(1)
+    graph = instances_graph(rng)
+    schedule = random_schedule(rng, graph)
+    own = len(graph) * graph.network.width
+    # far behind the graph's own nodes, where there are no instances to look up
+    outer = np.where(graph.operand >= 0, own + (1 << 24) + graph.operand, graph.operand).astype(np.int32)
+    alone = np.arange(len(graph), dtype=np.int32)
+    apart = replace(graph, operand=outer, instance=alone, instances=len(graph))
+    assert Sorter(get_target()).sort(apart, schedule, len(graph)) is not None
+
+
 @given(seeds)
 def test_parts_that_need_each_other_through_a_list_are_refused(seed: int) -> None:
     rng = np.random.default_rng(seed)
