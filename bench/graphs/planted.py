@@ -50,6 +50,7 @@ def bench_planted(sizes: list[int], noise: float, seeds: int, time_limit: float)
         rows.append(
             {
                 "variables": n,
+                "noise": noise,
                 "programs": seeds,
                 "cost": sum(costs),
                 "planted": sum(planted),

@@ -185,7 +185,9 @@ def layout(
     for r in report["planted"]:
         costs = (f"{r[k] / 1024:.0f} KiB" for k in ("cost", "planted"))
         shares = (f"{r[k]} of {r['programs']}" for k in ("reached", "proven"))
-        table.add_row(f"{r['variables']} variables", *costs, *shares, duration(r["seconds"]))
+        table.add_row(
+            f"{r['variables']} variables, {r['noise']:.0%}", *costs, *shares, duration(r["seconds"])
+        )
     yield table
 
 

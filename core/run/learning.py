@@ -98,7 +98,7 @@ class Asked:
     @property
     def instances(self) -> int:
         """How many instances it is learned from, where there are so many."""
-        held = min(max(2 * TRAIN_LIMIT, 4 * self.batch), 16 * TRAIN_LIMIT) if self.name == CHOSEN else 0
+        held = min(max(8 * TRAIN_LIMIT, 4 * self.batch), 16 * TRAIN_LIMIT) if self.name == CHOSEN else 0
         return self.limit or TRAIN_LIMIT + held
 
 

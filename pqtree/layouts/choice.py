@@ -4,7 +4,8 @@ What can be kept is closed downwards: a part of a possible set is possible. So t
 cheapest hitting set of the conflicts (minimal impossible sets), of which only those are worked out that the
 search meets: give up a cheapest hitting set of the conflicts known; if the rest is possible, that is
 optimal; else it holds a new conflict. The weight of each hitting set is a lower bound, and each
-rest made possible, with what then still fits, an upper bound.
+rest made possible, with what then still fits, an upper bound. Where half of the time has proven nothing, the
+other half goes into exchanges: an item given up comes back, and those that do not fit any more go.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from random import Random
 
 from abw.pqtree.layouts.closure import Closure
 from abw.pqtree.layouts.hitting import greedy_hitting_set, hitting_set, packing_bound
@@ -46,11 +48,14 @@ class _Search:
         self.given_up = sum(self.weight) + 1
 
     def run(self) -> Choice:
-        """Greedy, then hitting sets; last, what stands against each item given up."""
+        """Greedy, then hitting sets, then exchanges; last, what stands against each item given up."""
         every = range(len(self.weight))
         self.offer(self.greedy([], self.heavy_first))
         self.offer(self.greedy([], every))
+        end, self.deadline = self.deadline, (time.monotonic() + self.deadline) / 2
         bound = self.improve_bound()
+        self.deadline = end
+        self.exchange(bound)
         kept = set(self.best)
         explained = {i for some in self.conflicts if len(some - kept) == 1 for i in some - kept}
         for i in every:
@@ -84,6 +89,32 @@ class _Search:
             kept = found[:fits]
             waiting = waiting[waiting.index(found[fits]) + 1 :] if fits < len(found) else []
         return kept
+
+    def exchange(self, bound: int) -> None:
+        """Take in items given up, at random: what shares no variable with one stays if it fits, then others.
+
+        What costs as much as the best found counts, too: it may lead further.
+        """
+        random = Random(0)
+        lanes = [frozenset(item.lanes) for item in self.closure.items]
+        never: set[int] = set()
+        while bound < self.given_up and not self.late():
+            held = never.union(self.best)
+            out = [i for i in self.heavy_first if i not in held]
+            if not out:
+                return
+            random.shuffle(out)
+            new = out.pop()
+            if not self.closure.feasible([new]):
+                never.add(new)
+                continue
+            near = [i for i in self.best if not lanes[new].isdisjoint(lanes[i])]
+            random.shuffle(near)
+            far = [i for i in self.best if lanes[new].isdisjoint(lanes[i])]
+            found = self.greedy([new], [*far, *near, *out])
+            if sum(self.weight[i] for i in found) >= sum(self.weight[i] for i in self.best):
+                self.best = found
+                self.given_up = sum(self.weight) - sum(self.weight[i] for i in found)
 
     def conflict_in(self, some: Sequence[int]) -> frozenset[int] | None:
         """A minimal conflict among the items, also remembered; None if they are possible together.

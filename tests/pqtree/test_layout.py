@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -252,9 +253,9 @@ def test_machine_code_decides_as_plain_python(case: Case, data: st.DataObject) -
         assert machine.feasible(some) == plain.feasible(some) == plain.feasible(some, at_once=True)
 
 
-@pytest.mark.parametrize("limit", [100, 400])
-def test_the_time_limit_is_kept(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that counts the work: a step for each set of items added or compared, and each look."""
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[], float]:
+    """A clock that counts the work: a step for each set of items added or compared, and each look."""
     now = 0.0
 
     def work(*_: object) -> float:
@@ -268,11 +269,34 @@ def test_the_time_limit_is_kept(limit: int, monkeypatch: pytest.MonkeyPatch) -> 
             Closure, name, lambda *args, does=does, **named: (work(), does(*args, **named))[1]
         )
     monkeypatch.setattr(time, "monotonic", work)
+    return work
+
+
+@pytest.mark.parametrize("limit", [100, 400])
+def test_the_time_limit_is_kept(limit: int, counted: Callable[[], float]) -> None:
     _, batches = planted_program(random.Random(8), 50, 0.5)
     layout = plan_layout([64] * 50, batches, time_limit=limit)
     verify_layout(layout, [64] * 50, batches)
     assert layout.gap > 0  # it was the limit that ended the search
-    assert limit < now < 1.1 * limit + 50  # the last conflict is worked out, and the layout made
+    assert limit < counted() < 1.1 * limit + 50  # the last conflict is worked out, and the layout made
+
+
+def test_exchanges_make_noisy_layouts_cheaper(
+    counted: Callable[[], float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = [planted_program(random.Random(seed), 50, 0.5)[1] for seed in range(4)]
+
+    def costs() -> list[int]:
+        layouts = [plan_layout([64] * 50, batches, time_limit=300) for batches in programs]
+        for layout, batches in zip(layouts, programs, strict=True):
+            verify_layout(layout, [64] * 50, batches)
+        return [layout.cost for layout in layouts]
+
+    after = costs()
+    monkeypatch.setattr("abw.pqtree.layouts.choice._Search.exchange", lambda *_: None)
+    before = costs()
+    assert all(b >= a for a, b in zip(after, before, strict=True))
+    assert sum(after) < 0.9 * sum(before)
 
 
 def test_whole_graphs_keep_more_lanes_than_results_alone() -> None:

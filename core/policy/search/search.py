@@ -75,10 +75,6 @@ class Search:
         least = least_cost(dag, cost)
         found = Weight(cost=self.cost).schedule(dag)
         best = Found(found, cost_of(found, cost), least)
-        for rule in (Critical(), Frugal(self.cost), Sufficient()) if self.both else ():
-            if best.optimal:
-                return best
-            best = _cheaper(best, rule.schedule(dag), cost)
         whole = bool((cost.tile == 1).all())  # else what is proven holds in one direction alone
         for turned in (False, True) if self.both and whole else (False,):
             if best.optimal:
@@ -98,8 +94,12 @@ class Search:
 
     def _directed(self, graph: Dag, turned: bool, cost: Cost, best: Found) -> Found:
         """The better one of what is known and what is found in one direction."""
-        start = Weight(SHARE, free=False).schedule(graph)
-        best = _cheaper(best, reversed_schedule(start) if turned else start, cost)
+        others = (Critical(), Frugal(self.cost), Sufficient()) if self.both else ()
+        for rule in (Weight(SHARE, free=False), *others):
+            start = rule.schedule(graph)
+            best = _cheaper(best, reversed_schedule(start) if turned else start, cost)
+            if best.optimal:
+                return best
         component = components(graph)
         count = int(component.max(initial=-1)) + 1
         core = _hardest(graph, component, count)
