@@ -24,7 +24,7 @@ from abw.viz.data.scene import Kept, Scene
 from abw.viz.data.steps import batches_picture, frontier_picture
 from abw.viz.drawing.draw import as_svg
 from abw.viz.drawing.palette import colour, ink, marks, pattern
-from abw.viz.drawing.svg import DARK, STYLE, Svg, inline, patterns
+from abw.viz.drawing.svg import DARK, STYLE, Svg, inline, patterns, variables
 from abw.viz.placement import arrange
 
 SCRIPTS = ("model.js", "graph.js", "timeline.js", "panels.js", "app.js")
@@ -65,8 +65,8 @@ def embedded(document: object) -> str:
 
 def _dark() -> str:
     """The dark colours: where the system asks for them, and where the reader does."""
-    system = f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]) {DARK.strip()}}}"
-    return f"{system}\n:root[data-theme=dark] {DARK.strip()}\n"
+    system = f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]) {variables(DARK)}}}"
+    return f"{system}\n:root[data-theme=dark] {variables(DARK)}\n"
 
 
 def _machine(picture: PolicyPicture) -> str:
