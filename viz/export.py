@@ -7,7 +7,7 @@ from typing import Literal
 
 from abw.core.base.errors import AbwError
 from abw.viz.data.collect import Picture
-from abw.viz.data.pictures import GraphPicture, PolicyPicture
+from abw.viz.data.pictures import GraphPicture, ModelPicture, PolicyPicture
 from abw.viz.drawing.dot import as_dot, render
 from abw.viz.drawing.draw import as_svg
 from abw.viz.drawing.svg import document, stacked
@@ -30,7 +30,8 @@ def export(title: str, pictures: Sequence[Picture], format: Format, engine: Engi
         return drawn or document(stacked([as_svg(picture) for picture in pictures])).encode()
     if len(pictures) != 1:
         raise AbwError(
-            f"{format.upper()} holds one picture, not {len(pictures)}", hint="add --policy or --graph"
+            f"{format.upper()} holds one picture, not {len(pictures)}",
+            hint="add --policy, --graph or --model",
         )
     dot = as_dot(pictures[0])
     if format == "dot":
@@ -46,6 +47,6 @@ def export(title: str, pictures: Sequence[Picture], format: Format, engine: Engi
 
 def _by_graphviz(pictures: Sequence[Picture]) -> bytes | None:
     """One graph drawn by Graphviz; None where it is not there, or for anything else."""
-    if len(pictures) == 1 and isinstance(pictures[0], PolicyPicture | GraphPicture):
+    if len(pictures) == 1 and isinstance(pictures[0], PolicyPicture | GraphPicture | ModelPicture):
         return render(as_dot(pictures[0]), "svg")
     return None

@@ -76,8 +76,8 @@ def _scene(graph: Graph, schedules: Mapping[str, Schedule]) -> Scene:
         graph.vertex,
         shown,
         None,
-        graph.network,
-        graph,
+        network=graph.network,
+        graph=graph,
     )
 
 

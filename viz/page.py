@@ -19,12 +19,13 @@ from abw.core.policy.schedule import Schedule
 from abw.viz.data.collect import tree_pictures
 from abw.viz.data.fsm import policy_picture
 from abw.viz.data.memory import arena_picture, memory_pictures
+from abw.viz.data.model import model_picture
 from abw.viz.data.pictures import PolicyPicture
 from abw.viz.data.scene import Kept, Scene
 from abw.viz.data.steps import batches_picture, frontier_picture
 from abw.viz.drawing.draw import as_svg
 from abw.viz.drawing.palette import colour, ink, marks, pattern
-from abw.viz.drawing.svg import DARK, STYLE, Svg, inline, patterns
+from abw.viz.drawing.svg import DARK, STYLE, Svg, inline, patterns, variables
 from abw.viz.placement import arrange
 
 SCRIPTS = ("model.js", "graph.js", "timeline.js", "panels.js", "app.js")
@@ -65,8 +66,8 @@ def embedded(document: object) -> str:
 
 def _dark() -> str:
     """The dark colours: where the system asks for them, and where the reader does."""
-    system = f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]) {DARK.strip()}}}"
-    return f"{system}\n:root[data-theme=dark] {DARK.strip()}\n"
+    system = f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]) {variables(DARK)}}}"
+    return f"{system}\n:root[data-theme=dark] {variables(DARK)}\n"
 
 
 def _machine(picture: PolicyPicture) -> str:
@@ -74,14 +75,20 @@ def _machine(picture: PolicyPicture) -> str:
 
 
 def _sections(scene: Scene) -> str:
-    """Memory and PQ-trees, folded; nothing where a run's model cannot be read any more."""
+    """The model, memory and PQ-trees, folded; nothing where a run's model cannot be read any more."""
+    model = [as_svg(model_picture(scene.spec))] if scene.spec else []
+    written = _details("the model: types, cells, parameters, links", model)
     if scene.network is None or scene.graph is None:
-        return ""
+        return written
     arenas = arena_picture(scene.graph, scene.schedules[scene.own])
     drawn = [as_svg(picture) for picture in memory_pictures(scene.network)]
     drawn += [as_svg(arenas)] if len(arenas.blocks) <= STILL else []
     trees = [as_svg(picture) for picture in tree_pictures(scene.network)]
-    return _details("memory: the cells' variables, and the arenas", drawn) + _details("PQ-trees", trees)
+    return (
+        written
+        + _details("memory: the cells' variables, and the arenas", drawn)
+        + _details("PQ-trees", trees)
+    )
 
 
 def _details(name: str, drawn: Sequence[Svg]) -> str:

@@ -13,6 +13,7 @@ from abw.cli import options
 from abw.cli.console import print_json, progress
 
 FileFormat = Literal["html", "svg", "dot", "png", "text"]
+SPEC = (".yaml", ".yml")
 ENDINGS: dict[str, FileFormat] = {
     ".html": "html",
     ".svg": "svg",
@@ -44,6 +45,9 @@ def viz(
     batches: Annotated[bool, typer.Option("--batches", help="The schedules of several policies.")] = False,
     memory: Annotated[bool, typer.Option("--memory", help="Cells' variables in memory; arenas.")] = False,
     pqtree: Annotated[bool, typer.Option("--pqtree", help="The PQ-trees behind cells' memory.")] = False,
+    model: Annotated[
+        bool, typer.Option("--model", help="The model: types, cells, shapes, parameters, links.")
+    ] = False,
     by: Annotated[
         str | None,
         typer.Option("--by", metavar="POLICY", help="Look at this policy's schedule (the run's own)."),
@@ -70,14 +74,20 @@ def viz(
     seed: options.Seed = None,
     html: Annotated[bool, typer.Option("--html", help="One page with everything, for any browser.")] = False,
     svg: Annotated[bool, typer.Option("--svg", help="SVG.")] = False,
-    dot: Annotated[bool, typer.Option("--dot", help="DOT text for Graphviz: a policy or a graph.")] = False,
-    png: Annotated[bool, typer.Option("--png", help="PNG through Graphviz: a policy or a graph.")] = False,
+    dot: Annotated[
+        bool, typer.Option("--dot", help="DOT text for Graphviz: a policy, a graph or a model.")
+    ] = False,
+    png: Annotated[
+        bool, typer.Option("--png", help="PNG through Graphviz: a policy, a graph or a model.")
+    ] = False,
     text: Annotated[
         bool, typer.Option("--text", help="The terminal's picture, as it is by default.")
     ] = False,
     engine: Annotated[
         Literal["own", "dot"],
-        typer.Option("--engine", help="What lays out an SVG of a policy or graph; own where dot is absent."),
+        typer.Option(
+            "--engine", help="What lays out an SVG of a policy, graph or model; own where dot is absent."
+        ),
     ] = "own",
     output: Annotated[
         Path | None,
@@ -90,7 +100,7 @@ def viz(
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show what was batched, how, and why: on the terminal, or as SVG, DOT, PNG or one HTML page.
+    """Show what was batched, how, and why, or a model: on the terminal, as SVG, DOT, PNG or one HTML page.
 
     Options that change a spec (--data, --limit, --batch, --set, --granularity, --encoding) apply to specs;
     a run is shown as it was.
@@ -102,12 +112,15 @@ def viz(
         "batches": batches,
         "memory": memory,
         "pqtree": pqtree,
+        "model": model,
     }
     format = _format({"html": html, "svg": svg, "dot": dot, "png": png, "text": text}, output, open_it)
     changes = options.overrides(data, limit, batch, sizes, seed, allow_outside=allow_outside)
+    from abw.core.run.workload import open_model
     from abw.core.spec.shipped import find_shipped
     from abw.viz.data.collect import KINDS, USUAL, collect, document
     from abw.viz.data.fsm import read_policy
+    from abw.viz.data.model import model_picture
     from abw.viz.drawing.terminal import show
     from abw.viz.export import export
     from abw.viz.page import page
@@ -124,6 +137,10 @@ def viz(
         if format == "html":
             raise typer.BadParameter("a page needs a run or a spec, not a policy alone", param_hint="--html")
         name, pictures, reads = target, [read_policy(Path(target))], (Path(target),)
+    elif target and target.endswith(SPEC) and kinds == ["model"] and format != "html":
+        # what a model is can be drawn without its graphs and their policies
+        drawn = open_model(Path(target), changes)
+        name, pictures, reads = drawn.name, [model_picture(drawn)], drawn.reads
     else:
         with progress(quiet) as told:
             scene = _open(target, changes, granularity, encoding, mini_batch, against, told)
@@ -166,7 +183,7 @@ def _open(
     from abw.viz.data.scene import AGAINST, scene_of_run, scene_of_spec
 
     others = AGAINST if against is None else against
-    if target and target.endswith((".yaml", ".yml")):
+    if target and target.endswith(SPEC):
         return scene_of_spec(Path(target), changes, granularity, encoding, mini_batch, others, told)
     return scene_of_run(find_run(target), mini_batch, others, changes.allow_outside)
 

@@ -35,12 +35,35 @@ def test_a_spec_is_learned_and_drawn(abw: Abw) -> None:
 
 
 def test_json_has_every_picture_and_nothing_else_on_standard_output(abw: Abw) -> None:
-    kinds = ("policy", "graph", "frontier", "batches", "memory", "pqtree")
+    kinds = ("policy", "graph", "frontier", "batches", "memory", "pqtree", "model")
     done = abw("viz", *FIG1, *(f"--{kind}" for kind in kinds), "--json")
     document = done.json()
     assert document.keys() == {"schema_version", "title", "arena", *kinds}
     assert [lane["policy"] for lane in document["batches"][0]["lanes"]] == ["auto", "depth", "agenda"]
     assert len(document["graph"][0]["type"]) == 15
+
+
+def test_a_model_is_drawn_without_its_data_being_batched(abw: Abw, home: Path, tmp_path: Path) -> None:
+    done = abw("viz", "greedy", "--model")
+    assert done.code == 0, done.err
+    assert "add step unless next == </s>" in done.out
+    assert not (home / "policies").exists()
+    document = abw("viz", "lattice", "--model", "--set", "hidden=8", "--json").json()
+    (model,) = document["model"]
+    char = next(block for block in model["blocks"] if block["name"] == "char")
+    assert char["numbers"] == 4 * (8 * 8 + 8 * 8 + 8)
+    for format, begin in (("svg", "<svg"), ("dot", "digraph")):
+        file = tmp_path / f"model.{format}"
+        assert abw("viz", "gat", "--model", "-o", str(file)).code == 0
+        assert file.read_text(encoding="utf-8").startswith(begin)
+
+
+def test_the_model_of_a_run(abw: Abw) -> None:
+    assert abw("run", *FIG1).code == 0
+    done = abw("viz", "--model", "--batches")
+    assert done.code == 0, done.err
+    assert "cell fig1" in done.out or "cell " in done.out
+    assert "LIIIOR" in done.out
 
 
 def test_another_policys_picture(abw: Abw) -> None:

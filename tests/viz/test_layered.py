@@ -56,6 +56,18 @@ def test_no_two_nodes_of_a_layer_are_closer_than_one(dag: Dag, groups: int) -> N
     assert all(b[0] - a[1] >= 3 - 1e-6 for a, b in pairwise(spans))
 
 
+@given(graphs, st.integers(0, 999))
+def test_nodes_have_the_room_that_they_take(dag: Dag, seed: int) -> None:
+    layer = depths(dag)
+    size = np.random.default_rng(seed).uniform(0.5, 300, len(dag))
+    place = across(layer, np.zeros(len(dag), np.int32), *edges(dag), size)
+    for level in range(int(layer.max()) + 1):
+        there = np.flatnonzero(layer == level)
+        there = there[np.argsort(place[there])]
+        apart = (size[there][1:] + size[there][:-1]) / 2
+        assert (np.diff(place[there]) >= apart - 1e-6).all()
+
+
 def test_a_trees_parent_stands_over_the_middle_of_its_children() -> None:
     source, target = np.array([0, 1, 2, 3, 4, 5], np.int32), np.array([4, 4, 5, 5, 6, 6], np.int32)
     place = across(np.array([0, 0, 0, 0, 1, 1, 2], np.int32), np.zeros(7, np.int32), source, target)

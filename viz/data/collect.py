@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.ir.network import Network
 from abw.viz.data.fsm import policy_picture
 from abw.viz.data.memory import arena_picture, memory_pictures
+from abw.viz.data.model import model_picture
 from abw.viz.data.pictures import (
     ArenaPicture,
     BatchesPicture,
     FrontierPicture,
     GraphPicture,
     MemoryPicture,
+    ModelPicture,
     PolicyPicture,
     TreePicture,
     as_json,
@@ -23,7 +25,8 @@ from abw.viz.data.scene import Scene
 from abw.viz.data.steps import batches_picture, frontier_picture, graph_picture
 from abw.viz.data.tree import tree_picture
 
-Kind = Literal["policy", "graph", "frontier", "batches", "memory", "pqtree"]
+Found = TypeVar("Found")
+Kind = Literal["policy", "graph", "frontier", "batches", "memory", "pqtree", "model"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 USUAL: tuple[Kind, ...] = ("batches", "policy")
 """What is shown where nothing in particular is asked for."""
@@ -36,6 +39,7 @@ Picture = (
     | MemoryPicture
     | ArenaPicture
     | TreePicture
+    | ModelPicture
 )
 
 
@@ -66,8 +70,10 @@ def collect(
             pictures += memory_pictures(_network(scene))
             assert scene.graph
             pictures.append(arena_picture(scene.graph, scene.schedules[chosen]))
-        else:
+        elif kind == "pqtree":
             pictures += tree_pictures(_network(scene))
+        else:
+            pictures.append(model_picture(_readable(scene.spec)))
     return pictures
 
 
@@ -78,12 +84,17 @@ def tree_pictures(network: Network) -> list[TreePicture]:
 
 
 def _network(scene: Scene) -> Network:
-    if scene.network is None:
+    return _readable(scene.network)
+
+
+def _readable(found: Found | None) -> Found:
+    """What is None where a run's model or data cannot be read any more."""
+    if found is None:
         raise AbwError(
             "the run's model or data cannot be read any more, and its cells are not kept",
             hint="name the spec instead: `abw viz SPEC`",
         )
-    return scene.network
+    return found
 
 
 _NAMES: dict[type[Any], str] = {
@@ -94,6 +105,7 @@ _NAMES: dict[type[Any], str] = {
     MemoryPicture: "memory",
     ArenaPicture: "arena",
     TreePicture: "pqtree",
+    ModelPicture: "model",
 }
 
 

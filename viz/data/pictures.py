@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -227,6 +227,91 @@ class TreePicture:
     cell: str
     text: str
     names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotView:
+    """A value with its shape: one that a block gives, or one that it takes, with where that comes from."""
+
+    name: str
+    shape: tuple[int, ...]
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ParamView:
+    """A parameter of a type's cell. `of`: whose it is, where it is another's."""
+
+    name: str
+    shape: tuple[int, ...]
+    of: str = ""
+
+
+Role = Literal["table", "param", "field", "type", "growth", "output"]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A part of a model: a table, a parameter of its own, a field of the data, a type, a kind that grows or
+    decides, an output.
+
+    `does`: the cell, the reduction, what is chosen. `per`: the vertices that it is on. `layers`: how many
+    types it stands for, repeated with `repeat`; its inputs then say where each of them reads. `numbers`: how
+    many numbers its parameters or rows are, of all layers together and without those of others. `notes`:
+    what else there is to know of it, a line each.
+    """
+
+    role: Role
+    name: str
+    does: str = ""
+    per: str = ""
+    layers: int = 1
+    inputs: tuple[SlotView, ...] = ()
+    params: tuple[ParamView, ...] = ()
+    outputs: tuple[SlotView, ...] = ()
+    numbers: int = 0
+    notes: tuple[str, ...] = ()
+
+
+Way = Literal["here", "links", "below"]
+"""Where a value is read: on the same vertex, along links from others, from the layer below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """`values` of block number `source` are read by block number `target`."""
+
+    source: int
+    target: int
+    values: tuple[str, ...]
+    way: Way
+
+
+@dataclass(frozen=True, slots=True)
+class LinkView:
+    """A link that the model follows: from which kinds to which, and what it is made of (`how`)."""
+
+    name: str
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    many: bool
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPicture:
+    """A model as it is written, apart from any data: its blocks, what flows between them, the links.
+
+    `numbers`: of all its parameters and tables.
+    """
+
+    model: str
+    data: str
+    dims: Mapping[str, int]
+    blocks: tuple[Block, ...]
+    flows: tuple[Flow, ...]
+    links: tuple[LinkView, ...]
+    numbers: int
 
 
 def as_json(value: Any) -> Any:  # noqa: ANN401 - a picture, or a part of one

@@ -47,8 +47,8 @@ class Scene:
     """Mini-batch `number` of `mini_batches`, n nodes; `instance` and `vertex` (n,) as in `Graph`.
 
     `schedules` by the name of their policy, the scene's own first; `learned` is the FSM behind `fsm`, or
-    `auto`. `network` and `graph` are None where a run's model or data cannot be read any more; `kept` are the
-    values that a run left. `reads` are the files that it was made from.
+    `auto`. `spec`, `network` and `graph` are None where a run's model or data cannot be read any more; `kept`
+    are the values that a run left. `reads` are the files that it was made from.
     """
 
     title: str
@@ -60,6 +60,7 @@ class Scene:
     vertex: Ints
     schedules: Mapping[str, Schedule]
     learned: FsmPolicy | None
+    spec: Model | None = None
     network: Network | None = None
     graph: Graph | None = None
     kept: tuple[Kept, ...] = ()
@@ -82,7 +83,8 @@ def scene_of_run(
     dag, schedule, instance, vertex = load_batch(run, in_range(number, run.kept))
     report = run.report
     own = policy_name(report)
-    graph = _graph_again(run, number, dag, allow_outside)
+    spec = _model_again(run, allow_outside)
+    graph = _graph_again(run, spec, number, dag) if spec else None
     return Scene(
         title=_titled(f"run {run.number}: {report['model']}", own, report.get("picked")),
         model=report["model"],
@@ -93,6 +95,7 @@ def scene_of_run(
         vertex=vertex,
         schedules=_with_others(dag, own, schedule, against),
         learned=_policy_of_run(run),
+        spec=spec,
         network=graph.network if graph else None,
         graph=graph,
         kept=_kept(run, number * report["batch"], graph),
@@ -132,6 +135,7 @@ def scene_of_spec(
         vertex=graph.vertex,
         schedules=_with_others(graph.dag, own, policy.schedule(graph.dag), against),
         learned=fsm_behind(found.policy) if found else None,
+        spec=model,
         network=graph.network,
         graph=graph,
         reads=(*model.reads, *([found.path] if found else [])),
@@ -157,12 +161,19 @@ def model_of_run(run: StoredRun, allow_outside: bool = False) -> Model:
     return open_model(run.path / "spec" / Path(report["spec"]).name, overrides)
 
 
-def _graph_again(run: StoredRun, number: int, dag: Dag, allow_outside: bool) -> Graph | None:
+def _model_again(run: StoredRun, allow_outside: bool) -> Model | None:
+    try:
+        return model_of_run(run, allow_outside)
+    except (AbwError, OSError):
+        return None
+
+
+def _graph_again(run: StoredRun, model: Model, number: int, dag: Dag) -> Graph | None:
     """The mini-batch's graph, unless the data is not what it was."""
     passes = run.report.get("passes", ())
     try:
         workload = load_workload(
-            model_of_run(run, allow_outside),
+            model,
             run.report["granularity"],
             fuse="fuse" in passes,
             group="group" in passes,

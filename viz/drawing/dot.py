@@ -1,16 +1,19 @@
-"""Graphviz: policies and graphs as DOT text, and DOT rendered by whatever is there."""
+"""Graphviz: policies, graphs and models as DOT text, and DOT rendered by whatever is there."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import graphviz
 
 from abw.core.base.errors import AbwError
-from abw.viz.data.pictures import END, GraphPicture, PolicyPicture, merged
+from abw.viz.data.pictures import END, GraphPicture, ModelPicture, PolicyPicture, merged
+from abw.viz.drawing.model_rows import beside, facts, head, link_row, rows
 from abw.viz.drawing.palette import colour, ink, marks
+from abw.viz.drawing.svg_model import paints
 from abw.viz.drawing.svg_policy import shown_states, state_name
 
 NODES = 3000
@@ -18,13 +21,15 @@ NODES = 3000
 
 
 def as_dot(picture: object) -> str:
-    """A policy's or graph's picture as DOT. Errors: AbwError for one that is no graph."""
+    """A policy's, graph's or model's picture as DOT. Errors: AbwError for one that is no graph."""
     if isinstance(picture, PolicyPicture):
         return _policy(picture)
     if isinstance(picture, GraphPicture):
         return _graph(picture)
+    if isinstance(picture, ModelPicture):
+        return _model(picture)
     raise AbwError(
-        "DOT and PNG are for --policy and --graph: the other pictures are no graphs",
+        "DOT and PNG are for --policy, --graph and --model: the other pictures are no graphs",
         hint="--svg draws all of them",
     )
 
@@ -74,6 +79,30 @@ def _graph(picture: GraphPicture) -> str:
     for u, v in zip(picture.source.tolist(), picture.target.tolist(), strict=True):
         dot.edge(f"n{u}", f"n{v}")
     return str(dot.source)
+
+
+def _model(picture: ModelPicture) -> str:
+    lines = [picture.model, facts(picture), *("  ".join(link_row(link)) for link in picture.links)]
+    dot = graphviz.Digraph("model", graph_attr={"rankdir": "TB", "label": _left(lines), "labeljust": "l"})
+    dot.attr("graph", fontname="sans-serif", fontsize="10")
+    dot.attr("node", shape="box", style="rounded,filled", fontname="sans-serif", fontsize="10")
+    dot.attr("edge", fontname="sans-serif", fontsize="9")
+    paint = paints(picture)
+    for b, block in enumerate(picture.blocks):
+        said = [f"{head(block)}  {beside(block)}".rstrip(), *map(str, rows(block))]
+        look = _paint(paint[b]) if block.role == "type" else {"fillcolor": "#eef1f4"}
+        dot.node(f"b{b}", _left(said), **look)
+    styles = {"here": "solid", "links": "dashed", "below": "dotted"}
+    for flow in picture.flows:
+        values = graphviz.escape(", ".join(flow.values))
+        line = {"style": styles[flow.way], "color": colour(paint[flow.source])}
+        dot.edge(f"b{flow.source}", f"b{flow.target}", values, **line)
+    return str(dot.source)
+
+
+def _left(lines: Iterable[str]) -> str:
+    """Lines of a label, each to the left."""
+    return "".join(f"{graphviz.escape(line)}\\l" for line in lines)
 
 
 def render(dot: str, format: Literal["svg", "png"]) -> bytes | None:

@@ -11,12 +11,14 @@ from abw.viz.data.pictures import (
     FrontierPicture,
     GraphPicture,
     MemoryPicture,
+    ModelPicture,
     PolicyPicture,
     TreePicture,
 )
 from abw.viz.drawing.svg import Svg
 from abw.viz.drawing.svg_graph import graph_svg
 from abw.viz.drawing.svg_memory import arena_svg, memory_svg, tree_svg_of
+from abw.viz.drawing.svg_model import model_svg
 from abw.viz.drawing.svg_policy import policy_svg
 from abw.viz.drawing.svg_steps import batches_svg, frontier_svg
 
@@ -28,6 +30,7 @@ _DRAW: dict[type[Any], Callable[[Any], Svg]] = {
     MemoryPicture: memory_svg,
     ArenaPicture: arena_svg,
     TreePicture: tree_svg_of,
+    ModelPicture: model_svg,
 }
 
 

@@ -55,9 +55,10 @@ def with_bends(layer: Ints, group: Ints, source: Ints, target: Ints) -> Bent:
     )
 
 
-def across(layer: Ints, group: Ints, source: Ints, target: Ints) -> Floats:
+def across(layer: Ints, group: Ints, source: Ints, target: Ints, size: Floats | None = None) -> Floats:
     """(n,): each node's place within its group's layer; neighbours are at least 1 apart.
 
+    With `size` (n,), the room that each node takes around its place, they are as far apart as that needs.
     Groups are laid out apart from each other, each around 0. Edges should join neighbouring layers (see
     `with_bends`); others count as well. Cost: about 20 sorts of n keys, 30 ms for 10,000 nodes.
     """
@@ -67,7 +68,7 @@ def across(layer: Ints, group: Ints, source: Ints, target: Ints) -> Floats:
         wish = _mean(place, *((source, target) if sweep % 2 == 0 else (target, source)))
         place = _spread(np.lexsort((place, wish, segment)), segment)
     order = np.lexsort((place, segment))
-    rank = _ranks(order, segment)
+    rank = _ranks(order, segment) if size is None else _begins(order, segment, size)
     for spacing in range(SPACINGS):
         # the last word is the sources': a tree's parent ends up over the middle of its children
         wish = _mean(place, *((source, target) if spacing % 2 == 0 else (target, source)))
@@ -106,6 +107,15 @@ def _ranks(order: NDArray[np.int64], segment: NDArray[np.int64]) -> Floats:
     return rank
 
 
+def _begins(order: NDArray[np.int64], segment: NDArray[np.int64], size: Floats) -> Floats:
+    """(n,): how far each node's place is at least from the first of its segment, in this order."""
+    room = size[order]
+    to_place = np.cumsum(room) - room / 2
+    begin = np.empty(len(order))
+    begin[order] = to_place - to_place[np.arange(len(order)) - _ranks(order, segment)[order].astype(np.int64)]
+    return begin
+
+
 def _spread(order: NDArray[np.int64], segment: NDArray[np.int64]) -> Floats:
     """Places 1 apart in this order, every segment around 0."""
     rank = _ranks(order, segment)
@@ -120,7 +130,7 @@ def _apart(wish: Floats, order: NDArray[np.int64], segment: NDArray[np.int64], r
     """
     _, number = np.unique(segment[order], return_inverse=True)
     # a step between segments that no wish can bridge makes one running maximum serve all of them
-    step = 4 * (float(np.abs(wish).max(initial=0)) + len(wish) + 1)
+    step = 4 * (float(np.abs(wish).max(initial=0)) + float(rank.max(initial=0)) + len(wish) + 1)
     key = wish[order] - rank[order] + number * step
     right = np.maximum.accumulate(key)
     left = np.minimum.accumulate(key[::-1])[::-1]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
@@ -15,24 +16,53 @@ MOST = 20_000
 LETTER = 6.7
 """The width of a character at the usual size, in pixels, on the wide side."""
 
-STYLE = """
-.abw{--paper:#fff;--ink:#1b1f24;--soft:#5c656e;--line:#b0b8c0;--faint:#eef1f4;--bad:#c0143c;--fine:#007d5b}
+LIGHT = {
+    "paper": "#ffffff",
+    "ink": "#1b1f24",
+    "soft": "#5c656e",
+    "line": "#b0b8c0",
+    "faint": "#eef1f4",
+    "bad": "#c0143c",
+    "fine": "#007d5b",
+}
+DARK = {
+    "paper": "#16191d",
+    "ink": "#e8eaed",
+    "soft": "#9aa3ad",
+    "line": "#4a525b",
+    "faint": "#23282e",
+    "bad": "#ff7b93",
+    "fine": "#3ecf9f",
+}
+_RULES = """
 .abw{font:12px system-ui,"Segoe UI","DejaVu Sans",sans-serif;color:var(--ink)}
 .abw text{fill:var(--ink)} .abw .soft{fill:var(--soft)} .abw .bad{fill:var(--bad)} .abw .small{font-size:10px}
 .abw .big{font-size:14px;font-weight:600} .abw .bold{font-weight:600}
 .abw .mid{text-anchor:middle} .abw .end{text-anchor:end}
 .abw .halo{paint-order:stroke;stroke:var(--paper);stroke-width:3px}
 .abw .edge{fill:none;stroke:var(--line);stroke-width:1} .abw .axis{stroke:var(--line);stroke-width:1}
-.abw .box{fill:var(--paper);stroke:var(--line)} .abw .back{fill:var(--faint)}
+.abw .box{fill:var(--paper);stroke:var(--line)} .abw .back{fill:var(--faint)} .abw .paper{fill:var(--paper)}
 .abw .copy{stroke:var(--bad);fill:none}
 .abw .fine{stroke:var(--fine);fill:none;stroke-width:2}
-.abw .other{stroke:var(--soft);fill:none;stroke-width:1.5}
+.abw .other{stroke:var(--soft);fill:none;stroke-width:1.5} .abw .links{stroke-dasharray:5 3}
+.abw .below{stroke-dasharray:2 2.5}
 .abw .pqtree line{stroke:var(--line)} .abw .pqtree text{text-anchor:middle}
 .abw .pqtree .p,.abw .pqtree .q{fill:var(--faint);stroke:var(--soft)}
 """
-DARK = """
-.abw{--paper:#16191d;--ink:#e8eaed;--soft:#9aa3ad;--line:#4a525b;--faint:#23282e;--bad:#ff7b93;--fine:#3ecf9f}
-"""
+
+
+def variables(colours: Mapping[str, str]) -> str:
+    """The colours as custom properties: what a page changes with its theme."""
+    return ".abw{" + ";".join(f"--{name}:{paint}" for name, paint in colours.items()) + "}"
+
+
+def _literal(colours: Mapping[str, str]) -> str:
+    """The rules with the colours themselves: few programs but browsers know custom properties."""
+    return re.sub(r"var\(--(\w+)\)", lambda name: colours[name[1]], _RULES)
+
+
+STYLE = f"\n{variables(LIGHT)}{_RULES}"
+"""The style of pictures within a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +193,10 @@ def arrow(type: int) -> str:
 
 
 def document(picture: Svg) -> str:
-    """A file of its own."""
-    style = (
-        f"<style>{STYLE}.abw{{background:var(--paper)}}@media (prefers-color-scheme:dark){{{DARK}}}</style>"
-    )
-    return inline(picture, style + tag("defs", patterns())) + "\n"
+    """A file of its own: its colours are right in any program, dark ones in those that ask for them."""
+    style = f"<style>{_literal(LIGHT)}@media (prefers-color-scheme:dark){{{_literal(DARK)}}}</style>"
+    paper = rect(0, 0, picture.width, picture.height, "paper")
+    return inline(picture, style + tag("defs", patterns()) + paper) + "\n"
 
 
 def inline(picture: Svg, head: str = "") -> str:

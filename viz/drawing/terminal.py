@@ -23,12 +23,15 @@ from abw.viz.data.pictures import (
     GraphPicture,
     Lane,
     MemoryPicture,
+    ModelPicture,
     Ordering,
     PolicyPicture,
     TreePicture,
     merged,
 )
+from abw.viz.drawing.model_rows import beside, facts, head, link_row, rows
 from abw.viz.drawing.palette import colour, ink, marks
+from abw.viz.drawing.svg_model import block_layers, paints
 
 BARS = "▁▂▃▄▅▆▇█"
 STATES, SYMBOLS, STRIPS, NODES = 24, 5, 3, 60
@@ -280,6 +283,26 @@ def tree_text(picture: TreePicture) -> RenderableType:
     return Group(Text.assemble(("PQ-tree of cell ", "dim"), (picture.cell, "bold")), Text("  " + text))
 
 
+def model_text(picture: ModelPicture) -> RenderableType:
+    """A model block by block in the order of the flow, then the links it follows."""
+    paint, layer = paints(picture), block_layers(picture)
+    parts: list[RenderableType] = [Text.assemble(("model ", "dim"), (picture.model, "bold"))]
+    parts.append(Text(facts(picture), style="dim"))
+    for b in np.argsort(layer, kind="stable").tolist():
+        block = picture.blocks[b]
+        style = f"bold {colour(paint[b])}" if block.role == "type" else "bold"
+        parts.append(Text.assemble((head(block), style), (f"  {beside(block)}", "dim")))
+        for row in rows(block):
+            indent = "      " if row.part == "input" and not row.name else "  "
+            parts.append(Text(f"{indent}{row}", style="dim" if row.part == "inside" else ""))
+    table = _table("link", "from → to", "")
+    for link in picture.links:
+        table.add_row(*link_row(link))
+    if picture.links:
+        parts += [Text(), table]
+    return Group(*parts)
+
+
 _TEXTS: dict[type[Any], Callable[[Any], RenderableType]] = {
     PolicyPicture: policy_text,
     BatchesPicture: batches_text,
@@ -288,6 +311,7 @@ _TEXTS: dict[type[Any], Callable[[Any], RenderableType]] = {
     MemoryPicture: memory_text,
     ArenaPicture: arena_text,
     TreePicture: tree_text,
+    ModelPicture: model_text,
 }
 
 
