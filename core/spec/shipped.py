@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,5 +68,4 @@ def _summary(path: Path) -> str:
             break
         if not line.startswith("# yaml-language-server:"):
             comment.append(line.removeprefix("#").strip())
-    first, stop, _ = " ".join(comment).partition(". ")
-    return f"{first}." if stop else first
+    return re.split(r"(?<=\.)(?<!Fig\.) ", " ".join(comment))[0]
