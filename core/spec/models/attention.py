@@ -27,7 +27,7 @@ def read_attention(node: Mapping, what: str, dims: Dims, report: Report) -> Atte
     masks = [key for name in MASKS if (key := node.key(name))]
     fields.keys(node, f"{KEY} of {what}", report, SOURCES, (*OPTIONS, *(key.text for key in masks)))
     for key in masks:
-        hint = "neighbours are masked by the `where` of the types of keys and values, pairs by a link of the data"
+        hint = "neighbours are masked by the `where` of the types of keys and values, pairs by a link"
         report.add(f"{KEY} of {what} has no {key.text} of its own", key.where, hint)
     written = node.get("heads")
     heads = size(written, dims, f"heads of {what}", report) if written else None
