@@ -16,13 +16,19 @@ SOURCES = ("values", "keys", "query")
 """What it reads, in the order of its slots."""
 OUTPUT = "y"
 """Its only output."""
+MASKS = ("mask", "where")
+"""What it might be expected to have, and has elsewhere."""
 OPTIONS = ("heads", "scaled", "score")
 SCORES = ("product", "added")
 
 
 def read_attention(node: Mapping, what: str, dims: Dims, report: Report) -> Attention:
     """The section's options; sources are read by who reads those of all types."""
-    fields.keys(node, f"{KEY} of {what}", report, SOURCES, OPTIONS)
+    masks = [key for name in MASKS if (key := node.key(name))]
+    fields.keys(node, f"{KEY} of {what}", report, SOURCES, (*OPTIONS, *(key.text for key in masks)))
+    for key in masks:
+        hint = "neighbours are masked by the `where` of the types of keys and values, pairs by a link"
+        report.add(f"{KEY} of {what} has no {key.text} of its own", key.where, hint)
     written = node.get("heads")
     heads = size(written, dims, f"heads of {what}", report) if written else None
     scaled = fields.truth(node.get("scaled"), f"scaled of {what}", report)

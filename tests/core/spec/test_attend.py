@@ -56,6 +56,12 @@ def test_attention_is_a_reduction_of_its_values(folder: Folder) -> None:
             "did you mean 'heads'?",
         ),
         ("heads: heads", "heads: «0»", "heads of type 'all' is 0: a size is from 1 to 1,048,576", ""),
+        (
+            "heads: heads",
+            "«mask»: index > 0",
+            "attend of type 'all' has no mask of its own",
+            "of keys and values",
+        ),
         ("heads: heads", "score: «add»", "unknown score 'add'", "did you mean 'added'?"),
         ("heads: heads", "score: added\n      «scaled»: true", "only products are scaled", "leave it out"),
         ("heads: heads", "scaled: «maybe»", "scaled of type 'all' must be true or false", ""),
