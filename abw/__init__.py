@@ -31,7 +31,7 @@ def __dir__() -> list[str]:
 
 
 def _show_in_notebooks() -> None:
-    """Inside IPython: runs, graphs, plans, policies, cells, PQ-trees, layouts show themselves as pictures."""
+    """Inside IPython: runs, models, graphs, plans, policies, cells, PQ-trees, layouts show themselves."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     if shell is None:
@@ -43,6 +43,7 @@ def _show_in_notebooks() -> None:
         ("abw.core.plan.plan", "Plan"),
         ("abw.core.policy.learned.fsm", "FsmPolicy"),
         ("abw.core.ir.cell", "Cell"),
+        ("abw.core.ir.model", "Model"),
         ("abw.pqtree.tree", "PQTree"),
         ("abw.pqtree.layouts.layout", "Layout"),
     ):

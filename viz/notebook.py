@@ -1,4 +1,4 @@
-"""How runs, policies, cells, PQ-trees and layouts show themselves in a notebook.
+"""How runs, models, policies, cells, PQ-trees and layouts show themselves in a notebook.
 
 `abw` registers these where it is imported inside IPython; the things themselves know nothing of pictures.
 Small ones are drawn, large ones told in a line.
@@ -12,6 +12,7 @@ from typing import Any
 
 from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Cell
+from abw.core.ir.model import Model
 from abw.core.plan.plan import Plan
 from abw.core.policy.learned.fsm import FsmPolicy
 from abw.core.policy.registry import get_policy
@@ -21,6 +22,7 @@ from abw.pqtree.layouts.layout import Layout, name_of
 from abw.pqtree.tree import PQTree
 from abw.viz.data.fsm import policy_alone
 from abw.viz.data.memory import memory_picture
+from abw.viz.data.model import model_picture
 from abw.viz.data.pictures import CellBatchView, OperandView, Ordering, TreePicture, Variable
 from abw.viz.data.scene import Scene, scene_of_run
 from abw.viz.data.steps import batches_picture, graph_picture
@@ -91,6 +93,13 @@ def show_policy(policy: FsmPolicy) -> str:
     return _shown(said, as_svg(policy_alone(policy)) if states <= STATES else None)
 
 
+def show_model(model: Model) -> str:
+    """A model: its types, parameters, links."""
+    picture = model_picture(model)
+    said = f"model {model.name}: {len(model.types)} types, {picture.numbers:,} numbers"
+    return _shown(said, as_svg(picture) if len(picture.blocks) <= VARIABLES else None)
+
+
 def show_cell(cell: Cell) -> str:
     """A cell: its memory before and after planning."""
     inputs = ", ".join(port.name for port in cell.inputs)
@@ -141,6 +150,7 @@ def _ordering(layout: Layout) -> Ordering:
 
 SHOWN: dict[type[Any], Callable[[Any], str]] = {
     StoredRun: show_run,
+    Model: show_model,
     Graph: show_graph,
     Plan: show_plan,
     FsmPolicy: show_policy,

@@ -22,7 +22,7 @@ from abw.viz.data.model import model_picture
 from abw.viz.data.pictures import Block, Flow, ModelPicture
 from abw.viz.data.scene import Scene
 from abw.viz.drawing.dot import as_dot
-from abw.viz.drawing.model_rows import COLUMNS, rows
+from abw.viz.drawing.model_rows import COLUMNS, link_row, rows
 from abw.viz.drawing.svg import document
 from abw.viz.drawing.svg_model import HEAD, block_layers, model_svg
 from abw.viz.drawing.terminal import plain
@@ -109,10 +109,12 @@ def test_a_lattice(root: Path) -> None:
     assert ("state", "char", "links", ("h", "c")) in flows(picture)
     assert ("state", "tag", "here", ("h",)) in flows(picture)
     assert ("h0", "state", "here", ("h0",)) in flows(picture)
-    assert [(link.name, link.target, link.many) for link in picture.links] == [
-        ("from", ("position",), False),
-        ("arcs", ("char-arc", "word-arc"), True),
+    assert [link_row(link)[:2] for link in picture.links] == [
+        ("from", "char-arc, word-arc → position"),
+        ("arcs", "position → several char-arc, word-arc"),
     ]
+    (prev,) = drawn(root / "specs" / "lstm-nmt.yaml").links
+    assert link_row(prev)[1] == "source → source; target → target"
 
 
 def test_layers_are_one_block(root: Path) -> None:

@@ -21,6 +21,7 @@ from abw.viz.notebook import (
     show_cell,
     show_graph,
     show_layout,
+    show_model,
     show_plan,
     show_policy,
     show_run,
@@ -51,6 +52,11 @@ def test_small_things_are_pictures(fig1: Scene, fig1_run: StoredRun, root: Path)
     assert [said for said in shown if said.startswith("x")] == [f"x{v}" for v in layout.order]
     assert shown.count("contiguous") == 5
     assert "copied" not in shown
+
+
+def test_models_are_pictures(fig1: Scene) -> None:
+    assert fig1.spec
+    assert set(fig1.dag.types) <= set(drawn(show_model(fig1.spec)))
 
 
 def test_graphs_and_plans_are_pictures(fig1: Scene) -> None:
@@ -108,5 +114,5 @@ assert names <= known, names - known
 
 def test_everything_that_is_registered_can_be_shown() -> None:
     assert {t.__name__ for t in SHOWN} == {
-        *("StoredRun", "Graph", "Plan", "FsmPolicy", "Cell", "PQTree", "Layout")
+        *("StoredRun", "Graph", "Plan", "FsmPolicy", "Cell", "Model", "PQTree", "Layout")
     }

@@ -275,4 +275,5 @@ def _link(model: Model, name: str) -> LinkView:
     link = model.schema.links[name]
     made = model.schema.derived.get(name)
     how = f"{made.how} of {made.of}" if made else link.doc
-    return LinkView(name, tuple(sorted(link.source)), tuple(sorted(link.target)), link.many, how)
+    reach = {kind: tuple(sorted(link.reached(frozenset({kind})))) for kind in sorted(link.source)}
+    return LinkView(name, reach, link.many, how)

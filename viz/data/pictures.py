@@ -289,11 +289,10 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class LinkView:
-    """A link that the model follows: from which kinds to which, and what it is made of (`how`)."""
+    """A link that the model follows: from which kinds, to which from each, and what it is made of (`how`)."""
 
     name: str
-    source: tuple[str, ...]
-    target: tuple[str, ...]
+    reach: Mapping[str, tuple[str, ...]]
     many: bool
     how: str
 

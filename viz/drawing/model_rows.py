@@ -101,4 +101,8 @@ def facts(picture: ModelPicture) -> str:
 def link_row(link: LinkView) -> tuple[str, str, str]:
     """A link's name, its kinds, and what it is."""
     number = "several " if link.many else ""
-    return link.name, f"{', '.join(link.source)} → {number}{', '.join(link.target)}", link.how
+    together: dict[tuple[str, ...], list[str]] = {}
+    for kind, reached in link.reach.items():
+        together.setdefault(reached, []).append(kind)
+    said = [f"{', '.join(kinds)} → {number}{', '.join(reached)}" for reached, kinds in together.items()]
+    return link.name, "; ".join(said), link.how
