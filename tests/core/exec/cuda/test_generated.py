@@ -7,6 +7,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 
+import pytest
+
 from abw.bench.workloads import CASES
 from abw.core.exec.cuda.driver.compiled import Resources, assemble, compile_ptx, float64_lines
 from abw.core.exec.cuda.driver.gpu import signed
@@ -17,6 +19,8 @@ from abw.core.exec.cuda.tiles import HOPPER
 from abw.core.run.workload import open_model, open_networks
 from abw.core.spec.load import Overrides
 from tests.conftest import ROOT
+from tests.core.exec.corners import one_type
+from tests.core.exec.operations import operations_cell
 
 ALL = ("fig10.yaml", *dict.fromkeys(case.spec for case in CASES))
 """The specs whose kernels are compiled where the compiler is required; elsewhere only the first's."""
@@ -71,3 +75,15 @@ def test_every_kernel_stays_in_registers_and_in_float32(toolkit: Toolkit) -> Non
                 assert kernel.resources.shared <= SHARED, (spec, kernel)
                 assert not kernel.float64, (spec, kernel)
             assert not found[-1].read_only, spec  # the plan's kernel reads what it wrote
+
+
+@pytest.mark.skipif(
+    not os.environ.get("ABW_NEED_CUDA_COMPILER"), reason="takes 20 s where it is not asked for"
+)
+def test_all_operations_stay_in_registers_and_in_float32(toolkit: Toolkit) -> None:
+    _, network = one_type(operations_cell(), 2)
+    program = device_program(network, HOPPER)
+    for kernel in machine_code((program.text, program.plan_shared)):
+        assert (kernel.resources.stack, kernel.resources.spills) == (0, 0), kernel
+        assert kernel.resources.registers <= REGISTERS, kernel
+        assert not kernel.float64, kernel
