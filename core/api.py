@@ -13,7 +13,7 @@ Every step of a run can be taken alone, and looked at:
     >>> graph = model.graph([(3, (2, "It"), (4, (3, "works"), (2, "well")))])
     >>> graph
     Graph of treelstm: 10 nodes of 1 instance (3 leaf, 2 internal, 5 output)
-    >>> schedule = model.schedule(graph)
+    >>> schedule = model.schedule(graph, "critical")
     >>> schedule
     Schedule: 10 nodes in 4 batches
     >>> planned = model.plan(graph, schedule)

@@ -23,7 +23,7 @@ def bench_passes(
     runs: int,
     progress: Progress,
 ) -> dict[str, Any]:
-    """A row for each workload, size and way: medians by step; `gain` is over graphs as they are.
+    """A row for each workload, size and way by the rule `critical`: medians; `gain` is over plain graphs.
 
     A row has the runs' `batches` (steps of the policy), `launches` and `kernels` (batches of one type).
     Mini-batches are as many as make 64 instances, at most 16. Errors: AbwError.
@@ -34,7 +34,13 @@ def bench_passes(
         many = max(1, min(16, 64 // batch))
         systems = {
             way: System(
-                chosen, replace(preset("abw", count), fuse=fuse, group=group), specs, data, size, batch, many
+                chosen,
+                replace(preset("abw", count), policy="critical", fuse=fuse, group=group),
+                specs,
+                data,
+                size,
+                batch,
+                many,
             )
             for way, (fuse, group) in WAYS.items()
         }
