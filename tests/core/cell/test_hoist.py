@@ -39,6 +39,7 @@ HOISTED = {
     "dag": ("operation",),
     "drnn": ("down", "across"),
     "greedy": ("encoder", "decoder"),
+    "greedy-attention": ("encoder", "decoder"),
     "words": ("fwd", "bwd"),
     "stackrnn": ("buffer", "stack", "history"),
     "torch-bilstm": CHAINS,

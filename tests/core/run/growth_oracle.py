@@ -256,10 +256,17 @@ class Oracle:
             return self._input(replace(wanted, sources=wanted.sources[1:] or (ZeroSource(),)), vertex)
         if not isinstance(how, Attention):
             return np.asarray(getattr(np, str(how))(np.stack(found, axis=-1), axis=-1))
-        assert how.heads == 1 and how.scaled and not how.added
+        assert how.scaled and not how.added
         keys, query = self._listed(node_type.inputs[1], vertex), self._input(node_type.inputs[2], vertex)
-        scores = [math.exp(float(key @ query) / math.sqrt(len(query))) for key in keys]
-        return np.asarray(sum(s * v for s, v in zip(scores, found, strict=True)) / sum(scores))
+        parts = []
+        for head in range(how.heads):
+            own = slice(len(query) // how.heads * head, len(query) // how.heads * (head + 1))
+            part = slice(len(found[0]) // how.heads * head, len(found[0]) // how.heads * (head + 1))
+            root = math.sqrt(len(query[own]))
+            scores = [math.exp(float(key[own] @ query[own]) / root) for key in keys]
+            values = [score * value[part] for score, value in zip(scores, found, strict=True)]
+            parts.append(np.sum(values, axis=0) / sum(scores))
+        return np.concatenate(parts)
 
     def _listed(self, wanted: Input, vertex: Vertex) -> list[Array]:
         """The values that a list has, from all vertices to which its link leads."""
