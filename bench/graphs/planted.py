@@ -35,7 +35,7 @@ def bench_planted(sizes: list[int], noise: float, seeds: int, time_limit: float)
 
     `reached`: programs where it costs no more. `proven`: those known to be optimal. `seconds`: the longest.
     """
-    plan_layout([SIZE] * 64, planted_program(random.Random(0), 64, 0.5)[1], time_limit=0)  # loads all code
+    plan_layout([SIZE] * 128, planted_program(random.Random(0), 128, 0.5)[1], time_limit=0)  # loads all code
     rows = []
     for n in sizes:
         costs, planted, seconds, bounds = [], [], [], []

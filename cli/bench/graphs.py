@@ -70,8 +70,10 @@ def policies(
         else:
             cases = [c.name for c in chosen_cases(workloads)]
             report = bench_unseen(specs, data, cases, granularity, batch, launch * 1e-6, mini_batches, told)
+        if plot:
+            _plot(report, plot)
         yield report
-        yield from _quality(report, plot)
+        yield from _quality(report)
         return
     from abw.bench.graphs.policies import bench_policies
 
@@ -106,18 +108,21 @@ def policies(
     yield table
 
 
-def _quality(report: dict[str, Any], plot: Path | None) -> Shown:
-    """What `policies --families` and `--unseen` show."""
-    if plot:
-        from abw.core.base.files import write_text
-        from abw.viz.drawing.scatter import Mark, scatter_svg
-        from abw.viz.drawing.svg import document
+def _plot(report: dict[str, Any], file: Path) -> None:
+    """Quality against cost, a mark a policy."""
+    from abw.core.base.files import write_text
+    from abw.viz.drawing.scatter import Mark, scatter_svg
+    from abw.viz.drawing.svg import document
 
-        marks = [
-            Mark(name, report["ns_per_node"][name], 100 * (report["geometric_mean"][name] - 1))
-            for name in report["geometric_mean"]
-        ]
-        write_text(plot, document(scatter_svg("Batching policies", "ns a node", "% above the best", marks)))
+    marks = [
+        Mark(name, report["ns_per_node"][name], 100 * (report["geometric_mean"][name] - 1))
+        for name in report["geometric_mean"]
+    ]
+    write_text(file, document(scatter_svg("Batching policies", "ns a node", "% above the best", marks)))
+
+
+def _quality(report: dict[str, Any]) -> Shown:
+    """What `policies --families` and `--unseen` show."""
     names = list(report["geometric_mean"])
     table = grid("batches to the best known", "types", "nodes", "bound", "best", *names)
     for r in report["rows"]:

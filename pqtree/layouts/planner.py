@@ -31,10 +31,11 @@ def plan_layout(
     made once, and cost nothing at run time. A copy costs its bytes and `launch`. `strided` names the batches
     (or all) whose kernels take lanes at equal distances.
 
-    An ideal layout is found where there is one, exactly. Else the search is exact too, as far as
-    `time_limit` (seconds of searching) reaches: `Layout.gap` says what is not proven. At 0 the operands are
-    tried once, the heaviest first. From 64 variables on it runs as machine code, which a process loads
-    beforehand, and compiles if it was never used (some 15 seconds). Raises ValueError for a wrong program.
+    An ideal layout is found where there is one, exactly. Else half of `time_limit` (seconds of searching)
+    goes into an exact search, the other half into exchanges: `Layout.gap` says what is not proven. At 0 the
+    operands are tried once, the heaviest first. From 64 variables on it runs as machine code, which a process
+    loads beforehand, and compiles if it was never used (15 s of CPU time). Raises ValueError for a wrong
+    program.
     """
     program = Program.of(sizes, batches, arenas, constant, launch)
     opened = [open_part(items) for items in independent_parts(program)]

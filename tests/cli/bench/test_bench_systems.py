@@ -20,6 +20,7 @@ from abw.bench.workloads import CASES, case
 from abw.cli.bench.paper_tables import SHOWN, tables
 from abw.core.base.errors import AbwError
 from abw.core.base.progress import Quiet
+from tests.cli.conftest import Abw
 
 
 @pytest.fixture(scope="module")
@@ -127,3 +128,13 @@ def test_policies_on_unseen_instances(root: Path, data: Path, granularity: str) 
     assert row["batches"]["auto, any launch"] <= row["batches"]["depth"]
     with pytest.raises(AbwError, match="too few"):
         bench_unseen(root / "specs", data, ["TreeGRU"], granularity, 50, 1e-5, 2, Quiet())
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_families_are_drawn_and_told(abw: Abw, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    file = tmp_path / "quality.svg"
+    options = ("--family", "strings, 4", "--batch", "4", "--mini-batches", "1", "--data", str(tmp_path))
+    done = abw("bench", "policies", "--families", *options, "--plot", str(file), *flags)
+    assert done.code == 0, done.err
+    assert "strings, 4" in done.out
+    assert file.read_text().startswith("<svg")
