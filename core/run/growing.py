@@ -23,7 +23,8 @@ from abw.core.graph.construct import construct
 from abw.core.graph.decide import Chances, Grower, ScoreError, decide
 from abw.core.graph.graph import Graph
 from abw.core.graph.part import part
-from abw.core.graph.sprout import Ground, NodeColumn, StandInColumn
+from abw.core.graph.sprout import Ground
+from abw.core.graph.whose import NodeColumn, StandInColumn
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule
