@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from abw.core.base.cores import usable_cores
 from abw.core.base.memory import available_memory
 from abw.core.cell.program import cell_program
+from abw.core.exec.cpu.parts import shared_out
+from abw.core.exec.cpu.target import get_target
 from abw.core.exec.trained import load_weights, match, needs, problems_of, read_file
 from abw.core.graph.bind import only
 from abw.core.graph.bounds import lower_bound
@@ -23,6 +26,7 @@ from abw.core.ir.weights import names_in
 from abw.core.plan.plan import plan, wanted_of
 from abw.core.policy.rules.critical import Critical
 from abw.core.run.footprint import footprint, forecast
+from abw.core.run.learning import Asked, kept_policy, launch_seconds
 from abw.core.run.minibatches import TOGETHER
 from abw.core.run.streaming import read_ahead
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
@@ -51,7 +55,8 @@ def inspect_cell(path: Path, dims: Mapping[str, int]) -> dict[str, Any]:
 def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[str, Any]:
     """Check a spec and build all graphs of its data; returns the document of `abw check --json`.
 
-    `memory_bytes`: what the mini-batch with most nodes takes in `abw run`, batched by the policy critical;
+    `memory_bytes`: what the mini-batch with most nodes takes in `abw run`, batched by the policy that an
+    earlier run has chosen for mini-batches of this size, else by the rule critical;
     `process_bytes`: what its whole process takes with that (`Forecast`), and what is available. Of a
     model that grows, graphs are those of what is computed before, and the memory is not known beforehand.
     Errors: SpecError, DataError. Cost: that of reading and construction.
@@ -75,7 +80,12 @@ def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[
             largest = graph
     memory = process = None
     if largest is not None and given is None:
-        planned = plan(largest, Critical().schedule(largest.dag), wanted_of(largest))
+        asked = Asked(batch=model.data.batch, launch=launch_seconds(network, "cpu"))
+        kept = kept_policy(networks, asked)
+        policy = kept.policy if kept else Critical()
+        schedule = networks.launched(largest, policy.schedule(networks.seen(largest)))
+        schedule = shared_out(largest, schedule, usable_cores(), get_target())
+        planned = plan(largest, schedule, wanted_of(largest))
         memory = footprint(planned).total
         batch, count = model.data.batch, len(workload.instances)
         together = min(len(depths), read_ahead(batch) // batch, -(-TOGETHER // len(largest)))

@@ -26,7 +26,7 @@ from abw.core.exec.cpu.llvm.walker import (
     note_plan,
 )
 from abw.core.exec.cpu.packing import address, aligned
-from abw.core.exec.cpu.parts import get_sorter
+from abw.core.exec.cpu.parts import APART_FLOPS, get_sorter, shared_out
 from abw.core.exec.cpu.profile.profile import Profile, Profiler, Walk
 from abw.core.exec.cpu.target import TargetName, get_target
 from abw.core.exec.cpu.team import Team
@@ -48,10 +48,6 @@ from abw.core.policy.schedule import Schedule
 Floats = NDArray[np.float32]
 
 
-APART_FLOPS = 20_000_000
-"""The least arithmetic of a run that threads share: some 0.2 ms; waking one takes 0.03 ms."""
-HALVES_FLOPS = 400_000_000
-"""From here on there are two parts for each thread, so that one that is held up leaves more to others."""
 TOGETHER_FLOPS = 2_500_000
 """The least arithmetic a launch where threads wait for each other after each."""
 
@@ -81,8 +77,10 @@ class CpuExecutor(Executor):
         `threads`: how many share a run; None: one for each processor that this process may use.
         """
         self._threads = threads or usable_cores()
-        self._team = Team(self._threads) if self._threads > 1 else None
-        self._sorter = get_sorter(self._target) if self._threads > 1 else None
+        self._team = None
+        if self._threads > 1:
+            self._team = Team(self._threads)
+            get_sorter(self._target)  # compiled now, not amid the first mini-batch
         self._network, self._params = network, params
         self._arenas: Arenas = arenas_of(network)
         lanes = self._target.lanes
@@ -133,12 +131,7 @@ class CpuExecutor(Executor):
 
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
         """The lanes sorted by the thread that will compute them, where several share this graph's run."""
-        if self._sorter is not None and graph.instances > 1:
-            flops = int(graph.type_sizes @ self._arenas.product_flops)
-            if flops >= APART_FLOPS:
-                parts = min(graph.instances, self._threads * (2 if flops >= HALVES_FLOPS else 1))
-                return self._sorter.sort(graph, schedule, parts) or schedule
-        return schedule
+        return shared_out(graph, schedule, self._threads, self._target)
 
     def run(self, plan: Plan) -> Result:
         """Execute the batches in order. Raises ValueError for a plan of another network."""
