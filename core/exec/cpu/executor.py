@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.cores import usable_cores
+from abw.core.exec.cpu import parts
 from abw.core.exec.cpu.llvm.attention import emit_attention
 from abw.core.exec.cpu.llvm.clock import emit_clock
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
@@ -26,7 +27,7 @@ from abw.core.exec.cpu.llvm.walker import (
     note_plan,
 )
 from abw.core.exec.cpu.packing import address, aligned
-from abw.core.exec.cpu.parts import APART_FLOPS, get_sorter, shared_out
+from abw.core.exec.cpu.parts import get_sorter, shared_out
 from abw.core.exec.cpu.profile.profile import Profile, Profiler, Walk
 from abw.core.exec.cpu.target import TargetName, get_target
 from abw.core.exec.cpu.team import Team
@@ -202,10 +203,10 @@ class CpuExecutor(Executor):
     def _shared(self, plan: Plan) -> Callable[[int], None] | None:
         """What each thread does of a plan; None where one alone is faster."""
         launches, flops = len(plan.launch_ptr) - 1, plan.product_flops
-        if flops < APART_FLOPS:
+        if flops < parts.APART_FLOPS:
             return None
         if plan.schedule.split is not None:
-            split, parts = address(plan.schedule.split), plan.schedule.split.shape[1] - 1
+            split, shares = address(plan.schedule.split), plan.schedule.split.shape[1] - 1
             sections, taken = address(plan.sections), np.zeros(len(plan.sections), np.int64)
             count = len(plan.sections) - 1
 
@@ -213,7 +214,7 @@ class CpuExecutor(Executor):
                 walk_parts = self._walks[thread][1]
                 counters = address(taken[1:]), address(taken)
                 scratch = self._scratch_at[thread]
-                walk_parts(self._table_at, scratch, sections, count, parts, split, *counters)
+                walk_parts(self._table_at, scratch, sections, count, shares, split, *counters)
 
             return apart
         if flops < launches * TOGETHER_FLOPS:

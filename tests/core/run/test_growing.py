@@ -334,7 +334,7 @@ def same_instances(made: Instances, expected: Instances) -> None:
 def test_alone_and_together_and_on_two_threads_the_bits_are_the_same(
     spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("abw.core.exec.cpu.executor.APART_FLOPS", 0)
+    monkeypatch.setattr("abw.core.exec.cpu.parts.APART_FLOPS", 0)
     workload = opened(SPECS / f"{spec}.yaml", hidden=16, limit=8)
     params = init_params(workload.network, 4)
     alone, two = ready(workload, "cpu", params, 1), ready(workload, "cpu", params, 2)

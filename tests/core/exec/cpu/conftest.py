@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from abw.core.exec.cpu import executor
+from abw.core.exec.cpu import executor, parts
 from abw.core.exec.cpu.team import Team
 
 
@@ -22,7 +22,7 @@ def kernels(kernels_home: Path) -> Iterator[None]:
 @pytest.fixture
 def always_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads share every run, however small, and however long it takes."""
-    monkeypatch.setattr(executor, "APART_FLOPS", 0)
+    monkeypatch.setattr(parts, "APART_FLOPS", 0)
     monkeypatch.setattr(executor, "TOGETHER_FLOPS", 0)
 
     def do(team: Team, shared: Callable[[int], None], alone: Callable[[], None], amount: int) -> bool:
