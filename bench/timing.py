@@ -21,10 +21,17 @@ def interleaved(
     """The median seconds of each by this thread's CPU time, or by `timer`, over `runs` rounds in which all
     take turns.
     """
+    return {name: median(times) for name, times in rounds(contenders, runs, timer).items()}
+
+
+def rounds(
+    contenders: Mapping[str, Work], runs: int, timer: Callable[[], float] = time.thread_time
+) -> dict[str, list[float]]:
+    """The seconds of each in every one of `runs` rounds in which all take turns."""
     taken: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(runs):
         for name, work in contenders.items():
             start = timer()
             work()
             taken[name].append(timer() - start)
-    return {name: median(times) for name, times in taken.items()}
+    return taken

@@ -79,34 +79,30 @@ class TreeLSTM:
         return _joined([self._levels(flat[first : first + batch]) for first in range(0, len(flat), batch)])
 
     def _levels(self, flat: Sequence[Flat]) -> Any:  # noqa: ANN401
+        made = levels(flat)
+        return self.module["out"](self.states(made)).index_select(0, made.place)
+
+    def states(self, made: Levels) -> Any:  # noqa: ANN401
+        """The state h of each node, in the order of levels."""
         torch, parts = _torch(), self.module
-        start = np.cumsum([0] + [len(tree.height) for tree in flat])
-        height = np.concatenate([tree.height for tree in flat])
-        word = np.concatenate([tree.word for tree in flat])
-        children = np.concatenate([tree.children + first for tree, first in zip(flat, start, strict=False)])
-        order = np.argsort(height, kind="stable")
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        ends = np.cumsum(np.bincount(height)).tolist()
         hidden = parts["embed"].weight.shape[1]
-        h, c = (torch.empty(len(order), hidden) for _ in range(2))
+        h, c = (torch.empty(len(made.place), hidden) for _ in range(2))
         begin = 0
-        for end in ends:
-            nodes = order[begin:end]
+        for level in made.levels:
             if begin == 0:
-                gates = parts["leaf"](parts["embed"](torch.from_numpy(word[nodes])))
+                gates = parts["leaf"](parts["embed"](level))
                 i, o = gates[:, : 2 * hidden].sigmoid().split(hidden, 1)
                 new = i * gates[:, 2 * hidden :].tanh()
             else:
-                below = torch.from_numpy(place[children[nodes]].ravel())
-                gates = parts["node"](h.index_select(0, below).view(-1, 2 * hidden))
+                gates = parts["node"](h.index_select(0, level).view(-1, 2 * hidden))
                 i, fl, fr, o = gates[:, : 4 * hidden].sigmoid().split(hidden, 1)
-                cl, cr = c.index_select(0, below).view(-1, 2, hidden).unbind(1)
+                cl, cr = c.index_select(0, level).view(-1, 2, hidden).unbind(1)
                 new = i * gates[:, 4 * hidden :].tanh() + fl * cl + fr * cr
+            end = begin + len(new)
             c[begin:end] = new
             h[begin:end] = o * new.tanh()
             begin = end
-        return parts["out"](h).index_select(0, torch.from_numpy(place))
+        return h
 
 
 class BiLSTM:
@@ -185,6 +181,31 @@ def flattened(tree: Any) -> Flat:  # noqa: ANN401
     return Flat(np.array(height), np.array(word), np.array(children))
 
 
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """A mini-batch of trees by level: the leaves' words, then of each level both children's places, one after
+    the other; `place` is where each node, in preorder, comes in this order.
+    """
+
+    levels: tuple[Any, ...]
+    place: Any
+
+
+def levels(flat: Sequence[Flat]) -> Levels:
+    """All nodes of the same height in a mini-batch as one level."""
+    start = np.cumsum([0] + [len(tree.height) for tree in flat])
+    height = np.concatenate([tree.height for tree in flat])
+    word = np.concatenate([tree.word for tree in flat])
+    children = np.concatenate([tree.children + first for tree, first in zip(flat, start, strict=False)])
+    order = np.argsort(height, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    leaves, *inner = np.split(order, np.cumsum(np.bincount(height))[:-1])
+    arrays = (word[leaves], *(place[children[nodes]].ravel() for nodes in inner))
+    from_numpy = _torch().from_numpy
+    return Levels(tuple(from_numpy(array) for array in arrays), from_numpy(place))
+
+
 def sentences(path: Path, rows: Rows) -> Iterator[list[int]]:
     """The words' rows of each line `word|TAG ...`."""
     unknown = rows["<unk>"]
@@ -195,17 +216,22 @@ def sentences(path: Path, rows: Rows) -> Iterator[list[int]]:
 
 def trees(path: Path, rows: Rows) -> Iterator[Any]:
     """Binary trees, one a line: a leaf is its word's row, any other node a pair."""
-    unknown = rows["<unk>"]
     with path.open(encoding="utf-8") as file:
         for line in file:
-            stack: list[list[Any]] = [[]]
-            for token in re.findall(r"[()]|[^\s()]+", line):
-                if token == "(":
-                    stack.append([])
-                elif token == ")":
-                    _, *parts = stack.pop()  # the first is the label
-                    leaf = len(parts) == 1
-                    stack[-1].append(rows.get(parts[0], unknown) if leaf else tuple(parts))
-                else:
-                    stack[-1].append(token)
-            yield stack[0][0]
+            yield tree_of(line, rows)
+
+
+def tree_of(line: str, rows: Rows) -> Any:  # noqa: ANN401
+    """The tree of a line."""
+    unknown = rows["<unk>"]
+    stack: list[list[Any]] = [[]]
+    for token in re.findall(r"[()]|[^\s()]+", line):
+        if token == "(":
+            stack.append([])
+        elif token == ")":
+            _, *parts = stack.pop()  # the first is the label
+            leaf = len(parts) == 1
+            stack[-1].append(rows.get(parts[0], unknown) if leaf else tuple(parts))
+        else:
+            stack[-1].append(token)
+    return stack[0][0]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,12 @@ from abw.bench.process import abw_run
 from abw.bench.timing import interleaved
 from abw.bench.workloads import Case, learned_policy
 from abw.core.base.errors import AbwError
+from abw.core.base.progress import Clock
+
+if TYPE_CHECKING:
+    from abw.core.data.instances import Instances
+
+STEPS = ("construct", "schedule", "plan", "execute")
 
 TOLERANCE = 1e-5
 """How far outputs, of order 1 and in float32, may be apart."""
@@ -157,7 +163,7 @@ class AbwRuns:
     """What `abw run SPEC --data FILE --weights FILE --threads 1` does between reading and writing a file."""
 
     def __init__(
-        self, spec: Path, file: Path, weights: Path, hidden: int, batch: int, *, hoist: bool
+        self, spec: Path, file: Path, weights: Path | None, hidden: int, batch: int, *, hoist: bool
     ) -> None:
         from abw.core.exec.registry import get_executor
         from abw.core.exec.trained import load_weights, make_params
@@ -174,14 +180,22 @@ class AbwRuns:
         self._policy = learned_policy(self._model, self._networks, name="auto")
 
     def run(self) -> Floats:
-        """Outputs in the order of instances and vertices."""
-        from abw.core.base.progress import Clock
-        from abw.core.run.minibatches import run_all
-        from abw.core.run.workload import open_workload, read_instances
+        """Read the file; outputs in the order of instances and vertices."""
+        return self.run_on(self.read(), Clock(*STEPS))
 
-        clock = Clock("construct", "schedule", "plan", "execute")
-        instances = read_instances(self._model.data, None)
-        workload = open_workload(self._model, instances, self._networks)
+    def read(self) -> Instances:
+        """The file's instances."""
+        from abw.core.run.workload import read_instances
+
+        return read_instances(self._model.data, None)
+
+    def run_on(self, instances: Instances, clock: Clock) -> Floats:
+        """Outputs in the order of instances and vertices; `clock` counts the steps."""
+        from abw.core.run.minibatches import run_all
+        from abw.core.run.workload import open_workload
+
+        with clock("construct"):
+            workload = open_workload(self._model, instances, self._networks)
         outputs = [
             result.values(batch.graph.results[0].reference)
             for batch, result in run_all(workload, self._policy, self._executor, clock)

@@ -120,6 +120,48 @@ def torch(
     yield f"largest difference of outputs: {max(r['max_error'] for r in report['rows']):.1e}"
 
 
+@bench("models")
+def models(
+    told: Progress,
+    specs: SpecsDir = Path("specs"),
+    names: Annotated[
+        str | None, typer.Option("--models", metavar="NAME,...", help="As gat,bidag (all).")
+    ] = None,
+    hidden: HiddenSizes = [64, 256],
+    batch: Batch = 64,
+    instances: Annotated[int, typer.Option("--instances", min=1, help="How many, repeated.")] = 256,
+    runs: Runs = 15,
+) -> Shown:
+    """The shipped models of graphs, trees and attention, from instances to outputs, beside PyTorch."""
+    from abw.bench.whole.models import bench_models
+
+    report = bench_models(specs, names and names.split(","), hidden, batch, instances, runs, told)
+    yield report
+    table = grid("instances/s", "hidden", "abw", "PyTorch", "", "x", "with its batching", "x")
+    for r in report["rows"]:
+        theirs = [
+            [way, *(shown for key in ("compute", "batch_and_compute") for shown in (
+                amount(r["instances"] / given[f"{key}_seconds"]), f"{given[f'{key}_over_abw']:.2f}"))]
+            for way, given in r["torch"].items()
+        ]  # fmt: skip
+        for columns in theirs or [["not installed", "", "", "", ""]]:
+            ours = amount(r["instances"] / r["abw_seconds"])
+            table.add_row(r["model"], str(r["hidden"]), ours, *columns)
+    yield table
+    table = grid("a mini-batch of abw", "hidden", *report["rows"][0]["seconds"])
+    for r in report["rows"]:
+        batches = -(-r["instances"] // report["batch"])
+        steps = (duration(seconds / batches) for seconds in r["seconds"].values())
+        table.add_row(r["model"], str(r["hidden"]), *steps)
+    yield table
+    errors = [r["max_error"] for r in report["rows"] if r["max_error"] is not None]
+    yield (
+        f"largest difference of outputs: {max(errors):.1e}"
+        if errors
+        else "PyTorch is not installed: nothing to compare with (pip install torch, the build for the CPU)"
+    )
+
+
 @bench("operations")
 def operations(runs: Runs = 9) -> Shown:
     """The operations of cells by the executor cpu, beside NumPy and PyTorch: nanoseconds an element."""
