@@ -20,11 +20,11 @@ from abw.core.data.vertices import FieldColumn, finished, order_of
 from abw.core.exec.interface import Array, Executor, Result
 from abw.core.graph.bind import Binding, bind, only
 from abw.core.graph.construct import construct
-from abw.core.graph.decide import Chances, Grower, ScoreError, decide
 from abw.core.graph.graph import Graph
-from abw.core.graph.part import part
-from abw.core.graph.sprout import Ground
-from abw.core.graph.whose import NodeColumn, StandInColumn
+from abw.core.graph.growing.decide import Chances, Grower, ScoreError, decide
+from abw.core.graph.growing.part import part
+from abw.core.graph.growing.sprout import Ground
+from abw.core.graph.growing.whose import NodeColumn, StandInColumn
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule

@@ -11,9 +11,9 @@ from abw.core.base.errors import AbwError
 from abw.core.data.instances import Instances, Ints
 from abw.core.data.vertices import Columns
 from abw.core.exec.interface import Array, Result
-from abw.core.graph.decide import Chances, Read, ScoreError, allowed, decide, shares
 from abw.core.graph.graph import Graph
-from abw.core.graph.sprout import Ground, Sprouter
+from abw.core.graph.growing.decide import Chances, Read, ScoreError, allowed, decide, shares
+from abw.core.graph.growing.sprout import Ground, Sprouter
 from abw.core.ir.growth import Decision
 
 

@@ -27,8 +27,8 @@ from abw.core.graph.dag import Dag
 from abw.core.graph.fuse import Fusion, fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import Groups, group_types
+from abw.core.graph.growing.sprout import Ground, Sprouter
 from abw.core.graph.ops import OpNetwork, expand, op_network
-from abw.core.graph.sprout import Ground, Sprouter
 from abw.core.ir.model import DataSpec, Model
 from abw.core.ir.network import Granularity, LayoutName, Network
 from abw.core.ir.phases import phases_of

@@ -23,7 +23,7 @@ from abw.core.graph.bind import COMPARE
 from abw.core.graph.cells import constant_number
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
-from abw.core.graph.whose import GivenColumn, NodeColumn, RowColumn, StandInColumn, Whose
+from abw.core.graph.growing.whose import GivenColumn, NodeColumn, RowColumn, StandInColumn, Whose
 from abw.core.ir.growth import GrowingKind, Growth, Number, clause_places, places_of
 from abw.core.ir.model import (
     FieldSource,
