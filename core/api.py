@@ -40,7 +40,6 @@ from abw.core.data.feed import open_feed
 from abw.core.data.instances import Instances
 from abw.core.data.objects import read_objects
 from abw.core.data.read import read
-from abw.core.data.stream import chunks
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params
 from abw.core.exec.registry import get_executor
@@ -61,6 +60,7 @@ from abw.core.run.streaming import columns_of, read_ahead
 from abw.core.run.workload import (
     Networks,
     Workload,
+    chunks_of,
     open_model,
     open_networks,
     open_sample,
@@ -239,17 +239,7 @@ class LoadedModel:
         """
         data = self.spec.data
         with open_feed(Path(file)) as feed:
-            size = read_ahead(data.batch)
-            found = chunks(
-                feed,
-                data.format,
-                size,
-                limit=data.limit,
-                frequency=data.frequency,
-                tokens=data.tokens,
-                beside=data.beside,
-                schema=self.spec.given,
-            )
+            found = chunks_of(self.spec, feed, read_ahead(data.batch), limit=data.limit)
             for chunk in found:
                 yield self._outputs(open_workload(self.spec, chunk.instances, self._networks))
 

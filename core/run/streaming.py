@@ -18,7 +18,7 @@ from abw.core.base.errors import AbwError, InstanceError
 from abw.core.base.progress import Clock, Progress
 from abw.core.data.feed import Feed
 from abw.core.data.instances import Instances
-from abw.core.data.stream import Bad, Chunk, chunks
+from abw.core.data.stream import Bad, Chunk
 from abw.core.exec.agreement import compare
 from abw.core.exec.interface import Executor, Profiler, Result
 from abw.core.exec.params import Params
@@ -38,7 +38,7 @@ from abw.core.run.footprint import Footprint, footprint
 from abw.core.run.growing import Grown
 from abw.core.run.minibatches import MiniBatch, run_all
 from abw.core.run.recheck import recheck
-from abw.core.run.workload import Networks, Workload, open_workload
+from abw.core.run.workload import Networks, Workload, chunks_of, open_workload
 from abw.core.store.answers import answered, fields_of
 from abw.core.store.grown import GrownWriter
 from abw.core.store.outputs import Column, Output, Rows, Writer, with_bad
@@ -212,17 +212,8 @@ class _Run:
     def _chunks(self) -> Iterator[tuple[Chunk, int]]:
         """Each chunk, and what of the feed is taken with it."""
         data, clock = self.job.model.data, self.job.clock
-        found = chunks(
-            self.feed,
-            data.format,
-            read_ahead(data.batch),
-            limit=data.limit,
-            frequency=data.frequency,
-            tokens=data.tokens,
-            beside=data.beside,
-            schema=self.job.model.given,
-            skip_bad=self.job.skip_bad,
-        )
+        size = read_ahead(data.batch)
+        found = chunks_of(self.job.model, self.feed, size, limit=data.limit, skip_bad=self.job.skip_bad)
         while True:
             waited = self.feed.waited
             with clock("read"):

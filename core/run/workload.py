@@ -10,11 +10,11 @@ from pathlib import Path
 from abw.core.base.errors import AbwError, DataError, InstanceError, Problem, Span, SpecError
 from abw.core.cell.hoist import hoist
 from abw.core.data.derive import with_derived
-from abw.core.data.feed import open_feed
+from abw.core.data.feed import Feed, open_feed
 from abw.core.data.instances import Instances
 from abw.core.data.read import read
 from abw.core.data.readers.jsonl import schema_of_json
-from abw.core.data.stream import chunks
+from abw.core.data.stream import Chunk, chunks
 from abw.core.data.vertices import with_room
 from abw.core.exec.interface import Executor
 from abw.core.exec.registry import get_executor
@@ -211,6 +211,24 @@ def whole(workload: Workload, count: int | None = None, executor: Executor | Non
     return open_workload(model, grown.instances, networks)
 
 
+def chunks_of(
+    model: Model, feed: Feed, size: int, *, limit: int | None = None, skip_bad: bool = False
+) -> Iterator[Chunk]:
+    """The instances of a file as a model's data has them, `size` at a time: see `chunks`."""
+    data = model.data
+    return chunks(
+        feed,
+        data.format,
+        size,
+        limit=limit,
+        frequency=data.frequency,
+        tokens=data.tokens,
+        beside=data.beside,
+        schema=model.given,
+        skip_bad=skip_bad,
+    )
+
+
 def open_sample(
     model: Model,
     networks: Networks,
@@ -229,17 +247,7 @@ def open_sample(
     failed: SpecError | None = None
     for size in (count, 1):  # one by one where the first of them cannot be used
         with open_feed(data.path) as feed:
-            parts = chunks(
-                feed,
-                data.format,
-                size,
-                frequency=data.frequency,
-                tokens=data.tokens,
-                beside=data.beside,
-                schema=model.given,
-                skip_bad=skip_bad,
-            )
-            for part in parts:
+            for part in chunks_of(model, feed, size, skip_bad=skip_bad):
                 if not len(part.instances):
                     continue
                 workload = open_workload(model, part.instances, networks)
