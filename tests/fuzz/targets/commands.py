@@ -165,7 +165,9 @@ def _inside(folder: Path) -> Iterator[None]:
     before = Path.cwd()
     os.chdir(folder)
     try:
-        yield
+        with patch.dict(os.environ):
+            os.environ.pop("ABW_HOME", None)  # what is written goes into this folder
+            yield
     finally:
         os.chdir(before)
 
