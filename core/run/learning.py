@@ -288,7 +288,7 @@ def choose_from(
     first = min(TRAIN_LIMIT, used // 2)
     size, whole = _fitting(dags, 0, max(first, 1), LESSON_NODES)
     halves = [dags(0, size // 2), dags(size // 2, size)] if size > 1 else []
-    lessons = [whole, *(half for half in halves if len(half))]
+    lessons = [part for part in (whole, *halves) if len(part)]
     held: list[Dag] = []
     last = 0 if first == 0 else first
     while last < used and sum(map(len, held)) < HELD_NODES:
@@ -296,10 +296,13 @@ def choose_from(
         if len(dag):  # of other instances nothing can be said
             held.append(dag)
         last += size
+    if not (lessons or held):
+        message = f"the first {used} instances have no nodes, by which a policy could be chosen"
+        raise AbwError(message, hint="name a rule: --policy critical")
     return choose(
-        lessons,
-        held,
-        apart=first > 0,
+        lessons or held[:1],
+        held or lessons[:1],
+        apart=first > 0 and bool(lessons and held),
         seed=asked.seed,
         launch=asked.launch,
         cost=cost,

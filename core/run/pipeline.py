@@ -221,6 +221,9 @@ def _require_growth(model: Model, options: RunOptions) -> None:
     if options.profile and model.growth:
         hint = "abw bench and --profile need a plan that can be run again as a whole"
         raise AbwError(f"{model.name} grows: --profile cannot repeat its rounds", hint=hint, exit_code=2)
+    if model.growth and options.auto_batch:
+        message = f"{model.name} grows: --batch auto knows of no rounds, which cost more than what is in them"
+        raise AbwError(message, hint="say a number, the larger the better: --batch 256", exit_code=2)
     if options.grown:
         _require_folder(options.grown)
         spare(options.grown, options.input and _opened(options.input, 0), *model.reads)

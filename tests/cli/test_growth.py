@@ -111,6 +111,7 @@ def test_bad_instances_are_left_out(abw: Abw, tmp_path: Path, root: Path) -> Non
         (("specs/greedy.yaml", "--granularity", "op"), "greedy grows, and granularity op"),
         (("specs/greedy.yaml", "--fuse"), "greedy grows, and reading reductions in place"),
         (("specs/greedy.yaml", "--profile"), "greedy grows: --profile cannot repeat its rounds"),
+        (("specs/greedy.yaml", "--batch", "auto"), "greedy grows: --batch auto knows of no rounds"),
         (("specs/treelstm.yaml", "--grown", "x.jsonl"), "nothing grows in treelstm"),
         (("specs/greedy.yaml", "--grown", "x.npz"), "grown instances are not written to x.npz"),
         (("specs/greedy.yaml", "--grown", "nowhere/x.jsonl"), "there is no folder nowhere"),

@@ -1,0 +1,31 @@
+"""Which instances a policy is chosen by, where some have no nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from abw.core.base.errors import AbwError
+from abw.core.graph.dag import Dag, build_dag
+from abw.core.run.learning import Asked, choose_from
+
+
+def chains(sizes: list[int]) -> Dag:
+    """A chain of one type for each of these numbers of nodes."""
+    ends = np.cumsum(sizes)
+    node = np.arange(sum(sizes), dtype=np.int32)
+    follows = ~np.isin(node, [0, *ends.tolist()])
+    return build_dag(("a",), np.zeros(len(node), np.int32), node[follows] - 1, node[follows])
+
+
+@pytest.mark.parametrize("sizes", [[0, 3], [3, 0], [0, 0, 2, 0], [4]])
+def test_instances_without_nodes_are_no_obstacle(sizes: list[int]) -> None:
+    found = choose_from(lambda first, last: chains(sizes[first:last]), len(sizes), Asked(batch=1))
+    assert found.held.nodes == max(sizes)
+    assert not found.held.apart
+
+
+def test_no_nodes_at_all_are_told() -> None:
+    with pytest.raises(AbwError, match="the first 2 instances have no nodes") as error:
+        choose_from(lambda first, last: chains([0, 0][first:last]), 2, Asked(batch=1))
+    assert "--policy critical" in str(error.value.hint)
