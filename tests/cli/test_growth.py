@@ -143,6 +143,43 @@ def test_a_run_of_what_grew_is_shown(abw: Abw, tmp_path: Path) -> None:
     assert "decoder" in page.read_text()
 
 
+LITTLE = """\
+model: little
+dims: {hidden: 4}
+data: {format: words, path: d.txt, batch: 1}
+tables: {words: {dim: hidden, rows: 8}}
+grow:
+  token: {then: [{add: mark, when: index == 2, at: this}]}
+  mark: {links: {at: token}, most: 1}
+types:
+  read: {per: token, cell: linear.yaml, dims: {in: hidden, out: hidden}, inputs: {x: "words[word]"}}
+  tag: {per: mark, cell: linear.yaml, dims: {in: hidden, out: 2}, inputs: {x: at.read.y}}
+outputs: {tags: {of: tag.y, as: label}, scores: tag.y}
+"""
+
+
+@pytest.fixture
+def little(tmp_path: Path, root: Path) -> Path:
+    """A model that marks the third token of a sentence, where there is one."""
+    (tmp_path / "linear.yaml").write_text((root / "specs/cells/linear.yaml").read_text())
+    (tmp_path / "d.txt").write_text("a b\na b c\n")
+    (tmp_path / "model.yaml").write_text(LITTLE)
+    return tmp_path / "model.yaml"
+
+
+@pytest.mark.parametrize("executor", ["cpu", "reference"])
+def test_a_mini_batch_without_an_output_at_all(abw: Abw, little: Path, executor: str) -> None:
+    lines = little.parent / "o.jsonl"
+    done = abw("run", str(little), "--output", str(lines), "--executor", executor)
+    assert done.code == 0, done.err
+    first, second = (json.loads(line)["outputs"] for line in lines.read_text().splitlines())
+    assert first == {"tags": [], "scores": []}
+    assert np.shape(second["scores"]) == (1, 2) and len(second["tags"]) == 1
+    outputs = api.load(little)(["a b", "a b c"])
+    assert [len(tags) for tags in outputs["tags"]] == [0, 1]
+    assert outputs["scores"][0].shape == (0, 2)
+
+
 def test_from_python(root: Path) -> None:
     model = api.load(root / "specs/greedy.yaml", dims={"hidden": 8}, policy="depth")
     outputs = model([("<s> good morning . </s>", "<s> x y </s>"), ("<s> where ? </s>", "<s> x y </s>")])
