@@ -180,6 +180,34 @@ def test_a_mini_batch_without_an_output_at_all(abw: Abw, little: Path, executor:
     assert outputs["scores"][0].shape == (0, 2)
 
 
+FLOATS = """\
+model: floats
+dims: {hidden: 4}
+data: {format: json, path: d.jsonl}
+grow:
+  token: {then: [{add: mark, when: index == 1, at: this}]}
+  mark: {links: {at: token}, most: 2}
+types:
+  tag: {per: mark, cell: linear.yaml, dims: {in: 2, out: 2}, inputs: {x: at.place}}
+outputs: {y: tag.y}
+"""
+
+
+def test_what_grew_keeps_its_fields_of_floats(abw: Abw, little: Path) -> None:
+    data, grown = little.parent / "d.jsonl", little.parent / "grown.jsonl"
+    vertices = [
+        {"kind": "token", "place": [0.1, -2.0], "weight": 0.25},
+        {"kind": "token", "place": [1.0, 3.5]},
+    ]
+    data.write_text(json.dumps({"vertices": vertices, "links": {}}) + "\n")
+    little.write_text(FLOATS)
+    done = abw("run", str(little), "--policy", "depth", "--grown", str(grown))
+    assert done.code == 0, done.err
+    *tokens, mark = json.loads(grown.read_text())["vertices"]
+    wanted = [vertex | {"place": np.float32(vertex["place"]).tolist()} for vertex in vertices]
+    assert tokens == wanted and mark == {"kind": "mark"}
+
+
 def test_from_python(root: Path) -> None:
     model = api.load(root / "specs/greedy.yaml", dims={"hidden": 8}, policy="depth")
     outputs = model([("<s> good morning . </s>", "<s> x y </s>"), ("<s> where ? </s>", "<s> x y </s>")])
