@@ -358,6 +358,10 @@ def _decided(output: DecisionOutput, instances: Instances) -> Column:
 def _column_of(refs: ResultRefs, result: Result, start: NDArray[np.int64]) -> Column:
     """An output of a mini-batch whose instances begin at the vertices `start` (n + 1,), its first at 0."""
     values = np.asarray(result.values(refs.reference), np.float32)
+    if not len(values):  # what is nowhere was not computed: only the network knows its shape
+        network = result.graph.network
+        t, o = dict(network.outputs)[refs.name][0]
+        values = values.reshape(0, *network.types[t].outputs[o].shape)
     counts = np.bincount(refs.instance, minlength=len(start) - 1)
     return Column(values, counts, (refs.vertex - start[refs.instance] - 1).astype(np.int32))
 

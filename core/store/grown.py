@@ -43,11 +43,16 @@ class GrownWriter:
         """Append some instances."""
         kinds = [instances.schema.kinds[k] for k in instances.kind.tolist()]
         fields = {name: values.tolist() for name, values in instances.fields.items()}
+        floats = {name: _floats(instances, name) for name in instances.values}
         pairs = {name: _pairs(instances, name) for name in instances.links}
         lines = []
         for i, (first, last) in enumerate(zip(instances.start[:-1], instances.start[1:], strict=True)):
             begin, end = int(first) + 1, int(last)
             vertices = [self._vertex(instances, kinds[v], fields, v) for v in range(begin, end)]
+            for name, held in floats.items():
+                for v in range(begin, end):
+                    if v in held:
+                        vertices[v - begin][name] = held[v]
             links = {}
             for name, (source, target) in pairs.items():
                 low, high = np.searchsorted(source, [begin, end])
@@ -61,8 +66,8 @@ class GrownWriter:
 
     def _vertex(
         self, instances: Instances, kind: str, fields: dict[str, list[int]], v: int
-    ) -> dict[str, int | str]:
-        said: dict[str, int | str] = {"kind": kind}
+    ) -> dict[str, Any]:
+        said: dict[str, Any] = {"kind": kind}
         for name, values in fields.items():
             if values[v] >= 0:
                 words = self._words.get((kind, name))
@@ -71,6 +76,13 @@ class GrownWriter:
                 else:
                     said[name] = words.get(values[v], str(values[v])) if words else values[v]
         return said
+
+
+def _floats(instances: Instances, name: str) -> dict[int, float | list[float]]:
+    """A field of floats by vertex: a vector, or the one number."""
+    values = instances.values[name]
+    rows = values.rows.tolist()
+    return {v: row if len(row) > 1 else row[0] for v, row in zip(values.vertex.tolist(), rows, strict=True)}
 
 
 def _pairs(instances: Instances, name: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

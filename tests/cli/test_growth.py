@@ -144,6 +144,71 @@ def test_a_run_of_what_grew_is_shown(abw: Abw, tmp_path: Path) -> None:
     assert "decoder" in page.read_text()
 
 
+LITTLE = """\
+model: little
+dims: {hidden: 4}
+data: {format: words, path: d.txt, batch: 1}
+tables: {words: {dim: hidden, rows: 8}}
+grow:
+  token: {then: [{add: mark, when: index == 2, at: this}]}
+  mark: {links: {at: token}, most: 1}
+types:
+  read: {per: token, cell: linear.yaml, dims: {in: hidden, out: hidden}, inputs: {x: "words[word]"}}
+  tag: {per: mark, cell: linear.yaml, dims: {in: hidden, out: 2}, inputs: {x: at.read.y}}
+outputs: {tags: {of: tag.y, as: label}, scores: tag.y}
+"""
+
+
+@pytest.fixture
+def little(tmp_path: Path, root: Path) -> Path:
+    """A model that marks the third token of a sentence, where there is one."""
+    (tmp_path / "linear.yaml").write_text((root / "specs/cells/linear.yaml").read_text())
+    (tmp_path / "d.txt").write_text("a b\na b c\n")
+    (tmp_path / "model.yaml").write_text(LITTLE)
+    return tmp_path / "model.yaml"
+
+
+@pytest.mark.parametrize("executor", ["cpu", "reference"])
+def test_a_mini_batch_without_an_output_at_all(abw: Abw, little: Path, executor: str) -> None:
+    lines = little.parent / "o.jsonl"
+    done = abw("run", str(little), "--output", str(lines), "--executor", executor)
+    assert done.code == 0, done.err
+    first, second = (json.loads(line)["outputs"] for line in lines.read_text().splitlines())
+    assert first == {"tags": [], "scores": []}
+    assert np.shape(second["scores"]) == (1, 2) and len(second["tags"]) == 1
+    outputs = api.load(little)(["a b", "a b c"])
+    assert [len(tags) for tags in outputs["tags"]] == [0, 1]
+    assert outputs["scores"][0].shape == (0, 2)
+
+
+FLOATS = """\
+model: floats
+dims: {hidden: 4}
+data: {format: json, path: d.jsonl}
+grow:
+  token: {then: [{add: mark, when: index == 1, at: this}]}
+  mark: {links: {at: token}, most: 2}
+types:
+  tag: {per: mark, cell: linear.yaml, dims: {in: 2, out: 2}, inputs: {x: at.place}}
+outputs: {y: tag.y}
+"""
+
+
+def test_what_grew_keeps_its_fields_of_floats(abw: Abw, little: Path) -> None:
+    data, grown = little.parent / "d.jsonl", little.parent / "grown.jsonl"
+    vertices = [
+        {"kind": "token", "place": [0.1, -2.0], "weight": 0.25},
+        {"kind": "token", "place": [1.0, 3.5]},
+    ]
+    data.write_text(json.dumps({"vertices": vertices, "links": {}}) + "\n")
+    little.write_text(FLOATS)
+    done = abw("run", str(little), "--policy", "depth", "--grown", str(grown))
+    assert done.code == 0, done.err
+    *tokens, mark = json.loads(grown.read_text())["vertices"]
+    wanted = [vertex | {"place": np.float32(vertex["place"]).tolist()} for vertex in vertices]
+    assert tokens == wanted and mark == {"kind": "mark"}
+
+
 def test_from_python(root: Path) -> None:
     model = api.load(root / "specs/greedy.yaml", dims={"hidden": 8}, policy="depth")
     outputs = model([("<s> good morning . </s>", "<s> x y </s>"), ("<s> where ? </s>", "<s> x y </s>")])
