@@ -39,7 +39,7 @@ class Output:
     """An output of a model: its name, the shape of a value, and whether an instance has exactly one.
 
     The values of decisions and labels are whole numbers (`decided`), -1 where nothing was allowed or is
-    known; where `words` says what they mean, JSON lines have that, null for -1. `shares`: with probabilities.
+    known, for which JSON lines have null; `words` say what the others mean. `shares`: with probabilities.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Output:
         if column.shares is not None:
             pairs = zip(values.tolist(), column.shares[begin:end], strict=True)
             found = [[[self._word(n), s] for n, s in zip(ns, shares, strict=True)] for ns, shares in pairs]
-        elif self.words is not None and self.decided:
+        elif self.decided and (self.words is not None or values.min(initial=0) < 0):
             found = [self._word(number) for number in values.tolist()]
         return found[0] if self.single else found
 

@@ -19,6 +19,7 @@ from abw.core.run.pipeline import RunOptions, run
 from abw.core.run.workload import open_model
 from abw.core.spec.load import Overrides
 from abw.core.store.answers import answered, labels, probabilities
+from abw.core.store.outputs import Column, Output
 
 TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 floats = st.floats(-80, 80, width=32)
@@ -44,6 +45,13 @@ def test_what_is_no_number_has_no_label() -> None:
     values = np.array([[1, np.nan], [2, 3]], np.float32)
     assert labels(values, 2).tolist() == [[-1, -1], [1, 0]]
     assert np.isnan(probabilities(values)[0]).all()
+
+
+@pytest.mark.parametrize("words", [None, ("u", "v")])
+def test_in_lines_no_label_is_null(words: tuple[str, ...] | None) -> None:
+    values = np.array([-1, 1], np.int32)
+    column = Column(values, np.array([2]), np.array([0, 1], np.int32))
+    assert Output("y", (), False, True, words).shown(column, 0, 2) == [None, words[1] if words else 1]
 
 
 @pytest.fixture
