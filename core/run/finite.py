@@ -37,8 +37,8 @@ def refuse_values(batch: MiniBatch, result: Result, instances: Instances) -> Non
     turn = np.empty(len(graph), np.int64)
     turn[schedule.nodes] = np.repeat(np.arange(len(schedule)), np.diff(schedule.ptr))
     first: tuple[int, int, int, int, float] | None = None
-    for t, net_type in enumerate(network.types):
-        for o in range(len(net_type.outputs)):
+    for t in np.flatnonzero(graph.type_sizes).tolist():
+        for o in range(len(network.types[t].outputs)):
             values = result.value(t, o).reshape(int(graph.type_sizes[t]), -1)
             bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
             if len(bad):

@@ -396,7 +396,7 @@ def _compared(job: Job, graph: Graph, result: Result) -> tuple[float, Result]:
             f"executor '{job.executor.name}' is wrong: output '{worst.output}' of type '{worst.type}' "
             f"differs from the reference by {worst.error:.2e} of its root mean square "
             f"(allowed: {TOLERANCE:.0e})",
-            hint="where the model divides by what may be near 0, rounding can do that: compare --executor blas. "
+            hint="where the model divides by what may be near 0, rounding can do that: see --executor blas. "
             "Else it is a defect of abw: please report it with the spec and the data",
         )
     return worst.error, expected

@@ -89,3 +89,11 @@ def test_weights_are_looked_at_first(spec: Path, b: float, said: str) -> None:
         report(spec, b, check_finite=True)
     with pytest.raises(AbwError, match=rf"words\[1, 1\] is {said}\n"):
         abw.load(spec, weights=weights(spec, b), check_finite=True)
+
+
+@pytest.mark.parametrize("executor", ["cpu", "blas", "reference"])
+def test_a_type_without_nodes_in_a_mini_batch_is_finite(spec: Path, executor: str) -> None:
+    more = 'high: {per: leaf, where: "index > 1", cell: steep.yaml, inputs: {x: "words[word]"}}'
+    spec.write_text(SPEC.replace("outputs:", f"  {more}\noutputs:"))
+    model = abw.load(spec, weights=weights(spec, 0.1), policy="depth", executor=executor, check_finite=True)
+    assert len(model([(1, (1, "a"), (1, "b"))])["y"].values) == 2
