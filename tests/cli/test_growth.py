@@ -208,6 +208,28 @@ def test_what_grew_keeps_its_fields_of_floats(abw: Abw, little: Path) -> None:
     assert tokens == wanted and mark == {"kind": "mark"}
 
 
+def test_a_row_without_a_word_is_not_written(abw: Abw, little: Path) -> None:
+    (little.parent / "w.txt").write_text("x\ny\n")
+    text = LITTLE.replace("rows: 8}", "rows: 8}, said: {dim: hidden, vocab: w.txt, rows: 4, unknown: 3}")
+    text = text.replace("{at: token},", "{at: token}, fields: {said: said},").replace(
+        "at.read.y", '"said[said]"'
+    )
+    grown = little.parent / "grown.jsonl"
+    for row, told in ((1, "y"), (3, "3"), (2, None)):
+        little.write_text(text.replace("at: this", f"at: this, said: {row}"))
+        done = abw("run", str(little), "--policy", "depth", "--grown", str(grown))
+        if told is None:
+            assert done.code == 1
+            assert "row 2 of table said has no word in w.txt: --grown cannot say it" in done.err
+            assert "mark.said" in done.err
+        else:
+            assert done.code == 0, done.err
+            assert json.loads(grown.read_text().splitlines()[1])["vertices"][3] == {
+                "kind": "mark",
+                "said": told,
+            }
+
+
 def test_from_python(root: Path) -> None:
     model = api.load(root / "specs/greedy.yaml", dims={"hidden": 8}, policy="depth")
     outputs = model([("<s> good morning . </s>", "<s> x y </s>"), ("<s> where ? </s>", "<s> x y </s>")])

@@ -335,8 +335,15 @@ def _checked_rows(
             if table is not None:
                 scopes.rows.setdefault((kind.name, name), number)
             if table is not None and table.vocab is not None and names is None:
-                words = {row: word for word, row in table.vocab.rows.items()}
-                names = tuple(words.get(row, str(row)) for row in range(count))
+                words = table.words
+                without = [row for row in range(min(count, table.rows)) if row not in words]
+                if without:
+                    message = (
+                        f"{scores} has {count:,} numbers, and row {without[0]} of table {table.name} has no "
+                        f"word in {table.vocab.path.name}: '{key.text}: {name}' could name it"
+                    )
+                    report.add(message, key.where, "a word for each row, or as many scores as words")
+                names = tuple(words.get(row, "") for row in range(count))
     return names
 
 
