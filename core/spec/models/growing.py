@@ -228,6 +228,10 @@ def _decision(
         if how is None:
             report.add(f"decision '{name.text}' has no argmax", name.where, "{argmax: T.o, allow: {…}}")
             return None
+        if how == "argmax" and (other := value.key("sample")):
+            message = f"decision '{name.text}' has argmax and sample"
+            report.add(message, other.where, "one of the two chooses: leave out the other")
+            return None
         allowed = fields.mapping(value.get("allow"), f"allow of '{name.text}'", report)
         text = fields.text(value.get(how), how, report)
         prefix = f"{how} "
