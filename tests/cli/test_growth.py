@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -195,7 +196,7 @@ outputs: {y: tag.y}
 
 def test_what_grew_keeps_its_fields_of_floats(abw: Abw, little: Path) -> None:
     data, grown = little.parent / "d.jsonl", little.parent / "grown.jsonl"
-    vertices = [
+    vertices: list[dict[str, Any]] = [
         {"kind": "token", "place": [0.1, -2.0], "weight": 0.25},
         {"kind": "token", "place": [1.0, 3.5]},
     ]
@@ -228,6 +229,12 @@ def test_a_row_without_a_word_is_not_written(abw: Abw, little: Path) -> None:
                 "kind": "mark",
                 "said": told,
             }
+
+
+def test_a_run_in_which_nothing_grew(abw: Abw) -> None:
+    done = abw("run", "specs/experts.yaml", "--set", "hidden=4", "--limit", "2", "--policy", "depth")
+    assert done.code == 0, done.err
+    assert "nothing grew: 1 round of decisions alone" in done.out
 
 
 def test_from_python(root: Path) -> None:
