@@ -115,7 +115,11 @@ def _grown(report: dict[str, Any]) -> list[str]:
     if not growth:
         return []
     kinds = ", ".join(f"{amount(count)} {kind}" for kind, count in growth["vertices"].items())
-    said = [f"grown: {kinds} in {counted(growth['rounds'], 'round')}"]
+    rounds = counted(growth["rounds"], "round")
+    if kinds:
+        said = [f"grown: {kinds} in {rounds}"]
+    else:  # there is nothing to grow, or no mini-batch was left
+        said = [f"nothing grew: {rounds} of decisions alone" if growth["rounds"] else "nothing grew"]
     for kind, cut in growth["cut"].items():
         said.append(
             f"{cut['instances']} of {counted(report['instances'], 'instance')} were cut at most: "

@@ -16,9 +16,10 @@ from abw.core.data.lookup import trained_ids, word_rows
 from abw.core.graph.bytecode import Bytecode
 from abw.core.ir.model import Model
 from abw.core.ir.network import Network
+from abw.core.ir.paths import Comparison
 
 Ints = NDArray[np.int32]
-COMPARE: dict[str, np.ufunc] = {
+_COMPARE: dict[str, np.ufunc] = {
     "==": np.equal,
     "!=": np.not_equal,
     "<": np.less,
@@ -26,6 +27,12 @@ COMPARE: dict[str, np.ufunc] = {
     ">": np.greater,
     ">=": np.greater_equal,
 }
+
+
+def passes(comparison: Comparison, values: Ints, against: int) -> NDArray[np.bool_]:
+    """Which numbers pass a comparison; one that is absent (-1) passes none, also no `!=`."""
+    found: NDArray[np.bool_] = (values >= 0) & _COMPARE[comparison](values, against)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +118,7 @@ def _vertices(model: Model, instances: Instances) -> tuple[Ints, ...]:
         vertices = of_kinds[t.kinds]
         for condition in t.where:
             values = field(instances, condition.field, model.data.seed)[vertices]
-            vertices = vertices[COMPARE[condition.comparison](values, condition.value)]
+            vertices = vertices[passes(condition.comparison, values, condition.value)]
         every.append(vertices)
     return tuple(every)
 

@@ -166,6 +166,19 @@ class Table:
     unknown: int | None
     span: Span
 
+    @property
+    def words(self) -> dict[int, str]:
+        """A word for each row that has one: what is written so is read as that row.
+
+        Row `unknown` without a word of its own has its number, unless that is another row's word.
+        """
+        if self.vocab is None:
+            return {}
+        found = {row: word for word, row in self.vocab.rows.items()}
+        if self.unknown is not None and str(self.unknown) not in self.vocab.rows:
+            found.setdefault(self.unknown, str(self.unknown))
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class DataSpec:

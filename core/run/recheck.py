@@ -59,7 +59,7 @@ def recheck(
             here = at[other]
             apart = _apart(decision, columns, here, read, chances, made[other], again[other])
             scores = read(decision.type, decision.output, at)
-            scale = float(np.sqrt(np.mean(np.square(scores)))) or 1.0
+            scale = _scale(scores)
             if decision.how == "sample":
                 scale = max(scale, 1.0)
             far = ~(apart <= 2 * tolerance * scale)
@@ -79,6 +79,12 @@ def _wrong(executor: str, decision: Decision, instances: Instances, vertex: int)
         f"{int(instances.numbers[number])} ({instances.source}:{int(instances.lines[number])}) "
         "is not the reference's"
     )
+
+
+def _scale(scores: Array) -> float:
+    """The root mean square of the scores that are finite; 1 where there are none, or all are 0."""
+    finite = scores[np.isfinite(scores)]
+    return float(np.sqrt(np.mean(np.square(finite)))) if finite.any() else 1.0
 
 
 def _nodes(graph: Graph, t: int, vertices: Ints) -> NDArray[np.int64]:

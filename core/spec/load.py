@@ -23,7 +23,7 @@ from abw.core.spec.models.answers import KEYS as ANSWER
 from abw.core.spec.models.answers import read_answer
 from abw.core.spec.models.derived import with_derived
 from abw.core.spec.models.drafts import Cells, TypeDraft, draft_types, named
-from abw.core.spec.models.growing import decision_output, grow, optional_inputs, sketch
+from abw.core.spec.models.growing import decision_output, grow, not_a_type, optional_inputs, sketch
 from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.sources import KEYWORDS, parse_reference
 from abw.core.spec.models.tables import read_tables
@@ -386,7 +386,7 @@ class _Loader:
             items = value.items if isinstance(value, Sequence) else (value,)
             if not items and not (written and not written.get("of")):
                 self.report.add(f"output '{key.text}' names nothing", value.where)
-            pairs = [self._output(item, key, drafts) for item in items]
+            pairs = [self._output(item, key, drafts, growth) for item in items]
             known = tuple(pair for pair in pairs if pair is not None)
             shapes = {tuple(drafts[t].outputs.values())[o] for t, o in known} - {None}
             if len(shapes) > 1:
@@ -401,7 +401,9 @@ class _Loader:
                 )
         return tuple(users), tuple(decisions), answers
 
-    def _output(self, node: Node, key: Scalar, drafts: list[TypeDraft]) -> tuple[int, int] | None:
+    def _output(
+        self, node: Node, key: Scalar, drafts: list[TypeDraft], growth: Growth | None
+    ) -> tuple[int, int] | None:
         text = fields.text(node, f"output '{key.text}'", self.report)
         if text is None:
             return None
@@ -412,8 +414,10 @@ class _Loader:
             return None
         draft = named(drafts, first.text)
         if draft is None:
-            hint = suggest(first.text, [d.name for d in drafts])
-            self.report.add(f"unknown type '{first.text}'", text.at(first.at, len(first.text)), hint)
+            wrong = not_a_type(key.text, first.text, second.text, growth) if growth else None
+            unknown = f"unknown type '{first.text}'", suggest(first.text, [d.name for d in drafts])
+            message, hint = wrong or unknown
+            self.report.add(message, text.at(first.at, len(first.text)), hint)
         elif second.text in draft.outputs:
             return draft.number, tuple(draft.outputs).index(second.text)
         elif draft.whole:

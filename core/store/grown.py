@@ -18,7 +18,7 @@ from abw.core.store.outputs import LINES, emptied
 
 
 class GrownWriter:
-    """Writes instances with all that grew in them, one a line.
+    """Writes instances with all that grew in them, one a line. Errors: AbwError for a row without a word.
 
     Vertices have their data's fields, grown fields and decisions: where a table with a vocabulary says what a
     number means, its word. Links of an instance's own vertex are left out: the format has none.
@@ -28,12 +28,14 @@ class GrownWriter:
         self._file = file
         growth = model.growth
         assert growth is not None
+        self._tables = model.tables
+        self._rows: dict[tuple[str, str], int] = {}
         self._words: dict[tuple[str, str], dict[int, str]] = {}
         for kind in growth.kinds:
             for name, number in kind.fields.items():
-                vocab = model.tables[number].vocab if number is not None else None
-                if vocab is not None:
-                    self._words[kind.name, name] = {row: word for word, row in vocab.rows.items()}
+                if number is not None and model.tables[number].vocab is not None:
+                    self._rows[kind.name, name] = number
+                    self._words[kind.name, name] = model.tables[number].words
             for decision in kind.decisions:
                 if decision.names is not None and decision.allow is None:
                     for member in kind.kinds:
@@ -74,8 +76,18 @@ class GrownWriter:
                 if name in instances.vocabulary:
                     said[name] = instances.vocabulary[name][values[v]]
                 else:
-                    said[name] = words.get(values[v], str(values[v])) if words else values[v]
+                    said[name] = values[v] if words is None else self._word(kind, name, words, values[v])
         return said
+
+    def _word(self, kind: str, name: str, words: dict[int, str], row: int) -> str:
+        if row in words:
+            return words[row]
+        table = self._tables[self._rows[kind, name]]
+        vocab = f" in {table.vocab.path.name}" if table.vocab else ""
+        hint = f"it is {kind}.{name}: give the row a word that the file can have in its place"
+        raise AbwError(
+            f"row {row} of table {table.name} has no word{vocab}: --grown cannot say it", hint=hint
+        )
 
 
 def _floats(instances: Instances, name: str) -> dict[int, float | list[float]]:

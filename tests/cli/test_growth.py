@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -196,7 +197,7 @@ outputs: {y: tag.y}
 
 def test_what_grew_keeps_its_fields_of_floats(abw: Abw, little: Path) -> None:
     data, grown = little.parent / "d.jsonl", little.parent / "grown.jsonl"
-    vertices = [
+    vertices: list[dict[str, Any]] = [
         {"kind": "token", "place": [0.1, -2.0], "weight": 0.25},
         {"kind": "token", "place": [1.0, 3.5]},
     ]
@@ -207,6 +208,34 @@ def test_what_grew_keeps_its_fields_of_floats(abw: Abw, little: Path) -> None:
     *tokens, mark = json.loads(grown.read_text())["vertices"]
     wanted = [vertex | {"place": np.float32(vertex["place"]).tolist()} for vertex in vertices]
     assert tokens == wanted and mark == {"kind": "mark"}
+
+
+def test_a_row_without_a_word_is_not_written(abw: Abw, little: Path) -> None:
+    (little.parent / "w.txt").write_text("x\ny\n")
+    text = LITTLE.replace("rows: 8}", "rows: 8}, said: {dim: hidden, vocab: w.txt, rows: 4, unknown: 3}")
+    text = text.replace("{at: token},", "{at: token}, fields: {said: said},").replace(
+        "at.read.y", '"said[said]"'
+    )
+    grown = little.parent / "grown.jsonl"
+    for row, told in ((1, "y"), (3, "3"), (2, None)):
+        little.write_text(text.replace("at: this", f"at: this, said: {row}"))
+        done = abw("run", str(little), "--policy", "depth", "--grown", str(grown))
+        if told is None:
+            assert done.code == 1
+            assert "row 2 of table said has no word in w.txt: --grown cannot say it" in done.err
+            assert "mark.said" in done.err
+        else:
+            assert done.code == 0, done.err
+            assert json.loads(grown.read_text().splitlines()[1])["vertices"][3] == {
+                "kind": "mark",
+                "said": told,
+            }
+
+
+def test_a_run_in_which_nothing_grew(abw: Abw) -> None:
+    done = abw("run", "specs/experts.yaml", "--set", "hidden=4", "--limit", "2", "--policy", "depth")
+    assert done.code == 0, done.err
+    assert "nothing grew: 1 round of decisions alone" in done.out
 
 
 def test_from_python(root: Path) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from abw.core.data.instances import Ints
 from abw.core.data.vertices import INDEX, INSTANCE, KIND, Columns, FieldColumn
-from abw.core.graph.bind import COMPARE
+from abw.core.graph.bind import passes
 from abw.core.ir.growth import Clause, Decision, GrowingKind, Number, Place, Test, Tests
 from abw.core.ir.paths import Hop
 
@@ -80,7 +80,7 @@ def holds(tests: Tests, columns: Columns, at: Ints, added: Sequence[Ints] = ()) 
 def _holds(test: Test, values: Ints) -> Bools:
     outcome: Bools
     if test.comparison is not None:
-        outcome = (values >= 0) & COMPARE[test.comparison](values, test.against)
+        outcome = passes(test.comparison, values, test.against)
     else:
         outcome = values > 0 if isinstance(test.value, Number) else values >= 0
     return ~outcome if test.negated else outcome

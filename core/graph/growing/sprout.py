@@ -19,7 +19,7 @@ from abw.core.data.instances import Instances, Ints
 from abw.core.data.links import along
 from abw.core.data.lookup import trained_ids, word_rows
 from abw.core.data.vertices import INDEX, INSTANCE, KIND, Columns, FieldColumn, given_link
-from abw.core.graph.bind import COMPARE
+from abw.core.graph.bind import passes
 from abw.core.graph.cells import constant_number
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
@@ -134,7 +134,7 @@ class Sprouter:
             here = whose.of_kinds(types[t].kinds, columns, new)
             for condition in types[t].where:
                 values = self.field(columns, condition.field)[here]
-                here = here[COMPARE[condition.comparison](values, condition.value)]
+                here = here[passes(condition.comparison, values, condition.value)]
             if types[t].reduction is not None:
                 runs[t] = self._runs(columns, types[t], here, whose)
                 here = here[runs[t].sizes > 1]

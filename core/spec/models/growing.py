@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping as Names
 from dataclasses import dataclass, field, replace
 
+from abw.core.base.errors import did_you_mean
 from abw.core.ir.growth import (
     Clause,
     Decision,
@@ -84,9 +85,10 @@ def _sketch_kind(
             report.add(f"{key.text} has no 'most'", key.where, hint)
         fields.keys(node, f"'{key.text}'", report, (), (*GROWN, "most"), key.where)
         kinds = frozenset({key.text})
-    most = fields.integer(node.get("most"), f"most of {key.text}", report) or 1
-    if most > MOST:
-        report.add(f"most of {key.text} must be at most {MOST:,}", node.where)
+    written_most = node.get("most")
+    most = fields.integer(written_most, f"most of {key.text}", report) or 1
+    if written_most and most > MOST:
+        report.add(f"most of {key.text} must be at most {MOST:,}", written_most.where)
     links: dict[str, GrownLink] = {}
     numbers: dict[str, int | None] = {}
     choices: list[Decision] = []
@@ -152,7 +154,9 @@ def _link(name: Scalar, value: Node, given: Schema, grown: set[str], report: Rep
         return None
     words = text.text.split()
     if len(words) != 1 and words[1:] != ["or", "none"]:
-        hint = f"{name.text}: {words[0]}, or {name.text}: {words[0]} or none"
+        known = [word for word in words if word in grown or given.members(word)]
+        kind = known[0] if known else words[0]
+        hint = f"{name.text}: {kind}, or {name.text}: {kind} or none"
         report.add(f"'{text.text}' is no kind of vertices", text.where, hint)
         return None
     kinds = frozenset({words[0]}) if words[0] in grown else given.members(words[0])
@@ -228,6 +232,10 @@ def _decision(
         if how is None:
             report.add(f"decision '{name.text}' has no argmax", name.where, "{argmax: T.o, allow: {…}}")
             return None
+        if how == "argmax" and (other := value.key("sample")):
+            message = f"decision '{name.text}' has argmax and sample"
+            report.add(message, other.where, "one of the two chooses: leave out the other")
+            return None
         allowed = fields.mapping(value.get("allow"), f"allow of '{name.text}'", report)
         text = fields.text(value.get(how), how, report)
         prefix = f"{how} "
@@ -254,8 +262,8 @@ def _decision(
     scores = f"{draft.name}.{tuple(draft.outputs)[output]}"
     count = shape[0] if len(shape) == 1 else 0
     if not count or (choice.how == "over" and count != 1):
-        wanted = "one number" if choice.how == "over" else "a vector of scores"
-        report.add(f"{scores} is {list(shape)}: {choice.how} needs {wanted}", place)
+        needs = "> needs one number" if choice.how == "over" else f"{choice.how} needs a vector of scores"
+        report.add(f"{scores} is {list(shape)}: {needs}", place)
         return None
     tests, names = None, None
     if allowed is not None:
@@ -335,8 +343,15 @@ def _checked_rows(
             if table is not None:
                 scopes.rows.setdefault((kind.name, name), number)
             if table is not None and table.vocab is not None and names is None:
-                words = {row: word for word, row in table.vocab.rows.items()}
-                names = tuple(words.get(row, str(row)) for row in range(count))
+                words = table.words
+                without = [row for row in range(min(count, table.rows)) if row not in words]
+                if without:
+                    message = (
+                        f"{scores} has {count:,} numbers, and row {without[0]} of table {table.name} has no "
+                        f"word in {table.vocab.path.name}: '{key.text}: {name}' could name it"
+                    )
+                    report.add(message, key.where, "a word for each row, or as many scores as words")
+                names = tuple(words.get(row, "") for row in range(count))
     return names
 
 
@@ -413,3 +428,18 @@ def decision_output(name: str, value: Node, growth: Growth) -> DecisionOutput | 
             if value.text.strip() == f"{kind.name}.{decision.name}":
                 return DecisionOutput(name, kind.kinds, decision)
     return None
+
+
+def not_a_type(output: str, kind: str, name: str, growth: Growth) -> tuple[str, str] | None:
+    """What is wrong with `KIND.NAME` where TYPE.OUTPUT is wanted, and a hint; None for what is no kind.
+
+    `output` is the name of the output that it is written for.
+    """
+    found = next((k for k in growth.kinds if k.name == kind), None)
+    if found is None:
+        return None
+    decisions = [decision.name for decision in found.decisions]
+    if name in decisions:
+        return f"{kind}.{name} is a decision, which comes back as it is", f"{output}: {kind}.{name}"
+    told = f"its decisions: {', '.join(decisions)}" if decisions else "it decides nothing: name a TYPE.OUTPUT"
+    return f"'{kind}' is a kind that has no decision '{name}'", did_you_mean(name, decisions) or told

@@ -77,7 +77,8 @@ class NaiveGraph:
         node_type = self.model.types[t]
         if self.instances.schema.kinds[self.instances.kind[v]] not in node_type.kinds:
             return False
-        return all(COMPARE[w.comparison](int(self.column(w.field)[v]), w.value) for w in node_type.where)
+        numbers = [(int(self.column(w.field)[v]), w) for w in node_type.where]
+        return all(n >= 0 and COMPARE[w.comparison](n, w.value) for n, w in numbers)
 
     def reach(self, v: int, hops: tuple[Hop, ...]) -> list[int]:
         at = [v]

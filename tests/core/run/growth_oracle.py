@@ -230,10 +230,9 @@ class Oracle:
         """Whether a vertex has a node of a type."""
         node_type = self.model.types[t]
         return vertex.kind in node_type.kinds and all(
-            SIGNS[c.comparison](
-                vertex.index if c.field == "index" else vertex.fields.get(c.field, -1), c.value
-            )
+            value >= 0 and SIGNS[c.comparison](value, c.value)
             for c in node_type.where
+            for value in [vertex.index if c.field == "index" else vertex.fields.get(c.field, -1)]
         )
 
     def value(self, t: int, vertex: Vertex) -> list[Array]:

@@ -437,6 +437,66 @@ def test_a_wrong_decision_is_found() -> None:
     assert recheck(sprouter, wrong, made.result, 1e9, "x").close > 10
 
 
+@pytest.mark.parametrize("scale", [0.0, 1.0])
+def test_a_wrong_decision_is_found_among_scores_without_end(scale: float) -> None:
+    """Infinite scores say nothing about how far apart two others may be."""
+    workload = opened(SPECS / "greedy.yaml", hidden=5, limit=2)
+    params = init_params(workload.network, 0)
+    for param, value in zip(workload.network.params, params.values, strict=True):
+        if param.name.startswith("score."):
+            value *= np.float32(scale)
+            if param.name == "score.b":
+                value[-1] = -np.inf
+                value[2] += 1
+    made = grown(workload, ready(workload, "reference", params))
+    assert workload.ground is not None
+    sprouter = workload.ground.sprouter
+    assert recheck(sprouter, made.instances, made.result, 1e-5, "x").close == 0
+    fields = dict(made.instances.fields)
+    fields["next"] = np.where(fields["next"] == 2, 3, fields["next"])
+    wrong = replace(made.instances, fields=fields)
+    with pytest.raises(AbwError, match="decision 'next' of instance"):
+        recheck(sprouter, wrong, made.result, 1e-5, "x")
+
+
+ABSENT = """\
+model: absent
+dims: {hidden: 3}
+data: {format: tags, path: d.txt, batch: 3}
+tables: {words: {dim: hidden, rows: 8}, depths: {dim: hidden, rows: 4}}
+params: {idle: hidden}
+grow:
+  a:
+    links: {up: a or none}
+    fields: {depth: number}
+    most: 3
+    start: {depth: "token[9].index"}
+    choose: {go: score.z > -1000}
+    then: [{add: a, when: go, up: this, depth: index}]
+  token:
+    choose: {best: {argmax: read.y, allow: {x: index > 9, y: index > 9, z: index > 9}}}
+types:
+  read: {per: token, cell: scores.yaml, inputs: {x: "words[word]"}}
+  more: {per: token, where: best COMPARED 2, cell: scores.yaml, inputs: {x: read.y}}
+  part: {per: a, where: depth COMPARED 2, cell: scores.yaml, inputs: {x: "depths[depth] or idle"}}
+  score: {per: a, cell: scores.yaml, inputs: {x: up.part.y or idle}}
+outputs: {more: more.y, part: part.y}
+"""
+
+
+@pytest.mark.parametrize("comparison", ["<", "<=", "!="])
+def test_an_absent_number_passes_no_condition(random_folder: Path, comparison: str) -> None:
+    """Neither where types run in rounds nor where they run after growth."""
+    spec = random_folder / "absent.yaml"
+    spec.write_text(ABSENT.replace("COMPARED", comparison))
+    workload = opened(spec)
+    params = init_params(workload.network, 0)
+    made = grown(workload, ready(workload, "reference", params))
+    check_as_the_oracle(workload, made, params)
+    sizes = {t.name: n for t, n in zip(workload.network.types, made.graph.type_sizes.tolist(), strict=True)}
+    assert (sizes["more"], sizes["part"], sizes["score"]) == (0, 2 * 5, 3 * 5)
+
+
 def test_granularity_op_is_refused(tmp_path: Path) -> None:
     model: Model = open_model(SPECS / "greedy.yaml", Overrides())
     for granularity, fuse in (("op", False), ("cell", True)):

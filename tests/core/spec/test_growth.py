@@ -156,6 +156,18 @@ def test_words_stand_for_rows(parser: Folder) -> None:
         assert model.growth.kinds[1].start.fields == (("said", number),)
 
 
+def test_choices_without_a_word(parser: Folder) -> None:
+    """A row that a decision can choose has a word, or is that of unknown ones."""
+    text = edited(right(), 'out: 3}, inputs: {x: "said[said]"}', 'out: 4}, inputs: {x: "said[said]"}')
+    (problem,) = parser.model_problems(edited(text, "vocab: v.txt}", "vocab: v.txt, rows: 4}"))
+    assert problem.message == (
+        "speak.y has 4 numbers, and row 3 of table said has no word in v.txt: 'said: heard' could name it"
+    )
+    assert "as many scores as words" in problem.hint
+    model = parser.model(edited(text, "vocab: v.txt}", "vocab: v.txt, rows: 4, unknown: 3}"))
+    assert model.growth and model.growth.kinds[1].decisions[1].names == ("<s>", "</s>", "ja", "3")
+
+
 @pytest.mark.parametrize(
     "text",
     [
