@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from abw.core.spec.load import Overrides
+    from abw.core.store.runs import StoredRun
 
 
 def found(spec: Path) -> Path:
@@ -136,7 +137,9 @@ def overrides(
     dims = {}
     for text in sizes or ():
         name, sign, value = text.partition("=")
-        if not sign or not value.isdecimal() or int(value) < 1:
+        if sign and name.strip() and value.removeprefix("-").isdecimal() and int(value) < 1:
+            raise typer.BadParameter(f"'{text}': sizes are from 1", param_hint="--set")
+        if not sign or not value.isdecimal():
             raise typer.BadParameter(
                 f"'{text}' is not of the form DIM=SIZE, as in hidden=256", param_hint="--set"
             )
@@ -151,6 +154,20 @@ def overrides(
         weights=weights,
         allow_outside=allow_outside,
     )
+
+
+def run_of(name: str | None) -> StoredRun:
+    """A stored run; the hint for a name that is none includes models of a similar name. Errors: AbwError."""
+    from abw.core.base.errors import AbwError
+    from abw.core.spec.shipped import nearest
+    from abw.core.store.runs import find_run
+
+    try:
+        return find_run(name)
+    except AbwError as error:
+        if name and (near := nearest(name)):
+            raise AbwError(error.message, hint=f"{near} {error.hint}") from None
+        raise
 
 
 def one_of(value: str, allowed: Sequence[str], option: str) -> str:

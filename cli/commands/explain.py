@@ -44,7 +44,6 @@ def explain(
     changes = options.overrides(data, limit, batch, sizes, seed, allow_outside=allow_outside)
     from abw.core.policy.registry import NAMES
     from abw.core.spec.shipped import find_shipped
-    from abw.core.store.runs import find_run
     from abw.core.tools.explain import explain_run, explain_spec
 
     if target and (shipped := find_shipped(target)):
@@ -66,7 +65,7 @@ def explain(
     elif policy:
         raise typer.BadParameter("a run is explained as it was: give a spec", param_hint="--policy")
     else:
-        report = explain_run(find_run(target), mini_batch)
+        report = explain_run(options.run_of(target), mini_batch)
     give(report, as_json, _print)
 
 

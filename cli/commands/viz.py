@@ -179,13 +179,12 @@ def _open(
     against: list[str] | None,
     told: Progress,
 ) -> Scene:
-    from abw.core.store.runs import find_run
     from abw.viz.data.scene import AGAINST, scene_of_run, scene_of_spec
 
     others = AGAINST if against is None else against
     if target and target.endswith(SPEC):
         return scene_of_spec(Path(target), changes, granularity, encoding, mini_batch, others, told)
-    return scene_of_run(find_run(target), mini_batch, others, changes.allow_outside)
+    return scene_of_run(options.run_of(target), mini_batch, others, changes.allow_outside)
 
 
 def _write(content: bytes, output: Path | None, reads: Sequence[Path], open_it: bool) -> None:

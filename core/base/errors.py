@@ -158,6 +158,7 @@ def missing_file(path: Path) -> str:
         return f"did you mean '{near[0]}'?"
     alike = [name for name in names if Path(name).suffix == path.suffix and (folder / name).is_file()]
     if not alike:
-        return f"the folder {folder.absolute()} holds no file *{path.suffix}"
+        ending = f" *{path.suffix}" if path.suffix else " of that name"
+        return f"the folder {folder.absolute()} holds no file{ending}"
     more = ", …" if len(alike) > 5 else ""
     return f"the folder {folder.absolute()} holds {', '.join(alike[:5])}{more}"

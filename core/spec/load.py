@@ -171,7 +171,7 @@ class _Loader:
         cells = Cells(self.reach, report, read_cells(self._section("cells"), report))
         unknown = Schema("", ())
         drafts = draft_types(types, cells, schema or unknown, dims, report) if types and schema else []
-        if schema is None or types is None:
+        if schema is None or types is None or drafts is None:
             return None
         own = {name: (number, item.shape if item else None) for name, (number, item) in params.items()}
         resolver = Resolver(schema, drafts, tables, own, report)

@@ -44,10 +44,15 @@ def find_spec(path: Path) -> Path:
     name = str(path)
     found = find_shipped(name)
     if found is None and fields.NAME.fullmatch(name) and not path.exists():
-        near = did_you_mean(name, [spec.stem for spec in FOLDER.glob("*.yaml")])
-        hint = near if near.startswith("did you mean") else "`abw specs` lists those that ship"
+        hint = nearest(name) or "`abw specs` lists those that ship"
         raise AbwError(f"there is no file {name}, and no model of that name ships", hint=hint)
     return found or path
+
+
+def nearest(name: str) -> str:
+    """A hint for a wrong name: the model that ships under a similar one; '' where none does."""
+    near = did_you_mean(name, [spec.stem for spec in FOLDER.glob("*.yaml")])
+    return near if near.startswith("did you mean") else ""
 
 
 def shipped() -> Iterator[Shipped]:

@@ -171,7 +171,8 @@ def _wanted(known: FieldSchema, value: Value) -> str:
     if not known.size:
         return "" if form == WHOLE else f"a whole number from 0 to {LARGEST}"
     size = len(value) if isinstance(value, list) else 1
-    return "" if form != TEXT and size == known.size else f"{known.size} numbers"
+    said = "a number" if known.size == 1 else f"a list of {known.size} numbers"
+    return "" if form != TEXT and size == known.size else said
 
 
 def _record(line: str, at: int) -> Record:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -108,7 +109,8 @@ class Builder:
             operation.rule(name, [arg.sizes for arg in args if isinstance(arg, Value)])
             return self._composed(name, [arg.value if isinstance(arg, Number) else arg for arg in args])
         if len(numbers) < len(args) - 1:
-            raise ShapeError("only the first argument is a value, the others are numbers")
+            hint = "element by element: maximum(x, y)" if name == "max" else ""
+            raise ShapeError("only the first argument is a value, the others are numbers", hint)
         if name in ("sum", "max") and len(first.sizes) == 2 and not numbers:
             # all of a matrix: its columns, then these
             first = cast(Value, self.apply(name, [first, Number(0.0)]))
@@ -178,6 +180,8 @@ class Builder:
     def _value(self, arg: Number | Value, _: Sizes = ()) -> int:
         if isinstance(arg, Value):
             return arg.number
+        if not in_float32(arg.value):
+            raise ShapeError(f"{arg.value:g} is beyond what a float32 holds", "at most 3.4e38")
         if arg.value not in self._constants:
             self._constants[arg.value] = self._emit("constant", [], (), (arg.value,)).number
         return self._constants[arg.value]
@@ -185,6 +189,15 @@ class Builder:
     def _emit(self, name: str, args: Sequence[int], sizes: Sizes, attr: tuple[float, ...] = ()) -> Value:
         self.ops.append(Op(name, tuple(args), shape(sizes), attr))
         return Value(self.next - 1, sizes)
+
+
+def in_float32(number: float) -> bool:
+    """Whether a finite number stays finite as the float32 that it is computed with."""
+    try:
+        struct.pack("<f", number)
+    except OverflowError:
+        return False
+    return True
 
 
 def _fold(operation: Operation, values: Sequence[float]) -> float:

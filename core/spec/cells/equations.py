@@ -23,13 +23,18 @@ from abw.core.base.errors import did_you_mean
 from abw.core.ir.operations import ELSEWHERE, FUNCTIONS, SIGNS
 from abw.core.ir.shapes import ShapeError
 from abw.core.spec.cells.builder import Builder, Listed, Number, Operand, Value
-from abw.core.spec.text.document import Scalar
+from abw.core.spec.text.document import COMMAS, Scalar
 from abw.core.spec.text.report import Report
 from abw.core.spec.text.sizes import Dims, expression
 from abw.core.spec.text.tokens import EXPRESSION, Cursor, ExpressionError, Token, tokenize
 
 _COUNTS = ("no argument", "one argument", "two arguments", "three arguments", "four arguments")
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+_LOGIC = {
+    **dict.fromkeys(("and", "&"), "both at once: (a < b) * (b < c)"),
+    **dict.fromkeys(("or", "|"), "one or both: maximum(a < b, b < c)"),
+}
+"""What is written for operators that there are not: comparisons give 0 and 1."""
 MOST_OPERATIONS = 4000
 """Of one cell. Compiling its kernel takes time by their number: so many some 10 s, those of a cell of a model
 a hundredth of that."""
@@ -178,6 +183,10 @@ class _Compiler:
             if cursor.token.text in _COMPARISONS:
                 hint = "both at once: (a < b) * (b < c)"
                 raise ExpressionError("a comparison has two sides", cursor.token.at, 1, hint)
+        if (word := cursor.token).text in _LOGIC:
+            raise ExpressionError(
+                f"there is no operator '{word.text}'", word.at, len(word.text), _LOGIC[word.text]
+            )
         return left
 
     def _sum(self, cursor: Cursor) -> Operand:
@@ -192,6 +201,9 @@ class _Compiler:
         start = cursor.token.at
         left = self._factor(cursor)
         while sign := cursor.accept("*", "/", "@"):
+            if sign.text == cursor.token.text == "*":
+                hint = "write square(x), sqrt(x), or exp(y * log(x))"
+                raise ExpressionError("there is no operator '**'", sign.at, 2, hint)
             right = self._factor(cursor)
             left = self._apply(SIGNS[sign.text].name, (left, right), start, cursor.end)
         return left
@@ -245,7 +257,8 @@ class _Compiler:
 
     def _close(self, cursor: Cursor, opening: Token) -> None:
         if cursor.token.kind == "end":
-            raise ExpressionError("'(' is never closed", opening.at)
+            hint = COMMAS if self.text.cut else ""
+            raise ExpressionError("'(' is never closed", opening.at, 1, hint)
         cursor.expect(")", "to close the parenthesis")
 
     def _call(self, cursor: Cursor, function: Token) -> Operand:
@@ -281,6 +294,9 @@ class _Compiler:
         if number and cursor.follows("axis", "="):
             cursor.take()
             cursor.take()
+        elif (word := cursor.token).kind == "name" and cursor.follows(word.text, "="):
+            hint = "the axis alone has a name: axis=1"
+            raise ExpressionError(f"no argument is called '{word.text}'", word.at, len(word.text), hint)
         return self._value(cursor)
 
     def _read(self, token: Token) -> Operand:

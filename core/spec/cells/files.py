@@ -12,7 +12,7 @@ from abw.core.base.errors import Span, did_you_mean
 from abw.core.ir.cell import Cell, Param, Port, without_dead
 from abw.core.ir.operations import FUNCTIONS
 from abw.core.ir.shapes import Size, Sizes, shape
-from abw.core.spec.cells.builder import Listed, Number, Operand, Value
+from abw.core.spec.cells.builder import Listed, Number, Operand, Value, in_float32
 from abw.core.spec.cells.equations import Equations, compile_equations
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence, read
@@ -84,6 +84,8 @@ def _parts(top: Mapping, name: str, shown: str, report: Report, before: int) -> 
     for clash in constants.keys() & (inputs.keys() | params.keys()):
         what = "an input" if clash in inputs else "a parameter"
         report.add(f"'{clash}' is {what} and a constant", constants[clash][0].where, "rename one of them")
+    for clash in constants.keys() & {dim.text for dim in dims}:
+        report.add(f"'{clash}' is a dim and a constant", constants[clash][0].where, "rename one of them")
     outputs: dict[str, tuple[Scalar, Scalar]] = {}
     for key, node in _named(top.get("outputs"), "outputs", report).values():
         if value := fields.text(node, f"output '{key.text}'", report):
@@ -160,7 +162,7 @@ def param(node: Node, dims: Dims, what: str, report: Report) -> tuple[Sizes, flo
         shape = sizes(node, dims, what, report)
         return (shape, None) if shape else None
     fields.keys(node, what, report, ("shape",), ("init",))
-    init = fields.number(node.get("init"), f"init of {what}", report)
+    init = _number(node.get("init"), f"init of {what}", report)
     written = node.get("shape")
     shape = sizes(written, dims, what, report) if written else None
     return (shape, init) if shape else None
@@ -171,13 +173,13 @@ def constant(node: Node, dims: Dims, what: str, report: Report) -> Operand | Lis
     if isinstance(node, Mapping):
         fields.keys(node, what, report, ("shape", "value"))
         value, written = (node.get(key) for key in ("value", "shape"))
-        filled = fields.number(value, f"value of {what}", report)
+        filled = _number(value, f"value of {what}", report)
         given = sizes(written, dims, what, report) if written else None
         if filled is None or given is None:
             return None
         return _listed(given, lambda: [filled] * prod(shape(given)), node, what, report)
     if not isinstance(node, Sequence):
-        number = fields.number(node, what, report)
+        number = _number(node, what, report)
         return None if number is None else Number(number)
     rows = [item.items if isinstance(item, Sequence) else (item,) for item in node.items]
     nested = {isinstance(item, Sequence) for item in node.items}
@@ -187,11 +189,20 @@ def constant(node: Node, dims: Dims, what: str, report: Report) -> Operand | Lis
     counts = (len(rows), len(rows[0])) if nested == {True} else (len(rows),)
 
     def numbers() -> list[float] | None:
-        found = [fields.number(item, what, report) for row in rows for item in row]
+        found = [_number(item, what, report) for row in rows for item in row]
         known = [number for number in found if number is not None]
         return known if len(known) == len(found) else None
 
     return _listed(tuple(Size(count, str(count)) for count in counts), numbers, node, what, report)
+
+
+def _number(node: Node | None, what: str, report: Report) -> float | None:
+    """A number that a float32 holds."""
+    number = fields.number(node, what, report)
+    if node is not None and number is not None and not in_float32(number):
+        report.add(f"{what} is beyond what a float32 holds", node.where, "at most 3.4e38")
+        return None
+    return number
 
 
 def _listed(

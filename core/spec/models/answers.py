@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import get_args
 
+from abw.core.base.errors import did_you_mean
 from abw.core.ir.answers import FORMS, Answer, Form
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import Table
@@ -95,6 +96,11 @@ def _names(
             report.add(f"table '{written.text}' has no vocabulary", written.where, _NAMES)
         rows = table.vocab.rows if table and table.vocab else None
     elif path := reach.file(written, "the names", report):
+        if not path.suffix and not path.exists():
+            near = did_you_mean(written.text, tuple(tables))
+            hint = near if near.startswith("did you mean") else _NAMES
+            report.add(f"'{written.text}' is neither a table nor a file", written.where, hint)
+            return None, None
         rows = read_vocabulary(path, written.where, report)
     if rows is None:
         return None, path

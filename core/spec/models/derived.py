@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from abw.core.base.errors import did_you_mean
 from abw.core.ir.schema import DERIVED, Derived, LinkSchema, Schema
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar
@@ -12,33 +13,53 @@ from abw.core.spec.text.report import Report, suggest
 _FORMS = "one of: {reverse: LINK}, {previous: KIND}, {next: KIND}, {all: KIND}"
 
 
-def with_derived(schema: Schema, node: Mapping | None, report: Report) -> Schema:
-    """The schema of the data with the links that a model declares, each made of those before it."""
+def with_derived(schema: Schema, node: Mapping | None, report: Report) -> Schema | None:
+    """The schema of the data with the links that a model declares, each made of those before it.
+
+    None, with the problems in `report`, where one is declared wrongly: what follows it cannot be known.
+    """
+    before = len(report)
+    later = {key.text for key, _ in node.items} if node else set()
     for key, value in node.items if node else ():
+        later.discard(key.text)
         if not fields.name(key, "a link", report):
             continue
         if key.text in schema.links:
             hint = "use another name: 'instance' and names of kinds are links, too"
             report.add(f"the data have a link '{key.text}'", key.where, hint)
-        elif found := _derived(key, value, schema, report):
+        elif found := _derived(key, value, schema, later, report):
             made, link = found
             derived = {**schema.derived, key.text: made}
             schema = replace(schema, links={**schema.links, key.text: link}, derived=derived)
-    return schema
+    return schema if len(report) == before else None
 
 
-def _derived(key: Scalar, value: Node, schema: Schema, report: Report) -> tuple[Derived, LinkSchema] | None:
+def _derived(
+    key: Scalar, value: Node, schema: Schema, later: set[str], report: Report
+) -> tuple[Derived, LinkSchema] | None:
+    """How a link is made, and what it is; `later` are those declared behind it."""
     what = f"link '{key.text}'"
     node = fields.mapping(value, what, report)
     if node is None:
         return None
-    if len(node.items) != 1 or node.items[0][0].text not in DERIVED:
-        report.add(f"{what} does not say what it is made of", node.where, _FORMS)
+    unknown = [word for word, _ in node.items if word.text not in DERIVED]
+    if len(node.items) > 1 and not unknown:
+        said = " and ".join(word.text for word, _ in node.items)
+        report.add(f"{what} says {said}: it is made in one way", node.where, _FORMS)
+        return None
+    if unknown or not node.items:
+        near = did_you_mean(unknown[0].text, tuple(DERIVED)) if unknown else ""
+        where, hint = (unknown[0].where, near) if near.startswith("did you mean") else (node.where, _FORMS)
+        report.add(f"{what} does not say what it is made of", where, hint)
         return None
     how, of = node.items[0][0].text, fields.text(node.items[0][1], what, report)
     if of is None:
         return None
     if how == "reverse":
+        if of.text in later:
+            hint = f"declare '{of.text}' above '{key.text}': a link is made of those before it"
+            report.add(f"link '{of.text}' is declared further down", of.where, hint)
+            return None
         if of.text not in schema.links:
             report.add(f"no link '{of.text}' to reverse", of.where, suggest(of.text, schema.links))
             return None

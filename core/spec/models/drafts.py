@@ -112,31 +112,40 @@ class Cells:
         return self.made[key]
 
 
-def draft_types(node: Mapping, cells: Cells, schema: Schema, dims: Dims, report: Report) -> list[TypeDraft]:
-    """All types that are mappings, in the file's order."""
+def draft_types(
+    node: Mapping, cells: Cells, schema: Schema, dims: Dims, report: Report
+) -> list[TypeDraft] | None:
+    """All types that are mappings, in the file's order.
+
+    None where it is not known how often one is repeated: which types there are is not, either.
+    """
     drafts: list[TypeDraft] = []
+    known = True
     for key, value in node.items:
         what = f"type '{key.text}'"
         if not fields.name(key, "a type", report):
             continue
         if written := fields.mapping(value, what, report):
             layers = _layers(written, what, dims, report)
+            known &= layers is not None
             for layer in range(layers or 1):
                 draft = _draft(len(drafts), key, written, schema, dims, report)
-                draft.layer, draft.layers = layer, layers
+                draft.layer, draft.layers = layer, layers or 0
                 if draft.reduction is None:
                     _cell(draft, cells, dims, report)
                 if draft.name in (other.name for other in drafts):
                     report.add(f"there are two types '{draft.name}'", key.where, "rename one of them")
                 drafts.append(draft)
-    return drafts
+    return drafts if known else None
 
 
-def _layers(node: Mapping, what: str, dims: Dims, report: Report) -> int:
-    """How often a type is repeated; 0 where it is not."""
+def _layers(node: Mapping, what: str, dims: Dims, report: Report) -> int | None:
+    """How often a type is repeated: 0 where it is not, None where that is written wrongly."""
     written = node.get("repeat")
-    known = size(written, dims, f"repeat of {what}", report, MOST_LAYERS) if written else None
-    return known.value if known else 0
+    if written is None:
+        return 0
+    known = size(written, dims, f"repeat of {what}", report, MOST_LAYERS)
+    return known.value if known else None
 
 
 def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, dims: Dims, report: Report) -> TypeDraft:

@@ -245,6 +245,11 @@ class Resolver:
             if not is_link:
                 names = (*self.schema.links_of(kinds), *(d.name for d in self.drafts if d.kinds & kinds))
                 hint = suggest(place.name, names)
+                if meant and meant.layers and place.index is not None:
+                    message = f"'{place.name}' is a repeated type: no [{place.index}] there"
+                    hint = f"its layers are {place.name}-0 to {place.name}-{meant.layers - 1}"
+                    self._note(message, place.token, text, hint)
+                    return None
                 self._note(f"{kinds_text(kinds)} has no link or type '{place.name}'", place.token, text, hint)
                 return None
         last = self._follow(kinds, (place,), text)

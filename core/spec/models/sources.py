@@ -100,11 +100,19 @@ def parse_conditions(text: str) -> Iterator[Condition]:
 
 def _alternative(cursor: Cursor) -> LinkPath | Lookup:
     path = parse_path(cursor)
-    if len(path.steps) > 1 or not cursor.accept("["):
+    if len(path.steps) > 1 and cursor.token.text == "[":
+        problem = cursor.unexpected("'.', 'or' or the end")
+        problem.hint = "[below], [last] or a number; a table comes first: words[next.word]"
+        raise problem
+    if not cursor.accept("["):
         return path
     table = path.steps[0]
     inside = parse_path(cursor)
     cursor.expect("]", "to close the bracket")
+    if cursor.token.text == ".":
+        shown = ".".join(step.name for step in inside.steps)
+        hint = f"of layers {table.name}[below] or {table.name}[last], of vertices a number: {table.name}[0]"
+        raise ExpressionError(f"no [{shown}] before a '.'", inside.at, inside.end - inside.at, hint)
     return Lookup(table.token, inside, path.at, cursor.end)
 
 

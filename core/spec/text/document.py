@@ -19,6 +19,7 @@ from abw.core.spec.text.report import Report
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 20
+COMMAS = 'inside { } put quotes around a text with commas: equations: "y = maximum(x, 0)"'
 MAX_ALIASED = 1000
 """At most so many nodes may come from aliases, each counted as often as it is repeated."""
 
@@ -49,6 +50,12 @@ class Scalar:
     where: Span
     lines: Lines
     origin: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def cut(self) -> bool:
+        """Whether it ends at a comma: inside { } and [ ] YAML ends a text without quotes there."""
+        behind = self.where.text[self.where.column - 1 + self.where.length :]
+        return self.plain and behind.lstrip().startswith(",")
 
     def at(self, offset: int, length: int = 1) -> Span:
         """The place of a part of the text."""

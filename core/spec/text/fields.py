@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection
 
 from abw.core.base.errors import Span
-from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
+from abw.core.spec.text.document import COMMAS, Mapping, Node, Scalar, Sequence
 from abw.core.spec.text.report import Report, suggest
 
 MOST = 2**31 - 1
@@ -42,12 +42,24 @@ def keys(
 ) -> None:
     """Check which keys a mapping has; `where` is the place to name for a missing one."""
     allowed = (*required, *optional)
-    for key, _ in node.items:
+    torn = False
+    for key, value in node.items:
         if key.text not in allowed:
+            if _bare(key, value):
+                if not torn:
+                    report.add(f"key '{key.text}' in {what} has no value", key.where, COMMAS)
+                torn = True
+                continue
             report.add(f"unknown key '{key.text}' in {what}", key.where, suggest(key.text, allowed))
     for name in required:
         if node.get(name) is None:
             report.add(f"{what} has no '{name}'", where or node.where)
+
+
+def _bare(key: Scalar, value: Node) -> bool:
+    """Whether a key stands inside { } without a colon: as a rule it is what a comma tore off a text."""
+    behind = key.where.text[key.where.column - 1 + key.where.length :].lstrip()
+    return isinstance(value, Scalar) and value.plain and not value.text and behind[:1] in (",", "}")
 
 
 def text(node: Node | None, what: str, report: Report) -> Scalar | None:

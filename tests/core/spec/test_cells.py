@@ -11,7 +11,7 @@ from abw.core.base.errors import AbwError, SpecError
 from abw.core.ir.cell import Cell, Op, Param, Port
 from abw.core.spec.cells.equations import MOST_OPERATIONS
 from abw.core.spec.load import load_cell
-from tests.core.spec.writing import LINEAR, LSTM, Folder, edited, marks_of, unmark
+from tests.core.spec.writing import LATTICE, LINEAR, LSTM, Folder, edited, marks_of, unmark
 
 FRAME = """\
 cell: c
@@ -155,6 +155,16 @@ def test_initial_values_and_sizes_that_are_expressions(folder: Folder) -> None:
         ("z = «where(x, y, 1)»", "where(x, y, 1): [n=3], [m=2]: the sizes differ", ""),
         ("z = «sum(x, 1)»", "sum(x, 1): [n=3] has no axis 1", "a vector has axis 0 alone"),
         ("z = «mean(A, axis=2)»", "mean(A, axis=2): [n=3, m=2] has no axis 2", "0 goes down the columns"),
+        (
+            "z = «max(x, x)»",
+            "max(x, x): only the first argument is a value, the others are numbers",
+            "maximum(x, y)",
+        ),
+        ("z = sum(A, «dim»=1)", "no argument is called 'dim'", "axis=1"),
+        ("z = x «**» 2", "there is no operator '**'", "square(x)"),
+        ("z = x > 0 «and» x < 1", "there is no operator 'and'", "(a < b) * (b < c)"),
+        ("z = (x > 0 «|» x < 1) * 2", "there is no operator '|'", "maximum(a < b, b < c)"),
+        ("z = «x + 1e50»", "x + 1e50: 1e+50 is beyond what a float32 holds", "at most 3.4e38"),
         ("z = «sum(A, x)»", "sum(A, x): only the first argument is a value, the others are numbers", ""),
         ("z = x + «sum(1)»", "sum(1): sum needs vectors or matrices, not numbers", ""),
         ("z = «dot(1, x)»", "dot(1, x): a number (1) is neither vector nor matrix", ""),
@@ -328,6 +338,9 @@ def test_constants_are_numbers_vectors_and_matrices(folder: Folder) -> None:
     [
         ("half: 0.5", "half: «one»", "constant 'half' must be a number", ""),
         ("half: 0.5", "half: «.inf»", "constant 'half' must be a number", ""),
+        ("half: 0.5", "half: «1e50»", "constant 'half' is beyond what a float32 holds", "at most 3.4e38"),
+        ("[1, 2, 3], [4", "[1, 2, «-1e50»], [4", "constant 'table' is beyond what a float32 holds", ""),
+        ("half: 0.5", "half: 0.5, «n»: 7", "'n' is a dim and a constant", "rename"),
         ("steps: [1, 2, 3]", "steps: [1, «two», 3]", "constant 'steps' must be a number", ""),
         (
             "[[1, 2, 3], [4, 5, 6]]",
@@ -362,6 +375,17 @@ def test_mistakes_in_constants(folder: Folder, old: str, new: str, message: str,
     assert hint in problems[0].hint
     if marks:
         assert marks_of(tuple(problems)) == marks
+
+
+def test_a_comma_that_tears_an_equation_apart_is_told_as_that(folder: Folder) -> None:
+    cell = "{dims: [n], inputs: {g: n}, params: {b: n}, %s, outputs: {y: y}}"
+    torn = cell % "equations: y = where(g > 1, b, maximum(b, 0))"
+    problems = folder.model_problems(edited(LATTICE, "types:\n", f"cells:\n  c: {torn}\ntypes:\n"))
+    assert [p.message for p in problems] == [
+        "'(' is never closed",
+        "key 'b' in cell 'c' has no value",
+    ][-len(problems) :]
+    assert all("put quotes around a text with commas" in p.hint for p in problems)
 
 
 def test_recipes_of_the_docs_are_cells(folder: Folder, root: Path) -> None:

@@ -109,6 +109,10 @@ def test_weights_name_the_layer_by_its_number(folder: Folder) -> None:
         ("repeat: layers", "repeat: «0»", "repeat of type 'layer' is 0: a size is from 1 to 1,000", ""),
         ("h: prev.layer.h or zeros", "h: «'layer[below].h'»", "layer 0 of 'layer' has nothing below", "or"),
         ("x: layer.h", "x: '«layer»[below].h'", "'layer' is repeated otherwise than this type", ""),
+        ("repeat: layers", "repeat: «100000»", "repeat of type 'layer' is 100000: a size is from", ""),
+        ("prev.layer.h or zeros", "'prev.layer«[»above].h or zeros'", "expected", "[below], [last] or a"),
+        ("prev.layer.h or zeros", "'layer[«above»].h or zeros'", "no [above] before a '.'", "layer[below]"),
+        ("x: layer.h", "x: '«layer»[0].h'", "'layer' is a repeated type: no [0] there", "layer-0 to layer-2"),
         ("prev.layer.h or zeros", "'«prev»[last].layer.h'", "no layer of 'prev' is here", "[below]"),
         ("prev.layer.h or zeros", "'prev.«tag»[below].h'", "'tag' is no repeated type", ""),
         ("  tag: ", "  «layer-1»: {per: token, sum: {h: next.layer.h}}\n  tag: ", "there are two types", ""),
@@ -122,6 +126,11 @@ def test_mistakes(folder: Folder, old: str, new: str, message: str, hint: str) -
     assert where, problems
     assert marks_of((where[0],)) == marks
     assert hint in where[0].hint
+
+
+def test_nothing_follows_from_a_wrong_repeat(folder: Folder) -> None:
+    for repeat in ("100000", "lyers", "layers / 2"):
+        assert len(folder.model_problems(edited(LAYERS, "repeat: layers", f"repeat: {repeat}"))) == 1
 
 
 def test_a_file_without_an_ending_is_a_cell_too(folder: Folder) -> None:

@@ -110,7 +110,9 @@ outputs: {{h: node.h}}
         ("{reverse: to}\n  more: {next: point}", "link 'more' is never used"),
         ("{next: poin}", "unknown kind 'poin'"),
         ("{before: point}", "does not say what it is made of"),
-        ("{next: point, previous: point}", "does not say what it is made of"),
+        ("{next: point, previous: point}", "says next and previous: it is made in one way"),
+        ("{revers: to}", r"does not say what it is made of(.|\n)*did you mean 'reverse'\?"),
+        ("{reverse: every}\n  every: {all: point}", "link 'every' is declared further down"),
         ("to", "link 'back'"),
     ],
 )
@@ -118,3 +120,10 @@ def test_mistakes(spec: Path, written: str, message: str) -> None:
     spec.write_text(SPEC.replace("{reverse: to}", written))
     with pytest.raises(SpecError, match=message):
         open_model(spec, Overrides())
+
+
+def test_nothing_follows_from_a_wrong_link(spec: Path) -> None:
+    spec.write_text(SPEC.replace("{reverse: to}", "{reverse: too}"))
+    with pytest.raises(SpecError) as error:
+        open_model(spec, Overrides())
+    assert len(error.value.problems) == 1
