@@ -34,6 +34,13 @@ def test_a_spec_is_learned_and_drawn(abw: Abw) -> None:
     assert "policy fsm" in abw("viz", *FIG1, "--policy", "--encoding", "base").out
 
 
+def test_a_misspelt_model_is_told_its_name(abw: Abw) -> None:
+    for command in (("viz", "gatt", "--model"), ("explain", "gatt")):
+        done = abw(*command)
+        assert done.code == 1
+        assert "did you mean 'gat'?" in done.err
+
+
 def test_json_has_every_picture_and_nothing_else_on_standard_output(abw: Abw) -> None:
     kinds = ("policy", "graph", "frontier", "batches", "memory", "pqtree", "model")
     done = abw("viz", *FIG1, *(f"--{kind}" for kind in kinds), "--json")

@@ -218,6 +218,7 @@ def test_a_bad_line_is_told_while_the_pipe_waits() -> None:
         ('{"vertices": [{"kind": "a", "n": "x"}]}', "field 'n' is not a whole number"),
         ('{"vertices": [{"kind": "a", "n": 1.5}]}', "field 'n' is not a whole number"),
         ('{"vertices": [{"kind": "b", "p": [1, 2, 3]}]}', "field 'p' is not a list of 2 numbers"),
+        ('{"vertices": [{"kind": "b", "q": "1"}]}', "field 'q' is not a number"),
         ('{"vertices": [{"kind": "b", "p": "1 2"}]}', "field 'p' is not a list of 2 numbers"),
         ('{"vertices": [{"kind": "a"}, {"kind": "b"}], "links": {"l": [[1, 0]]}}', "unknown link 'l'"),
         ('{"vertices": [{"kind": "a"}, {"kind": "b"}], "links": {"l": [[0, 1], [0, 1]]}}', "several links"),
@@ -227,7 +228,8 @@ def test_a_bad_line_is_told_while_the_pipe_waits() -> None:
 def test_json_instances_must_be_made_of_what_the_model_knows(line: str, message: str, tmp_path: Path) -> None:
     path, sample = tmp_path / "data", tmp_path / "sample"
     sample.write_text(
-        '{"vertices": [{"kind": "a", "n": 1}, {"kind": "b", "p": [1, 2]}], "links": {"l": [[0, 1]]}}\n'
+        '{"vertices": [{"kind": "a", "n": 1}, {"kind": "b", "p": [1, 2], "q": 0.5}], '
+        '"links": {"l": [[0, 1]]}}\n'
     )
     path.write_text(sample.read_text() + line + "\n")
     with open_feed(path) as feed, pytest.raises(DataError, match=message) as caught:

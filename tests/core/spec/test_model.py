@@ -388,6 +388,14 @@ def test_json_has_the_schema_of_its_data(folder: Folder) -> None:
     assert folder.model_problems(JSON)[0].message == "the schema of json data is not known here"
 
 
+def test_names_that_are_no_table_are_no_missing_file(folder: Folder) -> None:
+    for names, hint in (("wrds", "did you mean 'words'?"), ("zzz", "or a table with a vocabulary")):
+        text = edited(LATTICE, "tags: tag.y", f"tags: {{of: tag.y, as: label, names: {names}}}")
+        (problem,) = folder.model_problems(text)
+        assert problem.message == f"'{names}' is neither a table nor a file"
+        assert hint in problem.hint
+
+
 def test_names_that_every_format_has_are_taken() -> None:
     atoms = frozenset({"atom"})
     for schema in (
