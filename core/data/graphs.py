@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -34,7 +35,7 @@ def from_networkx(
     kind instead, with links 'from' and 'to' and its attributes as fields. `ignore`: attributes to leave out.
     A graph's name (`graph.graph['name']`) is its id. Errors: AbwError. Cost: some microseconds a node.
     """
-    given = [graphs] if hasattr(graphs, "nodes") else list(graphs)
+    given = _several(graphs, "nodes", "a graph of networkx")
     rows: dict[str, dict[str, list[Any]]] = {}
     ends: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
 
@@ -88,7 +89,7 @@ def from_pyg(
     what has a row an edge as fields. `ignore`: names to leave out. Whole numbers are fields of whole numbers
     if they are (n,), floats if (n, size). Errors: AbwError. Cost: that of the arrays.
     """
-    several = list(data) if isinstance(data, list | tuple) else [data]
+    several = _several(data, "keys", "data of PyTorch Geometric")
     nodes: dict[str, dict[str, list[Array]]] = {}
     ends: dict[tuple[str, str, str], list[Array]] = {}
     counts: dict[str, int] = {}
@@ -126,6 +127,19 @@ def from_pyg(
         first = behind
     vertices = {of: {n: np.concatenate(parts) for n, parts in store.items()} for of, store in nodes.items()}
     return Instances.from_arrays(vertices, _links({k: np.concatenate(v, axis=1).T for k, v in ends.items()}))
+
+
+def _several(given: Any, told: str, what: str) -> list[Any]:  # noqa: ANN401
+    """One graph, or several, as a list; a graph is what has the attribute `told`. Errors: AbwError."""
+    alone = hasattr(given, told) or isinstance(given, str) or not isinstance(given, Iterable)
+    graphs = [given] if alone else list(given)
+    for number, graph in enumerate(graphs):
+        if not hasattr(graph, told):
+            hint = "give one, or a list of them"
+            raise AbwError(f"graph {number} is {reprlib.repr(graph)}, not {what}", hint=hint)
+    if not graphs:
+        raise AbwError("there are no graphs", hint="give one, or a list of them")
+    return graphs
 
 
 def _refuse_attributes(names: Iterable[str]) -> None:
