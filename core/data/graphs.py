@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
+from abw.core.data.columns import column
 from abw.core.data.instances import Instances
 
 Array = NDArray[Any]
@@ -100,7 +101,7 @@ def from_pyg(
         for of, store in _stores(each, "node_types", kind):
             size = _rows(store, of)
             owner = _array(store["batch"]) if "batch" in store else np.zeros(size, np.int64)
-            columns = _columns(each, store, size, "is_node_attr", ("batch", "ptr", *ignore))
+            columns = _columns(of, each, store, size, "is_node_attr", ("batch", "ptr", *ignore))
             _append(nodes, of, {"instance": first + owner, **columns})
             counts[of] = counts.get(of, 0) + size
             behind = max(behind, first + 1 + int(owner.max(initial=0)))
@@ -110,7 +111,9 @@ def from_pyg(
                 continue
             index = _array(store["edge_index"]).astype(np.int64)
             shift = np.array([[before.get(from_kind, 0)], [before.get(to_kind, 0)]])
-            own = _columns(each, store, index.shape[1], "is_edge_attr", ("edge_index", *ignore))
+            own = _columns(
+                edges or name, each, store, index.shape[1], "is_edge_attr", ("edge_index", *ignore)
+            )
             if edges is None:
                 _refuse_attributes(own.keys())
                 ends.setdefault((name, from_kind, to_kind), []).append(index + shift)
@@ -176,6 +179,7 @@ def _rows(store: Mapping[str, Any], of: str) -> int:
 
 
 def _columns(
+    of: str,
     data: Any,  # noqa: ANN401
     store: Mapping[str, Any],
     rows: int,
@@ -190,20 +194,29 @@ def _columns(
     for name, value in store.items():
         if name in ignore or not (hasattr(value, "shape") or isinstance(value, list)):
             continue
-        array = _array(value)
         if hasattr(data, "node_types"):
             belongs = True
         elif hasattr(data, told):
             belongs = getattr(data, told)(name)
         else:
             belongs = name.startswith("edge_") == (told == "is_edge_attr")
-        if belongs and array.ndim in (1, 2) and len(array) == rows:
-            found[name] = array
+        size = (
+            value.shape[0] if getattr(value, "shape", ()) else len(value) if isinstance(value, list) else -1
+        )
+        if belongs and size == rows:
+            array = column(of, name, _here(value))
+            if array.ndim in (1, 2):
+                found[name] = array
     return found
 
 
 def _array(value: Any) -> Array:  # noqa: ANN401 (a tensor, an array, a list)
-    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    return np.asarray(_here(value))
+
+
+def _here(value: Any) -> Any:  # noqa: ANN401
+    """A tensor in the machine's memory, without what it was computed from; else the value itself."""
+    return value.detach().cpu() if hasattr(value, "detach") else value
 
 
 def _append(nodes: dict[str, dict[str, list[Array]]], of: str, columns: Mapping[str, Array]) -> None:
@@ -213,4 +226,8 @@ def _append(nodes: dict[str, dict[str, list[Array]]], of: str, columns: Mapping[
         message = f"'{odd[0]}' is not on all vertices of kind '{of}'"
         raise AbwError(message, hint=f"give it to all, or ignore=['{odd[0]}']")
     for name, array in columns.items():
+        first = known[name][0] if known[name] else array
+        if (first.dtype.kind == "U", first.shape[1:]) != (array.dtype.kind == "U", array.shape[1:]):
+            shown = f"{first.dtype} {list(first.shape)}, and then {array.dtype} {list(array.shape)}"
+            raise AbwError(f"field '{name}' of kind '{of}' is {shown}", hint="one field, one type and size")
         known[name].append(array)

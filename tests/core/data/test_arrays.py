@@ -297,6 +297,18 @@ def test_pyg(tmp_path: Path) -> None:
     same(from_pyg(Data(batch), edges="bond"), by_json(lines, tmp_path))
 
 
+def test_pyg_columns_are_of_one_type() -> None:
+    mixed = Data({"num_nodes": 2, "s": ["C", None], "name": ["a", None, 1]})
+    with pytest.raises(DataError, match="field 's' of vertex 1 of kind 'node' is None"):
+        from_pyg(mixed)
+    words, numbers = (Data({"num_nodes": 1, "s": [value]}) for value in ("C", 6))
+    with pytest.raises(AbwError, match=r"field 's' of kind 'node' is <U1 .1., and then int64"):
+        from_pyg([words, numbers])
+    with pytest.raises(AbwError, match=r"field 's' of kind 'node' is int64 .1., and then int64 .1, 2"):
+        from_pyg([numbers, Data({"num_nodes": 1, "s": [[6, 8]]})])
+    assert from_pyg([words, words]).vocabulary["s"] == ["C"]
+
+
 def test_pyg_with_types(tmp_path: Path) -> None:
     data = Data(
         {
