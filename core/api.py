@@ -246,7 +246,7 @@ class LoadedModel:
     def read(self, instances: Given) -> Instances:
         """The instances as arrays: their vertices, links and fields. Errors: DataError, AbwError.
 
-        TypeError for a bare text: it is neither a file nor a sequence of instances.
+        TypeError for a bare text, a number, None: they are neither a file nor a sequence of instances.
         """
         if isinstance(instances, Instances):
             return conform(instances, self.spec.given)
@@ -255,8 +255,13 @@ class LoadedModel:
             return read(
                 Path(instances), data.format, frequency=data.frequency, tokens=data.tokens, beside=data.beside
             )
-        if isinstance(instances, str):
-            raise TypeError("a text is neither a file nor instances: give Path(...) or a list")
+        if isinstance(instances, str | bytes) or not (
+            hasattr(instances, "__iter__") or hasattr(instances, "__getitem__")
+        ):
+            what = "a text" if isinstance(instances, str) else repr(instances)[:60]
+            raise TypeError(f"{what} is neither a file nor instances: give Path(...) or a list")
+        if isinstance(instances, Mapping):
+            raise AbwError("this is a mapping, not a sequence of instances", hint="one instance: [instance]")
         return read_objects(
             instances,
             data.format,

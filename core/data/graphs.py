@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
+from abw.core.data.columns import column
 from abw.core.data.instances import Instances
 
 Array = NDArray[Any]
@@ -34,7 +36,7 @@ def from_networkx(
     kind instead, with links 'from' and 'to' and its attributes as fields. `ignore`: attributes to leave out.
     A graph's name (`graph.graph['name']`) is its id. Errors: AbwError. Cost: some microseconds a node.
     """
-    given = [graphs] if hasattr(graphs, "nodes") else list(graphs)
+    given = _several(graphs, "nodes", "a graph of networkx")
     rows: dict[str, dict[str, list[Any]]] = {}
     ends: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
 
@@ -88,7 +90,7 @@ def from_pyg(
     what has a row an edge as fields. `ignore`: names to leave out. Whole numbers are fields of whole numbers
     if they are (n,), floats if (n, size). Errors: AbwError. Cost: that of the arrays.
     """
-    several = list(data) if isinstance(data, list | tuple) else [data]
+    several = _several(data, "keys", "data of PyTorch Geometric")
     nodes: dict[str, dict[str, list[Array]]] = {}
     ends: dict[tuple[str, str, str], list[Array]] = {}
     counts: dict[str, int] = {}
@@ -99,7 +101,7 @@ def from_pyg(
         for of, store in _stores(each, "node_types", kind):
             size = _rows(store, of)
             owner = _array(store["batch"]) if "batch" in store else np.zeros(size, np.int64)
-            columns = _columns(each, store, size, "is_node_attr", ("batch", "ptr", *ignore))
+            columns = _columns(of, each, store, size, "is_node_attr", ("batch", "ptr", *ignore))
             _append(nodes, of, {"instance": first + owner, **columns})
             counts[of] = counts.get(of, 0) + size
             behind = max(behind, first + 1 + int(owner.max(initial=0)))
@@ -109,7 +111,9 @@ def from_pyg(
                 continue
             index = _array(store["edge_index"]).astype(np.int64)
             shift = np.array([[before.get(from_kind, 0)], [before.get(to_kind, 0)]])
-            own = _columns(each, store, index.shape[1], "is_edge_attr", ("edge_index", *ignore))
+            own = _columns(
+                edges or name, each, store, index.shape[1], "is_edge_attr", ("edge_index", *ignore)
+            )
             if edges is None:
                 _refuse_attributes(own.keys())
                 ends.setdefault((name, from_kind, to_kind), []).append(index + shift)
@@ -126,6 +130,19 @@ def from_pyg(
         first = behind
     vertices = {of: {n: np.concatenate(parts) for n, parts in store.items()} for of, store in nodes.items()}
     return Instances.from_arrays(vertices, _links({k: np.concatenate(v, axis=1).T for k, v in ends.items()}))
+
+
+def _several(given: Any, told: str, what: str) -> list[Any]:  # noqa: ANN401
+    """One graph, or several, as a list; a graph is what has the attribute `told`. Errors: AbwError."""
+    alone = hasattr(given, told) or isinstance(given, str) or not isinstance(given, Iterable)
+    graphs = [given] if alone else list(given)
+    for number, graph in enumerate(graphs):
+        if not hasattr(graph, told):
+            hint = "give one, or a list of them"
+            raise AbwError(f"graph {number} is {reprlib.repr(graph)}, not {what}", hint=hint)
+    if not graphs:
+        raise AbwError("there are no graphs", hint="give one, or a list of them")
+    return graphs
 
 
 def _refuse_attributes(names: Iterable[str]) -> None:
@@ -162,6 +179,7 @@ def _rows(store: Mapping[str, Any], of: str) -> int:
 
 
 def _columns(
+    of: str,
     data: Any,  # noqa: ANN401
     store: Mapping[str, Any],
     rows: int,
@@ -176,20 +194,29 @@ def _columns(
     for name, value in store.items():
         if name in ignore or not (hasattr(value, "shape") or isinstance(value, list)):
             continue
-        array = _array(value)
         if hasattr(data, "node_types"):
             belongs = True
         elif hasattr(data, told):
             belongs = getattr(data, told)(name)
         else:
             belongs = name.startswith("edge_") == (told == "is_edge_attr")
-        if belongs and array.ndim in (1, 2) and len(array) == rows:
-            found[name] = array
+        size = (
+            value.shape[0] if getattr(value, "shape", ()) else len(value) if isinstance(value, list) else -1
+        )
+        if belongs and size == rows:
+            array = column(of, name, _here(value))
+            if array.ndim in (1, 2):
+                found[name] = array
     return found
 
 
 def _array(value: Any) -> Array:  # noqa: ANN401 (a tensor, an array, a list)
-    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    return np.asarray(_here(value))
+
+
+def _here(value: Any) -> Any:  # noqa: ANN401
+    """A tensor in the machine's memory, without what it was computed from; else the value itself."""
+    return value.detach().cpu() if hasattr(value, "detach") else value
 
 
 def _append(nodes: dict[str, dict[str, list[Array]]], of: str, columns: Mapping[str, Array]) -> None:
@@ -199,4 +226,8 @@ def _append(nodes: dict[str, dict[str, list[Array]]], of: str, columns: Mapping[
         message = f"'{odd[0]}' is not on all vertices of kind '{of}'"
         raise AbwError(message, hint=f"give it to all, or ignore=['{odd[0]}']")
     for name, array in columns.items():
+        first = known[name][0] if known[name] else array
+        if (first.dtype.kind == "U", first.shape[1:]) != (array.dtype.kind == "U", array.shape[1:]):
+            shown = f"{first.dtype} {list(first.shape)}, and then {array.dtype} {list(array.shape)}"
+            raise AbwError(f"field '{name}' of kind '{of}' is {shown}", hint="one field, one type and size")
         known[name].append(array)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from abw.core.base.errors import AbwError, did_you_mean
+from abw.core.data.columns import column
 from abw.core.ir.formats import with_common
 from abw.core.ir.schema import ARRAYS, FieldSchema, LinkSchema, Schema
 
@@ -18,6 +19,8 @@ Ints = NDArray[np.int32]
 Edges = ArrayLike | tuple[str, str, ArrayLike]
 """Of a link, the kinds that it leads from and to, and the numbers (2, E) of their vertices."""
 _LARGEST = 2**31 - 1
+_SHAPES = "numbers are (n,) or (n, size), strings (n,)"
+_ROWS = "row 0 from where, row 1 to where; of pairs (E, 2) it is index.T"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +119,23 @@ def _from_arrays(
     links: Mapping[str, Edges | Sequence[Edges]],
     names: Sequence[str | int] | None,
 ) -> Instances:
+    # what has items is a mapping, a data frame, an archive of arrays
     columns = {
-        kind: {name: np.asarray(array) for name, array in fields.items()} for kind, fields in vertices.items()
+        kind: {name: column(kind, name, array) for name, array in fields.items()}
+        for kind, fields in (vertices.items() if hasattr(vertices, "items") else ())
+        if hasattr(fields, "items")
     }
-    if not columns or "instance" in columns or len(columns) > 255:
+    if not columns or len(columns) < len(vertices) or "instance" in columns or len(columns) > 255:
         message = "vertices are arrays by kind: one to 255 kinds, none of them called 'instance'"
         raise AbwError(message, hint='{"atom": {"instance": [0, 0, 1], "element": [6, 8, 6]}}')
+    if not hasattr(links, "items"):
+        raise AbwError("links are arrays by name", hint='{"bond": ("atom", "atom", index)}')
     owners = {kind: _owners(kind, fields) for kind, fields in columns.items()}
     count = len(names) if names is not None else 1 + max(int(o.max(initial=-1)) for o in owners.values())
-    if max(int(o.max(initial=-1)) for o in owners.values()) >= count or not count:
+    if not count:
+        hint = "vertices, or names=[...] for instances that have none"
+        raise AbwError("there are no instances: every column is empty", hint=hint)
+    if max(int(o.max(initial=-1)) for o in owners.values()) >= count:
         raise AbwError(f"there are {count} instances, and vertices of others", hint="names: one an instance")
     each = np.stack([np.bincount(owner, minlength=count) for owner in owners.values()], axis=1)
     start = np.append(0, np.cumsum(1 + each.sum(axis=1)))
@@ -182,21 +193,20 @@ def _link(
     sources, targets = set(), set()
     for part in parts:
         whole = part if isinstance(part, tuple) and len(part) == 3 else (None, None, part)
-        if whole[0] is None and len(kinds) > 1:
+        named = isinstance(part, tuple) and any(isinstance(end, str) for end in part)
+        if whole[0] is None and (len(kinds) > 1 or named):
             raise AbwError(f"link '{name}' does not say its kinds", hint='("atom", "atom", index)')
         only = next(iter(kinds))
         source, target = (str(only if kind is None else kind) for kind in whole[:2])
         for kind in (source, target):
             if kind not in kinds:
                 raise AbwError(f"link '{name}': no kind '{kind}'", hint=did_you_mean(kind, tuple(kinds)))
-        index = np.asarray(whole[2])
+        index = _index(name, whole[2])
         if index.size == 0:
             index = np.zeros((2, 0), np.int64)
         if index.ndim != 2 or index.shape[0] != 2 or index.dtype.kind not in "iu":
-            hint = "row 0 from where, row 1 to where; of pairs (E, 2) it is index.T"
-            raise AbwError(
-                f"link '{name}' is {index.dtype} {list(index.shape)}, not whole numbers (2, E)", hint=hint
-            )
+            message = f"link '{name}' is {index.dtype} {list(index.shape)}, not whole numbers (2, E)"
+            raise AbwError(message, hint=_ROWS)
         for side, kind in zip(index, (source, target), strict=True):
             wrong = np.flatnonzero((side < 0) | (side >= len(kinds[kind].place)))
             if len(wrong):
@@ -220,6 +230,15 @@ def _link(
     return link, LinkSchema(frozenset(sources), frozenset(targets), many)
 
 
+def _index(name: str, given: Any) -> NDArray[Any]:  # noqa: ANN401 (whatever is in an array's place)
+    """The numbers of a link as an array, of whatever shape. Errors: AbwError."""
+    try:
+        return np.asarray(given)
+    except (TypeError, ValueError, RuntimeError):
+        message = f"link '{name}' is no array: its rows are not whole numbers of one length"
+        raise AbwError(message, hint=_ROWS) from None
+
+
 def _fields(
     columns: Mapping[str, Mapping[str, NDArray[Any]]], kinds: Mapping[str, _Kind], count: int
 ) -> tuple[dict[str, Ints], dict[str, Values], dict[str, list[str]], dict[str, FieldSchema]]:
@@ -232,10 +251,11 @@ def _fields(
         text = {part.dtype.kind in "UST" or part.dtype == object for part in parts}
         sizes = {part.shape[1] if part.ndim == 2 else 1 for part in parts}
         dimensions = {part.ndim for part in parts}
-        if any(len(found) > 1 for found in (text, sizes, dimensions)) or max(dimensions) > 2 or 0 in sizes:
+        several = any(len(found) > 1 for found in (text, sizes, dimensions))
+        if several or max(dimensions) > (1 if True in text else 2) or 0 in sizes:
             given = zip(have, parts, strict=True)
             shown = ", ".join(f"{part.dtype} {list(part.shape)} of {kind}" for kind, part in given)
-            raise AbwError(f"field '{name}' is not of one type and size: {shown}", hint="(n,) or (n, size)")
+            raise AbwError(f"field '{name}' is not of one type and size: {shown}", hint=_SHAPES)
         place = np.concatenate([kinds[kind].place for kind in have])
         array = np.concatenate(parts)
         if text == {True}:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
+from typing import Never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +87,7 @@ def _placed(problem: Problem, lines: NDArray[np.int64]) -> Problem:
 
 def _text(number: int, instance: object, format: str) -> bytes:
     """An instance's own lines, parted by newlines. Errors: AbwError."""
+    hint = EXPECTED[format]
     try:
         text = _given(instance, format) if isinstance(instance, str) else _WRITTEN[format](instance)
         if "\n" in text and format != "lattice":
@@ -95,10 +97,13 @@ def _text(number: int, instance: object, format: str) -> bytes:
         problem = "it holds half of a surrogate pair, which is no character"
     except RecursionError:
         problem = "it is nested too deeply"
+    except _ArrayError as error:
+        problem = str(error)
+        hint = "its .tolist(); graphs of arrays as they are: abw.Instances.from_arrays"
     except (TypeError, ValueError) as error:
         problem = str(error)
     message = f"instance {number} is no instance of format {format}: {problem}"
-    raise AbwError(message, hint=EXPECTED[format]) from None
+    raise AbwError(message, hint=hint) from None
 
 
 def _given(text: str, format: str) -> str:
@@ -141,25 +146,34 @@ def _sentence(words: object) -> str:
 
 
 def _words(sentence: object) -> str:
-    return " ".join(_word(word) for word in _sequence(sentence))
+    return " ".join(map(_text_word, _sequence(sentence)))
 
 
 def _pair(pair: object) -> str:
     sides = _sequence(pair)
     if len(sides) != 2:
         raise ValueError(f"{_shown(pair)} has not two sides")
-    source, target = (s if isinstance(s, str) else " ".join(_word(w) for w in _sequence(s)) for s in sides)
+    source, target = (s if isinstance(s, str) else " ".join(map(_text_word, _sequence(s))) for s in sides)
     return f"{source} ||| {target}"
 
 
 def _object(instance: object) -> str:
     if not isinstance(instance, Mapping):
         raise TypeError(f"{_shown(instance)} is no mapping")
-    return json.dumps(instance, ensure_ascii=False)
+    return json.dumps(instance, ensure_ascii=False, default=_refuse_value)
+
+
+class _ArrayError(TypeError):
+    """An array stands where JSON has lists and numbers."""
+
+
+def _refuse_value(value: object) -> Never:
+    error = _ArrayError if hasattr(value, "tolist") else TypeError
+    raise error(f"{_shown(value)} is no string, number, list or object of JSON")
 
 
 def _sequence(value: object) -> Sequence[object]:
-    if isinstance(value, str) or not isinstance(value, Sequence):
+    if isinstance(value, str | bytes | bytearray) or not isinstance(value, Sequence):
         raise TypeError(f"{_shown(value)} is no sequence")
     return value
 
@@ -169,8 +183,17 @@ def _shown(value: object) -> str:
     return reprlib.repr(value)
 
 
+def _text_word(value: object) -> str:
+    """A word of a sentence, which is a text already."""
+    if not isinstance(value, str):
+        raise TypeError(f"{_shown(value)} is no text")
+    return _word(value)
+
+
 def _word(value: object, forbidden: str = "") -> str:
     """A word as it stands in a file; nothing may part it."""
+    if not isinstance(value, str | int | float | np.number):
+        raise TypeError(f"{_shown(value)} is neither a text nor a number")
     text = str(value)
     if not text or any(c.isspace() or ord(c) <= ord(" ") or c in forbidden for c in text):
         raise ValueError(f"{_shown(text)} is not one word")

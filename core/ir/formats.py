@@ -7,6 +7,10 @@ from dataclasses import replace
 from abw.core.base.errors import AbwError
 from abw.core.ir.schema import FieldSchema, LinkSchema, Schema
 
+COMMON = frozenset({"index", "coin"})
+"""The fields that every vertex has, which no data can give."""
+TAKEN = "no link may be named as a kind of vertices or 'instance', no field 'index' or 'coin'"
+
 
 def with_common(schema: Schema) -> Schema:
     """The schema with what every format has: kind and links of `instance`, fields `index` and `coin`.
@@ -28,7 +32,7 @@ def with_common(schema: Schema) -> Schema:
     for taken in (*(links.keys() & schema.links.keys()), *(fields.keys() & schema.fields.keys())):
         raise AbwError(
             f"'{taken}' in the data is a name that every format gives already",
-            hint="no link may be named as a kind of vertices or 'instance', no field 'index' or 'coin'",
+            hint=TAKEN,
         )
     return replace(
         schema,
@@ -40,7 +44,7 @@ def with_common(schema: Schema) -> Schema:
 
 def own_fields(schema: Schema) -> set[str]:
     """The fields that the data itself has."""
-    return schema.fields.keys() - {"index", "coin"}
+    return schema.fields.keys() - COMMON
 
 
 def own_links(schema: Schema) -> set[str]:

@@ -182,8 +182,12 @@ def test_parameters_can_be_read_and_not_written() -> None:
 
 def test_what_cannot_be_run_says_so(tmp_path: Path) -> None:
     model = abw.load("specs/treelstm.yaml", dims={"hidden": 8})
-    with pytest.raises(TypeError, match="neither a file nor instances"):
-        model("(2 Fine)")
+    wrong: list[Any] = ["(2 Fine)", b"(2 Fine)", 5, None]
+    for what in wrong:
+        with pytest.raises(TypeError, match="neither a file nor instances"):
+            model(what)
+    with pytest.raises(abw.AbwError, match="a mapping, not a sequence of instances"):
+        model({"vertices": [{"kind": "a"}]})
     with pytest.raises(abw.AbwError, match="no instances"):
         model([])
     with pytest.raises(DataError, match="instance 1:1:10: "):

@@ -13,6 +13,7 @@ import numpy as np
 from abw.core.base.errors import DataError, Problem, Span, did_you_mean
 from abw.core.data.feed import MOST_PROBLEMS, Source
 from abw.core.data.readers.jsonscan import LARGEST, NUMBER, TEXT, TOO_LARGE, VECTOR, WHOLE, Columns
+from abw.core.ir.formats import COMMON, TAKEN
 from abw.core.ir.schema import FieldSchema, Schema
 
 _KEYS = ("id", "vertices", "links")
@@ -144,6 +145,10 @@ def _require(record: Record, schema: Schema) -> None:
         if kind not in schema.kinds:
             raise _MalformedError(f"unknown kind '{kind}'", did_you_mean(kind, schema.kinds[1:]) or hint)
         for name, value in fields.items():
+            if name in COMMON:
+                raise _MalformedError(
+                    f"'{name}' in the data is a name that every format gives already", TAKEN
+                )
             known = schema.fields.get(name)
             if known is None or kind not in known.kinds:
                 raise _MalformedError(f"unknown field '{name}' on a vertex of kind '{kind}'", hint)

@@ -22,7 +22,7 @@ from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import single
 from abw.core.data.readers.jsoncheck import columns_of, full_lines, line_end, line_of, records
 from abw.core.data.readers.jsonscan import TEXT, VECTOR, WHOLE, Columns, scan, texts
-from abw.core.ir.formats import own_fields, own_links, with_common
+from abw.core.ir.formats import COMMON, TAKEN, own_fields, own_links, with_common
 from abw.core.ir.schema import FieldSchema, LinkSchema, Schema
 
 _MOST_KINDS = 255
@@ -226,7 +226,7 @@ def _fits(columns: Columns, schema: Schema) -> bool:
     for name in columns.fields:
         vertex, _, form, begin, end = _of(columns.value, 1, columns.fields, name)
         item = schema.fields.get(name)
-        if item is None or not _kinds_at(columns, vertex) <= item.kinds:
+        if item is None or name in COMMON or not _kinds_at(columns, vertex) <= item.kinds:
             return False
         if item.text or not item.size:
             if not (form == (TEXT if item.text else WHOLE)).all():
@@ -270,6 +270,11 @@ class _Found:
         problems = []
         for name in columns.fields:
             vertex, _, form, begin, end = _of(columns.value, 1, columns.fields, name)
+            if name in COMMON:
+                message = f"'{name}' in the data is a name that every format gives already"
+                places = map(taken.where, vertex[:MOST_PROBLEMS].tolist())
+                problems += [Problem(message, where, TAKEN) for where in places]
+                continue
             self.fields.setdefault(name, set()).update(_kinds_at(columns, vertex))
             text, size = form == TEXT, _sizes(form, begin, end)
             if not self.odd.get(name) and (odd := np.flatnonzero(~text & (form != WHOLE))).size:

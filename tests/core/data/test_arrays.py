@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from abw.core.base.errors import AbwError
+from abw.core.base.errors import AbwError, DataError
 from abw.core.data.conform import conform
 from abw.core.data.graphs import from_networkx, from_pyg
 from abw.core.data.instances import Instances
@@ -130,12 +130,58 @@ ATOMS = {"instance": [0, 0, 1], "element": [6, 8, 6]}
         ({"a": {"x": [0.5]}, "b": {"x": [[0, 1e39]]}}, {}, "not of one type and size"),
         ({"a": {"x": [0.5]}, "b": {"x": [1.5, 1e39]}}, {}, "field 'x' of vertex 1 of kind 'b' is 1e[+]39"),
         ({"a": {"x": [1j]}}, {}, "is of type complex128"),
-        ({"a": {"instance": []}}, {}, "there are 0 instances"),
+        ({"a": {"instance": []}}, {}, "there are no instances: every column is empty"),
+        ([1], {}, "vertices are arrays by kind"),
+        ({"a": [1]}, {}, "vertices are arrays by kind"),
+        ({"a": {"n": [1]}}, [1], "links are arrays by name"),
+        ({"atom": ATOMS}, {"bond": ("atom", "atom", [[0, 1], [1]])}, "link 'bond' is no array"),
+        ({"atom": ATOMS}, {"bond": ("atom", [[0], [1]])}, "link 'bond' does not say its kinds"),
+        ({"a": {"s": np.array([["x", "y"]])}}, {}, "field 's' is not of one type and size"),
     ],
 )
 def test_mistakes_in_arrays(vertices: Any, links: Any, message: str) -> None:  # noqa: ANN401
     with pytest.raises(AbwError, match=message):
         Instances.from_arrays(vertices, links)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([0.5, None, "a"], "vertex 1 of kind 'p' is None"),
+        ([True, "x", None], "vertex 1 of kind 'p' is 'x', a string; of vertex 0 it is a number"),
+        (["C", None, "O"], "vertex 1 of kind 'p' is None"),
+        (["C", "O", b"O"], "vertex 2 of kind 'p' is b'O', bytes; of vertex 0 it is a string"),
+        ([0.5, "nan"], "vertex 1 of kind 'p' is 'nan'"),
+        ([None], "vertex 0 of kind 'p' is None"),
+        (np.array([6, "x"], object), "vertex 1 of kind 'p' is 'x'"),
+        (np.ma.array([6, 8], mask=[False, True]), "vertex 1 of kind 'p' is None"),
+        (
+            [[1, 2, 3], [1, 2], [3]],
+            r"vertex 1 of kind 'p' is \[1, 2\], a list of 2; of vertex 0 it is a list of 3",
+        ),
+        ([["a", "b"]], r"vertex 0 of kind 'p' is \['a', 'b'\], neither"),
+        ([10**30], "fit no array"),
+        ([b"\xff"], "not UTF-8"),
+    ],
+)
+def test_no_value_is_made_a_string(values: Any, message: str) -> None:  # noqa: ANN401
+    with pytest.raises(DataError, match=f"field 'z' of (kind 'p' holds .*)?{message}"):
+        Instances.from_arrays({"p": {"z": values}}, {})
+
+
+def test_objects_are_what_their_list_is() -> None:
+    values: Any = {"n": [6, 8], "x": [0.5, 1], "s": ["b", "a"], "v": [[1, 2.5], [3, 4]]}
+    as_objects = {name: np.array(column, object) for name, column in values.items()}
+    same(Instances.from_arrays({"p": as_objects}), Instances.from_arrays({"p": values}))
+    nothing: Any = {"p": {"s": ["a"]}, "q": {"s": np.array([], object)}}
+    assert Instances.from_arrays(nothing).vocabulary["s"] == ["a"]
+
+
+@pytest.mark.parametrize("given_graphs", [["a"], "a", [1], 5, None, []])
+def test_what_is_no_graph(given_graphs: Any) -> None:  # noqa: ANN401
+    for make in (from_networkx, from_pyg):
+        with pytest.raises(AbwError, match=r"graph 0 is .*, not|there are no graphs"):
+            make(given_graphs)
 
 
 @pytest.mark.parametrize(
@@ -192,6 +238,9 @@ def test_networkx(tmp_path: Path) -> None:
     line: dict[str, Any] = {"vertices": nodes + bonds, "links": ends}
     same(from_networkx(weighed, edges="bond"), by_json([line], tmp_path))
     assert len(from_networkx(weighed, ignore=["weight"]).kind) == 3
+    half = Graph({0: {"x": 0.5}, 1: {"x": None}}, [], True, "")
+    with pytest.raises(DataError, match="field 'x' of vertex 1 of kind 'node' is None"):
+        from_networkx(half)
     with pytest.raises(AbwError, match="graph 1, node 0: attribute 'n' is not on all of kind 'a'"):
         from_networkx([one, Graph({0: {"kind": "a"}}, [], True, "")])
 
@@ -246,6 +295,18 @@ def test_pyg(tmp_path: Path) -> None:
             "to": [[n + e, b] for e, (_, b) in enumerate(ends)],
         }
     same(from_pyg(Data(batch), edges="bond"), by_json(lines, tmp_path))
+
+
+def test_pyg_columns_are_of_one_type() -> None:
+    mixed = Data({"num_nodes": 2, "s": ["C", None], "name": ["a", None, 1]})
+    with pytest.raises(DataError, match="field 's' of vertex 1 of kind 'node' is None"):
+        from_pyg(mixed)
+    words, numbers = (Data({"num_nodes": 1, "s": [value]}) for value in ("C", 6))
+    with pytest.raises(AbwError, match=r"field 's' of kind 'node' is <U1 .1., and then int64"):
+        from_pyg([words, numbers])
+    with pytest.raises(AbwError, match=r"field 's' of kind 'node' is int64 .1., and then int64 .1, 2"):
+        from_pyg([numbers, Data({"num_nodes": 1, "s": [[6, 8]]})])
+    assert from_pyg([words, words]).vocabulary["s"] == ["C"]
 
 
 def test_pyg_with_types(tmp_path: Path) -> None:

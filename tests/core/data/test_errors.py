@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from abw.core.base.errors import AbwError, DataError
-from abw.core.data.read import read
+from abw.core.data.feed import ALL, open_feed
+from abw.core.data.objects import read_objects
+from abw.core.data.read import read, take
 from abw.core.data.readers.jsonl import schema_of_json
 
 OK = {
@@ -249,3 +252,22 @@ def test_a_long_line_wrong_at_its_ends(tmp_path: Path) -> None:
     path.write_text("é|O " * 2000 + "here")
     shown, marks = str(_refused(path, "tags")).split("\n")[1:3]
     assert shown[marks.index("^") :] == "here" and len(shown) < 120
+
+
+@pytest.mark.parametrize("name", ["index", "coin"])
+def test_fields_of_every_format_are_refused_alike(name: str, tmp_path: Path) -> None:
+    good: dict[str, Any] = {"vertices": [{"kind": "a"}]}
+    bad: dict[str, Any] = {"vertices": [{"kind": "a"}, {"kind": "a", name: 1}]}
+    path = tmp_path / "x.jsonl"
+    path.write_text(f"{json.dumps(good)}\n{json.dumps(bad)}\n")
+    message = f":1: '{name}' in the data is a name that every format gives"
+    with pytest.raises(DataError, match=r"x\.jsonl:2" + message):
+        read(path, "json")
+    with pytest.raises(DataError, match=r"x\.jsonl:2" + message):
+        schema_of_json(path)
+    schema = schema_of_json(path, skip_bad=True)
+    assert schema == read_objects([good], "json").schema
+    with pytest.raises(DataError, match="instance 1:1" + message):
+        read_objects([good, bad], "json", schema=schema)
+    with open_feed(path) as feed, pytest.raises(DataError, match=r"x\.jsonl:2" + message):
+        take(feed, "json", 0, ALL, schema=schema)

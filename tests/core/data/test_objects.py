@@ -111,6 +111,13 @@ def test_every_format_from_its_own_file(root: Path, tmp_path: Path) -> None:
         ("tags", [""]),
         ("pairs", ("one side",)),
         ("json", [1, 2]),
+        ("words", b"a"),
+        ("words", ("a", 1)),
+        ("words", ["a", None]),
+        ("tags", [b"a"]),
+        ("tags", [("a", None)]),
+        ("pairs", (["<s>", 1, "</s>"], "<s> b </s>")),
+        ("trees", (None, "a")),
         ("tags", "a|O\nb|O"),
         *((format, text) for format in FORMATS for text in ("", " ", "\n", "\x00", "\r", "\ud800")),
         ("pairs", "<s> a ||| b </s>"),
@@ -124,6 +131,12 @@ def test_what_is_no_instance_is_named_with_what_it_should_be(format: str, instan
     with pytest.raises(AbwError, match=r"instance 1( is|:1:1: not JSON)") as raised:
         read_objects([GOOD[format], instance, GOOD[format]], format)
     assert "hint: " in str(raised.value)
+
+
+@pytest.mark.parametrize("value", [np.arange(2), np.float32(2)])
+def test_an_array_in_json_is_told_its_ways(value: Any) -> None:  # noqa: ANN401
+    with pytest.raises(AbwError, match=r"instance 0 is no instance of format json: (.*\n)*.*\.tolist\(\)"):
+        taken([{"vertices": [{"kind": "a", "x": value}]}], "json")
 
 
 def test_what_only_the_reader_sees_has_its_place() -> None:
