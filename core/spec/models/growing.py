@@ -211,7 +211,10 @@ def _decisions(
     made = []
     for decision in kind.decisions:
         name, value = values[decision.name]
-        made.append(_decision(kind, name, value, then, drafts, scopes, scopes.report) or decision)
+        found = _decision(kind, name, value, then, drafts, scopes, scopes.report)
+        if found is None:
+            scopes.mistaken.add((kind.name, decision.name))
+        made.append(found or decision)
     return tuple(made)
 
 

@@ -54,6 +54,8 @@ class Scopes:
     """By kind and decision: the table whose rows it chooses, as far as clauses say so."""
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     """By kind and decision: among how many numbers it chooses."""
+    mistaken: set[tuple[str, str]] = field(default_factory=set)
+    """Kinds with decisions that are written wrongly: what their words mean is not known."""
 
     def table(self, number: int) -> Table | None:
         """A table by its number; None where it is declared wrongly."""
@@ -176,6 +178,8 @@ class Scopes:
         rows = {number for kind in here if (number := self.meaning(kind, name)) is not None}
         for table in map(self.table, sorted(rows)):
             return self.row(table, word, text) if table else None
+        if any((kind.name, name) in self.mistaken for kind in here):
+            return None
         message = f"'{word.text}' is no number, and nothing says which number of '{name}' it is"
         self._note(message, word, text, "write the number")
         return None
