@@ -12,25 +12,39 @@ from abw.core.base.jit import inner, njit
 from abw.core.data.feed import Bytes, Source
 from abw.core.data.instances import Ints
 from abw.core.data.intern import intern
-
-Doubles = NDArray[np.float64]
+from abw.core.data.readers.jsontokens import (
+    BACKSLASH,
+    BAIL,
+    CLOSE,
+    CLOSE_LIST,
+    COLON,
+    COMMA,
+    LARGEST,
+    MINUS,
+    NINE,
+    OPEN,
+    OPEN_LIST,
+    POWERS,
+    QUOTE,
+    ZERO,
+    Doubles,
+    blank,
+    equal,
+    is_at,
+    is_digit,
+    read_number,
+    read_whole,
+    string_end,
+)
 
 WHOLE, NUMBER, VECTOR, TEXT = range(4)
 """How a value is written: a whole number from 0 to 2^31 - 1, another number, a list of numbers, a string."""
 MOST_NAMES = 256
 """So many kinds, fields and links each may be told apart at once."""
-LARGEST = 2**31 - 1
 TOO_LARGE = 2.0**128 - 2.0**103
 """The least number that float32 rounds to infinity."""
 
-_POWERS = np.array([10.0**n for n in range(23)])  # exact, all of them
 _KEYS = np.frombuffer(b"kindverticeslinksid", np.uint8)
-_MARGIN = 2.0**-50
-"""More than the relative error of a number made of 19 digits and one of these powers."""
-_BAIL = -1
-_QUOTE, _BACKSLASH, _COMMA, _COLON = 34, 92, 44, 58
-_OPEN_LIST, _CLOSE_LIST, _OPEN, _CLOSE = 91, 93, 123, 125
-_MINUS, _PLUS, _POINT, _ZERO, _NINE, _E, _SMALL_E = 45, 43, 46, 48, 57, 69, 101
 _LINES, _VERTICES, _VALUES, _NUMBERS, _HARD, _EDGES, _KINDS, _FIELDS, _LINKS = range(9)
 
 
@@ -82,7 +96,7 @@ def scan(source: Source, skip: int, stop: int) -> tuple[Columns, int, int] | Non
         skip,
         stop,
         _KEYS,
-        _POWERS,
+        POWERS,
         line,
         names,
         kind,
@@ -164,85 +178,6 @@ def _id(data: bytes, form: int, begin: int, end: int) -> str | int:
 
 
 @inner
-def _blank(text: Bytes, at: int) -> int:
-    """The offset of what follows blanks."""
-    while at < text.size and (text[at] == 32 or text[at] == 9 or text[at] == 13):
-        at += 1
-    return at
-
-
-@inner
-def _is(text: Bytes, at: int, byte: int) -> bool:
-    return at < text.size and text[at] == byte
-
-
-@inner
-def _equal(text: Bytes, begin: int, end: int, keys: Bytes, first: int, last: int) -> bool:
-    """Whether `text[begin:end]` is `keys[first:last]`."""
-    j = 0
-    while begin + j < end and first + j < last and text[begin + j] == keys[first + j]:
-        j += 1
-    return begin + j == end and first + j == last
-
-
-@inner
-def _digit(text: Bytes, at: int) -> bool:
-    return at < text.size and _ZERO <= text[at] <= _NINE
-
-
-@inner
-def _unit(text: Bytes, at: int) -> int:
-    """The unit of UTF-16 that the four digits after the `\\u` at an offset are."""
-    if at + 6 > text.size or text[at] != _BACKSLASH or text[at + 1] != 117:
-        return _BAIL
-    unit = 0
-    for j in range(at + 2, at + 6):
-        if _ZERO <= text[j] <= _NINE:
-            unit = 16 * unit + text[j] - _ZERO
-        elif 97 <= (text[j] | 32) <= 102:
-            unit = 16 * unit + (text[j] | 32) - 87
-        else:
-            return _BAIL
-    return unit
-
-
-@inner
-def _escape(text: Bytes, at: int) -> int:
-    """The offset behind what begins with the backslash at an offset: a sign, or two halves of a pair."""
-    if at + 1 >= text.size:
-        return _BAIL
-    if text[at + 1] != 117:
-        sign = text[at + 1]
-        # " \\ / b f n r t
-        known = sign == 34 or sign == 92 or sign == 47 or sign == 98 or sign == 102
-        known = known or sign == 110 or sign == 114 or sign == 116
-        return at + 2 if known else _BAIL
-    unit = _unit(text, at)
-    if unit < 0 or 0xDC00 <= unit <= 0xDFFF:
-        return _BAIL
-    if unit < 0xD800 or unit > 0xDFFF:
-        return at + 6
-    return at + 12 if 0xDC00 <= _unit(text, at + 6) <= 0xDFFF else _BAIL
-
-
-@inner
-def _string_end(text: Bytes, at: int) -> int:
-    """The offset of the quote that ends the string whose first quote is before `at`."""
-    while at < text.size:
-        if text[at] == _QUOTE:
-            return at
-        if text[at] == _BACKSLASH:
-            at = _escape(text, at)
-            if at < 0:
-                return _BAIL
-            continue
-        if text[at] < 32:
-            return _BAIL
-        at += 1
-    return _BAIL
-
-
-@inner
 def _named(text: Bytes, begin: int, end: int, known: Ints, guess: int, count: int) -> int:
     """The number of a name among the `count` known ones, `guess` tried first, or of the new one it is."""
     for k in range(count):
@@ -255,10 +190,10 @@ def _named(text: Bytes, begin: int, end: int, known: Ints, guess: int, count: in
             if begin + j == end:
                 return n
     if count == MOST_NAMES:
-        return _BAIL
+        return BAIL
     for j in range(begin, end):
-        if text[j] == _BACKSLASH:
-            return _BAIL
+        if text[j] == BACKSLASH:
+            return BAIL
     known[count, 0], known[count, 1] = begin, end
     return count
 
@@ -269,59 +204,19 @@ def _number(
 ) -> int:
     """Write the number at an offset to the next place of `number`; returns the offset behind it.
 
-    Whether it is whole says its text. One that is not certain to be the nearest float32 is noted as `hard`.
+    One that is not certain to be the nearest float32 is noted as `hard`.
     """
-    begin = at
-    negative = _is(text, at, _MINUS)
-    at += negative
-    if not _digit(text, at):
-        return _BAIL
-    digits, exponent, mantissa = 0, 0, np.uint64(0)
-    if text[at] == _ZERO:
-        at += 1
-        if _digit(text, at):
-            return _BAIL
-    while _digit(text, at):
-        if digits < 19:
-            mantissa = mantissa * np.uint64(10) + np.uint64(text[at] - _ZERO)
-            digits += 1
-        else:
-            exponent += 1
-        at += 1
-    if _is(text, at, _POINT):
-        at += 1
-        if not _digit(text, at):
-            return _BAIL
-        while _digit(text, at):
-            if digits < 19:
-                mantissa = mantissa * np.uint64(10) + np.uint64(text[at] - _ZERO)
-                digits += int(mantissa > 0)
-                exponent -= 1
-            at += 1
-    if at < text.size and (text[at] == _E or text[at] == _SMALL_E):
-        at += 1
-        less = _is(text, at, _MINUS)
-        at += less or _is(text, at, _PLUS)
-        if not _digit(text, at):
-            return _BAIL
-        more = 0
-        while _digit(text, at):
-            more = min(10 * more + text[at] - _ZERO, 9999)
-            at += 1
-        exponent += -more if less else more
+    found, certain, after = read_number(text, at, powers)
+    if after < 0:
+        return BAIL
     place = count[_NUMBERS]
     count[_NUMBERS] += 1
-    found = float(mantissa)
-    certain = mantissa == 0 or -23 < exponent < 23
-    if certain and mantissa > 0:
-        found = found * powers[exponent] if exponent >= 0 else found / powers[-exponent]
-        certain = np.float32(found * (1 - _MARGIN)) == np.float32(found * (1 + _MARGIN))
     if not certain:
         h = count[_HARD]
-        hard[0, h], hard[1, h], hard[2, h] = place, begin, at
+        hard[0, h], hard[1, h], hard[2, h] = place, at, after
         count[_HARD] += 1
-    number[place] = -found if negative else found
-    return at
+    number[place] = found
+    return after
 
 
 @inner
@@ -343,115 +238,103 @@ def _vertex(
     count[_VERTICES] += 1
     kind[v] = -1
     while True:
-        at = _blank(text, at)
-        if not _is(text, at, _QUOTE):
-            return _BAIL
-        begin, end = at + 1, _string_end(text, at + 1)
-        at = _blank(text, end + 1)
-        if end < 0 or not _is(text, at, _COLON):
-            return _BAIL
-        at = _blank(text, at + 1)
+        at = blank(text, at)
+        if not is_at(text, at, QUOTE):
+            return BAIL
+        begin, end = at + 1, string_end(text, at + 1)
+        at = blank(text, end + 1)
+        if end < 0 or not is_at(text, at, COLON):
+            return BAIL
+        at = blank(text, at + 1)
         if at == text.size:
-            return _BAIL
-        if _equal(text, begin, end, keys, 0, 4):
-            if kind[v] >= 0 or text[at] != _QUOTE:
-                return _BAIL
-            begin, end = at + 1, _string_end(text, at + 1)
+            return BAIL
+        if equal(text, begin, end, keys, 0, 4):
+            if kind[v] >= 0 or text[at] != QUOTE:
+                return BAIL
+            begin, end = at + 1, string_end(text, at + 1)
             if end <= begin:
-                return _BAIL
+                return BAIL
             k = _named(text, begin, end, known[0], kind[v - 1] if v else 0, count[_KINDS])
             if k < 0:
-                return _BAIL
+                return BAIL
             count[_KINDS] += k == count[_KINDS]
             kind[v] = k
             at = end + 1
         else:
             field = _named(text, begin, end, known[1], field, count[_FIELDS])
             if field < 0 or last[0, field] == v:
-                return _BAIL
+                return BAIL
             count[_FIELDS] += field == count[_FIELDS]
             last[0, field] = v
             m, first = count[_VALUES], count[_NUMBERS]
             count[_VALUES] += 1
             value[0, m], value[1, m] = v, field
-            if text[at] == _QUOTE:
-                end = _string_end(text, at + 1)
+            if text[at] == QUOTE:
+                end = string_end(text, at + 1)
                 if end < 0:
-                    return _BAIL
+                    return BAIL
                 value[2, m], value[3, m], value[4, m] = TEXT, at + 1, end
                 at = end + 1
-            elif text[at] == _OPEN_LIST:
+            elif text[at] == OPEN_LIST:
                 while True:
-                    at = _number(text, _blank(text, at + 1), powers, number, hard, count)
+                    at = _number(text, blank(text, at + 1), powers, number, hard, count)
                     if at < 0:
-                        return _BAIL
-                    at = _blank(text, at)
-                    if not _is(text, at, _COMMA):
+                        return BAIL
+                    at = blank(text, at)
+                    if not is_at(text, at, COMMA):
                         break
-                if not _is(text, at, _CLOSE_LIST):
-                    return _BAIL
+                if not is_at(text, at, CLOSE_LIST):
+                    return BAIL
                 value[2, m], value[3, m], value[4, m] = VECTOR, first, count[_NUMBERS]
                 at += 1
             else:
                 begin = at
                 at = _number(text, at, powers, number, hard, count)
                 if at < 0:
-                    return _BAIL
+                    return BAIL
                 whole = 0 <= number[first] <= LARGEST
                 for j in range(begin, at):
-                    whole = whole and (_ZERO <= text[j] <= _NINE or text[j] == _MINUS)
+                    whole = whole and (ZERO <= text[j] <= NINE or text[j] == MINUS)
                 value[2, m], value[3, m], value[4, m] = WHOLE if whole else NUMBER, first, first + 1
             field += 1
-        at = _blank(text, at)
-        if _is(text, at, _CLOSE):
-            return at + 1 if kind[v] >= 0 else _BAIL
-        if not _is(text, at, _COMMA):
-            return _BAIL
+        at = blank(text, at)
+        if is_at(text, at, CLOSE):
+            return at + 1 if kind[v] >= 0 else BAIL
+        if not is_at(text, at, COMMA):
+            return BAIL
         at += 1
-
-
-@inner
-def _whole(text: Bytes, at: int) -> tuple[int, int]:
-    """A whole number from 0, and the offset behind it."""
-    begin, found = at, 0
-    while _digit(text, at) and at - begin < 10:
-        found = 10 * found + text[at] - _ZERO
-        at += 1
-    if at == begin or _digit(text, at) or (text[begin] == _ZERO and at > begin + 1) or found > LARGEST:
-        return 0, _BAIL
-    return found, at
 
 
 @inner
 def _pairs(text: Bytes, at: int, link: int, edge: Ints, count: NDArray[np.int64]) -> int:
     """Read a link's list of pairs, behind its first bracket."""
-    at = _blank(text, at)
-    if _is(text, at, _CLOSE_LIST):
+    at = blank(text, at)
+    if is_at(text, at, CLOSE_LIST):
         return at + 1
     while True:
-        at = _blank(text, at)
-        if not _is(text, at, _OPEN_LIST):
-            return _BAIL
-        a, at = _whole(text, _blank(text, at + 1))
+        at = blank(text, at)
+        if not is_at(text, at, OPEN_LIST):
+            return BAIL
+        a, at = read_whole(text, blank(text, at + 1))
         if at < 0:
-            return _BAIL
-        at = _blank(text, at)
-        if not _is(text, at, _COMMA):
-            return _BAIL
-        b, at = _whole(text, _blank(text, at + 1))
+            return BAIL
+        at = blank(text, at)
+        if not is_at(text, at, COMMA):
+            return BAIL
+        b, at = read_whole(text, blank(text, at + 1))
         if at < 0:
-            return _BAIL
-        at = _blank(text, at)
-        if not _is(text, at, _CLOSE_LIST):
-            return _BAIL
+            return BAIL
+        at = blank(text, at)
+        if not is_at(text, at, CLOSE_LIST):
+            return BAIL
         e = count[_EDGES]
         count[_EDGES] += 1
         edge[0, e], edge[1, e], edge[2, e] = link, a, b
-        at = _blank(text, at + 1)
-        if _is(text, at, _CLOSE_LIST):
+        at = blank(text, at + 1)
+        if is_at(text, at, CLOSE_LIST):
             return at + 1
-        if not _is(text, at, _COMMA):
-            return _BAIL
+        if not is_at(text, at, COMMA):
+            return BAIL
         at += 1
 
 
@@ -483,15 +366,15 @@ def parse(
     """
     seen = number_of_line = 0
     while at < text.size and seen < stop:
-        at = _blank(text, at)
+        at = blank(text, at)
         if at == text.size:
             break
         if text[at] == 10:
             at += 1
             number_of_line += 1
             continue
-        if text[at] != _OPEN:
-            return _BAIL, at
+        if text[at] != OPEN:
+            return BAIL, at
         seen += 1
         if seen <= skip:
             while at < text.size and text[at] != 10:
@@ -507,100 +390,100 @@ def parse(
         has_vertices, has_links = False, False
         at += 1
         while True:
-            at = _blank(text, at)
-            if not _is(text, at, _QUOTE):
-                return _BAIL, at
-            begin, end = at + 1, _string_end(text, at + 1)
-            at = _blank(text, end + 1)
-            if end < 0 or not _is(text, at, _COLON):
-                return _BAIL, at
-            at = _blank(text, at + 1)
+            at = blank(text, at)
+            if not is_at(text, at, QUOTE):
+                return BAIL, at
+            begin, end = at + 1, string_end(text, at + 1)
+            at = blank(text, end + 1)
+            if end < 0 or not is_at(text, at, COLON):
+                return BAIL, at
+            at = blank(text, at + 1)
             if at == text.size:
-                return _BAIL, at
-            if _equal(text, begin, end, keys, 4, 12):
-                if has_vertices or text[at] != _OPEN_LIST:
-                    return _BAIL, at
+                return BAIL, at
+            if equal(text, begin, end, keys, 4, 12):
+                if has_vertices or text[at] != OPEN_LIST:
+                    return BAIL, at
                 has_vertices = True
                 while True:
-                    at = _blank(text, at + 1)
-                    if not _is(text, at, _OPEN):
-                        return _BAIL, at
+                    at = blank(text, at + 1)
+                    if not is_at(text, at, OPEN):
+                        return BAIL, at
                     at = _vertex(text, at + 1, keys, powers, kind, value, number, hard, known, last, count)
                     if at < 0:
-                        return _BAIL, at
-                    at = _blank(text, at)
-                    if not _is(text, at, _COMMA):
+                        return BAIL, at
+                    at = blank(text, at)
+                    if not is_at(text, at, COMMA):
                         break
-                if not _is(text, at, _CLOSE_LIST):
-                    return _BAIL, at
+                if not is_at(text, at, CLOSE_LIST):
+                    return BAIL, at
                 at += 1
-            elif _equal(text, begin, end, keys, 12, 17):
-                if has_links or text[at] != _OPEN:
-                    return _BAIL, at
+            elif equal(text, begin, end, keys, 12, 17):
+                if has_links or text[at] != OPEN:
+                    return BAIL, at
                 has_links = True
-                at = _blank(text, at + 1)
-                more = not _is(text, at, _CLOSE)
+                at = blank(text, at + 1)
+                more = not is_at(text, at, CLOSE)
                 while more:
-                    at = _blank(text, at)
-                    if not _is(text, at, _QUOTE):
-                        return _BAIL, at
-                    begin, end = at + 1, _string_end(text, at + 1)
-                    at = _blank(text, end + 1)
-                    if end < 0 or not _is(text, at, _COLON):
-                        return _BAIL, at
-                    at = _blank(text, at + 1)
+                    at = blank(text, at)
+                    if not is_at(text, at, QUOTE):
+                        return BAIL, at
+                    begin, end = at + 1, string_end(text, at + 1)
+                    at = blank(text, end + 1)
+                    if end < 0 or not is_at(text, at, COLON):
+                        return BAIL, at
+                    at = blank(text, at + 1)
                     link = _named(text, begin, end, known[2], link, count[_LINKS])
-                    if link < 0 or last[1, link] == i or not _is(text, at, _OPEN_LIST):
-                        return _BAIL, at
+                    if link < 0 or last[1, link] == i or not is_at(text, at, OPEN_LIST):
+                        return BAIL, at
                     last[1, link] = i
                     count[_LINKS] += link == count[_LINKS]
                     at = _pairs(text, at + 1, link, edge, count)
                     if at < 0:
-                        return _BAIL, at
+                        return BAIL, at
                     link += 1
-                    at = _blank(text, at)
-                    more = _is(text, at, _COMMA)
+                    at = blank(text, at)
+                    more = is_at(text, at, COMMA)
                     at += more
-                if not _is(text, at, _CLOSE):
-                    return _BAIL, at
+                if not is_at(text, at, CLOSE):
+                    return BAIL, at
                 at += 1
-            elif _equal(text, begin, end, keys, 17, 19):
+            elif equal(text, begin, end, keys, 17, 19):
                 if names[0, i]:
-                    return _BAIL, at
+                    return BAIL, at
                 begin = at
-                if text[at] == _QUOTE:
-                    end = _string_end(text, at + 1)
+                if text[at] == QUOTE:
+                    end = string_end(text, at + 1)
                     if end < 0:
-                        return _BAIL, at
+                        return BAIL, at
                     names[0, i], names[1, i], names[2, i] = 1 + TEXT, at + 1, end
                     at = end + 1
                 else:
-                    at += _is(text, at, _MINUS)
+                    at += is_at(text, at, MINUS)
                     digits = at
-                    while _digit(text, at):
+                    while is_digit(text, at):
                         at += 1
-                    if not 0 < at - digits < 19 or (text[digits] == _ZERO and at > digits + 1):
-                        return _BAIL, at
+                    if not 0 < at - digits < 19 or (text[digits] == ZERO and at > digits + 1):
+                        return BAIL, at
                     names[0, i], names[1, i], names[2, i] = 1 + WHOLE, begin, at
             else:
-                return _BAIL, at
-            at = _blank(text, at)
-            if _is(text, at, _CLOSE):
+                return BAIL, at
+            at = blank(text, at)
+            if is_at(text, at, CLOSE):
                 break
-            if not _is(text, at, _COMMA):
-                return _BAIL, at
+            if not is_at(text, at, COMMA):
+                return BAIL, at
             at += 1
         vertices = count[_VERTICES] - first
         if not vertices:
-            return _BAIL, at
+            return BAIL, at
         for e in range(edges, count[_EDGES]):
             if edge[1, e] >= vertices or edge[2, e] >= vertices:
-                return _BAIL, at
+                return BAIL, at
             edge[1, e] += first
             edge[2, e] += first
-        at = _blank(text, at + 1)
+        at = blank(text, at + 1)
         if at < text.size and text[at] != 10:
-            return _BAIL, at
+            return BAIL, at
         at += 1
         number_of_line += 1
     return seen, min(at, text.size)
