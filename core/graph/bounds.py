@@ -70,10 +70,10 @@ def path_lengths(dag: Dag) -> Ints:
 def heights(dag: Dag) -> Ints:
     """The largest number of nodes of v's own type on a path that starts at v, v counted, for each v (n,).
 
-    Paths may run through nodes of other types. As long as `chains`. Raises ValueError where the graph has a
-    cycle.
+    Paths may run through nodes of other types. As long as `chains`; at once where no node waits for another
+    of its type (`Dag.order`). Raises ValueError where the graph has a cycle.
     """
-    return chains(dag)[1]
+    return chains(dag)[1] if dag.order is None else np.ones(len(dag), np.int32)
 
 
 def chains(dag: Dag) -> tuple[Ints, Ints]:

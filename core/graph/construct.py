@@ -6,6 +6,8 @@ operands is no node: what reads it reads its one operand, or its default.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,14 +72,12 @@ def construct(binding: Binding, first: int, last: int) -> Graph:
     filled(program.aliasing if program.nested else 0, len(program.steps))
     type_ptr = np.array(sizes[FIRST], np.int32)
     edges = program.edges
-    succ_ptr, succ, indegree = consumers(
-        type_ptr, edges.slots, edges.lists, edges.distinct, operand_ptr, operand, shift
-    )
+    find = partial(consumers, type_ptr, edges.slots, edges.lists, edges.distinct, operand_ptr, operand, shift)
     results = _results(binding, first, last, sizes, space, nodes, alias)
     type_of, vertex, instance = nodes
     graph = Graph(
         network,
-        Dag(program.types, type_of, succ_ptr, succ, indegree),
+        Dag(program.types, type_of, find, edges.order),
         type_ptr,
         vertex,
         instance,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,23 +15,60 @@ from abw.core.base.jit import njit
 Ints = NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True)
+class Successors(NamedTuple):
+    """m edges between n nodes, each once: see `Dag`."""
+
+    succ_ptr: Ints
+    succ: Ints
+    indegree: Ints
+
+
+@dataclass(frozen=True, eq=False)
 class Dag:
     """n nodes of T types, m edges, without a cycle.
 
     `types` (T) are the types' names; `type` (n,) a node's type; node v's consumers are
     `succ[succ_ptr[v]:succ_ptr[v + 1]]` ((n + 1,) and (m,), each edge once); `indegree` (n,) its number of
-    distinct producers.
+    distinct producers. The edges are looked for (`find`) when they are first asked for: a policy that goes by
+    types alone spares that.
+
+    `order` (T,): the types in an order in which none reads from itself or from one behind it, where the model
+    has one whatever the instance; else None.
     """
 
     types: tuple[str, ...]
     type: Ints
-    succ_ptr: Ints
-    succ: Ints
-    indegree: Ints
+    find: Callable[[], Successors]
+    order: Ints | None = None
+
+    @classmethod
+    def of(cls, types: tuple[str, ...], type: Ints, succ_ptr: Ints, succ: Ints, indegree: Ints) -> Dag:
+        """The dag of these edges."""
+        found = Successors(succ_ptr, succ, indegree)
+        return cls(types, type, lambda: found)
 
     def __len__(self) -> int:
         return len(self.type)
+
+    @cached_property
+    def edges(self) -> Successors:
+        """Its edges."""
+        return self.find()
+
+    @property
+    def succ_ptr(self) -> Ints:
+        """Where each node's consumers begin (n + 1,)."""
+        return self.edges.succ_ptr
+
+    @property
+    def succ(self) -> Ints:
+        """The consumers (m,)."""
+        return self.edges.succ
+
+    @property
+    def indegree(self) -> Ints:
+        """Each node's number of distinct producers (n,)."""
+        return self.edges.indegree
 
 
 def build_dag(types: tuple[str, ...], type: Ints, source: Ints, target: Ints) -> Dag:
@@ -45,7 +85,7 @@ def build_dag(types: tuple[str, ...], type: Ints, source: Ints, target: Ints) ->
     n = len(type)
     ptr, succ, indegree = np.zeros(n + 2, np.int32), np.empty(len(target), np.int32), np.zeros(n, np.int32)
     kept = _adjacency(source, target, ptr, succ, np.full(n, -1, np.int32), indegree)
-    return Dag(types, type, ptr[: n + 1], succ[:kept].copy(), indegree)
+    return Dag.of(types, type, ptr[: n + 1], succ[:kept].copy(), indegree)
 
 
 def _check_range(what: str, values: Ints, end: int) -> None:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
+from abw.core.graph.dag import Successors
 from abw.core.ir.model import FieldSource, Input, Model, NodeSource, TableSource
-from abw.core.ir.network import Network, loops_of
+from abw.core.ir.network import Network, loops_of, order_of
 
 Ints = NDArray[np.int32]
 
@@ -20,13 +21,15 @@ class EdgeSlots:
     """Where edges are looked for (see `consumers`), for each of T types with up to S slots.
 
     `slots` (T,) how many it has; `lists` (T,) whether it is a reduction; `distinct` (T, S) is -1 for slots
-    that read no node, or everywhere the same as an earlier one; `loop` (T,) see `loops_of`.
+    that read no node, or everywhere the same as an earlier one; `loop` (T,): see `loops_of`; `order` (T,) or
+    None: see `order_of`.
     """
 
     slots: Ints
     lists: NDArray[np.bool_]
     distinct: Ints
     loop: Ints
+    order: Ints | None
 
 
 def edge_slots(model: Model, network: Network) -> EdgeSlots:
@@ -50,7 +53,7 @@ def edge_slots(model: Model, network: Network) -> EdgeSlots:
             if first[t][s] == s and any(isinstance(source, NodeSource) for source in wanted.sources):
                 distinct[t, s] = s
     lists = np.array([t.reduction is not None for t in model.types])
-    return EdgeSlots(slots, lists, distinct, loops_of(network))
+    return EdgeSlots(slots, lists, distinct, loops_of(network), order_of(network))
 
 
 def _way(wanted: Input, like: Sequence[Sequence[int]]) -> tuple[object, ...]:
@@ -76,7 +79,7 @@ def consumers(
     operand_ptr: Ints,
     operand: Ints,
     shift: int,
-) -> tuple[Ints, Ints, Ints]:
+) -> Successors:
     """Successor lists and in-degrees from the operands, each edge once.
 
     Type t has `slots[t]` slots, of a reduction (`lists[t]`) each a run of operands. Only the slots s with
@@ -91,7 +94,7 @@ def consumers(
         (type_ptr, slots, operand_ptr, operand), lists, distinct, shift, (seen, columns, edges),
         ptr, succ, indegree,
     )  # fmt: skip
-    return ptr[: n + 1], succ[:m].copy(), indegree
+    return Successors(ptr[: n + 1], succ[:m].copy(), indegree)
 
 
 @njit

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import allocating, inner, njit
-from abw.core.graph.dag import build_dag
+from abw.core.graph.dag import Dag, Successors, build_dag
 from abw.core.graph.graph import Graph
-from abw.core.ir.network import LISTED, NetType, Network, Slot
+from abw.core.ir.network import LISTED, NetType, Network, Slot, order_of
 
 Ints = NDArray[np.int32]
 
@@ -20,12 +20,13 @@ class Fusion:
     """A network without the reductions that only cells read, and the one it was made of.
 
     `gone` (T,) of the source's types; the others keep their order. A slot that read such a reduction has its
-    kind as `Slot.reduction`, and may read all that the reduction did.
+    kind as `Slot.reduction`, and may read all that the reduction did. `order`: see `order_of`, of `network`.
     """
 
     source: Network
     network: Network
     gone: NDArray[np.bool_]
+    order: Ints | None
 
 
 def fuse_network(network: Network) -> Fusion:
@@ -64,7 +65,9 @@ def fuse_network(network: Network) -> Fusion:
 
     outputs = tuple((name, tuple((number[t], o) for t, o in pairs)) for name, pairs in network.outputs)
     made = replace(network, types=tuple(without(types[t]) for t in kept), outputs=outputs)
-    return Fusion(network, made if gone else network, np.array([t in gone for t in range(len(types))]))
+    fused_network = made if gone else network
+    absent = np.array([t in gone for t in range(len(types))])
+    return Fusion(network, fused_network, absent, order_of(fused_network))
 
 
 def fuse(graph: Graph, fusion: Fusion) -> Graph:
@@ -91,12 +94,17 @@ def fuse(graph: Graph, fusion: Fusion) -> Graph:
         width,
         (operand_ptr, operand, list_ptr, list_operand),
     )
-    source, target = _edges(operand_ptr, operand, list_ptr, list_operand, width)
+    names = tuple(t.name for t in fusion.network.types)
+
+    def find() -> Successors:
+        source, target = _edges(operand_ptr, operand, list_ptr, list_operand, width)
+        return build_dag(names, type_of, source, target).edges
+
     type_of = np.repeat(np.arange(len(type_ptr) - 1, dtype=np.int32), counts[left])
     stays = place >= 0
     return Graph(
         fusion.network,
-        build_dag(tuple(t.name for t in fusion.network.types), type_of, source, target),
+        Dag(names, type_of, find, fusion.order),
         type_ptr,
         graph.vertex[stays],
         graph.instance[stays],

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from abw.core.graph.edges import consumers
 from abw.core.graph.graph import Graph, ResultRefs
 from abw.core.ir.cell import Cell, Op, Param, Port, Shape
 from abw.core.ir.model import Attention
-from abw.core.ir.network import NetType, Network, Slot
+from abw.core.ir.network import NetType, Network, Slot, order_of
 
 Ints = NDArray[np.int32]
 
@@ -48,10 +49,14 @@ class Expansion:
 
 @dataclass(frozen=True, slots=True)
 class OpNetwork:
-    """A network of operations, and how each type of the network of cells becomes part of it."""
+    """A network of operations, and how each type of the network of cells becomes part of it.
+
+    `order`: see `order_of`.
+    """
 
     network: Network
     templates: tuple[Expansion, ...]
+    order: Ints | None
 
 
 def op_network(cells: Network) -> OpNetwork:
@@ -95,7 +100,7 @@ def op_network(cells: Network) -> OpNetwork:
         for name, pairs in cells.outputs
     )
     network = replace(cells, granularity="op", types=filled, outputs=outputs, width=1)
-    return OpNetwork(network, templates)
+    return OpNetwork(network, templates, order_of(network))
 
 
 def _template(t: NetType, cells: Network, number_of: Callable[[object, NetType], int]) -> Expansion:
@@ -260,7 +265,7 @@ def expand(graph: Graph, ops: OpNetwork) -> Graph:
             flat = np.stack(columns, axis=1).ravel() if columns else np.empty(0, np.int32)
             sizes = np.full(len(nodes), len(columns), np.int32)
             blocks[step.type].append(_Block(flat.astype(np.int32), sizes, nodes))
-    return _assemble(graph, network, blocks, translate)
+    return _assemble(graph, ops, blocks, translate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,8 +319,9 @@ def _runs(graph: Graph, t: int, slots: int) -> Iterable[Ints]:
 
 
 def _assemble(
-    graph: Graph, network: Network, blocks: list[list[_Block]], translate: Callable[[Ints], Ints]
+    graph: Graph, ops: OpNetwork, blocks: list[list[_Block]], translate: Callable[[Ints], Ints]
 ) -> Graph:
+    network = ops.network
     flat = [b for of_type in blocks for b in of_type]
     origin = np.concatenate([b.origin for b in flat])
     sizes = np.concatenate([b.sizes for b in flat])
@@ -328,8 +334,8 @@ def _assemble(
     slots = np.array([len(t.slots) for t in network.types], np.int32)
     lists = np.array([t.reduction is not None for t in network.types])
     every = np.tile(np.arange(max(slots, default=0), dtype=np.int32), (len(slots), 1))
-    succ_ptr, succ, indegree = consumers(type_ptr, slots, lists, every, operand_ptr, operand, 0)
-    dag = Dag(tuple(t.name for t in network.types), type_of, succ_ptr, succ, indegree)
+    find = partial(consumers, type_ptr, slots, lists, every, operand_ptr, operand, 0)
+    dag = Dag(tuple(t.name for t in network.types), type_of, find, ops.order)
     results = tuple(ResultRefs(r.name, translate(r.reference), r.vertex, r.instance) for r in graph.results)
     return Graph(
         network,

@@ -5,13 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
+from abw.core.base.jit import inner, njit
 from abw.core.cell.layout import BROADCAST, CONTIGUOUS, COPIED, STRIDED
 from abw.core.ir.network import LISTED
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+Runs = tuple[Ints, Ints]
+"""Offsets, and what lies between them."""
+Values = tuple[Ints, Ints, Ints, Ints]
+"""The row of each value; and of each constant its first row in one arena, its references' first and end."""
 
 GATHERED = COPIED
 """An operand's rows as against a cell's variables: same numbers, the graph's word for it."""
@@ -21,7 +26,7 @@ STATUS_NAMES = ("contiguous", "strided", "broadcast", "gathered")
 @njit
 def fill_plan(
     schedule: tuple[Ints, Ints, Ints],
-    graph: tuple[Ints, Ints, Ints, Ints],
+    graph: tuple[Runs, Runs],
     types: tuple[Ints, Ints, Ints, Bools, Bools],
     constants: tuple[Ints, Ints, Ints],
     costs: tuple[Ints, Longs, Longs],
@@ -42,7 +47,7 @@ def fill_plan(
     they read. The result: how long `lists` is; the arithmetic of products and of all else.
     """
     batch_type, batch_ptr, nodes = schedule
-    reference_ptr, references, member_ptr, members = graph
+    references, members = graph
     slot_arena, output_arena, slots, reduces, reduced = types
     constant_row, constant_first, constant_end = constants
     list_flops, product_flops, other_flops = costs
@@ -52,7 +57,7 @@ def fill_plan(
     status, start, stride = forms
     list_ptr, list_end = lists
     width = base.shape[1]
-    filled, listed, constant = 0, 0, 0
+    filled, listed = 0, 0
     products, others = 0, 0
     operand_ptr[0] = index_ptr[0] = 0
     for b in range(len(batch_type)):
@@ -63,7 +68,7 @@ def fill_plan(
         products += lanes * product_flops[t]
         others += lanes * other_flops[t]
         if loose[t]:
-            _follow(nodes, first, last, slots[t], (reference_ptr, references), row, spare)
+            _follow(nodes, first, last, slots[t], references, row, spare)
         for o in range(width):
             arena = output_arena[t, o]
             if not packed:
@@ -71,40 +76,27 @@ def fill_plan(
             if arena >= 0 and not packed:
                 base[b, o] = rows[arena]
                 rows[arena] += lanes
-            for i in range(first, last):
-                row[nodes[i] * width + o] = base[b, o] + i - first if arena >= 0 else -1
+            if arena >= 0:
+                behind = base[b, o] - first
+                for i in range(first, last):
+                    row[nodes[i] * width + o] = behind + i
+            else:
+                for i in range(first, last):
+                    row[nodes[i] * width + o] = -1
         for s in range(slots[t]):
             k = operand_ptr[b] + s
             begin = filled
-            arena = slot_arena[t, s]
-            if reduced[t, s]:
-                list_end[listed] = 0
-            for i in range(first, last):
-                inside = False
-                position = reference_ptr[nodes[i]] + s
-                links = 1
-                if reduces[t]:
-                    links = (reference_ptr[nodes[i] + 1] - reference_ptr[nodes[i]]) // slots[t]
-                    position = reference_ptr[nodes[i]] + s * links
-                elif references[position] <= LISTED:
-                    number = LISTED - references[position]
-                    inside = True
-                    position = member_ptr[number]
-                    links = member_ptr[number + 1] - position
-                for j in range(position, position + links):
-                    reference = members[j] if inside else references[j]
-                    if reference >= 0:
-                        index[filled] = row[reference]
-                    else:
-                        number = -1 - reference
-                        if not constant_first[constant] <= number < constant_end[constant]:
-                            constant = 0
-                            while not constant_first[constant] <= number < constant_end[constant]:
-                                constant += 1
-                        index[filled] = constant_row[arena, constant] + number - constant_first[constant]
-                    filled += 1
-                if reduced[t, s]:
-                    list_end[listed + i - first + 1] = filled - begin
+            values = row, constant_row[slot_arena[t, s]], constant_first, constant_end
+            if reduces[t]:
+                filled = _runs(
+                    nodes[first:last], slots[t], s, references, values, index, begin, list_end[listed:]
+                )
+            elif reduced[t, s]:
+                filled = _lists(
+                    nodes[first:last], s, references, members, values, index, begin, list_end[listed:]
+                )
+            else:
+                filled = _one_each(nodes[first:last], s, references, values, index, begin)
             list_ptr[k] = -1
             several = filled - begin > lanes
             if several:
@@ -132,10 +124,84 @@ def fill_plan(
     return listed, products, others
 
 
+@inner
+def _one_each(nodes: Ints, s: int, references: Runs, values: Values, index: Ints, filled: int) -> int:
+    """Write the rows of a cell's operands, one a lane, behind the `filled` ones; how many there are then."""
+    row = values[0]
+    ptr, reference_of = references
+    constant = 0
+    for v in nodes:
+        reference = reference_of[ptr[v] + s]
+        if reference >= 0:
+            index[filled] = row[reference]
+        else:
+            constant, index[filled] = _row_of_constant(-1 - reference, values, constant)
+        filled += 1
+    return filled
+
+
+@inner
+def _runs(
+    nodes: Ints, slots: int, s: int, references: Runs, values: Values, index: Ints, filled: int, ends: Ints
+) -> int:
+    """The same of a reduction: the s-th of each lane's runs; the lanes' ends are counted from the first."""
+    row = values[0]
+    ptr, reference_of = references
+    constant, begin = 0, filled
+    ends[0] = 0
+    for i in range(len(nodes)):
+        low = ptr[nodes[i]]
+        # unsigned: the machine's division of those is several times faster
+        links = np.int64(np.uint32(ptr[nodes[i] + 1] - low) // np.uint32(slots))
+        low += s * links
+        for j in range(low, low + links):
+            reference = reference_of[j]
+            if reference >= 0:
+                index[filled] = row[reference]
+            else:
+                constant, index[filled] = _row_of_constant(-1 - reference, values, constant)
+            filled += 1
+        ends[i + 1] = filled - begin
+    return filled
+
+
+@inner
+def _lists(
+    nodes: Ints, s: int, references: Runs, members: Runs, values: Values, index: Ints, filled: int, ends: Ints
+) -> int:
+    """The same of a cell whose operands may be lists."""
+    row = values[0]
+    constant, begin = 0, filled
+    ends[0] = 0
+    for i in range(len(nodes)):
+        place = references[0][nodes[i]] + s
+        reference = references[1][place]
+        of, end = references[1], place + 1
+        if reference <= LISTED:
+            of, place, end = members[1], members[0][LISTED - reference], members[0][LISTED - reference + 1]
+        for j in range(place, end):
+            if of[j] >= 0:
+                index[filled] = row[of[j]]
+            else:
+                constant, index[filled] = _row_of_constant(-1 - of[j], values, constant)
+            filled += 1
+        ends[i + 1] = filled - begin
+    return filled
+
+
+@inner
+def _row_of_constant(number: int, values: Values, constant: int) -> tuple[int, int]:
+    """Which constant has a number, looked for from the one met last, and the number's row."""
+    _, first_row, first, end = values
+    if not first[constant] <= number < end[constant]:
+        constant = 0
+        while not first[constant] <= number < end[constant]:
+            constant += 1
+    return constant, first_row[constant] + number - first[constant]
+
+
 @njit
-def _follow(
-    nodes: Ints, begin: int, end: int, slots: int, graph: tuple[Ints, Ints], row: Ints, spare: Ints
-) -> None:
+def _follow(nodes: Ints, begin: int, end: int, slots: int, graph: Runs, row: Ints, spare: Ints) -> None:
     """Put lanes in the order of the rows that a slot reads: the first that reads rows without a gap."""
     reference_ptr, references = graph
     for s in range(slots):

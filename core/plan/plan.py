@@ -155,7 +155,7 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None, earlier: Ea
     lists = np.empty((len(graph) + batches) * several, np.int32)
     listed, product_flops, other_flops = fill_plan(
         (schedule.type, schedule.ptr, schedule.nodes),
-        (graph.operand_ptr, graph.operand, graph.list_ptr, graph.list_operand),
+        ((graph.operand_ptr, graph.operand), (graph.list_ptr, graph.list_operand)),
         _TYPES(arenas),
         (constant_row, arenas.constant_first, arenas.constant_end),
         _COSTS(arenas),

@@ -93,13 +93,14 @@ COSTED: tuple[str, ...] = ("critical-free", "share-free", "weight-free", "beam",
 """The policies that minimise a cost where they are given one (option `cost`), else the number of batches."""
 
 NANOSECONDS: dict[str, float] = {
-    "depth": 8, "agenda": 14, "sufficient": 33, "critical": 16, "critical-free": 28, "share": 19,
+    "depth": 8, "phases": 3, "agenda": 14, "sufficient": 33, "critical": 16, "critical-free": 28, "share": 19,
     "share-free": 30, "weight": 18, "weight-free": 30, "beam": 330,
     "fsm-base": 8, "fsm-sort": 8, "fsm-critical": 17, REVERSED: 2,
 }  # fmt: skip
 """What scheduling takes a node: what `auto` reckons with. `-reversed` is what turning round adds.
 
-Measured by `abw bench graph`: means of trees and lattices, of the beam what lattices take.
+Measured by `abw bench graph`: means of trees and lattices, of the beam what lattices take; of phases what it
+takes where types have an order.
 """
 
 

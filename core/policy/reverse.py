@@ -17,7 +17,7 @@ def reversed_dag(dag: Dag) -> Dag:
     n = len(dag)
     ptr, succ, indegree = np.zeros(n + 1, np.int32), np.empty_like(dag.succ), np.empty(n, np.int32)
     _turn(dag.succ_ptr, dag.succ, dag.indegree, ptr, succ, indegree)
-    return Dag(dag.types, dag.type, ptr, succ, indegree)
+    return Dag.of(dag.types, dag.type, ptr, succ, indegree)
 
 
 @njit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from operator import attrgetter, mul
 from typing import Any
@@ -26,9 +26,11 @@ from abw.core.policy.schedule import Schedule
 LANES = 16
 """Floats of the widest vectors, to which an executor may pad rows."""
 
-_FIELDS = {
-    kind: attrgetter(*(f.name for f in fields(kind))) for kind in (Plan, Graph, Dag, Schedule, ResultRefs)
+_FIELDS: dict[type[Any], Callable[[Any], Iterable[Any]]] = {
+    kind: attrgetter(*(f.name for f in fields(kind))) for kind in (Plan, Graph, Schedule, ResultRefs)
 }
+# edges only where a policy has asked for them
+_FIELDS[Dag] = lambda dag: (dag.type, *vars(dag).get("edges", ()))
 
 
 @dataclass(frozen=True, slots=True)

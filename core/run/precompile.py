@@ -110,7 +110,7 @@ def compile_policies(what: str) -> None:
     type, succ_ptr, succ, indegree = (
         np.array(values, np.int32) for values in ([0, 1, 0, 1], [0, 1, 2, 3, 3], [1, 2, 3], [0, 1, 1, 1])
     )
-    dag = Dag(("a", "b"), type, succ_ptr, succ, indegree)
+    dag = Dag.of(("a", "b"), type, succ_ptr, succ, indegree)
     # and two nodes that are ready together: a state that the chain never is in
     other = build_dag(dag.types, type[:2].copy(), succ[:0].copy(), succ[:0].copy())
     for name in FIRST if what == CHOSEN else FIRST[:1]:

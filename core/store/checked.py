@@ -43,7 +43,7 @@ def read_batch(path: Path, instances: int) -> tuple[Dag, Schedule, Ints, Ints]:
     except ValueError as error:
         raise AbwError(f"{path} is damaged: {error}", hint=_AGAIN) from None
     indegree = np.bincount(ints["succ"], minlength=n).astype(np.int32)
-    dag = Dag(types, ints["type"], ints["succ_ptr"], ints["succ"], indegree)
+    dag = Dag.of(types, ints["type"], ints["succ_ptr"], ints["succ"], indegree)
     # a schedule with every node after its producers is there for no graph with a cycle
     schedule = checked(
         Schedule(ints["batch_type"], ints["batch_ptr"], ints["nodes"]), dag, f"{path} is damaged"

@@ -21,6 +21,8 @@ from abw.core.policy.schedule import Schedule
 VERSION = 2
 """Of the files of chosen policies; those of an FSM have version 1."""
 
+ONE_BATCH = "phases"
+"""What is tried first where no node can wait for another of its type: it has one batch for each type."""
 ONE_WAY = ("depth", "agenda")
 RULES = ("critical", "weight-free", "share-free", "share", "weight", "critical-free", "sufficient")
 """The rules that are tried, `RULES` in both directions; of equally quick ones the earlier one is taken."""
@@ -31,7 +33,7 @@ ORDER: tuple[str, ...] = tuple(
 """All of these in the order in which they are tried: the quickest first."""
 
 BEAMS = ("beam", f"beam{REVERSED}")
-CANDIDATES = len(ORDER) + len(BEST_OF) + 2 + len(BEAMS)
+CANDIDATES = 1 + len(ORDER) + len(BEST_OF) + 2 + len(BEAMS)
 """How many candidates there are at most."""
 STATES = 512
 """The most states of an FSM that is tried; with eight symbols a state its file stays under 1 MB."""
@@ -221,14 +223,15 @@ def choose(
 ) -> ChosenPolicy:
     """Try the candidates on the mini-batches `held`.
 
-    Rules in both directions first, in `ORDER`; then FSMs learned from `lessons` (a graph and its parts;
-    encodings base, sort, critical, in at most `TRIALS` trials, with at most `STATES` states), the least of
-    several rules, and the beam: each only where it could still be better, that is, if with as few batches as
-    the lower bound, at `launch` seconds a batch, and its own scheduling it would take less time than what was
-    tried before. With a `cost` that is what is minimised, alone. `ready` is told the name of each rule, or
-    `fsm`, before it is first used, which is the time to compile it; `progress` the candidates tried and the
-    fewest batches so far. Same arguments, same policy (its seconds apart). Raises AbwError for graphs that
-    are empty or of different types. A second or so for 50,000 nodes, what is compiled apart.
+    Rules in both directions first, in `ORDER`, before them `ONE_BATCH` where all have an order of types; then
+    FSMs learned from `lessons` (a graph and its parts; encodings base, sort, critical, in at most `TRIALS`
+    trials, with at most `STATES` states), the least of several rules, and the beam: each only where it could
+    still be better, that is, if with as few batches as the lower bound, at `launch` seconds a batch, and its
+    own scheduling it would take less time than what was tried before. With a `cost` that is what is
+    minimised, alone. `ready` is told the name of each rule, or `fsm`, before it is first used, which is the
+    time to compile it; `progress` the candidates tried and the fewest batches so far. Same arguments, same
+    policy (its seconds apart). Raises AbwError for graphs that are empty or of different types. A second or
+    so for 50,000 nodes, what is compiled apart.
     """
     types = lessons[0].types
     if (
@@ -242,7 +245,8 @@ def choose(
     nodes = sum(map(len, held))
     summary = Held(len(held), nodes, sum(least_cost(d, price) for d in held), apart)
     trial = _Trial(held, summary, price, cost, launch if cost is None else float("inf"), ready, progress)
-    for name in ORDER:
+    ordered = all(dag.order is not None for dag in held)
+    for name in (ONE_BATCH, *ORDER) if ordered else ORDER:
         if not trial.may_pay(name):
             break
         trial.rule(name)

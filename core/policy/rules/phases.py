@@ -26,7 +26,9 @@ class Phases:
     """
 
     def schedule(self, dag: Dag) -> Schedule:
-        """O(n + m + T^3)."""
+        """O(n + m + T^3); O(n), and edges are not asked for, where the dag has an `order` of types."""
+        if dag.order is not None:
+            return _by_type(dag, dag.order)
         if len(dag) == 0:
             return batched_by_depth(dag, dag.type)
         # a type has more types before it than each of these has, and as many as the others of its component
@@ -40,6 +42,31 @@ class Phases:
             deepest[before[t]] = max(deepest[before[t]], depth.max(where=dag.type == t, initial=-1) + 1)
         start = (np.cumsum(deepest) - deepest).astype(np.int32)
         return batched_by_depth(dag, start[own] + depth)
+
+
+def _by_type(dag: Dag, order: Ints) -> Schedule:
+    """One batch for each type with nodes, in that order."""
+    batch_type, ptr = np.empty(len(order), np.int32), np.zeros(len(order) + 1, np.int32)
+    nodes = np.empty(len(dag), np.int32)
+    batches = _fill_types(dag.type, order, np.zeros(len(order), np.int32), batch_type, ptr, nodes)
+    return Schedule(batch_type[:batches], ptr[: batches + 1], nodes)
+
+
+@njit
+def _fill_types(type: Ints, order: Ints, place: Ints, batch_type: Ints, ptr: Ints, nodes: Ints) -> int:
+    for t in type:
+        place[t] += 1
+    batches, end = 0, np.int32(0)
+    for t in order:
+        size, place[t] = place[t], end
+        if size > 0:
+            end += size
+            batch_type[batches], ptr[batches + 1] = t, end
+            batches += 1
+    for v in range(len(type)):
+        nodes[place[type[v]]] = v
+        place[type[v]] += 1
+    return batches
 
 
 @njit

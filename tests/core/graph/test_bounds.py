@@ -85,7 +85,7 @@ def test_depths(dag: Dag) -> None:
 @given(SMALL)
 def test_path_lengths(dag: Dag) -> None:
     arrays = dag.type * 0, dag.succ_ptr, dag.succ, dag.indegree
-    one_type = Dag(("a",), *arrays)
+    one_type = Dag.of(("a",), *arrays)
     assert path_lengths(dag).tolist() == [brute.height(one_type, v) for v in range(len(dag))]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from abw.core.graph.bounds import depths
 from abw.core.graph.dag import Dag, build_dag
 
 Edge = tuple[int, int]
@@ -27,6 +28,14 @@ def random_dag(seed: int, nodes: int, types: int, density: float) -> Dag:
     edges = [(name[u], name[v]) for v in range(nodes) for u in range(v) if rng.random() < density]
     rng.shuffle(edges)
     return dag([chr(97 + t) for t in range(types)], [rng.randrange(types) for _ in range(nodes)], edges)
+
+
+def ordered_dag(seed: int, nodes: int, density: float) -> Dag:
+    """The same, of types that have an order: a node reads from those of types before its own alone."""
+    found = random_dag(seed, nodes, 1, density)
+    depth = depths(found)
+    order = np.array(random.Random(seed).sample(range(nodes + 1), nodes + 1), np.int32)
+    return Dag(tuple(f"t{t}" for t in range(nodes + 1)), order[depth], lambda: found.edges, order)
 
 
 def strings(words: Sequence[str]) -> Dag:

@@ -63,6 +63,15 @@ def test_rules_that_meet_the_bound_end_it() -> None:
     assert "the only instance" in policy.reason
 
 
+@pytest.mark.parametrize("launch", [1e-9, 1.0, float("inf")])
+def test_where_types_have_an_order_nothing_else_is_tried(launch: float) -> None:
+    held = [graphs.ordered_dag(seed, 24, 0.2) for seed in (2, 3)]
+    policy = choose([graphs.ordered_dag(1, 24, 0.2)], held, launch=launch)
+    assert [t.name for t in policy.tried] == ["phases"]
+    assert policy.picked.batches == sum(int(lower_bound(dag).sum()) for dag in held)
+    assert not policy.open
+
+
 def test_a_search_is_tried_where_it_can_pay() -> None:
     held = [hard(3)]
     cheap = choose([hard(4)], held, launch=1e-9)

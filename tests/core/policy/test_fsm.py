@@ -101,7 +101,7 @@ def test_a_policy_schedules_any_graph_of_its_types(
     check_schedule(dag, schedule)
     assert len(schedule) == policy.training.batches
     assert policy.training.lower_bound == lower_bound(dag).sum() <= policy.training.batches
-    other = Dag(policy.types, other.type % len(policy.types), other.succ_ptr, other.succ, other.indegree)
+    other = Dag.of(policy.types, other.type % len(policy.types), other.succ_ptr, other.succ, other.indegree)
     check_schedule(other, policy.schedule(other))
 
 
@@ -171,7 +171,7 @@ def test_nothing_to_learn_from() -> None:
 @settings(max_examples=60)
 def test_unseen_states_follow_the_rule(dag: Dag, other: Dag, encoding: Encoding) -> None:
     policy = learn(dag, encoding=encoding, trials=2)
-    other = Dag(dag.types, other.type % len(dag.types), other.succ_ptr, other.succ, other.indegree)
+    other = Dag.of(dag.types, other.type % len(dag.types), other.succ_ptr, other.succ, other.indegree)
     schedule = policy.schedule(other)
     visited, known = policy.visited(other, schedule), dict(zip(policy.states, policy.action, strict=True))
     above, done = brute.producers(other), frozenset[int]()
@@ -228,7 +228,7 @@ def test_fig10_needs_more_than_the_papers_encodings() -> None:
 @given(RANDOM, RANDOM, ENCODING)
 @settings(max_examples=30)
 def test_learning_from_several_graphs(dag: Dag, other: Dag, encoding: Encoding) -> None:
-    other = Dag(dag.types, other.type % len(dag.types), other.succ_ptr, other.succ, other.indegree)
+    other = Dag.of(dag.types, other.type % len(dag.types), other.succ_ptr, other.succ, other.indegree)
     policy = learn(dag, also=[other], encoding=encoding, trials=25)
     for graph in (dag, other):
         schedule = policy.schedule(graph)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abw.core.base.errors import AbwError, CheckError
+from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
 from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import PLAIN, get_policy
@@ -116,6 +118,20 @@ def test_phases_finish_a_component_before_those_that_need_it(dag: Dag) -> None:
 
     groups = {(int(dag.type[v]), depth(v)) for v in range(len(dag))}
     assert len(schedule) == len(groups)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 24), st.floats(0, 0.5))
+def test_phases_make_a_batch_of_a_type_where_types_have_an_order(
+    seed: int, nodes: int, density: float
+) -> None:
+    dag = graphs.ordered_dag(seed, nodes, density)
+    schedule = Phases().schedule(dag)
+    bound = lower_bound(dag)
+    assert "edges" not in vars(dag)  # nobody has asked for them
+    check_schedule(dag, schedule)
+    without = replace(dag, order=None)
+    np.testing.assert_array_equal(bound, lower_bound(without))
+    assert len(schedule) == bound.sum() == len(Phases().schedule(without))
 
 
 @given(RANDOM)

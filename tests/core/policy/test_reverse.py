@@ -50,7 +50,7 @@ def test_a_reversed_schedule_is_one_of_the_reversed_graph(dag: Dag, name: str) -
 
 def test_launches_and_parts_go_along() -> None:
     dag = graphs.dag("abc", [0, 1, 2, 0], [(0, 3), (1, 3), (2, 3)])
-    grouped = Dag(("x", "y", "z"), np.array([0, 0, 0, 1], np.int32), dag.succ_ptr, dag.succ, dag.indegree)
+    grouped = Dag.of(("x", "y", "z"), np.array([0, 0, 0, 1], np.int32), dag.succ_ptr, dag.succ, dag.indegree)
     launched = by_type(get_policy("depth").schedule(grouped), dag)
     split = np.array([[0, 1, 1], [0, 1, 1], [0, 0, 1], [0, 1, 1]], np.int32)
     whole = Schedule(launched.type, launched.ptr, launched.nodes, 0, launched.launch_ptr, split)

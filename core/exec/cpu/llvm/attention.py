@@ -3,10 +3,13 @@
 A list is read in blocks of BLOCK_ROWS, each with a largest score of its own; what was summed before is scaled
 to the largest so far, so that no list is too long and no exponential too large. Two buffers on the stack hold
 for each head a block's weights and the sums, both whole vectors. Heads that are computed together wait for
-nothing of each other.
+nothing of each other. Of a list that fits one vector the weights stay in it, and are divided by their sum
+before they are used.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from abw.core.exec.cpu.llvm.emit import Function, Module, number, splat
 from abw.core.exec.cpu.llvm.functions import exp
@@ -20,6 +23,8 @@ BLOCK_ROWS = 64
 MOST_VECTORS = 8
 """So many vectors of heads' sums are in registers at once."""
 HEADS_AT_ONCE = 4
+HELD_VECTORS = 8
+"""So many vectors of heads' queries are in registers at once; of longer ones none are."""
 INFINITE = number(-float("inf"))
 ZEROS = splat(0.0)
 
@@ -62,12 +67,18 @@ class _Attention:
         )
         lists = f.pointer_item("%frame", SLOT_WORDS * VALUES + 4)
         outputs = f.pointer_item("%frame", SLOT_WORDS * slots)
+        groups = self.heads // self.together
 
         def lane(i: str) -> None:
             begin, end = f.int_item(lists, i), f.int_item(lists, f.i64("add", i, 1))
             query = self._row(QUERY, begin)
             out = f.at(outputs, f.i64("mul", i, self.pitch[VALUES]))
-            f.repeat(self.heads // self.together, lambda g: self._heads(g, begin, end, query, out))
+            count = f.i64("sub", end, begin)
+            f.when(
+                f.let(f"icmp sle i64 {count}, {self.lanes}"),
+                lambda: f.repeat(groups, lambda g: self._short(g, begin, count, query, out)),
+                lambda: f.repeat(groups, lambda g: self._heads(g, begin, end, query, out)),
+            )
 
         f.repeat("%last", lane, first="%first")
 
@@ -81,6 +92,25 @@ class _Attention:
         f = self.f
         start = f.at(first, f.i64("mul", group, 4 * floats * self.together))
         return [f.at(start, 4 * floats * h) for h in range(self.together)]
+
+    def _short(self, group: str, begin: str, count: str, query: str, out: str) -> None:
+        """A group of heads of one lane whose list has at most a vector of rows."""
+        f = self.f
+        for weights in self.weights:
+            f.store(splat(-float("inf")), weights)
+        self._score_rows(group, begin, count, self._of_heads(query, group, self.part))
+        for weights in self.weights:
+            scores = f.load(weights)
+            powers = exp(f, f.vec("fsub", scores, self._level(across(f, "fmax", scores))))
+            f.store(f.vec("fdiv", powers, f.spread(across(f, "fadd", powers))), weights)
+        ragged = self.share % self.lanes > 0
+        outs = self._of_heads(out, group, self.share)
+        for of_heads, added in self._weighted(group, begin, count):
+            for (h, place), value in zip(of_heads, added, strict=True):
+                f.store(value, self.sums[h] if ragged else outs[h], place)
+        if ragged:
+            for place_of, sums in zip(outs, self.sums, strict=True):
+                copy(f, place_of, sums, self.share)
 
     def _heads(self, group: str, begin: str, end: str, query: str, out: str) -> None:
         """A group of heads of one lane."""
@@ -135,12 +165,7 @@ class _Attention:
             for v in range(BLOCK_ROWS // self.lanes):
                 f.store(splat(-float("inf")), weights, 4 * self.lanes * v)
 
-        def score(k: str) -> None:
-            keys = self._of_heads(self._row(KEYS, f.i64("add", first, k)), group, self.part)
-            for key, query, weights in zip(keys, queries, self.weights, strict=True):
-                f.put("float", self._score(key, query), weights, k)
-
-        f.repeat(count, score)
+        self._score_rows(group, first, count, queries)
 
         def larger(j: str, best: list[str]) -> list[str]:
             place = f.i64("mul", j, 4 * self.lanes)
@@ -150,19 +175,59 @@ class _Attention:
         best = f.loop(self._filled(count), larger, [(self.vector, f.spread(x)) for x in before])
         return [across(f, "fmax", x) for x in best]
 
-    def _score(self, key: str, query: str) -> str:
+    def _score_rows(self, group: str, first: str, count: str, queries: list[str]) -> None:
+        """Write the scores of `count` rows to the weights."""
         f = self.f
+        held: list[list[str]] = [[] for _ in queries]
+        if self.part > 1 and self.together * -(-self.part // self.lanes) <= HELD_VECTORS:
+            held = [[self._piece(query, v) for v in range(0, self.part, self.lanes)] for query in queries]
+
+        def score(k: str) -> None:
+            keys = self._of_heads(self._row(KEYS, f.i64("add", first, k)), group, self.part)
+            for key, query, pieces, weights in zip(keys, queries, held, self.weights, strict=True):
+                found = self._single(key, query) if self.part == 1 else self._score(key, query, pieces)
+                f.put("float", f.let(f"fmul float {found}, {number(self.factor)}"), weights, k)
+
+        f.repeat(count, score)
+
+    def _single(self, key: str, query: str) -> str:
+        """The score of one float of each."""
+        f = self.f
+        a, b = f.item("float", key, 0), f.item("float", query, 0)
+        if not self.added:
+            return f.let(f"fmul float {a}, {b}")
+        both = f.let(f"fadd float {a}, {b}")
+        low, up = f.let(f"fmul float {both}, {number(SLOPE)}"), f.let(f"fcmp ogt float {both}, {number(0.0)}")
+        return f.let(f"select i1 {up}, float {both}, float {low}")
+
+    def _score(self, key: str, query: str, held: list[str]) -> str:
+        """That of several; `held` are the query's vectors, if they are in registers."""
+        f = self.f
+
+        def take(a: str, b: str, total: str) -> str:
+            if not self.added:
+                return f.fma(a, b, total)
+            both = f.vec("fadd", a, b)
+            low = f.vec("fmul", both, splat(SLOPE))
+            return f.vec("fadd", total, f.choose("ogt", both, ZEROS, both, low))
 
         def add(place: str | int, mask: str | None, total: list[str]) -> list[str]:
             a, b = (masked(f, f.load(row, place), mask, 0.0) for row in (key, query))
-            if not self.added:
-                return [f.fma(a, b, total[0])]
-            both = f.vec("fadd", a, b)
-            low = f.vec("fmul", both, splat(SLOPE))
-            return [f.vec("fadd", total[0], f.choose("ogt", both, ZEROS, both, low))]
+            return [take(a, b, total[0])]
 
-        (total,) = over(f, self.part, add, [(self.vector, ZEROS)])
-        return f.let(f"fmul float {across(f, 'fadd', total)}, {number(self.factor)}")
+        if not held:
+            (total,) = over(f, self.part, add, [(self.vector, ZEROS)])
+            return across(f, "fadd", total)
+        total = ZEROS
+        for v, b in enumerate(held):
+            total = take(self._piece(key, v * self.lanes), b, total)
+        return across(f, "fadd", total)
+
+    def _piece(self, row: str, first: int) -> str:
+        """A head's floats of a row from `first` on, a vector of them; zeros behind the last."""
+        f, rest = self.f, min(self.lanes, self.part - first)
+        mask = ", ".join(f"i1 {int(lane < rest)}" for lane in range(self.lanes))
+        return masked(f, f.load(row, 4 * first), None if rest == self.lanes else f"<{mask}>", 0.0)
 
     def _filled(self, count: str) -> str:
         """So many vectors hold a block's weights."""
@@ -187,6 +252,15 @@ class _Attention:
     def _sum(self, group: str, first: str, count: str, scales: list[str]) -> None:
         """Scale the sums, and add a block's weighted values."""
         f = self.f
+        for of_heads, sums in self._weighted(group, first, count):
+            for (h, place), added in zip(of_heads, sums, strict=True):
+                f.store(f.fma(f.load(self.sums[h], place), scales[h], added), self.sums[h], place)
+
+    def _weighted(
+        self, group: str, first: str, count: str
+    ) -> Iterator[tuple[list[tuple[int, int]], list[str]]]:
+        """A block's weighted values summed, some vectors (head, place) at a time."""
+        f = self.f
         step = max(1, MOST_VECTORS // self.together)
         for begin in range(0, len(self.vectors), step):
             places = self.vectors[begin : begin + step]
@@ -200,6 +274,4 @@ class _Attention:
                     for (h, place), total in zip(of_heads, sums, strict=True)
                 ]
 
-            sums = f.loop(count, add, [(self.vector, ZEROS)] * len(of_heads))
-            for (h, place), added in zip(of_heads, sums, strict=True):
-                f.store(f.fma(f.load(self.sums[h], place), scales[h], added), self.sums[h], place)
+            yield of_heads, f.loop(count, add, [(self.vector, ZEROS)] * len(of_heads))
