@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import abw
 from abw.core.api import LoadedModel, Outputs
-from abw.core.exec.reference import run_cell
+from abw.core.cell.evaluate import run_cell
 from abw.core.spec.load import load_cell
 
 Floats = NDArray[Any]

@@ -178,7 +178,7 @@ def _sigmoid(x: Floats, out: Floats) -> Any:  # noqa: ANN401
 
 def _gelu(x: Floats, out: Floats) -> Floats:
     """NumPy has no error function: by the meaning of ours."""
-    from abw.core.exec.reference import NUMPY as LIBRARY
+    from abw.core.cell.evaluate import NUMPY as LIBRARY
     from abw.core.ir.formulas import gelu
 
     out[...] = gelu(LIBRARY, x)

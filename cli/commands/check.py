@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from abw.cli import options
 from abw.cli.console import amount, counted, give
@@ -16,6 +18,9 @@ def check(
     sizes: options.Set = None,
     granularity: options.Granularity = "cell",
     seed: options.Seed = None,
+    backward: Annotated[
+        bool, typer.Option("--backward", help="Print each type's backward pass as equations instead.")
+    ] = False,
     allow_outside: options.AllowOutside = False,
     as_json: options.Json = False,
 ) -> None:
@@ -27,7 +32,12 @@ def check(
     from abw.core.spec.load import is_cell
     from abw.core.tools.inspect import inspect, inspect_cell
 
-    if is_cell(spec):
+    if backward:
+        from abw.core.tools import backward as told
+
+        report = told.backward_of_cell(spec, changes.dims) if is_cell(spec) else told.backward(spec, changes)
+        give(report, as_json, _print_backward)
+    elif is_cell(spec):
         give(inspect_cell(spec, changes.dims), as_json, _print_cell)
     else:
         give(inspect(spec, changes, granularity), as_json, _print)
@@ -45,6 +55,21 @@ def _print_cell(report: dict[str, Any]) -> None:
     )
     console.print(f"{ports(report['inputs'])} -> {ports(report['outputs'])}")
     console.print(f"{report['operations']} operations in {report['batches']} batches")
+
+
+def _print_backward(report: dict[str, Any]) -> None:
+    for number, told in enumerate(report["types"]):
+        print(f"{chr(10) if number else ''}{told['type']}")
+        for title, lines in (
+            ("saved by the forward pass", [", ".join(told["saved"])]),
+            ("gradients of outputs", [", ".join(told["gradients"])]),
+            ("at each node", told["equations"]),
+            ("gradients of inputs", [", ".join(told["inputs"])]),
+            ("summed over all nodes", told["weights"]),
+            ("no gradient", [", ".join(told["none"])]),
+        ):
+            if any(lines):
+                print("\n    ".join([f"  {title}", *lines]))
 
 
 def _print_growth(growth: dict[str, Any]) -> None:

@@ -9,35 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.cell.evaluate import run_cell
 from abw.core.exec.interface import Abilities, Executor, Result, refuse_threads
 from abw.core.exec.params import Params, constant_value
 from abw.core.exec.values import refuse_lost
 from abw.core.graph.graph import Graph
-from abw.core.ir.cell import Cell, Op
-from abw.core.ir.meanings import Arrays
 from abw.core.ir.model import KEYS, QUERY, SLOPE, VALUES, Attention, Reduction
 from abw.core.ir.network import Network, Slot
-from abw.core.ir.operations import OPERATIONS
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Earlier, Plan
 
 Array = NDArray[np.float64]
-
-NUMPY = Arrays(np)
-
-
-def evaluate(op: Op, arguments: Sequence[Array]) -> Array:
-    """One operation on one node's values, in their precision."""
-    value = np.asarray(OPERATIONS[op.name].meaning(NUMPY, *arguments, *op.attr))
-    return value.reshape(op.shape) if op.name == "constant" else value
-
-
-def run_cell(cell: Cell, inputs: Sequence[Array], params: Sequence[Array]) -> list[Array]:
-    """A cell's outputs for one node."""
-    values = [*inputs, *params]
-    for op in cell.ops:
-        values.append(evaluate(op, [values[a] for a in op.args]))
-    return [values[value] for _, value in cell.outputs]
 
 
 def attend(attention: Attention, values: Array, keys: Array, query: Array) -> Array:

@@ -154,6 +154,19 @@ def test_check_takes_a_cell_too(abw: Abw) -> None:
     assert abw("check", "specs/cells/linear.yaml", "--json").json()["parameters"] == 64 * 64 + 64
 
 
+def test_check_shows_the_backward_pass(abw: Abw) -> None:
+    done = abw("check", "treelstm", "--backward")
+    assert done.code == 0, done.err
+    assert "    d_o = g_h * d_o.1\n" in done.out
+    assert "    Uil += outer(d_i.4, hl)\n" in done.out
+    types = abw("check", "treelstm", "--backward", "--json").json()["types"]
+    assert [t["type"] for t in types] == ["leaf", "internal", "output"]
+    assert types[1]["inputs"] == ["d_hl", "d_cl", "d_hr", "d_cr"]
+    (cell,) = abw("check", "specs/cells/linear.yaml", "--backward", "--json").json()["types"]
+    assert cell["equations"][0] == "d_x = transpose(W) @ g_y"
+    assert cell["weights"] == ["b += d_b", "W += outer(d_b, x)"]
+
+
 def test_learn_writes_a_readable_policy_that_run_then_uses(abw: Abw, tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     done = abw("learn", "specs/treelstm.yaml", "--encoding", "base", "-o", str(path), "--trials", "100")

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from abw.core.cell.evaluate import NUMPY, evaluate
 from abw.core.cell.layout import BROADCAST, COPIED, PACKED, SCRATCH
 from abw.core.cell.normal import NormalCell, size_of
 from abw.core.cell.program import CellBatch, CellProgram, Operand
-from abw.core.exec.reference import NUMPY, evaluate
 from abw.core.ir.cell import Shape
 from abw.core.ir.operations import OPERATIONS
 

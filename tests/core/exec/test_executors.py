@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abw.core.base.errors import AbwError
+from abw.core.cell.evaluate import run_cell
 from abw.core.cell.layout import COPIED, Arrangement
 from abw.core.cell.program import CellProgram, assemble, cell_program
 from abw.core.exec.blas.calls import CellKernel
 from abw.core.exec.blas.executor import BlasExecutor
 from abw.core.exec.interface import Result
 from abw.core.exec.params import Params, init_params
-from abw.core.exec.reference import run_cell
 from abw.core.exec.registry import get_executor
 from abw.core.ir.cell import Param
 from abw.core.ir.network import Granularity

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abw.core.base.errors import Span
+from abw.core.cell.evaluate import evaluate
 from abw.core.exec.blas.executor import BlasExecutor
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.njit.executor import NjitExecutor
 from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params
-from abw.core.exec.reference import evaluate
 from abw.core.ir.cell import Op
 from abw.core.ir.model import Reduction, Table
 from abw.core.ir.network import Constant, Slot

@@ -8,13 +8,13 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from abw.core.cell.evaluate import run_cell
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.njit import executor as njit
 from abw.core.exec.cpu.target import TARGETS, TargetName, get_target
 from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params, init_params
-from abw.core.exec.reference import run_cell
 from abw.core.exec.registry import get_executor
 from abw.core.graph.graph import Graph
 from abw.core.graph.ops import expand, op_network

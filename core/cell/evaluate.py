@@ -1,0 +1,36 @@
+"""What cells mean: computed with NumPy, one node at a time, in the precision of what is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.ir.cell import Cell, Op
+from abw.core.ir.meanings import Arrays
+from abw.core.ir.operations import OPERATIONS
+
+Array = NDArray[np.float64]
+
+NUMPY = Arrays(np)
+
+
+def evaluate(op: Op, arguments: Sequence[Array]) -> Array:
+    """One operation on one node's values, in their precision."""
+    value = np.asarray(OPERATIONS[op.name].meaning(NUMPY, *arguments, *op.attr))
+    return value.reshape(op.shape) if op.name == "constant" else value
+
+
+def cell_values(cell: Cell, inputs: Sequence[Array], params: Sequence[Array]) -> list[Array]:
+    """All of a cell's values for one node, by their numbers."""
+    values = [*inputs, *params]
+    for op in cell.ops:
+        values.append(evaluate(op, [values[a] for a in op.args]))
+    return values
+
+
+def run_cell(cell: Cell, inputs: Sequence[Array], params: Sequence[Array]) -> list[Array]:
+    """A cell's outputs for one node."""
+    values = cell_values(cell, inputs, params)
+    return [values[value] for _, value in cell.outputs]
