@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from abw.core.graph.dag import Dag
     from abw.core.ir.model import Model
     from abw.core.plan.plan import Plan
-    from abw.core.policy.registry import Policy
+    from abw.core.policy.schedule import Policy
     from abw.core.run.learning import Choice
     from abw.core.run.workload import Networks, Workload
 

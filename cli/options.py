@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -78,6 +78,8 @@ Seed = Annotated[
         "--seed", help="Of learning, of weights not given (0), and of the data's coin (the spec's)."
     ),
 ]
+POLICY = "NAME|FILE|MODULE:CLASS"
+"""How policies are named everywhere: by a name, a learned one's .json, your own class or .py file."""
 ENCODING_HELP = "What a state of the FSM is; best: what does best in training of base, sort, critical."
 GRANULARITY_HELP = "What a node is: a cell, or an operation as in vanilla DyNet."
 Encoding = Annotated[
@@ -168,6 +170,22 @@ def run_of(name: str | None) -> StoredRun:
         if name and (near := nearest(name)):
             raise AbwError(error.message, hint=f"{near} {error.hint}") from None
         raise
+
+
+def policies(help: str, *names: str, metavar: str = POLICY) -> Any:  # noqa: ANN401 (as typer.Option)
+    """An option that names a policy."""
+    return typer.Option(*names, metavar=metavar, help=help)
+
+
+def require_policy(name: str, option: str, *more: str) -> None:
+    """Refuse a policy that nobody knows; one of your own is loaded. Errors: a usage error, AbwError."""
+    from abw.core.policy.own import is_own
+    from abw.core.policy.registry import NAMES, REVERSED, get_policy
+
+    if is_own(name.removesuffix(REVERSED)):
+        get_policy(name)
+    elif not name.endswith(".json"):
+        one_of(name, (*NAMES, *more), option)
 
 
 def one_of(value: str, allowed: Sequence[str], option: str) -> str:

@@ -50,8 +50,8 @@ from abw.core.ir.network import Granularity, LayoutName, Network
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.foreign import Foreign, checked
 from abw.core.policy.learned.states import Encoding
-from abw.core.policy.registry import CHOSEN, LEARNED, Policy, get_policy
-from abw.core.policy.schedule import Schedule
+from abw.core.policy.registry import CHOSEN, LEARNED, get_policy, require_name
+from abw.core.policy.schedule import Policy, Schedule
 from abw.core.run.finite import refuse_values, refuse_weights
 from abw.core.run.footprint import require_weights
 from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds
@@ -152,15 +152,18 @@ def load(
     `weights` is a file of trained ones (else those that the spec names, else random ones from `seed`),
     `data` what a policy is learned from that is not on disk yet (else what the spec names): a file, or
     instances, of which a spec of format json has its kinds, links and fields then; `policy` a name, a
-    policy's `.json` file or an object with `schedule(dag)`, whose schedules are checked; with `allow_outside`
-    the spec may name files outside its folder; with `check_finite` a NaN or an infinity, in the weights or in
-    any value that is computed, is an AbwError that says where it is. Errors: SpecError with all that is wrong
+    policy's `.json` file, one of your own by its place (`module:Class` or `policy.py`) or as an object with
+    `schedule(dag)`, whose schedules are checked; with `allow_outside` the spec may name files outside its
+    folder; with `check_finite` a NaN or an infinity, in the weights or in any value that is computed, is an
+    AbwError that says where it is. Errors: SpecError with all that is wrong
     in the spec, AbwError. Cost: the kernels' compilation, 0.1 to 0.3 s; nothing where they
     are on disk from before.
     """
     _require("granularity", granularity, get_args(Granularity))
     _require("layout", layout, get_args(LayoutName))
     _require("encoding", encoding, ("best", *get_args(Encoding)))
+    if isinstance(policy, str) and not policy.endswith(".json"):
+        require_name(policy)
     if policy == CHOSEN and encoding != "best":
         policy = LEARNED  # an encoding is that of an FSM
     if threads is not None and threads < 1:

@@ -24,6 +24,7 @@ def bench_graph(specs: Path, data: Path, instances: int, runs: int) -> dict[str,
     """Thread CPU time, medians; the policy `fsm` is learned (encoding sort) from the first 32 instances."""
     from abw.core.graph.bounds import lower_bound
     from abw.core.plan.plan import plan
+    from abw.core.policy.foreign import checked
     from abw.core.policy.learned.learner import learn
     from abw.core.policy.registry import LEARNED, get_policy
     from abw.core.run.learning import TRAIN_LIMIT
@@ -43,6 +44,7 @@ def bench_graph(specs: Path, data: Path, instances: int, runs: int) -> dict[str,
             "lower bound": partial(lower_bound, graph.dag),
             **{p: partial(get_policy(p).schedule, graph.dag) for p in TIMED},
             LEARNED: partial(learned.schedule, graph.dag),
+            "check one's own": partial(checked, schedule, graph.dag, LEARNED),
             "plan": partial(plan, graph, schedule),
         }
         for step, work in steps.items():

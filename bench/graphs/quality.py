@@ -18,7 +18,7 @@ from abw.core.graph.dag import Dag
 
 if TYPE_CHECKING:
     from abw.core.policy.learned.choice import ChosenPolicy
-    from abw.core.policy.registry import Policy
+    from abw.core.policy.schedule import Policy
 
 RULES = ("depth", "agenda", "sufficient", "critical", "critical-free", "weight-free", "share-free", "share")
 TRAINED, HELD = 32, 4

@@ -17,6 +17,10 @@ def check(
     batch: options.Batch = None,
     sizes: options.Set = None,
     granularity: options.Granularity = "cell",
+    policy: Annotated[
+        str | None,
+        options.policies("Also schedule all mini-batches by this one, and check it.", "--policy"),
+    ] = None,
     seed: options.Seed = None,
     backward: Annotated[
         bool, typer.Option("--backward", help="Print each type's backward pass as equations instead.")
@@ -32,6 +36,8 @@ def check(
     from abw.core.spec.load import is_cell
     from abw.core.tools.inspect import inspect, inspect_cell
 
+    if policy:
+        options.require_policy(policy, "--policy")
     if backward:
         from abw.core.tools import backward as told
 
@@ -40,7 +46,7 @@ def check(
     elif is_cell(spec):
         give(inspect_cell(spec, changes.dims), as_json, _print_cell)
     else:
-        give(inspect(spec, changes, granularity), as_json, _print)
+        give(inspect(spec, changes, granularity, policy), as_json, _print)
 
 
 def _print_cell(report: dict[str, Any]) -> None:
@@ -103,6 +109,14 @@ def _print(report: dict[str, Any]) -> None:
     )
     instances = counted(report["instances"], "instance")
     console.print(Text.assemble(ok, f"  {report['data']}: {instances}, {graphs}"))
+    if report["policy"]:
+        console.print(
+            Text.assemble(
+                ok,
+                f"  policy {report['policy']}: {counted(report['batches'], 'batch', 'es')}, "
+                f"{report['ns_per_node']:.0f} ns a node",
+            )
+        )
     if report["memory_bytes"] is not None:
         console.print(f"    the largest mini-batch takes {amount(report['memory_bytes'], 'B')} of memory")
         process = report["process_bytes"]

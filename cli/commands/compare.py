@@ -24,7 +24,7 @@ def compare(
         str | None,
         typer.Option(
             "--policies",
-            metavar="NAME,...",
+            metavar=f"{options.POLICY},...",
             help="Which: those of `abw run`, or fsm-base, fsm-max, ..., fsm-best for an encoding "
             "(depth,agenda,sufficient,phases,critical,search,auto,fsm; at granularity op without fsm).",
         ),
@@ -78,13 +78,15 @@ def compare(
     Nothing is executed or kept. --fuse and --group show what graphs with fewer nodes or types would give.
     """
     changes = options.overrides(data, limit, batch, sizes, seed, allow_outside=allow_outside)
-    from abw.core.tools.compare import COMPARABLE, CompareOptions
+    from abw.core.tools.compare import LEARNED_WITH, CompareOptions
     from abw.core.tools.compare import compare as run_compare
 
     usual = USUAL if granularity == "op" else (*USUAL, "fsm")
     names = tuple(dict.fromkeys(n.strip() for n in policies.split(","))) if policies else usual
+    for name in names:
+        options.require_policy(name, "--policies", *LEARNED_WITH)
     chosen = CompareOptions(
-        policies=tuple(options.one_of(name, COMPARABLE, "--policies") for name in names),
+        policies=names,
         encoding=encoding,
         granularity=granularity,
         seeds=seeds,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from abw.cli import options
-from abw.cli.console import give, grid, progress
+from abw.cli.console import counted, give, grid, progress
 
 REASONS, INSTANCES, TYPES = 5, 4, 12
 """The most reasons, instances and types that a screen is given; --json has all."""
@@ -21,7 +21,7 @@ def explain(
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", help="Schedule a spec by this policy (auto)."),
+        options.policies("Schedule by this one (auto; of a run, its own).", "--policy"),
     ] = None,
     mini_batch: Annotated[
         int, typer.Option("--mini-batch", min=0, metavar="N", help="Which mini-batch.")
@@ -39,19 +39,18 @@ def explain(
 ) -> None:
     """Say why a mini-batch took so many batches: by type, by what held them back, and by instance.
 
-    Options that change a spec or choose a policy apply to specs; a run is explained as it was.
+    Options that change a spec apply to specs; a run is explained as it was, or scheduled anew by --policy.
     """
     changes = options.overrides(data, limit, batch, sizes, seed, allow_outside=allow_outside)
-    from abw.core.policy.registry import NAMES
     from abw.core.spec.shipped import find_shipped
     from abw.core.tools.explain import explain_run, explain_spec
 
+    if policy:
+        options.require_policy(policy, "--policy")
     if target and (shipped := find_shipped(target)):
         target = str(shipped)
     if target and target.endswith((".yaml", ".yml")):
         name = policy or ("auto" if encoding == "best" else "fsm")
-        if not name.endswith(".json"):
-            options.one_of(name, NAMES, "--policy")
         with progress(quiet) as told:
             report = explain_spec(
                 Path(target),
@@ -62,10 +61,8 @@ def explain(
                 granularity=granularity,
                 number=mini_batch,
             )
-    elif policy:
-        raise typer.BadParameter("a run is explained as it was: give a spec", param_hint="--policy")
     else:
-        report = explain_run(options.run_of(target), mini_batch)
+        report = explain_run(options.run_of(target), mini_batch, policy)
     give(report, as_json, _print)
 
 
@@ -172,11 +169,12 @@ def _print_alone(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
 
 
 def _print_advice(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
-    others = {n: b for n, b in report["others"].items() if n != report["policy"]}
-    ways = [f"{name}: {batches} batches" for name, batches in others.items()]
+    better = {n: b for n, b in report["others"].items() if b < report["batches"]}
+    ways = [f"{name}: {counted(batches, 'batch', 'es')}" for name, batches in better.items()]
     for name, after in (report["passes"] or {}).items():
-        ways.append(f"lower bound {after['lower_bound']} with `abw compare --{name}`")
-    console.print(f"\nOther ways: {'; '.join(ways)}. `abw compare SPEC` tries more.", soft_wrap=True)
+        ways.append(f"`abw compare --{name}`: lower bound {after['lower_bound']}")
+    if ways:
+        console.print(f"\nFewer batches: {'; '.join(ways)}. `abw compare SPEC` tries more.", soft_wrap=True)
 
 
 def _node(node: dict[str, Any]) -> str:

@@ -69,9 +69,11 @@ def run(
         str | None,
         typer.Option(
             "--policy",
+            metavar=options.POLICY,
             help="auto, fsm, depth, agenda, agenda-static, phases, sufficient, critical, critical-free, "
             "share, share-free, weight, weight-free, beam, search, exact (with -reversed: from the outputs "
-            "to the inputs), or the .json file of a learned policy.",
+            "to the inputs); the .json file of a learned policy; your own: module:Class or policy.py "
+            "(docs/policies.md).",
             show_default="auto",
         ),
     ] = None,
@@ -190,7 +192,7 @@ def run(
     changes = options.overrides(
         None if pipe else data, limit, _batch(batch), sizes, seed, hoist, weights, allow_outside
     )
-    from abw.core.policy.registry import LEARNED, NAMES
+    from abw.core.policy.registry import LEARNED
     from abw.core.run.batchsize import parse_bytes
     from abw.core.run.pipeline import RunOptions
     from abw.core.run.pipeline import run as run_pipeline
@@ -200,8 +202,8 @@ def run(
     granularity = granularity or usual.granularity
     if policy is None:
         policy = LEARNED if encoding else usual.policy
-    elif not policy.endswith(".json"):
-        options.one_of(policy, NAMES, "--policy")
+    else:
+        options.require_policy(policy, "--policy")
     if encoding and policy != LEARNED:
         raise typer.BadParameter(f"it goes with --policy fsm, not with {policy}", param_hint="--encoding")
     own = {"kernels": kernels, "scheme": scheme, "tensor_cores": False if no_tensor_cores else None}

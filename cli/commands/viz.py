@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from abw.cli import options
 from abw.cli.console import print_json, progress
@@ -31,6 +32,28 @@ if TYPE_CHECKING:
     from abw.viz.data.scene import Scene
 
 
+class VizCommand(TyperCommand):
+    """`abw viz`, where a policy's name behind --policy is answered: there it is the picture's."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (Typer's or click's own)
+        """Refuse a name behind --policy that only a policy can have. Errors: a usage error."""
+        for at, arg in enumerate(args):
+            name = arg.removeprefix("--policy=") if arg != "--policy" else "".join(args[at + 1 : at + 2])
+            if arg.startswith("--policy") and name and _is_policy(name):
+                said = "it is the picture of the policy and takes no name"
+                raise typer.BadParameter(f"{said}; did you mean --by {name}?", param_hint="--policy")
+        return super().parse_args(ctx, args)
+
+
+def _is_policy(name: str) -> bool:
+    """Whether a word names a policy, and no spec or file that could be drawn."""
+    from abw.core.policy.own import is_own
+    from abw.core.policy.registry import NAMES
+    from abw.core.spec.shipped import find_shipped
+
+    return is_own(name) or (name in NAMES and not Path(name).exists() and not find_shipped(name))
+
+
 def viz(
     target: Annotated[
         str | None,
@@ -50,11 +73,11 @@ def viz(
     ] = False,
     by: Annotated[
         str | None,
-        typer.Option("--by", metavar="POLICY", help="Look at this policy's schedule (the run's own)."),
+        options.policies("Look at this policy's schedule (the run's own; of a spec auto).", "--by"),
     ] = None,
     against: Annotated[
         list[str] | None,
-        typer.Option("--against", metavar="POLICY", help="Compare with this one; repeat (depth, agenda)."),
+        options.policies("Compare with this one; repeat (depth, agenda).", "--against"),
     ] = None,
     mini_batch: Annotated[
         int, typer.Option("--mini-batch", min=0, metavar="N", help="Which mini-batch.")
@@ -115,6 +138,11 @@ def viz(
         "model": model,
     }
     format = _format({"html": html, "svg": svg, "dot": dot, "png": png, "text": text}, output, open_it)
+    if by and encoding and by != "fsm":
+        raise typer.BadParameter(f"it goes with --by fsm, not with {by}", param_hint="--encoding")
+    for option, names in (("--by", [by] if by else []), ("--against", against or [])):
+        for each in names:
+            options.require_policy(each, option)
     changes = options.overrides(data, limit, batch, sizes, seed, allow_outside=allow_outside)
     from abw.core.run.workload import open_model
     from abw.core.spec.shipped import find_shipped
@@ -143,7 +171,7 @@ def viz(
         name, pictures, reads = drawn.name, [model_picture(drawn)], drawn.reads
     else:
         with progress(quiet) as told:
-            scene = _open(target, changes, granularity, encoding, mini_batch, against, told)
+            scene = _open(target, changes, granularity, encoding, mini_batch, against, by, told)
         if format == "html" and not as_json:
             _write(page(scene), output or Path(f"{scene.model}.html"), scene.reads, open_it)
             return
@@ -177,14 +205,15 @@ def _open(
     encoding: Choice | None,
     mini_batch: int,
     against: list[str] | None,
+    by: str | None,
     told: Progress,
 ) -> Scene:
     from abw.viz.data.scene import AGAINST, scene_of_run, scene_of_spec
 
     others = AGAINST if against is None else against
     if target and target.endswith(SPEC):
-        return scene_of_spec(Path(target), changes, granularity, encoding, mini_batch, others, told)
-    return scene_of_run(options.run_of(target), mini_batch, others, changes.allow_outside)
+        return scene_of_spec(Path(target), changes, granularity, encoding, mini_batch, others, told, by)
+    return scene_of_run(options.run_of(target), mini_batch, others, changes.allow_outside, by)
 
 
 def _write(content: bytes, output: Path | None, reads: Sequence[Path], open_it: bool) -> None:

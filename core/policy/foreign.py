@@ -11,8 +11,7 @@ from abw.core.base.errors import AbwError, CheckError
 from abw.core.base.jit import njit
 from abw.core.graph.dag import Dag
 from abw.core.policy.check import check_schedule
-from abw.core.policy.registry import Policy
-from abw.core.policy.schedule import Schedule
+from abw.core.policy.schedule import Policy, Schedule
 
 Ints = NDArray[np.int32]
 

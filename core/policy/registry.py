@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.graph.dag import Dag
+from abw.core.policy.own import is_own, own_policy
 from abw.core.policy.reverse import reversed_dag, reversed_schedule
 from abw.core.policy.rules.agenda import Agenda
 from abw.core.policy.rules.critical import Critical
@@ -16,16 +16,8 @@ from abw.core.policy.rules.frugal import Frugal
 from abw.core.policy.rules.phases import Phases
 from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.policy.rules.weight import SHARE, Weight
-from abw.core.policy.schedule import Schedule
+from abw.core.policy.schedule import Policy, Schedule
 from abw.core.policy.search.search import Search
-
-
-class Policy(Protocol):
-    """Anything that orders a graph's nodes into batches."""
-
-    def schedule(self, dag: Dag) -> Schedule:
-        """Every node once, after its producers, in batches of one type."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +96,14 @@ takes where types have an order.
 """
 
 
+def require_name(name: str, known: Sequence[str] = NAMES) -> None:
+    """Raise AbwError unless a name is one of those known, or that of a policy of your own."""
+    if name not in known and not is_own(name.removesuffix(REVERSED)):
+        raise AbwError(f"no policy is called '{name}'", hint=did_you_mean(name, known), exit_code=2)
+
+
 def get_policy(name: str, **options: object) -> Policy:
-    """The policy of that name; the options are the fields of its class.
+    """The policy of that name, or one of your own (`own_policy`); the options are the fields of its class.
 
     Any name can be followed by `-reversed`. `fsm` and `auto` cannot be had by their names alone: see
     `abw.core.policy.learned`. Raises AbwError for an unknown name or option.
@@ -113,10 +111,9 @@ def get_policy(name: str, **options: object) -> Policy:
     if name in (LEARNED, CHOSEN):
         raise AbwError(f"the policy {name} must be learned first", hint="abw learn SPEC")
     rule = name.removesuffix(REVERSED)
-    if rule not in _MAKE:
-        raise AbwError(f"no policy is called '{name}'", hint=did_you_mean(name, NAMES))
+    require_name(name)
     try:
-        made = _MAKE[rule](**options)
+        made = own_policy(rule) if is_own(rule) else _MAKE[rule](**options)
     except TypeError as error:
         raise AbwError(f"policy {name}: {error}") from None
     return made if rule == name else Reversed(made)

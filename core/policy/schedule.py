@@ -1,11 +1,14 @@
-"""A schedule: the sequence of batches."""
+"""A schedule: the sequence of batches; and what a policy is, which makes one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from abw.core.graph.dag import Dag
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -39,3 +42,11 @@ class Schedule:
         if self.launch_ptr is not None:
             return self.launch_ptr
         return np.arange(len(self) + 1, dtype=np.int32)
+
+
+class Policy(Protocol):
+    """Anything that orders a graph's nodes into batches."""
+
+    def schedule(self, dag: Dag) -> Schedule:
+        """Every node once, after its producers, in batches of one type."""
+        ...

@@ -14,7 +14,7 @@ from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Executor, TooLargeError
 from abw.core.plan.plan import Plan
 from abw.core.policy.cost import Cost, cost_of
-from abw.core.policy.registry import Policy
+from abw.core.policy.schedule import Policy
 from abw.core.run.footprint import footprint
 from abw.core.run.measure import measure
 from abw.core.run.minibatches import planned

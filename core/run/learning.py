@@ -22,7 +22,8 @@ from abw.core.policy.learned.choicefile import read_any
 from abw.core.policy.learned.fsm import FsmPolicy
 from abw.core.policy.learned.learner import BEST_OF, learn, learn_best
 from abw.core.policy.learned.states import Encoding
-from abw.core.policy.registry import CHOSEN, LEARNED, Policy, get_policy
+from abw.core.policy.registry import CHOSEN, LEARNED, get_policy
+from abw.core.policy.schedule import Policy
 from abw.core.run.workload import Networks, Workload
 from abw.core.store.folders import require_writable
 from abw.core.store.policies import policy_path
@@ -175,6 +176,11 @@ def read_policy(path: Path, types: tuple[str, ...], launch: float = 0.0) -> Lear
     if isinstance(policy, ChosenPolicy):
         policy = policy.launching(launch)
     return Learned(policy, path, data, fresh=False)
+
+
+def named_policy(name: str, types: tuple[str, ...], launch: float = 0.0) -> Policy:
+    """A policy that needs no learning: a rule, one of your own, one in a `.json` file. Errors: AbwError."""
+    return read_policy(Path(name), types, launch).policy if name.endswith(".json") else get_policy(name)
 
 
 def kept_policy(networks: Networks, asked: Asked) -> Learned | None:

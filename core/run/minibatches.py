@@ -13,8 +13,7 @@ from abw.core.exec.interface import Executor, Result, TooLargeError
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.plan.plan import Plan, plan, wanted_of
-from abw.core.policy.registry import Policy
-from abw.core.policy.schedule import Schedule
+from abw.core.policy.schedule import Policy, Schedule
 from abw.core.run.growing import Grown, grow
 from abw.core.run.workload import Workload
 

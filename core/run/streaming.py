@@ -31,7 +31,8 @@ from abw.core.ir.model import Model
 from abw.core.plan.check import check_plan
 from abw.core.plan.counts import Counts
 from abw.core.policy.check import check_schedule
-from abw.core.policy.registry import Policy, get_policy
+from abw.core.policy.registry import get_policy
+from abw.core.policy.schedule import Policy
 from abw.core.policy.trace import ready_counts
 from abw.core.run.finite import not_finite, refuse_values
 from abw.core.run.footprint import Footprint, footprint

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from abw.core.base.errors import AbwError, did_you_mean
+from abw.core.base.errors import AbwError
 from abw.core.base.files import spare
 from abw.core.base.progress import Progress, Quiet
 from abw.core.graph.bounds import lower_bound
@@ -23,9 +23,10 @@ from abw.core.policy.learned.choice import ChosenPolicy
 from abw.core.policy.learned.fsm import FsmPolicy
 from abw.core.policy.learned.states import ENCODINGS
 from abw.core.policy.pairbound import pair_bound
-from abw.core.policy.registry import CHOSEN, COSTED, LEARNED, NAMES, REVERSED, Policy, get_policy
+from abw.core.policy.registry import CHOSEN, COSTED, LEARNED, NAMES, REVERSED, get_policy, require_name
+from abw.core.policy.schedule import Policy
 from abw.core.policy.search.search import Search
-from abw.core.run.learning import TRAIN_LIMIT, TRIALS, Asked, Choice, choose_from, train
+from abw.core.run.learning import TRAIN_LIMIT, TRIALS, Asked, Choice, choose_from, named_policy, train
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances, whole
 from abw.core.spec.load import Overrides
 
@@ -167,8 +168,8 @@ def compare(
 def require(policies: Iterable[str]) -> None:
     """Raise AbwError for a policy that is not known."""
     for name in policies:
-        if name not in COMPARABLE:
-            raise AbwError(f"no policy is called '{name}'", hint=did_you_mean(name, COMPARABLE))
+        if not name.endswith(".json"):
+            require_name(name, COMPARABLE)
 
 
 def _open(spec: Path, overrides: Overrides, options: CompareOptions, seed: int) -> tuple[Graphs, Graphs]:
@@ -215,8 +216,11 @@ def train_all(
             continue
         if name != LEARNED and name not in LEARNED_WITH:
             costed = training.cost and name.removesuffix(REVERSED) in COSTED
-            wanted = {"cost": training.cost} if costed else {}
-            trained[name] = TimedPolicy(get_policy(name, **wanted))
+            trained[name] = TimedPolicy(
+                get_policy(name, cost=training.cost)
+                if costed
+                else named_policy(name, training.dag(0, 1).types)
+            )
             continue
         first = min(used, options.train_limit)
         train(training.dag, min(first, 2), encoding, seed, trials=1)  # compiles

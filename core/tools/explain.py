@@ -27,7 +27,7 @@ from abw.core.graph.group import group_types
 from abw.core.ir.network import Granularity
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
-from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds
+from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds, named_policy
 from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides
 from abw.core.store.runs import StoredRun, in_range, load_batch, policy_name
@@ -154,11 +154,16 @@ def explain_spec(
     return {"schema_version": 1, **head, **explanation(scheduled), "passes": _passes(graph)}
 
 
-def explain_run(run: StoredRun, number: int = 0) -> dict[str, Any]:
-    """Explain mini-batch `number` of a run on disk. Errors: AbwError where it is not there or damaged."""
+def explain_run(run: StoredRun, number: int = 0, policy: str | None = None) -> dict[str, Any]:
+    """Explain mini-batch `number` of a run on disk, as it was or scheduled anew by another policy.
+
+    Errors: AbwError where it is not there or damaged, and for a policy that would have to be learned.
+    """
     report = run.report
     dag, schedule, instance, vertex = load_batch(run, in_range(number, run.kept))
-    policy = policy_name(report)
+    if policy not in (None, policy_name(report)):
+        schedule = named_policy(policy, dag.types).schedule(dag)
+    policy = policy or policy_name(report)
     scheduled = Scheduled(dag, schedule, instance, vertex, number * report["batch"])
     head = {"model": report["model"], "policy": policy, "mini_batch": number}
     head["mini_batches"] = report["mini_batches"]

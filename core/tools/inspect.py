@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity
 from abw.core.ir.weights import names_in
 from abw.core.plan.plan import plan, wanted_of
+from abw.core.policy.check import check_schedule
+from abw.core.policy.registry import CHOSEN, get_policy
 from abw.core.policy.rules.critical import Critical
 from abw.core.run.footprint import footprint, forecast
 from abw.core.run.learning import Asked, kept_policy, launch_seconds
@@ -52,11 +55,13 @@ def inspect_cell(path: Path, dims: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[str, Any]:
+def inspect(
+    spec: Path, overrides: Overrides, granularity: Granularity, policy: str | None = None
+) -> dict[str, Any]:
     """Check a spec and build all graphs of its data; returns the document of `abw check --json`.
 
-    `memory_bytes`: what the mini-batch with most nodes takes in `abw run`, batched by the policy that an
-    earlier run has chosen for mini-batches of this size, else by the rule critical;
+    `memory_bytes`: what the mini-batch with most nodes takes in `abw run`, batched by the policy named, or
+    the one that an earlier run has chosen for mini-batches of this size, else by the rule critical;
     `process_bytes`: what its whole process takes with that (`Forecast`), and what is available. Of a
     model that grows, graphs are those of what is computed before, and the memory is not known beforehand.
     Errors: SpecError, DataError. Cost: that of reading and construction.
@@ -69,21 +74,31 @@ def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[
     if workload.ground is not None:
         given = only(workload.binding, workload.ground.sprouter.phases.before)
     network = workload.network
+    asked = Asked(policy or CHOSEN, batch=model.data.batch, launch=launch_seconds(network, "cpu"))
+    kept = kept_policy(networks, asked)
+    named = kept.policy if kept else get_policy(asked.name) if policy else Critical()
+    batches, seconds = 0, 0.0
     nodes = np.zeros(len(network.types), np.int64)
     depths: list[np.ndarray[Any, Any]] = []
     largest: Graph | None = None
     for first, last in workload.windows():
         graph = workload.graph(first, last) if given is None else construct(given, first, last)
         nodes += graph.type_sizes
+        if policy:
+            seen = networks.seen(graph)
+            if not depths:
+                named.schedule(seen)  # compiled, if it is at all, before time counts
+            start = time.thread_time()
+            schedule = named.schedule(seen)
+            seconds += time.thread_time() - start
+            check_schedule(seen, schedule)
+            batches += len(schedule)
         depths.append(lower_bound(graph.dag))
         if largest is None or len(graph) > len(largest):
             largest = graph
     memory = process = None
     if largest is not None and given is None:
-        asked = Asked(batch=model.data.batch, launch=launch_seconds(network, "cpu"))
-        kept = kept_policy(networks, asked)
-        policy = kept.policy if kept else Critical()
-        schedule = networks.launched(largest, policy.schedule(networks.seen(largest)))
+        schedule = networks.launched(largest, named.schedule(networks.seen(largest)))
         schedule = shared_out(largest, schedule, usable_cores(), get_target())
         planned = plan(largest, schedule, wanted_of(largest))
         memory = footprint(planned).total
@@ -122,6 +137,9 @@ def inspect(spec: Path, overrides: Overrides, granularity: Granularity) -> dict[
         "mini_batches": len(depths),
         "nodes": int(nodes.sum()),
         "lower_bound": int(sum(int(d.sum()) for d in depths)),
+        "policy": policy,
+        "batches": batches if policy else None,
+        "ns_per_node": 1e9 * seconds / max(1, int(nodes.sum())) if policy else None,
         "parameters": sum(math.prod(p.shape) for p in model.params),
         "table_numbers": sum(t.rows * math.prod(t.shape) for t in model.tables),
         "memory_bytes": memory,

@@ -42,10 +42,18 @@ def test_a_run_by_its_number_or_the_latest(abw: Abw) -> None:
     assert abw("run", *FLAGS).code == 0
     assert abw("explain", "1", "--json").json() == abw("explain", "--json").json()
     assert "policy agenda" in abw("explain").out
-    assert abw("explain", "1", "--policy", "depth").code == 2
+    assert "policy depth" in abw("explain", "1", "--policy", "depth").out
     wrong = abw("explain", "1", "--mini-batch", "99")
     assert wrong.code == 1
     assert "numbers here" in wrong.err
+
+
+def test_only_what_is_better_is_recommended(abw: Abw) -> None:
+    for name, others in (("depth", ["agenda: ", "critical: "]), ("agenda", ["critical: "]), ("critical", [])):
+        said = abw("explain", *FLAGS[:-1], name).out.split("Fewer batches: ")[1]
+        assert [other for other in ("depth: ", "agenda: ", "critical: ") if other in said] == others
+    best = abw("explain", "specs/treelstm.yaml", "--policy", "sufficient").out
+    assert "Fewer batches" not in best
 
 
 def test_a_learned_policy_is_used_as_run_does(abw: Abw) -> None:

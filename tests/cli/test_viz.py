@@ -79,7 +79,7 @@ def test_another_policys_picture(abw: Abw) -> None:
     assert document["policy"][0]["policy"] == "agenda"
     assert len(document["frontier"][0]["ready"]) == 7
     done = abw("viz", *FIG1, "--by", "agenta")
-    assert done.code == 1
+    assert done.code == 2
     assert "did you mean 'agenda'" in done.err
 
 

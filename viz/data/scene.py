@@ -19,9 +19,9 @@ from abw.core.ir.network import Granularity, Network
 from abw.core.policy.learned.choice import fsm_behind
 from abw.core.policy.learned.choicefile import read_any
 from abw.core.policy.learned.fsm import FsmPolicy
-from abw.core.policy.registry import CHOSEN, LEARNED, get_policy
+from abw.core.policy.registry import CHOSEN, LEARNED
 from abw.core.policy.schedule import Schedule
-from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds
+from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds, named_policy
 from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides
 from abw.core.store.checked import read_outputs
@@ -73,9 +73,15 @@ class Scene:
 
 
 def scene_of_run(
-    run: StoredRun, number: int = 0, against: Sequence[str] = AGAINST, allow_outside: bool = False
+    run: StoredRun,
+    number: int = 0,
+    against: Sequence[str] = AGAINST,
+    allow_outside: bool = False,
+    by: str | None = None,
 ) -> Scene:
-    """A mini-batch of a run on disk. Errors: AbwError where it is not there or damaged.
+    """A mini-batch of a run on disk, as it was or scheduled anew `by` another policy.
+
+    Errors: AbwError where it is not there or damaged.
 
     Reads the model and the data again to know the cells and the memory; goes without where they changed, or
     where the model names files outside its folder, unless these are allowed.
@@ -83,6 +89,8 @@ def scene_of_run(
     dag, schedule, instance, vertex = load_batch(run, in_range(number, run.kept))
     report = run.report
     own = policy_name(report)
+    others = [own, *against] if by else against
+    known = {own: schedule}
     spec = _model_again(run, allow_outside)
     graph = _graph_again(run, spec, number, dag) if spec else None
     return Scene(
@@ -93,8 +101,8 @@ def scene_of_run(
         dag=dag,
         instance=instance,
         vertex=vertex,
-        schedules=_with_others(dag, own, schedule, against),
-        learned=_policy_of_run(run),
+        schedules=_schedules(dag, by or own, others, known),
+        learned=_policy_of_run(run) if by in (None, own) else None,
         spec=spec,
         network=graph.network if graph else None,
         graph=graph,
@@ -111,8 +119,9 @@ def scene_of_spec(
     number: int = 0,
     against: Sequence[str] = AGAINST,
     progress: Progress | None = None,
+    by: str | None = None,
 ) -> Scene:
-    """A mini-batch of a spec's data under the policy that `abw run` on the executor `cpu` takes.
+    """A mini-batch of a spec's data under the policy `by`, or the one that `abw run` on executor `cpu` takes.
 
     That is `auto`, with an `encoding` the FSM; it is found, or learned now. Errors: SpecError, DataError,
     AbwError.
@@ -120,7 +129,7 @@ def scene_of_spec(
     model = open_model(spec, overrides)
     workload = load_workload(model, granularity)
     windows = list(workload.windows())
-    own, launch = LEARNED if encoding else CHOSEN, launch_seconds(workload.network, "cpu")
+    own, launch = by or (LEARNED if encoding else CHOSEN), launch_seconds(workload.network, "cpu")
     asked = Asked(own, encoding or "best", overrides.seed or 0, model.data.batch, launch)
     kept = kept_policy(workload.networks, asked)
     policy, found = chosen_policy(kept, workload, asked, progress=progress or Quiet())
@@ -133,7 +142,7 @@ def scene_of_spec(
         dag=graph.dag,
         instance=graph.instance,
         vertex=graph.vertex,
-        schedules=_with_others(graph.dag, own, policy.schedule(graph.dag), against),
+        schedules=_schedules(graph.dag, own, against, {own: policy.schedule(graph.dag)}),
         learned=fsm_behind(found.policy) if found else None,
         spec=model,
         network=graph.network,
@@ -205,6 +214,9 @@ def _kept(run: StoredRun, first: int, graph: Graph | None) -> tuple[Kept, ...]:
     return tuple(outputs_kept)
 
 
-def _with_others(dag: Dag, own: str, schedule: Schedule, against: Sequence[str]) -> dict[str, Schedule]:
-    others = {name: get_policy(name).schedule(dag) for name in against if name != own}
-    return {own: schedule, **others}
+def _schedules(
+    dag: Dag, own: str, against: Sequence[str], known: Mapping[str, Schedule]
+) -> dict[str, Schedule]:
+    """The schedules by their policies, the own one first; those not known are made."""
+    names = dict.fromkeys((own, *against))
+    return {n: known[n] if n in known else named_policy(n, dag.types).schedule(dag) for n in names}

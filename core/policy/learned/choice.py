@@ -15,8 +15,8 @@ from abw.core.graph.dag import Dag
 from abw.core.policy.cost import Cost, cost_of, counting, least_cost
 from abw.core.policy.learned.fsm import FORMAT, FsmPolicy, require_types
 from abw.core.policy.learned.learner import BEST_OF, MET, TooManyStatesError, learn
-from abw.core.policy.registry import CHOSEN, COSTED, LEARNED, REVERSED, Policy, get_policy, seconds_of
-from abw.core.policy.schedule import Schedule
+from abw.core.policy.registry import CHOSEN, COSTED, LEARNED, REVERSED, get_policy, seconds_of
+from abw.core.policy.schedule import Policy, Schedule
 
 VERSION = 2
 """Of the files of chosen policies; those of an FSM have version 1."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abw.core.policy.check import check_schedule
-from abw.core.policy.registry import Policy
+from abw.core.policy.schedule import Policy
 from tests.core.policy import brute, graphs
 
 
