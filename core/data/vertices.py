@@ -30,7 +30,8 @@ class FieldColumn:
 class Columns:
     """Numbers of vertices by name, -1 for none: columns that grow at their ends, all together.
 
-    Behind its last vertex every column has -1, so that number -1 leads there: `column[-1]` is -1.
+    Behind its last vertex every column has -1, so that number -1 leads there: `column[-1]` is -1. There is
+    another one before its first, for compiled code, where -1 leads there.
     """
 
     def __init__(self, count: int) -> None:
@@ -41,7 +42,7 @@ class Columns:
     def __getitem__(self, name: Hashable) -> Ints:
         """A column, with its room; made where it is not there yet. Valid until vertices are appended."""
         if name not in self._columns:
-            self._columns[name] = np.full(self._room, -1, np.int32)
+            self._columns[name] = _empty(self._room)
         return self._columns[name]
 
     def give(self, name: Hashable, values: NDArray[np.integer]) -> None:
@@ -52,18 +53,36 @@ class Columns:
         """So many new vertices, with nothing known of them; their numbers. Cost: linear, now and then all."""
         first = self.count
         self.count += count
-        if self.count >= self._room:
-            more = max(self._room, count)
-            self._room += more
-            empty = np.full(more, -1, np.int32)
-            self._columns = {name: np.concatenate([c, empty]) for name, c in self._columns.items()}
+        self.reserve(self.count)
         return np.arange(first, self.count, dtype=np.int32)
+
+    def reserve(self, count: int) -> None:
+        """Have room for so many vertices."""
+        if count >= self._room:
+            self._room = max(2 * self._room, count + 1)
+            for name, column in self._columns.items():
+                self._columns[name] = longer = _empty(self._room)
+                longer[: len(column)] = column
+
+    def keep(self, vertices: Ints) -> None:
+        """These vertices alone, in this order: they are numbered anew. Cost: linear."""
+        number = np.full(self._room, -1, np.int32)
+        number[vertices] = np.arange(len(vertices), dtype=np.int32)
+        for name, column in self._columns.items():
+            kept = column[vertices]
+            column[:] = -1
+            column[: len(vertices)] = number[kept] if isinstance(name, Hop) else kept
+        self.count = len(vertices)
 
     def follow(self, vertices: Ints, hops: tuple[Hop, ...]) -> Ints:
         """Where links lead from each vertex."""
         for hop in hops:
             vertices = self[hop][vertices]
         return vertices
+
+
+def _empty(room: int) -> Ints:
+    return np.full(room + 1, -1, np.int32)[1:]
 
 
 def with_room(instances: Instances, growth: Growth) -> Instances:

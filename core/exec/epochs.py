@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ from abw.core.exec.interface import TooLargeError
 from abw.core.exec.params import Params
 from abw.core.exec.values import read_values
 from abw.core.ir.network import Network
+from abw.core.plan.arenas import Arenas
 from abw.core.plan.plan import Plan
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
+Read = Callable[[NDArray[np.integer[Any]]], Floats]
 
 
 class RunEpochs:
@@ -39,16 +42,21 @@ class RunEpochs:
         """
         if plan.graph.network is not self._network:
             raise ValueError("the plan is of another network than the executor was prepared for")
-        self._refuse_too_large(plan)
+        self._refuse_too_large(plan.rows, plan.arenas)
         if plan.earlier is None:
             self._epoch += 1
         elif self._rows is None or not np.array_equal(plan.earlier.rows, self._rows):
             raise ValueError("the plan goes on from other runs than the executor's last")
         self._rows = plan.rows
 
-    def _refuse_too_large(self, plan: Plan) -> None:
-        """Before its memory is taken. Cost: nothing worth mentioning unless the arenas have to grow."""
-        needed = 4 * int(plan.rows.astype(np.int64) @ plan.arenas.row_floats)
+    def go_on(self, rows: Ints, arenas: Arenas) -> None:
+        """The run goes on by itself, and takes so many rows of each arena. Raises TooLargeError."""
+        self._refuse_too_large(rows, arenas)
+        self._rows = rows
+
+    def _refuse_too_large(self, rows: Ints, arenas: Arenas) -> None:
+        """Before memory is taken. Cost: nothing worth mentioning unless the arenas have to grow."""
+        needed = 4 * int(rows.astype(np.int64) @ arenas.row_floats)
         if self._host and needed > self._held:
             # of what is taken so that arenas need not grow each time the system gives what is used
             free = available_memory()
@@ -63,13 +71,17 @@ class RunEpochs:
         self._epoch += 1
         self._rows = None
 
-    def reader(self, memory: Sequence[Floats], plan: Plan) -> Callable[[NDArray[np.integer[Any]]], Floats]:
+    def reader(self, memory: Sequence[Floats], plan: Plan) -> Read:
         """What reads this run's values out of the arenas (see `Result.read`), until they are taken."""
+        return self.guarded(partial(read_values, memory, plan, self._params))
+
+    def guarded(self, read: Read) -> Read:
+        """The same, refused once this run's values are taken."""
         epoch = self._epoch
 
-        def read(references: NDArray[np.integer[Any]]) -> Floats:
+        def checked(references: NDArray[np.integer[Any]]) -> Floats:
             if epoch != self._epoch:
                 raise RuntimeError("the executor has run again: read a result before that")
-            return read_values(memory, plan, self._params, references)
+            return read(references)
 
-        return read
+        return checked

@@ -10,8 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
+from abw.core.data.vertices import Columns
 from abw.core.exec.params import Params
 from abw.core.graph.graph import Graph
+from abw.core.graph.growing.decide import Grower
+from abw.core.graph.growing.sprout import Sprouter
+from abw.core.graph.growing.whose import Whose
 from abw.core.ir.network import Network
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan
@@ -55,6 +59,38 @@ class Result:
         network = self.graph.network
         found = self.read(np.arange(first, last) * network.width + output)
         return found.reshape(last - first, *network.types[type].outputs[output].shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """n nodes that rounds have computed, in the order in which they ran.
+
+    Of each its type, vertex and round (n,), and where its outputs lie: `row` (W, n), in the arena of type and
+    output, -1 where a type has fewer. `rows` (A,): so many rows of each arena are taken now. `rounds`: how
+    many there were. `read` as of a `Result`, where output o of node i has the reference `i * width + o`.
+    """
+
+    type: Ints
+    vertex: Ints
+    round: Ints
+    row: Ints
+    rows: Ints
+    rounds: int
+    read: Callable[[NDArray[np.integer[Any]]], Array]
+
+
+class Rounds(Protocol):
+    """Grows the instances of a mini-batch to their end, without the host between one round and the next."""
+
+    def grow(
+        self, columns: Columns, whose: Whose, grower: Grower, numbers: NDArray[np.int64], before: Plan
+    ) -> Computed | None:
+        """Add all vertices to `columns`, in the order of their rounds; None where a score or an input is
+        wrong, which the rounds that the host drives tell.
+
+        `before` is the plan of what was computed before growth, `numbers` are the instances' in their file;
+        `grower` counts what comes to be. Errors: TooLargeError.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +171,10 @@ class Executor(Protocol):
 
     def run(self, plan: Plan) -> Result:
         """Execute a plan of the network prepared."""
+
+    def rounds(self, sprouter: Sprouter) -> Rounds | None:
+        """What drives the rounds of a model that grows by itself; None where the host is to do it."""
+        return None
 
 
 def refuse_threads(executor: str, threads: int | None) -> None:

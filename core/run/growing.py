@@ -17,7 +17,7 @@ from abw.core.base.errors import InstanceError, Problem
 from abw.core.base.progress import Clock
 from abw.core.data.instances import Instances, Ints
 from abw.core.data.vertices import FieldColumn, finished, order_of
-from abw.core.exec.interface import Array, Executor, Result
+from abw.core.exec.interface import Array, Executor, Result, Rounds
 from abw.core.graph.bind import Binding, bind, only
 from abw.core.graph.construct import construct
 from abw.core.graph.graph import Graph
@@ -40,8 +40,9 @@ class Grown:
     """A mini-batch that has grown to its end.
 
     `instances` are its own, with what grew; `graph` is all of theirs, `schedule` the batches as they were
-    executed, `plan` what a single plan of that is, `pieces` the plans that were executed, `result` all
-    values. `rounds`: how many there were; `cut`: by kind, instances that had `most` of it and wanted more.
+    executed, `plan` what a single plan of that is, `pieces` the plans that were executed (compiled rounds
+    have none), `result` all values. `rounds`: how many there were, `compiled`: without Python between them;
+    `cut`: by kind, instances that had `most` of it and wanted more.
     """
 
     instances: Instances
@@ -52,6 +53,7 @@ class Grown:
     result: Result
     rounds: int
     cut: dict[str, int]
+    compiled: bool
 
 
 def grow(
@@ -67,10 +69,17 @@ def grow(
 
     `binding` is of instances with room, `ground` of the same; `batched` schedules what is computed before and
     after growth. Errors: InstanceError where nothing feeds an input, or a score is not a number;
-    TooLargeError. Cost: some 300 us a round beside the kernels.
+    TooLargeError. Cost beside the kernels: under 1 us a round where the executor has rounds of its own, else
+    some 300.
     """
     clock = clock or Clock("construct", "schedule", "plan", "execute")
-    return _Growing(binding, ground, executor, batched, first, last, clock).run()
+    compiled = executor.rounds(ground.sprouter)
+    if compiled is not None:
+        made = _Growing(binding, ground, executor, batched, first, last, clock)
+        if (grown := made.compiled(compiled)) is not None:
+            return grown
+    # what went wrong is told by the rounds that are driven from here
+    return _Growing(binding, ground, executor, batched, first, last, clock).driven()
 
 
 class _Growing:
@@ -100,10 +109,16 @@ class _Growing:
         numbers = instances.numbers[first:last]
         self.chances = Chances(binding.model.data.seed, numbers)
 
-    def run(self) -> Grown:
+    def driven(self) -> Grown:
+        """Grow round after round. Errors: InstanceError, TooLargeError."""
         self._before()
-        rounds = self._rounds()
-        return self._after(rounds)
+        return self._after(self._rounds(), False)
+
+    def compiled(self, rounds: Rounds) -> Grown | None:
+        """Grow by rounds of the executor's own; None where a score or an input is wrong. Errors: as above."""
+        self._before()
+        count = self._compiled_rounds(rounds)
+        return None if count is None else self._after(count, True)
 
     def _before(self) -> None:
         """What is given and needs nothing that grows."""
@@ -159,6 +174,22 @@ class _Growing:
                 now = np.arange(first, columns.count, dtype=np.int32)
         return rounds
 
+    def _compiled_rounds(self, compiled: Rounds) -> int | None:
+        """The same by the executor; None where a score or an input is wrong."""
+        with self.clock("execute"):
+            made = compiled.grow(
+                self.columns, self.whose, self.grower, self.chances.numbers, self.tape.plans[-1]
+            )
+        if made is None:
+            return None
+        with self.clock("plan"):
+            number = np.arange(len(self.tape), len(self.tape) + len(made.type), dtype=np.int32)
+            for t in self.sprouter.phases.during:
+                here = made.type == t
+                self.columns[NodeColumn(t)][made.vertex[here]] = number[here]
+            self.tape.take(made)
+        return made.rounds
+
     def _round_schedule(self, graph: Graph) -> Schedule:
         """A batch a type in the order that does in all rounds; else by the critical path."""
         phases = self.sprouter.phases
@@ -195,7 +226,7 @@ class _Growing:
         problem = Problem(message, decision.span, hint)
         raise InstanceError(problem, self.whose.number(self.columns, error.vertex))
 
-    def _after(self, rounds: int) -> Grown:
+    def _after(self, rounds: int, compiled: bool) -> Grown:
         """The finished instances, what is left to compute of them, and all of it as one mini-batch."""
         growth, network = self.sprouter.growth, self.binding.network
         with self.clock("construct"):
@@ -223,7 +254,7 @@ class _Growing:
         names = instances.schema.kinds
         cut = {names[k]: int(row.sum()) for k, row in enumerate(self.grower.cut) if row.any()}
         result = Result(graph, self.tape.counts, _reader(self.tape, number, network.width))
-        return Grown(instances, graph, schedule, made, tuple(self.tape.plans), result, rounds, cut)
+        return Grown(instances, graph, schedule, made, tuple(self.tape.plans), result, rounds, cut, compiled)
 
     def _numbers_on_tape(self, graph: Graph) -> Ints:
         """For each node of the finished graph its number on the tape; -1 where it is not computed yet."""

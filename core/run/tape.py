@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -11,12 +12,15 @@ from numpy.typing import NDArray
 from abw.core.base.progress import Clock
 from abw.core.data.instances import Ints
 from abw.core.data.vertices import Columns
-from abw.core.exec.interface import Array, Executor, Result
+from abw.core.exec.interface import Array, Computed, Executor
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
+from abw.core.plan.arenas import arenas_of
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Earlier, Plan, plan
 from abw.core.policy.schedule import Schedule
+
+Read = Callable[[NDArray[np.integer[Any]]], Array]
 
 TYPE, PIECE, NUMBER = "type", "piece", "number"
 """Of a node: its type, the piece that computes it, its number in that."""
@@ -31,8 +35,11 @@ class Tape:
     def __init__(self, network: Network, executor: Executor) -> None:
         self._network, self._executor = network, executor
         self._nodes = Columns(0)
+        self._read: list[Read] = []
+        self._schedules: list[Schedule] = []
+        self._counts: list[Counts] = []
+        self._rows: Ints | None = None
         self.plans: list[Plan] = []
-        self.results: list[Result] = []
 
     def __len__(self) -> int:
         return self._nodes.count
@@ -42,33 +49,52 @@ class Tape:
 
         The i-th reference that the graph reads of earlier nodes is `outer[i]` here. Errors: TooLargeError.
         """
-        if not len(graph):
+        if self.plans and not len(graph):
             return
         with clock("plan"):
             earlier = None
-            if self.plans:
+            if self._rows is not None:
                 node, output = np.divmod(outer, self._network.width)
                 rows = np.empty(len(outer), np.int32)
                 for o in range(self._network.width):
                     rows[output == o] = self._nodes[o][node[output == o]]
-                arenas = self.plans[-1].arenas.output_arena[self._nodes[TYPE][node], output]
-                earlier = Earlier(self.plans[-1].rows, arenas, rows)
+                arenas = arenas_of(self._network).output_arena[self._nodes[TYPE][node], output]
+                earlier = Earlier(self._rows, arenas, rows)
             made = plan(graph, self._executor.arrange(graph, schedule), None, earlier)
         with clock("execute"):
             result = self._executor.run(made)
         with clock("plan"):
-            new = self._nodes.append(len(graph))
-            self._nodes[TYPE][new] = graph.dag.type
-            self._nodes[PIECE][new] = len(self.plans)
-            self._nodes[NUMBER][new] = np.arange(len(graph))
-            for o in range(self._network.width):
-                self._nodes[o][new] = made.row[o :: self._network.width]
+            row = made.row.reshape(len(graph), self._network.width).T
+            self._append(graph.dag.type, row, made.rows, made.schedule, result.counts, result.read)
         self.plans.append(made)
-        self.results.append(result)
+
+    def take(self, computed: Computed) -> None:
+        """Nodes that the executor has computed by itself, which are the next ones."""
+        key = np.stack([computed.round, computed.type])
+        begins = np.flatnonzero((key[:, 1:] != key[:, :-1]).any(axis=0)) + 1
+        count = len(computed.type)
+        ptr = np.concatenate([[0], begins, [count]] if count else [[0]]).astype(np.int32)
+        schedule = Schedule(computed.type[ptr[:-1]], ptr, np.arange(count, dtype=np.int32))
+        counts = Counts(len(schedule), len(schedule), 0, 0)
+        self._append(computed.type, computed.row, computed.rows, schedule, counts, computed.read)
+
+    def _append(
+        self, types: Ints, row: Ints, rows: Ints, schedule: Schedule, counts: Counts, read: Read
+    ) -> None:
+        new = self._nodes.append(len(types))
+        self._nodes[TYPE][new] = types
+        self._nodes[PIECE][new] = len(self._read)
+        self._nodes[NUMBER][new] = np.arange(len(types))
+        for o in range(self._network.width):
+            self._nodes[o][new] = row[o]
+        self._rows = rows
+        self._schedules.append(schedule)
+        self._counts.append(counts)
+        self._read.append(read)
 
     def values(self, references: NDArray[np.integer[Any]]) -> Array:
         """The values of m references, all of one shape: (m, *shape)."""
-        if not len(references) or not self.results:
+        if not len(references) or not self._read:
             return np.empty(len(references), np.float32)
         node, output = np.divmod(references, self._network.width)
         computed = references >= 0
@@ -76,12 +102,12 @@ class Tape:
         number = self._nodes[NUMBER][np.where(computed, node, -1)].astype(np.int64)
         local = np.where(computed, number * self._network.width + output, references)
         if (piece == piece[0]).all():
-            alone: Array = self.results[int(piece[0])].values(local)
+            alone: Array = self._read[int(piece[0])](local)
             return alone
         found: Array | None = None
         for p in np.unique(piece).tolist():
             here = np.flatnonzero(piece == p)
-            part = self.results[p].values(local[here])
+            part = self._read[p](local[here])
             if found is None:
                 found = np.empty((len(references), *part.shape[1:]), part.dtype)
             found[here] = part
@@ -91,19 +117,18 @@ class Tape:
     @property
     def counts(self) -> Counts:
         """What executing all pieces took."""
-        taken = [result.counts for result in self.results]
-        return Counts(*(sum(getattr(c, f.name) for c in taken) for f in fields(Counts)))
+        return Counts(*(sum(getattr(c, f.name) for c in self._counts) for f in fields(Counts)))
 
     def schedule(self, number: Ints) -> Schedule:
         """All pieces' batches in the order in which they ran; node v is numbered `number[v]`."""
         types, sizes, nodes, launched = [], [], [], []
         first = 0
-        for made in self.plans:
-            types.append(made.schedule.type)
-            sizes.append(np.diff(made.schedule.ptr))
-            nodes.append(number[made.schedule.nodes + first])
-            launched.append(np.diff(made.launch_ptr))
-            first += len(made.graph)
+        for made in self._schedules:
+            types.append(made.type)
+            sizes.append(np.diff(made.ptr))
+            nodes.append(number[made.nodes + first])
+            launched.append(np.diff(made.launches))
+            first += len(made.nodes)
 
         def together(parts: list[Ints]) -> Ints:
             return np.concatenate([np.zeros(0, np.int32), *parts])
@@ -111,5 +136,5 @@ class Tape:
         def ends(parts: list[Ints]) -> Ints:
             return np.append(0, np.cumsum(together(parts))).astype(np.int32)
 
-        unseen = sum(made.schedule.unseen for made in self.plans)
+        unseen = sum(made.unseen for made in self._schedules)
         return Schedule(together(types), ends(sizes), together(nodes), unseen, ends(launched))

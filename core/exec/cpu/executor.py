@@ -26,19 +26,22 @@ from abw.core.exec.cpu.llvm.walker import (
     emit_walker,
     note_plan,
 )
+from abw.core.exec.cpu.memory import ArenaMemory
 from abw.core.exec.cpu.packing import address, aligned
 from abw.core.exec.cpu.parts import get_sorter, shared_out
 from abw.core.exec.cpu.profile.profile import Profile, Profiler, Walk
+from abw.core.exec.cpu.rounds.rounds import CompiledRounds
+from abw.core.exec.cpu.rounds.taken import why_not
 from abw.core.exec.cpu.target import TargetName, get_target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.cpu.tiling import CellTiling, layout_of, packed_constants
 from abw.core.exec.epochs import RunEpochs
-from abw.core.exec.interface import Executor, Result
-from abw.core.exec.lower.rows import matrix_view, row_floats
+from abw.core.exec.interface import Executor, Result, Rounds
 from abw.core.exec.params import Params
-from abw.core.exec.values import fill_constants, fill_given, refill
+from abw.core.exec.values import fill_given
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import structure
+from abw.core.graph.growing.sprout import Sprouter
 from abw.core.ir.model import Attention
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
@@ -85,9 +88,7 @@ class CpuExecutor(Executor):
         self._network, self._params = network, params
         self._arenas: Arenas = arenas_of(network)
         lanes = self._target.lanes
-        self._floats = [row_floats(shape, lanes) for shape in self._arenas.shape]
-        self._memory: list[Floats] = [aligned(0) for _ in self._floats]
-        self._views: list[Floats] = list(self._memory)
+        self._memory = ArenaMemory(network, self._arenas, params, lanes)
         text, names, layouts = self._emit()
         self._code: Code = compile_ir(text, self._target)
         walks = tuple(kind(self._code.address(name)) for name, kind in WALKS.items())
@@ -100,11 +101,11 @@ class CpuExecutor(Executor):
         self._scratch = [aligned(size + lanes) for _ in range(self._threads)]
         self._scratch_at = [address(scratch) for scratch in self._scratch]
         self._own = {
-            "arena": np.zeros(len(self._floats), np.int64),
+            "arena": self._memory.at,
             "kernel": np.array([self._code.address(name) for name in names], np.int64),
             "constants": np.array([address(c) for c in self._constants], np.int64),
             "by_column": np.array([layout is not None and layout.by_column for layout in layouts], np.int64),
-            "pitch": np.array([4 * floats for floats in self._floats], np.int64),
+            "pitch": self._memory.pitch,
         }
         fixed = [getattr(self._arenas, name) for name in OF_ARENAS] + [
             self._own[name] for name in OF_EXECUTOR
@@ -113,6 +114,7 @@ class CpuExecutor(Executor):
         self._table = np.array([0] * of_plan + [address(array) for array in fixed], np.int64)
         self._table_at = address(self._table)
         self._epochs = RunEpochs(network, params)
+        self._rounds: CompiledRounds | None = None
 
     def update(self, params: Params) -> None:
         """Pack other weights. Raises ValueError for other shapes."""
@@ -120,7 +122,7 @@ class CpuExecutor(Executor):
         self._params = params
         self._constants = self._packed()
         self._own["constants"][:] = [address(c) for c in self._constants]
-        refill(self._views, self._arenas, self._network, params)
+        self._memory.update(params)
 
     def _packed(self) -> list[Floats]:
         return [
@@ -138,8 +140,8 @@ class CpuExecutor(Executor):
         """Execute the batches in order. Raises ValueError for a plan of another network."""
         start = time.perf_counter()
         self._epochs.begin(plan)
-        self._reserve(plan)
-        fill_given(self._views, plan)
+        self._memory.reserve(plan.rows, plan.earlier.rows if plan.earlier else None)
+        fill_given(self._memory.views, plan)
         note_plan(self._table, *_SCHEDULE(plan.schedule), *_PLAN(plan))
         prepared = time.perf_counter()
         batches = len(plan.schedule)
@@ -147,7 +149,7 @@ class CpuExecutor(Executor):
         if self._profiler is not None:
             self._profiler.took = threads, prepared - start, time.perf_counter() - prepared
         counts = Counts(batches, len(plan.launch_ptr) - 1, 0, 0)
-        return Result(plan.graph, counts, self._epochs.reader(self._views, plan))
+        return Result(plan.graph, counts, self._epochs.reader(self._memory.views, plan))
 
     @property
     def profiler(self) -> CpuExecutor:
@@ -236,6 +238,17 @@ class CpuExecutor(Executor):
 
         return together
 
+    def rounds(self, sprouter: Sprouter) -> Rounds | None:
+        """Those of a model that grows, compiled where they can be."""
+        if why_not(sprouter):
+            return None
+        if self._rounds is None or self._rounds.sprouter is not sprouter:
+            tables = {name: self._own[name] for name in ("arena", "kernel", "constants")}
+            self._rounds = CompiledRounds(
+                sprouter, self._target, self._memory, tables, self._scratch_at, self._team, self._epochs
+            )
+        return self._rounds
+
     def kernels(self) -> Mapping[str, str]:
         """Each type's kernel as LLVM IR; what all share (fills, lists collected, the walker) is left out."""
         text, names, _ = self._emit()
@@ -271,23 +284,3 @@ class CpuExecutor(Executor):
             layouts.append(made[key][1])
         emit_walker(module, self._arenas.slot_arena.shape[1], self._network.width, stamped=stamped)
         return module.text(), names, layouts
-
-    def _reserve(self, plan: Plan) -> None:
-        """Grow the arenas to what the plan needs."""
-        lanes = self._target.lanes
-        for a, rows in enumerate(plan.rows.tolist()):
-            if len(self._views[a]) < rows:
-                shape, floats = self._arenas.shape[a], self._floats[a]
-                # room to grow costs nothing until it is used, and spares filling in the tables again;
-                # part of a row is read in whole vectors: beyond the last row, too
-                rows += rows // 2
-                # what an earlier run left there and is not read any more goes before its place is taken
-                held = int(plan.earlier.rows[a]) * floats if plan.earlier else 0
-                before = self._memory[a][:held] if held else aligned(0)
-                self._memory[a] = self._views[a] = aligned(0)
-                self._memory[a] = aligned(rows * floats + lanes)
-                self._memory[a][:held] = before
-                rowwise = self._memory[a][: rows * floats].reshape(rows, floats)
-                self._views[a] = matrix_view(rowwise, shape, lanes)
-                fill_constants(self._views[a], a, self._arenas, self._network, self._params)
-                self._own["arena"][a] = address(self._memory[a])

@@ -20,8 +20,11 @@ Scores = NDArray[np.floating[Any]]
 Read = Callable[[int, int, Ints], Scores]
 """The values of an output of a type on vertices: `read(type, output, vertices)` (n, *shape)."""
 
-_GOLDEN = 0x9E3779B97F4A7C15
-_WORD = 2**64 - 1
+GOLDEN = 0x9E3779B97F4A7C15
+WORD = 2**64 - 1
+MIXERS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
+"""The steps of splitmix64's finaliser: by how much a number is shifted before it is added to itself bit by
+bit, and what the sum is multiplied with."""
 
 
 class ScoreError(Exception):
@@ -45,18 +48,22 @@ class Chances:
         splitmix64's finaliser (Steele, Lea and Flood, OOPSLA 2014) of the instance's number in the file, the
         vertex's number among its kind, the kind, the decision's name and the seed.
         """
-        salt = self.seed * _GOLDEN
-        for letter in decision.name.encode():
-            salt = (salt ^ letter) * 0x100000001B3
         x = self.numbers[columns[INSTANCE][at]].astype(np.uint64) << np.uint64(32)
         x |= columns[INDEX][at].astype(np.uint64)
         x ^= columns[KIND][at].astype(np.uint64) << np.uint64(24)
-        for constant in (salt & _WORD, _GOLDEN):
+        for constant in (salt_of(decision, self.seed), GOLDEN):
             x += np.uint64(constant)
-            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            x ^= x >> np.uint64(31)
+            for shift, factor in MIXERS:
+                x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
         return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def salt_of(decision: Decision, seed: int) -> int:
+    """What tells a decision's chance from others': 64 bits of its name and the seed."""
+    salt = seed * GOLDEN
+    for letter in decision.name.encode():
+        salt = (salt ^ letter) * 0x100000001B3
+    return salt & WORD
 
 
 def evaluate(value: Place | Number, columns: Columns, at: Ints, added: Sequence[Ints] = ()) -> Ints:
@@ -135,8 +142,8 @@ def shares(scores: Scores) -> NDArray[np.float64]:
     with np.errstate(invalid="ignore"):
         shifted = np.where(wide == top, 0.0, wide - top)
     parts = np.exp(shifted)
-    ends: NDArray[np.float64] = np.cumsum(parts, axis=1) / parts.sum(axis=1, keepdims=True)
-    return ends
+    ends: NDArray[np.float64] = np.cumsum(parts, axis=1)
+    return ends / ends[:, -1:]
 
 
 class Grower:

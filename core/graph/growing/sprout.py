@@ -80,10 +80,13 @@ class Sprouter:
         for source in sources:
             first = 0
             if not isinstance(source, NodeSource):
-                number = constant_number(self.network.constants, self.network.fields, source, wanted.shape)
-                first = -1 - self.network.constants[number].first
+                first = -1 - self.network.constants[self.constant(source, wanted)].first
             found.append((source, first))
         return tuple(found)
+
+    def constant(self, source: Source, wanted: Input) -> int:
+        """The number of the network's constant that a source of an input is."""
+        return constant_number(self.network.constants, self.network.fields, source, wanted.shape)
 
     def names(self) -> Iterator[Hop | FieldColumn | RowColumn | GivenColumn]:
         """The columns that growth reads or writes, beside those of nodes."""

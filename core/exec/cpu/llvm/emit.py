@@ -241,6 +241,12 @@ class Function:
             self.do(f"br label %{done}")
         self._enter(done)
 
+    def leave(self) -> None:
+        """Return at once; what follows in the block is never reached."""
+        self._count += 1
+        self.do("ret void")
+        self._enter(f"unreached{self._count}")
+
     def until(self, take: str, end: str, body: Callable[[str], None]) -> None:
         """`body(number)` with the result of the instruction `take`, until that is `end` or more."""
         self._count += 1

@@ -103,7 +103,7 @@ class EmulatedExecutor(CpuExecutor):
             return begin
 
         moves: list[tuple[int, int, int]] = []
-        arenas = [put(memory) for memory in self._memory]
+        arenas = [put(memory) for memory in self._memory.memory]
         arrays = [*_SCHEDULE(plan.schedule), *_PLAN(plan), *(getattr(self._arenas, n) for n in OF_ARENAS)]
         places = [put(array) for array in arrays]
         for name in OF_EXECUTOR:
@@ -120,5 +120,5 @@ class EmulatedExecutor(CpuExecutor):
         (self._folder / "before").write_bytes(words.tobytes() + block)
         subprocess.run([EMULATOR, "./walk", "before", "after"], cwd=self._folder, check=True)
         after = (self._folder / "after").read_bytes()
-        for memory, begin in zip(self._memory, arenas, strict=True):
+        for memory, begin in zip(self._memory.memory, arenas, strict=True):
             memory[:] = np.frombuffer(after, memory.dtype, memory.size, begin)

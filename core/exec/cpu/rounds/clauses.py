@@ -1,0 +1,83 @@
+"""Clauses as compiled code: which vertices come to be behind decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from abw.core.data.vertices import INDEX, INSTANCE, KIND, FieldColumn
+from abw.core.exec.cpu.rounds.state import StateFunction
+from abw.core.exec.cpu.rounds.tests import evaluate, holds
+from abw.core.ir.growth import Clause, GrowingKind, Number
+from abw.core.ir.paths import Hop
+
+ROUND = "round"
+"""A column: the number of the round that a vertex is computed in."""
+
+
+class Clauses:
+    """Writes what `abw.core.graph.growing.decide.Grower` does into a function, a vertex at a time."""
+
+    def __init__(self, f: StateFunction, kinds: Mapping[str, GrowingKind]) -> None:
+        self.f, self.kinds = f, kinds
+
+    def start(self, clause: Clause, roots: str, count: str) -> None:
+        """What `count` instances begin with; `roots` are their own vertices."""
+        f = self.f
+        f.each(0, count, lambda j: self._add(clause, f.int_item(roots, j), j, [], None))
+
+    def grow(self, kind: GrowingKind, vertices: str, count: str) -> None:
+        """Do a kind's clauses at `count` vertices, whose decisions are made."""
+        named = {needed for clause in kind.clauses for needed in clause.needs}
+        for number, clause in enumerate(kind.clauses):
+            self._clause(kind, clause, number if number in named else None, vertices, count)
+
+    def _clause(
+        self, kind: GrowingKind, clause: Clause, number: int | None, vertices: str, count: str
+    ) -> None:
+        f = self.f
+
+        def at(j: str) -> None:
+            vertex = f.int_item(vertices, j)
+            # of clauses that are not needed nothing is asked
+            added = {i: f.int_item(f.address(("added", i)), j) for i in clause.needs}
+            known = [added.get(i, "-1") for i in range(len(kind.clauses))]
+            conditions = [f.test("sge", f.column(FieldColumn(d.name), vertex), 0) for d in kind.decisions]
+            conditions += [f.test("sge", vertex, 0) for vertex in added.values()]
+            conditions.append(holds(f, clause.when, vertex, known))
+            if clause.unless:
+                conditions.append(f.let(f"xor i1 {holds(f, clause.unless, vertex, known)}, true"))
+            if number is not None:
+                f.put_int("-1", f.address(("added", number)), j)
+            f.when(f.both(conditions), lambda: self._add(clause, vertex, j, known, number))
+
+        f.each(0, count, at)
+
+    def _add(self, clause: Clause, vertex: str, j: str, added: list[str], number: int | None) -> None:
+        """A new vertex where there is room for it."""
+        f = self.f
+        whose, kind = f.column(INSTANCE, vertex), f.get(("kind", clause.adds))
+        place = f.i64("add", f.i64("mul", kind, f.get("instances")), whose)
+        index = f.item("i64", f.address("count"), place)
+
+        def create() -> None:
+            new = f.get("next")
+            f.set("next", f.i64("add", new, 1))
+            f.put("i64", f.i64("add", index, 1), f.address("count"), place)
+            for name, to in clause.links:
+                f.note(Hop(name), new, evaluate(f, to, vertex, added))
+            for name, value in clause.fields:
+                found = evaluate(f, value, vertex, added) if isinstance(value, Number) else str(value)
+                f.note(FieldColumn(name), new, found)
+            f.note(KIND, new, kind)
+            f.note(INSTANCE, new, whose)
+            f.note(INDEX, new, index)
+            f.note(ROUND, new, f.get("round"))
+            home = f.column(Hop("instance"), vertex)
+            f.note(Hop("instance"), new, f.either(f.test("sge", home, 0), home, vertex))
+            if number is not None:
+                f.put_int(new, f.address(("added", number)), j)
+
+        def cut() -> None:
+            f.put("i8", "1", f.address("cut"), place)
+
+        f.when(f.test("slt", index, self.kinds[clause.adds].most), create, cut)

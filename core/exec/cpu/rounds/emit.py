@@ -1,0 +1,163 @@
+"""The compiled function of a growing model's rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from abw.core.data.vertices import KIND
+from abw.core.exec.cpu.llvm.emit import Module
+from abw.core.exec.cpu.rounds.choices import Choices
+from abw.core.exec.cpu.rounds.clauses import Clauses
+from abw.core.exec.cpu.rounds.feeds import Feeds
+from abw.core.exec.cpu.rounds.launch import Launcher
+from abw.core.exec.cpu.rounds.state import DONE, FULL, PAUSED, RUNNING, StateFunction, Words
+from abw.core.exec.cpu.target import Target
+from abw.core.graph.growing.sprout import Sprouter
+from abw.core.ir.growth import GrowingKind
+from abw.core.plan.arenas import Arenas
+
+Kinds = frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """Functions `begin(state)` and `rounds(state, scratch)`, and where they look for what in their state."""
+
+    text: str
+    words: Words
+
+
+def emit_rounds(sprouter: Sprouter, arenas: Arenas, target: Target) -> Emitted:
+    """Write the rounds of a model whose types have an order in them.
+
+    `begin` adds what instances begin with, behind vertex `next`. `rounds` computes the vertices `first` to
+    `last - 1`, decides, and adds vertices, until one of `state.py`'s ends: a round is whole, or FULL ends
+    before it. In the first one given vertices from `given_first` to `given_last` decide, too.
+    """
+    module, words = Module(target), Words()
+    kinds = {kind.name: kind for kind in sprouter.growth.kinds}
+    f = StateFunction(module, "begin", words)
+    clauses = Clauses(f, kinds)
+    for kind in kinds.values():
+        if kind.start is not None:
+            clauses.start(kind.start, f.address("roots"), f.get("root_count"))
+    module.add(f)
+    f = StateFunction(module, "rounds", words, ", ptr %scratch")
+    _Rounds(f, sprouter, arenas).emit()
+    module.add(f)
+    return Emitted(module.text(), words)
+
+
+def wide(sprouter: Sprouter, arenas: Arenas) -> dict[int, int]:
+    """How many rows of each arena a vertex's nodes may take."""
+    found: dict[int, int] = {}
+    for t in sprouter.phases.during:
+        for o in range(int(arenas.outputs[t])):
+            arena = int(arenas.output_arena[t, o])
+            found[arena] = found.get(arena, 0) + 1
+    return found
+
+
+def most_added(sprouter: Sprouter) -> int:
+    """How many vertices a vertex may add in a round."""
+    return max(len(kind.clauses) for kind in sprouter.growth.kinds)
+
+
+class _Rounds:
+    """The function `rounds` while it is written."""
+
+    def __init__(self, f: StateFunction, sprouter: Sprouter, arenas: Arenas) -> None:
+        self.f, self.sprouter, self.arenas = f, sprouter, arenas
+        self.model = sprouter.model
+        launcher = Launcher(f, arenas)
+        self.feeds = Feeds(f, launcher, sprouter, arenas)
+        self.choices = Choices(f, launcher, arenas, self.model.data.seed)
+        self.clauses = Clauses(f, {kind.name: kind for kind in sprouter.growth.kinds})
+        types = [self.model.types[t].kinds for t in sprouter.phases.during]
+        decide = [kind.kinds for kind in sprouter.growth.kinds]
+        self.groups: list[Kinds] = list(dict.fromkeys([*types, *decide]))
+
+    def emit(self) -> None:
+        f = self.f
+        f.set("status", RUNNING)
+        place = f.let(f"getelementptr i64, ptr %state, i64 {f.words['status']}")
+        f.until(f"load i64, ptr {place}", str(DONE), lambda _: self._if_room())
+
+    def _if_room(self) -> None:
+        """A round, where there is room for all that may come of it."""
+        f = self.f
+        given = f.i64("sub", f.get("given_last"), f.get("given_first"))
+        count = f.i64("add", f.i64("sub", f.get("last"), f.get("first")), given)
+        f.set("wanted", count)
+        bounds: list[tuple[Hashable, Hashable, int]] = [("next", "end", most_added(self.sprouter))]
+        bounds += [(("row", a), ("row_end", a), n) for a, n in wide(self.sprouter, self.arenas).items()]
+        fits = [
+            f.test("sle", f.i64("add", f.get(at), f.i64("mul", count, times)), f.get(end))
+            for at, end, times in bounds
+        ]
+        fits.append(f.test("sle", count, f.get("room")))
+        f.when(f.both(fits), self._round, lambda: f.set("status", FULL))
+
+    def _round(self) -> None:
+        f, phases = self.f, self.sprouter.phases
+        f.set("round", f.i64("add", f.get("round"), 1))
+        for number, kinds in enumerate(self.groups):
+            self._list(number, kinds)
+        for t in phases.during:
+            self.feeds.batch(t, *self._of(self.model.types[t].kinds))
+        for kind in self.sprouter.growth.kinds:
+            for decision in kind.decisions:
+                scores = self._scores(decision.type, decision.output)
+                self.choices.decide(decision, *self._of(kind.kinds), scores)
+        before = f.get("next")
+        for kind in self.sprouter.growth.kinds:
+            if kind.clauses:
+                self.clauses.grow(kind, *self._of(kind.kinds))
+        self._next(before)
+
+    def _next(self, first: str) -> None:
+        """What came to be is computed in the next round, if there is one."""
+        f = self.f
+        last = f.get("next")
+        f.set("first", first)
+        f.set("last", last)
+        f.set("given_last", f.get("given_first"))
+        count = f.i64("sub", last, first)
+        left = f.i64("sub", f.get("left"), count)
+        f.set("left", left)
+        going = f.either(f.test("sgt", left, 0), str(RUNNING), str(PAUSED))
+        f.set("status", f.either(f.test("sgt", count, 0), going, str(DONE)))
+
+    def _scores(self, t: int, output: int) -> int:
+        return self.model.types[t].outputs[output].shape[0] if t >= 0 else 0
+
+    def _of(self, kinds: Kinds) -> tuple[str, str]:
+        """The vertices of these kinds that the round is of, and how many they are."""
+        number = self.groups.index(kinds)
+        return self.f.address(("list", number)), self.f.get(("listed", number))
+
+    def _list(self, number: int, kinds: Kinds) -> None:
+        """List the round's vertices of these kinds, in order."""
+        f = self.f
+        wanted = [f.get(("kind", name)) for name in sorted(kinds)]
+        f.set(("listed", number), 0)
+
+        def look(vertex: str) -> None:
+            kind, found = f.column(KIND, vertex), "false"
+            for one in wanted:
+                found = f.let(f"or i1 {found}, {f.test('eq', kind, one)}")
+            count = f.get(("listed", number))
+            f.put_int(vertex, f.address(("list", number)), count)
+            f.set(("listed", number), f.i64("add", count, f.let(f"zext i1 {found} to i64")))
+
+        ranges: Sequence[tuple[str, str]] = [("first", "last")]
+        if not kinds <= self.sprouter.growth.grown:
+            ranges = [("given_first", "given_last"), *ranges]
+        for first, last in ranges:
+            f.each(f.get(first), f.get(last), look)
+
+
+def deciding(kinds: Sequence[GrowingKind]) -> Kinds:
+    """The given kinds that decide."""
+    return frozenset().union(*(kind.kinds for kind in kinds if kind.given))

@@ -1,0 +1,213 @@
+"""Compiled rounds do what the rounds do that Python drives: the same vertices, decisions and bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from abw.core.base.errors import AbwError, InstanceError
+from abw.core.exec.cpu.rounds import rounds
+from abw.core.exec.cpu.rounds.taken import why_not
+from abw.core.exec.interface import Executor
+from abw.core.exec.params import Params, init_params
+from abw.core.policy.check import check_schedule
+from abw.core.run.growing import Grown
+from abw.core.run.workload import Workload
+from tests.core.run.test_growing import (
+    CELL,
+    DATA,
+    GROWING,
+    SCORES,
+    SPECS,
+    Draft,
+    broken,
+    grown,
+    opened,
+    ready,
+    same_instances,
+    values_by_instance,
+)
+
+
+def driven(
+    workload: Workload, params: Params, patch: pytest.MonkeyPatch, first: int = 0, last: int | None = None
+) -> Grown:
+    """Grown by rounds that Python drives, on the same kernels."""
+    with patch.context() as patched:
+        patched.setattr(Executor, "rounds", lambda *_: None)
+        executor = ready(workload, "cpu", params, 1)
+        patched.setattr(type(executor), "rounds", lambda *_: None)
+        made = grown(workload, executor, first, last)
+    assert not made.compiled
+    return made
+
+
+def check_same(made: Grown, expected: Grown, *, lanes: bool = True) -> None:
+    """The same, bit for bit; `lanes`: also the order in each batch."""
+    assert made.compiled
+    assert (made.rounds, made.cut) == (expected.rounds, expected.cut)
+    same_instances(made.instances, expected.instances)
+    assert values_by_instance(made) == values_by_instance(expected)
+    for t, node_type in enumerate(made.graph.network.types):
+        for o in range(len(node_type.outputs)):
+            np.testing.assert_array_equal(made.result.value(t, o), expected.result.value(t, o))
+    check_schedule(made.graph.dag, made.schedule)
+    np.testing.assert_array_equal(made.schedule.type, expected.schedule.type)
+    np.testing.assert_array_equal(made.schedule.ptr, expected.schedule.ptr)
+    if lanes:
+        np.testing.assert_array_equal(made.schedule.nodes, expected.schedule.nodes)
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_shipped_specs_run_compiled_and_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = opened(SPECS / f"{name}.yaml", hidden=6, limit=16)
+    assert workload.ground is not None
+    assert why_not(workload.ground.sprouter) is None
+    params = init_params(workload.network, 1)
+    executor = ready(workload, "cpu", params, 1)
+    expected = driven(workload, params, monkeypatch)
+    check_same(grown(workload, executor), expected)
+    for first, last in ((0, 8), (8, 16), (3, 4)):
+        check_same(grown(workload, executor, first, last), driven(workload, params, monkeypatch, first, last))
+
+
+@pytest.fixture(scope="module")
+def random_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("random")
+    for name, text in (("rnn.yaml", CELL), ("scores.yaml", SCORES), ("d.txt", DATA * 13)):
+        (folder / name).write_text(text)
+    return folder
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(data=st.data(), seed=st.integers(0, 100))
+def test_random_sections_grow_the_same_alone_together_and_on_threads(
+    random_folder: Path, monkeypatch: pytest.MonkeyPatch, data: st.DataObject, seed: int
+) -> None:
+    spec = random_folder / "model.yaml"
+    spec.write_text(Draft(data).text())
+    try:
+        workload = opened(spec)
+    except AbwError:
+        return
+    assert workload.ground is not None
+    params = init_params(workload.network, seed)
+    if why_not(workload.ground.sprouter):
+        assert not grown(workload, ready(workload, "cpu", params, 1)).compiled
+        return
+    with monkeypatch.context() as patched:
+        patched.setattr("abw.core.exec.cpu.parts.APART_FLOPS", 0)
+        alone, two = ready(workload, "cpu", params, 1), ready(workload, "cpu", params, 2)
+        expected = driven(workload, params, monkeypatch, 0, 64)
+        check_same(grown(workload, alone, 0, 64), expected)
+        check_same(grown(workload, two, 0, 64), expected, lanes=False)
+        check_same(grown(workload, alone, 1, 9), driven(workload, params, monkeypatch, 1, 9))
+        one = values_by_instance(expected)
+        for i in (0, 1, 3):
+            assert values_by_instance(grown(workload, alone, i, i + 1)) == one[i : i + 1]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", ["stackrnn", "drnn", "experts", "greedy-attention"])
+def test_there_is_more_room_where_more_comes_to_be(
+    name: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vertices, rows and rounds that were not reckoned with; and Python looks in after each round."""
+    workload = opened(SPECS / f"{name}.yaml", hidden=6, limit=12)
+    params = init_params(workload.network, 2)
+    expected = driven(workload, params, monkeypatch)
+    monkeypatch.setattr("abw.core.exec.cpu.parts.APART_FLOPS", 0)
+    for constant, value in (("FIRST_GUESS", 0), ("LEAST_ROOM", 1), ("SECONDS", 0.0)):
+        monkeypatch.setattr(rounds, constant, value)
+    executor = ready(workload, "cpu", params, threads)
+    check_same(grown(workload, executor), expected, lanes=threads == 1)
+
+
+ROWS = """\
+model: rows
+dims: {hidden: WIDTH}
+data: {format: tags, path: d.txt, batch: 3}
+tables: {scores: {dim: hidden, rows: 40}}
+grow:
+  a:
+    fields: {row: number}
+    most: 40
+    start: {row: 0}
+    choose: {pick: HOW score.y}
+    then: [{add: a, row: "index + 1"}]
+types:
+  score: {per: a, cell: twice.yaml, inputs: {x: "scores[row]"}}
+outputs: {pick: a.pick}
+"""
+TWICE = "cell: twice\ndims: [hidden]\ninputs: {x: hidden}\nequations: y = x + x\noutputs: {y: y}\n"
+
+
+@pytest.mark.parametrize("how", ["argmax", "sample"])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(width=st.integers(1, 300), seed=st.integers(0, 2**32 - 1))
+def test_choices_among_equal_and_infinite_scores(
+    how: str, random_folder: Path, monkeypatch: pytest.MonkeyPatch, width: int, seed: int
+) -> None:
+    (random_folder / "twice.yaml").write_text(TWICE)
+    spec = random_folder / "rows.yaml"
+    spec.write_text(ROWS.replace("WIDTH", str(width)).replace("HOW", how))
+    workload = opened(spec, limit=2)
+    params = init_params(workload.network, 0)
+    draw = np.random.default_rng(seed)
+    params.tables[0][:] = draw.integers(-2, 3, (40, width))
+    params.tables[0][draw.random((40, width)) < draw.random((40, 1)) * 1.2] = -np.inf
+    params.tables[0][::7, draw.integers(0, width)] = 2
+    if how == "argmax":
+        params.tables[0][draw.random((40, width)) < 0.02] = np.inf
+    expected = driven(workload, params, monkeypatch)
+    check_same(grown(workload, ready(workload, "cpu", params, 1)), expected)
+    if how == "argmax":
+        inside = expected.instances.kind == expected.instances.schema.kinds.index("a")
+        np.testing.assert_array_equal(
+            expected.instances.fields["pick"][inside], np.tile(params.tables[0].argmax(axis=1), 2)
+        )
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_score_that_is_no_number_is_told_as_ever(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("abw.core.exec.cpu.parts.APART_FLOPS", 0)
+    workload = opened(SPECS / "greedy.yaml", hidden=5, limit=8)
+    params = broken(workload, "station")
+    with pytest.raises(InstanceError, match=r"score.y is not a number at step 0 of instance 1 ") as error:
+        grown(workload, ready(workload, "cpu", params, threads))
+    assert error.value.instance == 1
+
+
+def test_an_input_that_nothing_feeds_is_told_as_ever(random_folder: Path) -> None:
+    spec = random_folder / "unfed.yaml"
+    spec.write_text(
+        ROWS.replace("WIDTH", "3")
+        .replace("HOW", "argmax")
+        .replace('row: "index + 1"', "row: pick")
+        .replace("start: {row: 0}", 'start: {row: "token[1].index"}')
+    )
+    (random_folder / "twice.yaml").write_text(TWICE)
+    workload = opened(spec)
+    executor = ready(workload, "cpu", init_params(workload.network, 0), 1)
+    with pytest.raises(InstanceError, match=r"nothing feeds input 'x' of type 'score' at a 0 of instance 1"):
+        grown(workload, executor)
+
+
+def test_rounds_are_compiled_once_for_a_model() -> None:
+    workload = opened(SPECS / "greedy.yaml", hidden=5, limit=2)
+    executor = ready(workload, "cpu", init_params(workload.network, 0))
+    assert workload.ground is not None
+    assert executor.rounds(workload.ground.sprouter) is executor.rounds(workload.ground.sprouter)
+
+
+def test_values_are_refused_once_they_are_overwritten() -> None:
+    workload = opened(SPECS / "greedy.yaml", hidden=5, limit=4)
+    executor = ready(workload, "cpu", init_params(workload.network, 0), 1)
+    made = grown(workload, executor, 0, 2)
+    grown(workload, executor, 2, 4)
+    with pytest.raises(RuntimeError, match="has run again"):
+        made.result.value(1, 0)
