@@ -116,8 +116,9 @@ def _grown(report: dict[str, Any]) -> list[str]:
         return []
     kinds = ", ".join(f"{amount(count)} {kind}" for kind, count in growth["vertices"].items())
     rounds = counted(growth["rounds"], "round")
+    how = f"driven by Python: {growth['driven']}" if growth["driven"] else "compiled"
     if kinds:
-        said = [f"grown: {kinds} in {rounds}"]
+        said = [f"grown: {kinds} in {rounds}, {how}"]
     else:  # there is nothing to grow, or no mini-batch was left
         said = [f"nothing grew: {rounds} of decisions alone" if growth["rounds"] else "nothing grew"]
     for kind, cut in growth["cut"].items():

@@ -92,6 +92,8 @@ def _print_growth(growth: dict[str, Any]) -> None:
     for phase, what in (("before", ""), ("during", f" (each round, {order})"), ("after", "")):
         if growth[phase]:
             console.print(f"    {phase} growth{what}: {', '.join(growth[phase])}")
+    how = f"driven by Python: {growth['driven']}" if growth["driven"] else "compiled"
+    console.print(f"    rounds (executor cpu): {how}")
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -172,9 +172,9 @@ class Executor(Protocol):
     def run(self, plan: Plan) -> Result:
         """Execute a plan of the network prepared."""
 
-    def rounds(self, sprouter: Sprouter) -> Rounds | None:
-        """What drives the rounds of a model that grows by itself; None where the host is to do it."""
-        return None
+    def rounds(self, sprouter: Sprouter) -> Rounds | str:
+        """What drives the rounds of a model that grows; or in words why Python is to do it."""
+        return f"executor '{self.name}' has none of its own"
 
 
 def refuse_threads(executor: str, threads: int | None) -> None:

@@ -41,8 +41,8 @@ class Grown:
 
     `instances` are its own, with what grew; `graph` is all of theirs, `schedule` the batches as they were
     executed, `plan` what a single plan of that is, `pieces` the plans that were executed (compiled rounds
-    have none), `result` all values. `rounds`: how many there were, `compiled`: without Python between them;
-    `cut`: by kind, instances that had `most` of it and wanted more.
+    have none), `result` all values. `rounds`: how many there were, `driven`: why by Python, None where they
+    are compiled; `cut`: by kind, instances that had `most` of it and wanted more.
     """
 
     instances: Instances
@@ -53,7 +53,7 @@ class Grown:
     result: Result
     rounds: int
     cut: dict[str, int]
-    compiled: bool
+    driven: str | None
 
 
 def grow(
@@ -73,13 +73,13 @@ def grow(
     some 300.
     """
     clock = clock or Clock("construct", "schedule", "plan", "execute")
-    compiled = executor.rounds(ground.sprouter)
-    if compiled is not None:
+    rounds = executor.rounds(ground.sprouter)
+    if not isinstance(rounds, str):
         made = _Growing(binding, ground, executor, batched, first, last, clock)
-        if (grown := made.compiled(compiled)) is not None:
+        if (grown := made.compiled(rounds)) is not None:
             return grown
-    # what went wrong is told by the rounds that are driven from here
-    return _Growing(binding, ground, executor, batched, first, last, clock).driven()
+        rounds = "what went wrong in them is told from here"
+    return _Growing(binding, ground, executor, batched, first, last, clock).driven(rounds)
 
 
 class _Growing:
@@ -109,16 +109,16 @@ class _Growing:
         numbers = instances.numbers[first:last]
         self.chances = Chances(binding.model.data.seed, numbers)
 
-    def driven(self) -> Grown:
-        """Grow round after round. Errors: InstanceError, TooLargeError."""
+    def driven(self, why: str) -> Grown:
+        """Grow round after round from here. Errors: InstanceError, TooLargeError."""
         self._before()
-        return self._after(self._rounds(), False)
+        return self._after(self._rounds(), why)
 
     def compiled(self, rounds: Rounds) -> Grown | None:
         """Grow by rounds of the executor's own; None where a score or an input is wrong. Errors: as above."""
         self._before()
         count = self._compiled_rounds(rounds)
-        return None if count is None else self._after(count, True)
+        return None if count is None else self._after(count, None)
 
     def _before(self) -> None:
         """What is given and needs nothing that grows."""
@@ -226,7 +226,7 @@ class _Growing:
         problem = Problem(message, decision.span, hint)
         raise InstanceError(problem, self.whose.number(self.columns, error.vertex))
 
-    def _after(self, rounds: int, compiled: bool) -> Grown:
+    def _after(self, rounds: int, driven: str | None) -> Grown:
         """The finished instances, what is left to compute of them, and all of it as one mini-batch."""
         growth, network = self.sprouter.growth, self.binding.network
         with self.clock("construct"):
@@ -254,7 +254,7 @@ class _Growing:
         names = instances.schema.kinds
         cut = {names[k]: int(row.sum()) for k, row in enumerate(self.grower.cut) if row.any()}
         result = Result(graph, self.tape.counts, _reader(self.tape, number, network.width))
-        return Grown(instances, graph, schedule, made, tuple(self.tape.plans), result, rounds, cut, compiled)
+        return Grown(instances, graph, schedule, made, tuple(self.tape.plans), result, rounds, cut, driven)
 
     def _numbers_on_tape(self, graph: Graph) -> Ints:
         """For each node of the finished graph its number on the tape; -1 where it is not computed yet."""

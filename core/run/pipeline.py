@@ -236,6 +236,7 @@ def _growth(model: Model, sums: Sums, verified: bool) -> dict[str, Any] | None:
     grown = sums.grown
     return {
         "rounds": grown.rounds,
+        "driven": grown.driven,
         "vertices": dict(grown.vertices),
         "cut": {
             kind.name: {"instances": grown.cut[kind.name], "most": kind.most}

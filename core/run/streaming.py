@@ -120,12 +120,13 @@ class Kept:
 
 @dataclass(slots=True)
 class Growth:
-    """Of instances that grow: rounds of all mini-batches, vertices that came to be by kind, instances that
-    had `most` of a kind and wanted more; decisions made again by `verify`, and those that differed within the
-    tolerance.
+    """Of instances that grow: rounds of all mini-batches, and why Python drove them, if it did; vertices that
+    came to be by kind, instances that had `most` of a kind and wanted more; decisions made again by `verify`,
+    and those that differed within the tolerance.
     """
 
     rounds: int = 0
+    driven: str | None = None
     vertices: Counter[str] = field(default_factory=Counter)
     cut: Counter[str] = field(default_factory=Counter)
     decisions: int = 0
@@ -134,6 +135,7 @@ class Growth:
     def add(self, grown: Grown, kinds: Collection[str]) -> None:
         """Count a mini-batch whose `kinds` grew."""
         self.rounds += grown.rounds
+        self.driven = self.driven or grown.driven
         self.cut.update(grown.cut)
         counts = np.bincount(grown.instances.kind, minlength=len(grown.instances.schema.kinds)).tolist()
         named = zip(grown.instances.schema.kinds, counts, strict=True)
@@ -262,6 +264,8 @@ class _Run:
             if job.check_finite:
                 refuse_values(batch, result, workload.instances)
             if job.params:
+                if batch.grown is not None:
+                    check_schedule(graph.dag, schedule)
                 for made in batch.executed:
                     check_schedule(made.graph.dag, made.schedule)
                     check_plan(made.graph, made)

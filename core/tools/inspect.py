@@ -14,6 +14,7 @@ from abw.core.base.cores import usable_cores
 from abw.core.base.memory import available_memory
 from abw.core.cell.program import cell_program
 from abw.core.exec.cpu.parts import shared_out
+from abw.core.exec.cpu.rounds.taken import why_not
 from abw.core.exec.cpu.target import get_target
 from abw.core.exec.trained import load_weights, match, needs, problems_of, read_file
 from abw.core.graph.bind import only
@@ -169,6 +170,7 @@ def _growth(workload: Workload) -> dict[str, Any] | None:
         "during": [types[t].name for t in phases.during],
         "after": [types[t].name for t in phases.after],
         "ordered": phases.ordered,
+        "driven": why_not(workload.ground.sprouter),
         "kinds": kinds,
     }
 

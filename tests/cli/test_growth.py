@@ -28,6 +28,9 @@ def test_a_run_tells_what_grew_and_what_was_cut(abw: Abw) -> None:
     said = abw(*GREEDY, "--verify")
     assert "5 of 5 instances were cut at most: 20 of step" in said.out
     assert "100 decisions made again: all the same" in said.out
+    assert "grown: 100 step in 60 rounds, compiled" in said.out
+    said = abw(*GREEDY, "--executor", "blas")
+    assert "60 rounds, driven by Python: executor 'blas' has none of its own" in said.out
 
 
 def test_outputs_are_words_in_lines_and_numbers_in_arrays(abw: Abw, tmp_path: Path, root: Path) -> None:
@@ -82,6 +85,7 @@ def test_check_says_what_is_computed_when(abw: Abw) -> None:
     assert "layer, at most 12 an instance; sure: exit.y > 0.3; adds layer" in done.out
     assert "before growth: word, text" in done.out
     assert "during growth (each round, in this order): block, exit" in done.out
+    assert "rounds (executor cpu): compiled" in done.out
     assert "after growth: class" in done.out
     growth = abw("check", "specs/experts.yaml", "--json").json()["growth"]
     assert growth["kinds"][0] == {

@@ -238,10 +238,10 @@ class CpuExecutor(Executor):
 
         return together
 
-    def rounds(self, sprouter: Sprouter) -> Rounds | None:
+    def rounds(self, sprouter: Sprouter) -> Rounds | str:
         """Those of a model that grows, compiled where they can be."""
-        if why_not(sprouter):
-            return None
+        if reason := why_not(sprouter):
+            return reason
         if self._rounds is None or self._rounds.sprouter is not sprouter:
             tables = {name: self._own[name] for name in ("arena", "kernel", "constants")}
             self._rounds = CompiledRounds(

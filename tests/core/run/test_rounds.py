@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from abw.core.base.errors import AbwError, InstanceError
+from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.rounds import rounds
 from abw.core.exec.cpu.rounds.taken import why_not
-from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params, init_params
 from abw.core.policy.check import check_schedule
 from abw.core.run.growing import Grown
@@ -38,17 +38,15 @@ def driven(
 ) -> Grown:
     """Grown by rounds that Python drives, on the same kernels."""
     with patch.context() as patched:
-        patched.setattr(Executor, "rounds", lambda *_: None)
-        executor = ready(workload, "cpu", params, 1)
-        patched.setattr(type(executor), "rounds", lambda *_: None)
-        made = grown(workload, executor, first, last)
-    assert not made.compiled
+        patched.setattr(CpuExecutor, "rounds", lambda *_: "a test drives them")
+        made = grown(workload, ready(workload, "cpu", params, 1), first, last)
+    assert made.driven == "a test drives them"
     return made
 
 
 def check_same(made: Grown, expected: Grown, *, lanes: bool = True) -> None:
     """The same, bit for bit; `lanes`: also the order in each batch."""
-    assert made.compiled
+    assert made.driven is None
     assert (made.rounds, made.cut) == (expected.rounds, expected.cut)
     same_instances(made.instances, expected.instances)
     assert values_by_instance(made) == values_by_instance(expected)
@@ -97,7 +95,7 @@ def test_random_sections_grow_the_same_alone_together_and_on_threads(
     assert workload.ground is not None
     params = init_params(workload.network, seed)
     if why_not(workload.ground.sprouter):
-        assert not grown(workload, ready(workload, "cpu", params, 1)).compiled
+        assert grown(workload, ready(workload, "cpu", params, 1)).driven
         return
     with monkeypatch.context() as patched:
         patched.setattr("abw.core.exec.cpu.parts.APART_FLOPS", 0)
