@@ -45,7 +45,7 @@ class _Again:
         instance, by = self.columns[INSTANCE][at], self.picks.by[at]
         before = np.where(by >= 0, np.append(self.total, 0.0)[by], 0.0)
         here = np.isin(self.whose[self.kept], instance)
-        old = self.kept[here & ~np.isin(self.kept, by)]
+        old = self.kept[here & self.picks.ended[self.kept]]
         new = now[~np.isin(now, old)]
         self._note(at, new, before)
         found = continuations(self.decision, self.columns, at, self.read, before)
@@ -81,8 +81,7 @@ class _Again:
     def last(self) -> Totals:
         """The same of the best hypothesis of each instance in the end."""
         picks = self.picks
-        went = np.concatenate([np.zeros(0, np.int32), *(picks.by[at] for at, _ in picks.rounds)])
-        ended = self.kept[~np.isin(self.kept, went)]
+        ended = self.kept[picks.ended[self.kept]]
         most = np.full(int(self.whose.max(initial=0)) + 1, -np.inf)
         np.maximum.at(most, self.whose[ended], self.total[ended])
         apart: Totals = np.maximum(most[self.whose[picks.best]] - self.total[picks.best], 0.0)

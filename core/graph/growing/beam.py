@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from abw.core.data.instances import Ints
 from abw.core.data.vertices import INSTANCE, Columns, FieldColumn
-from abw.core.graph.growing.decide import Read, Scores, masked, relative
+from abw.core.graph.growing.decide import Bools, Read, Scores, masked, relative
 from abw.core.ir.growth import Decision, GrowingKind
 
 Totals = NDArray[np.float64]
@@ -41,7 +41,8 @@ class Picks:
     """What was picked in a mini-batch, n times: at a `vertex` the `number` (-1: it ended there), by which the
     hypothesis has the log-probability `total`.
 
-    `by` (vertices,): the pick by which each came to be, -1 for none. `rounds`: of each the vertices compared,
+    `ended` (n,): whether it added no vertex of its kind. `by` (vertices,): the pick by which each came to be,
+    or the one that it came from, -1 for none. `rounds`: of each the vertices compared,
     and the picks kept, also earlier ones that have ended: instance by instance, the best first. `best`: by
     instance the pick with which its best hypothesis ends.
     """
@@ -49,6 +50,7 @@ class Picks:
     vertex: Ints
     number: Ints
     total: Totals
+    ended: Bools
     by: Ints
     rounds: tuple[tuple[Ints, Ints], ...]
     best: Ints
@@ -115,7 +117,8 @@ class Beam:
         self.decision = decision
         self._picks = Candidates(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0))
         self._instance = np.zeros(0, np.int32)
-        self._ended = np.zeros(0, np.int32)
+        self._ended = np.zeros(0, np.bool_)
+        self._kept = np.zeros(0, np.int32)
         self._rounds: list[tuple[Ints, Ints]] = []
 
     def pick(self, columns: Columns, at: Ints, read: Read) -> tuple[Ints, Ints, Ints]:
@@ -126,8 +129,8 @@ class Beam:
         by, instance = columns[PICK][at], columns[INSTANCE][at]
         before = np.where(by >= 0, np.append(self._picks.total, 0.0)[by], 0.0)
         found = continuations(self.decision, columns, at, read, before)
-        here = np.isin(self._instance[self._ended], instance)
-        ended, others = self._ended[here], self._ended[~here]
+        here = np.isin(self._instance[self._kept], instance)
+        ended, others = self._kept[here & self._ended[self._kept]], self._kept[~here]
         old = len(ended)
         whose = np.concatenate([self._instance[ended], instance[found.row]])
         total = np.concatenate([self._picks.total[ended], found.total])
@@ -147,7 +150,8 @@ class Beam:
             np.concatenate([self._picks.total, found.total[new]]),
         )
         self._instance = np.concatenate([self._instance, instance[found.row[new]]])
-        self._ended = np.concatenate([others, numbers[order < old]])
+        self._ended = np.append(self._ended, np.zeros(len(new), np.bool_))
+        self._kept = np.concatenate([others, numbers])
         return at[found.row[new]], found.number[new], np.arange(first, first + len(new), dtype=np.int32)
 
     def follow(self, columns: Columns, kind: GrowingKind, picks: Ints, added: Sequence[Ints]) -> None:
@@ -161,18 +165,18 @@ class Beam:
             columns[PICK][new[there]] = picks[there]
             if clause.adds == kind.name:
                 ends &= ~there
-        self._ended = np.concatenate([self._ended, picks[ends]])
+        self._ended[picks[ends]] = True
 
     def close(self, columns: Columns, place: Ints) -> Picks:
         """Give vertices what the best hypotheses chose there; all that was picked.
 
         `place` says how vertices are numbered in what is returned.
         """
-        made, ended = self._picks, self._ended
+        made, ended = self._picks, self._kept[self._ended[self._kept]]
         order, _ = ranked(self._instance[ended], made.total[ended], 1)
         by = np.empty(columns.count, np.int32)
         by[place] = columns[PICK][: columns.count]
         rounds = tuple((place[at], kept) for at, kept in self._rounds)
-        picks = Picks(place[made.row], made.number, made.total, by, rounds, ended[order])
+        picks = Picks(place[made.row], made.number, made.total, self._ended, by, rounds, ended[order])
         columns[FieldColumn(self.decision.name)][: columns.count] = picks.chosen()[place]
         return picks
