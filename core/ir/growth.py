@@ -10,7 +10,7 @@ from abw.core.base.errors import Span
 from abw.core.ir.paths import Comparison, Hop
 from abw.core.ir.schema import FieldSchema, LinkSchema, Schema
 
-How = Literal["argmax", "sample", "over", "chance"]
+How = Literal["argmax", "sample", "best", "over", "chance"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,11 @@ class Decision:
     `argmax` and `sample` choose one of the numbers of output `output` of type `type` on the same vertex, the
     first of equals; where `allow` is there, among those whose tests hold. `over`: whether the output's one
     number is above `limit`. `chance`: 1 with the probability `limit`. `names` says what each number means.
+
+    `best` is beam search: of all continuations of an instance's vertices of one round, and of those that have
+    ended, the `width` of the largest log-probability are picked, that of the vertex and its number's, by the
+    softmax of what is allowed. So many numbers may be picked at a vertex; when growth has ended, what the
+    best hypothesis chose there is the field, -1 at vertices that it does not come by.
     """
 
     name: str
@@ -68,6 +73,7 @@ class Decision:
     allow: tuple[Tests, ...] | None
     names: tuple[str, ...] | None
     span: Span
+    width: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ class Clause:
     """A vertex of kind `adds` comes to be where `when` holds and, unless it is empty, `unless` does not.
 
     Not where a clause whose vertex it names (`needs`) added none. `links` and `fields` are what the new
-    vertex has.
+    vertex has. Where its kind picks the `best`, it is done for each pick, whose number the decision is then.
     """
 
     adds: str
@@ -116,6 +122,11 @@ class GrowingKind:
     clauses: tuple[Clause, ...]
     span: Span
 
+    @property
+    def best(self) -> Decision | None:
+        """The decision that picks several continuations, if there is one."""
+        return next((decision for decision in self.decisions if decision.how == "best"), None)
+
 
 @dataclass(frozen=True, slots=True)
 class DecisionOutput:
@@ -143,6 +154,11 @@ class Growth:
     def decided(self) -> frozenset[str]:
         """The fields that decisions fill."""
         return frozenset(decision.name for kind in self.kinds for decision in kind.decisions)
+
+    @property
+    def beam(self) -> tuple[GrowingKind, Decision] | None:
+        """The kind whose vertices are hypotheses, and the decision that compares them, if there is one."""
+        return next(((kind, kind.best) for kind in self.kinds if kind.best), None)
 
     @property
     def fields(self) -> frozenset[str]:

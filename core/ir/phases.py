@@ -157,7 +157,11 @@ class _Analysis:
                     hint = f"say which of them: {hop.link}[0]"
                     self._note(f"'{hop.link}' leads to several vertices", t, hint, wanted)
             decided = source.field if isinstance(source, TableSource) else ""
-            if decided in self.growth.decided and self._same_round(source.hops):
+            beam = self.growth.beam
+            if beam is not None and decided == beam[1].name:
+                message = f"{name}, and '{decided}' is one number only when growth has ended"
+                self._note(message, t, "read a field that a clause fills", wanted)
+            elif decided in self.growth.decided and self._same_round(source.hops):
                 message = f"{name}, and '{decided}' is decided only when it is computed"
                 self._note(message, t, "read the decision of an earlier vertex", wanted)
 

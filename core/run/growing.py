@@ -21,6 +21,7 @@ from abw.core.exec.interface import Array, Executor, Result, Rounds
 from abw.core.graph.bind import Binding, bind, only
 from abw.core.graph.construct import construct
 from abw.core.graph.graph import Graph
+from abw.core.graph.growing.beam import PICK, Beam, Picks
 from abw.core.graph.growing.decide import Chances, Grower, ScoreError, decide
 from abw.core.graph.growing.part import part
 from abw.core.graph.growing.sprout import Ground
@@ -42,7 +43,8 @@ class Grown:
     `instances` are its own, with what grew; `graph` is all of theirs, `schedule` the batches as they were
     executed, `plan` what a single plan of that is, `pieces` the plans that were executed (compiled rounds
     have none), `result` all values. `rounds`: how many there were, `driven`: why by Python, None where they
-    are compiled; `cut`: by kind, instances that had `most` of it and wanted more.
+    are compiled; `cut`: by kind, instances that had `most` of it and wanted more; `picks`: what a decision
+    `best` picked.
     """
 
     instances: Instances
@@ -54,6 +56,7 @@ class Grown:
     rounds: int
     cut: dict[str, int]
     driven: str | None
+    picks: Picks | None
 
 
 def grow(
@@ -108,6 +111,8 @@ class _Growing:
         self.grower = Grower(self.kinds, self.numbers, last - first)
         numbers = instances.numbers[first:last]
         self.chances = Chances(binding.model.data.seed, numbers)
+        beam = self.sprouter.growth.beam
+        self.beam = Beam(beam[1]) if beam else None
 
     def driven(self, why: str) -> Grown:
         """Grow round after round from here. Errors: InstanceError, TooLargeError."""
@@ -166,11 +171,8 @@ class _Growing:
                 graph, outer = self.sprouter.graph(columns, now, len(self.tape), self.whose, self.given)
             self._advance(graph, outer, self._round_schedule)
             with self.clock("construct"):
-                self._decide(now)
                 first = columns.count
-                for kind in self.kinds.values():
-                    if kind.clauses:
-                        self.grower.grow(kind, columns, self.whose.of_kinds(kind.kinds, columns, now))
+                self._grow(now)
                 now = np.arange(first, columns.count, dtype=np.int32)
         return rounds
 
@@ -201,16 +203,29 @@ class _Growing:
         ptr = np.append(0, np.cumsum(sizes[types])).astype(np.int32)
         return Schedule(types, ptr, np.concatenate([np.zeros(0, np.int32), *nodes]))
 
-    def _decide(self, vertices: Ints) -> None:
-        """Make the decisions of vertices whose nodes are computed. Errors: InstanceError."""
-        for kind in self.kinds.values():
-            at = self.whose.of_kinds(kind.kinds, self.columns, vertices)
+    def _grow(self, now: Ints) -> None:
+        """Make the decisions of vertices whose nodes are computed, and do the clauses of their kinds.
+
+        Errors: InstanceError.
+        """
+        columns, vertices = self.columns, {}
+        picked = picks = np.zeros(0, np.int32)
+        for name, kind in self.kinds.items():
+            vertices[name] = at = self.whose.of_kinds(kind.kinds, columns, now)
             for decision in kind.decisions if len(at) else ():
                 try:
-                    chosen = decide(decision, self.columns, at, self._read, self.chances)
+                    if self.beam and decision.how == "best":
+                        vertices[name], picked, picks = self.beam.pick(columns, at, self._read)
+                    else:
+                        chosen = decide(decision, columns, at, self._read, self.chances)
+                        columns[FieldColumn(decision.name)][at] = chosen
                 except ScoreError as error:
                     self._refuse(error)
-                self.columns[FieldColumn(decision.name)][at] = chosen
+        for name, kind in self.kinds.items():
+            at, best = vertices[name], kind.best
+            added = self.grower.grow(kind, columns, at, {best.name: picked} if best else {})
+            if self.beam:
+                self.beam.follow(columns, kind, picks if best else columns[PICK][at], added)
 
     def _read(self, t: int, output: int, vertices: Ints) -> Array:
         node = self.columns[NodeColumn(t)][vertices].astype(np.int64)
@@ -230,13 +245,17 @@ class _Growing:
         """The finished instances, what is left to compute of them, and all of it as one mini-batch."""
         growth, network = self.sprouter.growth, self.binding.network
         with self.clock("construct"):
+            order = order_of(self.columns)
+            place = np.empty(len(order), np.int32)
+            place[order] = np.arange(len(order), dtype=np.int32)
+            picks = self.beam.close(self.columns, place) if self.beam else None
             instances = finished(self.binding.instances, self.first, self.last, self.columns, growth)
             bound = bind(self.binding.model, network, self.binding.program, instances)
             try:
                 graph = construct(bound, 0, len(instances))
             except InstanceError as error:
                 raise InstanceError(error.problems[0], self.first + error.instance) from None
-            number = self._numbers_on_tape(graph)
+            number = self._numbers_on_tape(graph, order)
             missing = number < 0
             rest, outer = part(graph, missing)
             node, output = np.divmod(outer, network.width)
@@ -254,11 +273,16 @@ class _Growing:
         names = instances.schema.kinds
         cut = {names[k]: int(row.sum()) for k, row in enumerate(self.grower.cut) if row.any()}
         result = Result(graph, self.tape.counts, _reader(self.tape, number, network.width))
-        return Grown(instances, graph, schedule, made, tuple(self.tape.plans), result, rounds, cut, driven)
+        return Grown(
+            instances, graph, schedule, made, tuple(self.tape.plans), result, rounds, cut, driven, picks
+        )
 
-    def _numbers_on_tape(self, graph: Graph) -> Ints:
-        """For each node of the finished graph its number on the tape; -1 where it is not computed yet."""
-        vertex = order_of(self.columns)[graph.vertex]
+    def _numbers_on_tape(self, graph: Graph, order: Ints) -> Ints:
+        """For each node of the finished graph its number on the tape; -1 where it is not computed yet.
+
+        `order` says how its vertices are numbered among the columns.
+        """
+        vertex = order[graph.vertex]
         number = np.full(len(graph), -1, np.int32)
         phases = self.sprouter.phases
         for t in (*phases.before, *phases.during):

@@ -12,9 +12,11 @@ from abw.core.data.instances import Instances, Ints
 from abw.core.data.vertices import Columns
 from abw.core.exec.interface import Array, Result
 from abw.core.graph.graph import Graph
+from abw.core.graph.growing.beam import Picks
 from abw.core.graph.growing.decide import Chances, Read, ScoreError, allowed, decide, shares
 from abw.core.graph.growing.sprout import Ground, Sprouter
 from abw.core.ir.growth import Decision
+from abw.core.run.recheck_beam import recheck_beam
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +28,18 @@ class Rechecked:
 
 
 def recheck(
-    sprouter: Sprouter, instances: Instances, expected: Result, tolerance: float, executor: str
+    sprouter: Sprouter,
+    instances: Instances,
+    expected: Result,
+    tolerance: float,
+    executor: str,
+    picks: Picks | None = None,
 ) -> Rechecked:
     """Make all decisions of finished instances again from `expected`, the values of their graph.
 
     One may differ where both choices are as good within `tolerance` of the scores' root mean square, twice:
-    once for each of the two. Errors: AbwError for one that differs by more.
+    once for each of the two. `picks`: what a decision `best` picked (`recheck_beam`). Errors: AbwError for
+    one that differs by more.
     """
     ground = Ground(sprouter, instances)
     columns = ground.columns(0, len(instances))
@@ -48,6 +56,15 @@ def recheck(
         for decision in kind.decisions if len(at) else ():
             made = instances.fields[decision.name][at]
             try:
+                if decision.how == "best":
+                    assert picks is not None
+                    unit = tolerance * _scale(read(decision.type, decision.output, at))
+                    wrong, others = recheck_beam(decision, columns, read, picks, unit)
+                    wrong = np.concatenate([wrong, at[made != picks.chosen()[at]]])
+                    if len(wrong):
+                        raise AbwError(_wrong(executor, decision, instances, int(wrong[0])), hint=_HINT)
+                    total, close = total + len(picks.vertex), close + others
+                    continue
                 again = decide(decision, columns, at, read, chances)
             except ScoreError:
                 raise AbwError(_wrong(executor, decision, instances, int(at[0])), hint=_HINT) from None

@@ -285,7 +285,8 @@ class _Run:
         graph = batch.graph if grown else workload.unfused(batch.first, batch.last)
         worst, expected = _compared(job, graph, result)
         if grown is not None and workload.ground is not None:
-            found = recheck(workload.ground.sprouter, grown.instances, expected, TOLERANCE, job.executor.name)
+            sprouter, name = workload.ground.sprouter, job.executor.name
+            found = recheck(sprouter, grown.instances, expected, TOLERANCE, name, grown.picks)
             self.sums.grown.decisions += found.decisions
             self.sums.grown.close += found.close
         return worst
@@ -353,11 +354,14 @@ def columns_of(workload: Workload, batch: MiniBatch, result: Result) -> tuple[Co
 def _decided(output: DecisionOutput, instances: Instances) -> Column:
     """What was decided, as an output of finished instances."""
     kinds = [number for number, name in enumerate(instances.schema.kinds) if name in output.kinds]
+    values = instances.fields[output.decision.name]
     vertex = np.flatnonzero(np.isin(instances.kind, kinds))
+    if output.decision.how == "best":  # the others are of hypotheses that were given up
+        vertex = vertex[values[vertex] >= 0]
     instance = np.searchsorted(instances.start, vertex, side="right") - 1
     counts = np.bincount(instance, minlength=len(instances))
     places = (vertex - instances.start[instance] - 1).astype(np.int32)
-    return Column(instances.fields[output.decision.name][vertex], counts, places)
+    return Column(values[vertex], counts, places)
 
 
 def _column_of(refs: ResultRefs, result: Result, start: NDArray[np.int64]) -> Column:

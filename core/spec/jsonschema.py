@@ -367,12 +367,16 @@ def _growing() -> Schema:
                 "propertyNames": _name(),
                 "additionalProperties": {
                     "anyOf": [
-                        _text("argmax TYPE.OUTPUT, sample TYPE.OUTPUT, TYPE.OUTPUT > 0.5, or chance 0.5."),
+                        _text(
+                            "argmax TYPE.OUTPUT, sample TYPE.OUTPUT, best 4 of TYPE.OUTPUT, "
+                            "TYPE.OUTPUT > 0.5, or chance 0.5."
+                        ),
                         _object(
                             "A choice among what is allowed.",
                             {
                                 "argmax": _text("TYPE.OUTPUT: the best."),
                                 "sample": _text("TYPE.OUTPUT: drawn by the softmax."),
+                                "best": _text("4 of TYPE.OUTPUT: a beam."),
                                 "allow": {
                                     "description": "For each score a name, and the condition that allows it.",
                                     "type": "object",
@@ -402,6 +406,7 @@ def _clause() -> Schema:
             "as": _text("What later clauses call it."),
             "when": _text("A condition: action == shift and depth < 7"),
             "unless": _text("A condition under which it does not come to be."),
+            "each": _text("The decision `best` for each of whose picks it is done."),
         },
         "additionalProperties": {"type": ["string", "integer"], "minLength": 1, "minimum": 0},
     }

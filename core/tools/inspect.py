@@ -184,7 +184,8 @@ def _decision(model: Model, decision: Decision) -> str:
     if decision.how == "over":
         return f"{scores} > {decision.limit:g}"
     some = f" of what is allowed of {len(decision.allow)}" if decision.allow is not None else ""
-    return f"{decision.how} {scores}{some}"
+    best = f"best {decision.width} of" if decision.how == "best" else decision.how
+    return f"{best} {scores}{some}"
 
 
 def inspect_weights(spec: Path, overrides: Overrides) -> dict[str, Any]:

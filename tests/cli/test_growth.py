@@ -79,6 +79,21 @@ def test_what_grew_is_data_for_the_same_types(abw: Abw, tmp_path: Path, root: Pa
     assert steps[0]["said"] == "<s>" and steps[1]["said"] == steps[0]["next"]
 
 
+def test_a_beam(abw: Abw, tmp_path: Path) -> None:
+    lines, grown = tmp_path / "o.jsonl", tmp_path / "g.jsonl"
+    told = ("--verify", "--json", "--output", str(lines), "--grown", str(grown))
+    done = abw("run", "specs/beam.yaml", "--set", "hidden=8", "--limit", "3", *told)
+    assert done.code == 0, done.err
+    growth = done.json()["growth"]
+    assert growth["decisions"] > 3 * 4 and growth["close"] == 0
+    for line, record in zip(*(p.read_text().splitlines() for p in (lines, grown)), strict=True):
+        words = json.loads(line)["outputs"]["words"]
+        steps = [v for v in json.loads(record)["vertices"] if v["kind"] == "step"]
+        assert words == [step["next"] for step in steps if "next" in step]
+        assert [step["length"] for step in steps if "next" in step] == list(range(1, len(words) + 1))
+    assert "next: best 4 of score.y; adds step" in abw("check", "specs/beam.yaml").out
+
+
 def test_check_says_what_is_computed_when(abw: Abw) -> None:
     done = abw("check", "specs/early-exit.yaml")
     assert done.code == 0, done.err

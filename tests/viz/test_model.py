@@ -149,6 +149,9 @@ def test_growth(root: Path) -> None:
         ("step", "decoder", "here", ("said",)),
         ("step", "words", "here", ("next",)),
     } <= flows(greedy)
+    step = block(drawn(root / "specs" / "beam.yaml"), "step", "growth")
+    assert step.inputs[0].source == "best 4 of score.y"
+    assert step.notes[1].startswith("add step for each next when length < 20 unless next == </s>: prev this")
     experts = drawn(root / "specs" / "experts.yaml")
     assert block(experts, "token", "growth").does == "decides"
     assert ("token", "two", "here", ("best",)) in flows(experts)

@@ -56,7 +56,8 @@ class _Names:
                     for i, tests in enumerate(decision.allow or ())
                     if tests
                 )
-                return "; ".join([f"{how} {said}", *allowed])
+                way = f"best {decision.width} of" if how == "best" else how
+                return "; ".join([f"{way} {said}", *allowed])
 
     def choices_of(self, decision: Decision, number: int) -> str:
         return decision.names[number] if decision.names else str(number)
@@ -68,9 +69,10 @@ class _Names:
             said = self.number(value) if isinstance(value, Number) else self.value(name, value)
             gives.append(f"{name} {said}")
         head = f"add {clause.adds}" if decided else clause.adds
+        each = f" for each {self.kind.best.name}" if decided and self.kind.best else ""
         when = f" when {self.tests(clause.when)}" if clause.when else ""
         unless = f" unless {self.tests(clause.unless)}" if clause.unless else ""
-        return f"{head}{when}{unless}" + (f": {', '.join(gives)}" if gives else "")
+        return f"{head}{each}{when}{unless}" + (f": {', '.join(gives)}" if gives else "")
 
     def tests(self, tests: Sequence[Test]) -> str:
         return " and ".join(map(self.test, tests))

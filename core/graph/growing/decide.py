@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,11 @@ WORD = 2**64 - 1
 MIXERS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
 """The steps of splitmix64's finaliser: by how much a number is shifted before it is added to itself bit by
 bit, and what the sum is multiplied with."""
+Picked = Mapping[str, Ints]
+"""What a decision has picked at each of some vertices, if it picks several at one."""
+
+THIS = Place(())
+_NOTHING: Picked = MappingProxyType({})
 
 
 class ScoreError(Exception):
@@ -66,21 +72,31 @@ def salt_of(decision: Decision, seed: int) -> int:
     return salt & WORD
 
 
-def evaluate(value: Place | Number, columns: Columns, at: Ints, added: Sequence[Ints] = ()) -> Ints:
+def evaluate(
+    value: Place | Number,
+    columns: Columns,
+    at: Ints,
+    added: Sequence[Ints] = (),
+    picked: Picked = _NOTHING,
+) -> Ints:
     """A place or number for each vertex of `at`, -1 for none; `added[i]`: what clause i added there."""
     if isinstance(value, Place):
         begin = at if value.added is None else added[value.added]
         return columns.follow(begin, value.hops)
+    if value.place == THIS and value.field in picked:
+        return np.where(picked[value.field] >= 0, picked[value.field] + np.int32(value.plus), np.int32(-1))
     where = evaluate(value.place, columns, at, added)
     found = (columns[INDEX] if value.field == "index" else columns[FieldColumn(value.field)])[where]
     return np.where(found >= 0, np.maximum(found + np.int32(value.plus), -1), np.int32(-1))
 
 
-def holds(tests: Tests, columns: Columns, at: Ints, added: Sequence[Ints] = ()) -> Bools:
+def holds(
+    tests: Tests, columns: Columns, at: Ints, added: Sequence[Ints] = (), picked: Picked = _NOTHING
+) -> Bools:
     """Whether all tests hold, for each vertex of `at`."""
     found = np.ones(len(at), np.bool_)
     for test in tests:
-        found &= _holds(test, evaluate(test.value, columns, at, added))
+        found &= _holds(test, evaluate(test.value, columns, at, added, picked))
     return found
 
 
@@ -100,19 +116,26 @@ def allowed(decision: Decision, columns: Columns, at: Ints) -> Bools | None:
     return np.stack([holds(tests, columns, at) for tests in decision.allow], axis=1)
 
 
-def decide(decision: Decision, columns: Columns, at: Ints, read: Read, chances: Chances) -> Ints:
-    """What is chosen at each vertex (see `Decision`). Raises ScoreError. Cost: linear in the scores."""
-    if decision.how == "chance":
-        return (chances.drawn(decision, columns, at) < decision.limit).astype(np.int32)
+def masked(decision: Decision, columns: Columns, at: Ints, read: Read) -> tuple[Scores, Bools | None]:
+    """The scores at each vertex (n, choices), -inf where a choice is not allowed, and which are allowed.
+
+    Raises ScoreError.
+    """
     scores = read(decision.type, decision.output, at).reshape(len(at), -1)
     odd = np.isnan(scores).any(axis=1)
     if odd.any():
         raise ScoreError(decision, int(at[np.argmax(odd)]))
+    may = allowed(decision, columns, at)
+    return (scores if may is None else np.where(may, scores, -np.inf)), may
+
+
+def decide(decision: Decision, columns: Columns, at: Ints, read: Read, chances: Chances) -> Ints:
+    """What is chosen at each vertex (see `Decision`), by itself. Raises ScoreError. Linear in the scores."""
+    if decision.how == "chance":
+        return (chances.drawn(decision, columns, at) < decision.limit).astype(np.int32)
+    scores, may = masked(decision, columns, at, read)
     if decision.how == "over":
         return (scores[:, 0] > decision.limit).astype(np.int32)
-    may = allowed(decision, columns, at)
-    if may is not None:
-        scores = np.where(may, scores, -np.inf)
     if decision.how == "sample":
         chosen = sampled(scores, chances.drawn(decision, columns, at))
     else:
@@ -137,13 +160,17 @@ def sampled(scores: Scores, drawn: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def shares(scores: Scores) -> NDArray[np.float64]:
     """Where each choice's share of 0 to 1 ends (n, choices): the softmax, added up, in double precision."""
+    ends: NDArray[np.float64] = np.cumsum(np.exp(relative(scores)), axis=1)
+    return ends / ends[:, -1:]
+
+
+def relative(scores: Scores) -> NDArray[np.float64]:
+    """Scores less the largest of their row (n, choices), in double precision; 0 for that, if infinite too."""
     wide = scores.astype(np.float64)
     top = wide.max(axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
-        shifted = np.where(wide == top, 0.0, wide - top)
-    parts = np.exp(shifted)
-    ends: NDArray[np.float64] = np.cumsum(parts, axis=1)
-    return ends / ends[:, -1:]
+        found: NDArray[np.float64] = np.where(wide == top, 0.0, wide - top)
+    return found
 
 
 class Grower:
@@ -162,23 +189,37 @@ class Grower:
         """What instances begin with; `roots` (instances,) are their own vertices."""
         for kind in self._kinds.values():
             if kind.start is not None:
-                self._add(kind.start, columns, roots, np.ones(len(roots), np.bool_), [])
+                self._add(kind.start, columns, roots, np.ones(len(roots), np.bool_))
 
-    def grow(self, kind: GrowingKind, columns: Columns, at: Ints) -> None:
-        """Do a kind's clauses at its vertices, whose decisions are made; nothing where one chose nothing."""
+    def grow(
+        self, kind: GrowingKind, columns: Columns, at: Ints, picked: Picked = _NOTHING
+    ) -> tuple[Ints, ...]:
+        """Do a kind's clauses at its vertices, whose decisions are made; nothing where one chose nothing.
+
+        Vertices come as often as something is `picked` there. What each clause added there, -1 for nothing.
+        """
         may = np.ones(len(at), np.bool_)
         for decision in kind.decisions:
-            may &= columns[FieldColumn(decision.name)][at] >= 0
+            may &= evaluate(Number(THIS, decision.name), columns, at, (), picked) >= 0
         added: list[Ints] = []
         for clause in kind.clauses:
-            there = may & holds(clause.when, columns, at, added)
+            there = may & holds(clause.when, columns, at, added, picked)
             if clause.unless:
-                there &= ~holds(clause.unless, columns, at, added)
+                there &= ~holds(clause.unless, columns, at, added, picked)
             for needed in clause.needs:
                 there &= added[needed] >= 0
-            added.append(self._add(clause, columns, at, there, added))
+            added.append(self._add(clause, columns, at, there, added, picked))
+        return tuple(added)
 
-    def _add(self, clause: Clause, columns: Columns, at: Ints, there: Bools, added: list[Ints]) -> Ints:
+    def _add(
+        self,
+        clause: Clause,
+        columns: Columns,
+        at: Ints,
+        there: Bools,
+        added: Sequence[Ints] = (),
+        picked: Picked = _NOTHING,
+    ) -> Ints:
         """New vertices where a clause says so and there is room; for each of `at` the new one, or -1."""
         found = np.full(len(at), -1, np.int32)
         who = np.flatnonzero(there)
@@ -193,12 +234,13 @@ class Grower:
             who, index, whose = who[room], index[room], whose[room]
         self.count[number] += np.bincount(whose, minlength=self.count.shape[1])
         deciding = at[who]
+        chosen = {name: numbers[who] for name, numbers in picked.items()}
         before = [added[i][who] if i in clause.needs else added[i] for i in range(len(added))]
         links = [(Hop(name), evaluate(place, columns, deciding, before)) for name, place in clause.links]
         numbers = [
             (
                 FieldColumn(name),
-                evaluate(value, columns, deciding, before) if isinstance(value, Number) else value,
+                evaluate(value, columns, deciding, before, chosen) if isinstance(value, Number) else value,
             )
             for name, value in clause.fields
         ]

@@ -3,7 +3,8 @@
 tests  = test ("and" test)*
 test   = "not"? path (comparison value)?           # a link stands for "it is there", a field for "is not 0"
 value  = path (("+" | "-") number)? | number | word
-choice = ("argmax" | "sample") type "." output | "chance" probability | type "." output ">" number
+choice = ("argmax" | "sample" | "best" width "of") type "." output | "chance" probability
+       | type "." output ">" number
 word   = letters and signs up to a blank: what the vocabulary has in this row, or `allow` calls so
 """
 
@@ -26,6 +27,8 @@ PATTERN = re.compile(
 WORD = re.compile(r"\s*(\S+)")
 WHOLE = re.compile(r"-?[0-9]{1,9}")
 REAL = re.compile(r"[-+]?[0-9][0-9.eE]*")
+WIDEST = 1024
+"""So many continuations may be picked at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +52,14 @@ class WrittenValue:
 
 @dataclass(frozen=True, slots=True)
 class WrittenChoice:
-    """`argmax score.y`: how, of which type and output, with which limit or probability."""
+    """`argmax score.y`: how, of which type and output, with which limit, probability or number of picks."""
 
     how: How
     type: Token | None
     output: Token | None
     limit: float
     at: int
+    width: int = 1
 
 
 def tokens_of(text: str) -> list[Token]:
@@ -125,24 +129,20 @@ def parse_choice(text: str) -> WrittenChoice:
     """What is chosen. Errors: ExpressionError."""
     cursor = Cursor(tokens_of(text))
     begin = cursor.token
-    if cursor.accept("best"):
-        raise ExpressionError(
-            "'best' chooses over several vertices: beams cannot be grown yet", begin.at, len("best"),
-            "argmax T.o chooses the best of one vertex",
-        )  # fmt: skip
     if cursor.accept("chance"):
         limit = _real(cursor)
         if not 0 <= limit <= 1:
             raise ExpressionError("a probability is from 0 to 1", begin.at, len(text.strip()))
         cursor.finish("the end")
         return WrittenChoice("chance", None, None, limit, begin.at)
-    how = cursor.accept("argmax", "sample")
+    how = cursor.accept("argmax", "sample", "best")
+    width = _width(cursor) if how and how.text == "best" else 1
     first = _name(cursor)
     cursor.expect(".", "between a type and its output")
     second = _name(cursor)
     if how:
         cursor.finish("the end")
-        return WrittenChoice(cast(How, how.text), first, second, 0.0, first.at)
+        return WrittenChoice(cast(How, how.text), first, second, 0.0, first.at, width)
     cursor.expect(">", f"behind {first.text}.{second.text}, or 'argmax' before it")
     limit = _real(cursor)
     cursor.finish("the end")
@@ -156,6 +156,18 @@ def whole(token: Token) -> int:
     return int(token.text)
 
 
+def _width(cursor: Cursor) -> int:
+    """`4 of`."""
+    token = cursor.token
+    if token.kind != "number":
+        raise cursor.unexpected("how many: best 4 of TYPE.OUTPUT")
+    if not 1 <= whole(token) <= WIDEST:
+        raise ExpressionError(f"best picks 1 to {WIDEST:,}", token.at, len(token.text))
+    cursor.take()
+    cursor.expect("of", f"behind {token.text}")
+    return int(token.text)
+
+
 def _real(cursor: Cursor) -> float:
     token = cursor.token
     if token.kind != "number":
@@ -165,5 +177,5 @@ def _real(cursor: Cursor) -> float:
 
 def _name(cursor: Cursor) -> Token:
     if cursor.token.kind != "name":
-        raise cursor.unexpected("argmax, sample, chance, or TYPE.OUTPUT > NUMBER")
+        raise cursor.unexpected("argmax, sample, best 4 of, chance, or TYPE.OUTPUT > NUMBER")
     return cursor.take()

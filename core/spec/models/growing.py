@@ -35,6 +35,8 @@ MOST = 1 << 20
 GROWN = ("links", "fields", "start", "choose", "then")
 GIVEN = ("choose", "then")
 CLAUSE = ("as", "when", "unless", "each")
+SCORED = ("argmax", "sample", "best")
+"""How one of several scores is chosen, or some are."""
 
 
 @dataclass(slots=True)
@@ -176,6 +178,10 @@ def grow(found: Sketch, drafts: list[TypeDraft], tables: Tables, report: Report)
     ]
     for kind, (_, node), then in zip(found.kinds, found.written, clauses, strict=True):
         scopes.kinds[kind.name] = replace(kind, decisions=_decisions(kind, node, then, drafts, scopes))
+    beams = [d for kind in scopes.kinds.values() for d in kind.decisions if d.how == "best"]
+    for second in beams[1:]:
+        message = f"'{beams[0].name}' and '{second.name}' both pick the best"
+        report.add(message, second.span, "the hypotheses of one kind are compared: a model has one beam")
     for (key, node), then in zip(found.written, clauses, strict=True):
         kind = scopes.kinds[key.text]
         start = None
@@ -230,13 +236,14 @@ def _decision(
     allowed: Mapping | None = None
     text: Scalar | None
     if isinstance(value, Mapping):
-        how = next((h for h in ("argmax", "sample") if value.get(h) is not None), None)
-        fields.keys(value, f"decision '{name.text}'", report, (), ("argmax", "sample", "allow"), name.where)
-        if how is None:
+        ways = [h for h in SCORED if value.get(h) is not None]
+        fields.keys(value, f"decision '{name.text}'", report, (), (*SCORED, "allow"), name.where)
+        if not ways:
             report.add(f"decision '{name.text}' has no argmax", name.where, "{argmax: T.o, allow: {…}}")
             return None
-        if how == "argmax" and (other := value.key("sample")):
-            message = f"decision '{name.text}' has argmax and sample"
+        how = ways[0]
+        if len(ways) > 1 and (other := value.key(ways[1])):
+            message = f"decision '{name.text}' has {how} and {ways[1]}"
             report.add(message, other.where, "one of the two chooses: leave out the other")
             return None
         allowed = fields.mapping(value.get("allow"), f"allow of '{name.text}'", report)
@@ -277,10 +284,12 @@ def _decision(
         scope = Scope(kind.kinds, early=True)
         conditions = [fields.text(item, f"allow of '{a.text}'", report) for a, item in allowed.items]
         tests = tuple(scopes.tests(scope, c) if c else () for c in conditions)
-    elif choice.how in ("argmax", "sample"):
+    elif choice.how in SCORED:
         names = _checked_rows(kind, name.text, count, scores, clauses, scopes, report)
     scopes.counts[kind.name, name.text] = 2 if choice.how == "over" else count
-    return Decision(name.text, choice.how, draft.number, output, choice.limit, tests, names, name.where)
+    return Decision(
+        name.text, choice.how, draft.number, output, choice.limit, tests, names, name.where, choice.width
+    )
 
 
 def _scores(
@@ -378,9 +387,7 @@ def _clause(
         what = f"'{adds.text}' is of the data: it does not grow" if given else f"unknown kind '{adds.text}'"
         report.add(what, adds.where, suggest(adds.text, names))
         return None
-    if each := node.key("each"):
-        report.add("'each' goes with 'best', which cannot be grown yet", each.where)
-    scope = Scope(kind.kinds, dict(added))
+    scope = Scope(kind.kinds, dict(added), each=_each(kind, node, adds, scopes))
     when = scopes.tests(scope, c) if (c := fields.text(node.get("when"), "when", report)) else ()
     unless = scopes.tests(scope, c) if (c := fields.text(node.get("unless"), "unless", report)) else ()
     values = Mapping(tuple((k, v) for k, v in node.items if k.text not in ("add", *CLAUSE)), node.where)
@@ -394,6 +401,26 @@ def _clause(
             added[name.text] = (number, to.name)
     needs = {place.added for place in clause_places(clause) if place.added is not None}
     return replace(clause, needs=tuple(sorted(needs)))
+
+
+def _each(kind: GrowingKind, node: Mapping, adds: Scalar, scopes: Scopes) -> str:
+    """The decision for each of whose picks a clause is done; '' for none."""
+    report, best = scopes.report, kind.best
+    if node.get("each") is None:
+        if best is not None:
+            message = f"'{best.name}' picks several, and this clause does not say for which it is done"
+            report.add(message, adds.where, f"each: {best.name}")
+        return best.name if best else ""
+    each = fields.text(node.get("each"), "each", report)
+    if each is None or (kind.name, each.text) in scopes.mistaken:
+        return each.text if each else ""
+    if best is None:
+        hint = "choose: {next: best 4 of TYPE.OUTPUT}"
+        report.add(f"'each' goes with 'best', and {kind.name} picks none", each.where, hint)
+    elif each.text != best.name:
+        message = f"{kind.name} has no picks '{each.text}'"
+        report.add(message, each.where, f"each: {best.name}")
+    return each.text
 
 
 def optional_inputs(drafts: list[TypeDraft], wires: Wires, found: Sketch, report: Report) -> None:

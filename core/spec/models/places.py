@@ -24,12 +24,14 @@ THIS = "this"
 @dataclass(frozen=True, slots=True)
 class Scope:
     """What a clause can name: what the deciding vertex has, by name what earlier clauses added (the number
-    of the clause, the kind), and the decisions made there. `early`: no decision is made yet anywhere.
+    of the clause, the kind), and the decisions made there. `early`: no decision is made yet anywhere. `each`:
+    the decision for each of whose picks the clause is done.
     """
 
     kinds: frozenset[str]
     added: Names[str, tuple[int, str]] = field(default_factory=dict)
     early: bool = False
+    each: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,11 @@ class Scopes:
         if scope.early and any(d.name == name for k in self.kinds.values() for d in k.decisions):
             message = f"'{name}' is a decision: what is allowed is asked before any is made"
             self._note(message, step.token, text, "name links and fields")
+            return None
+        picked = any(k.best and k.best.name == name and k.kinds & kinds for k in self.kinds.values())
+        if picked and (place.hops or place.added is not None or name != scope.each):
+            message = f"'{name}' is one number only when growth has ended: several are picked there"
+            self._note(message, step.token, text, "read a field that a clause fills")
             return None
         return Found(place, kinds, absent, name)
 

@@ -37,6 +37,7 @@ HOISTED = {
     "attention-nmt": ("encoder", "decoder"),
     "bidag": ("up",),
     "dag": ("operation",),
+    "beam": ("encoder", "decoder"),
     "drnn": ("down", "across"),
     "greedy": ("encoder", "decoder"),
     "greedy-attention": ("encoder", "decoder"),

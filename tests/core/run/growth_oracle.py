@@ -56,6 +56,17 @@ class Vertex:
     words: dict[str, int] = field(default_factory=dict)
     values: dict[int, list[Array]] = field(default_factory=dict)
     born: int = -1
+    pick: Pick | None = None
+
+
+@dataclass(eq=False)
+class Pick:
+    """What `best` picked: at a vertex a number, -1 where nothing is allowed, by which it is so likely."""
+
+    vertex: Vertex
+    number: int
+    total: float
+    ended: bool = True
 
 
 class Oracle:
@@ -72,6 +83,7 @@ class Oracle:
         self.given = len(self.vertices)
         self.cut: set[str] = set()
         self.rounds = 0
+        self.kept: list[Pick] = []
 
     def _given(self, number: int) -> list[Vertex]:
         instances = self.instances
@@ -107,29 +119,83 @@ class Oracle:
             self.rounds += 1
             for kind in self.growth.kinds:
                 for decision in kind.decisions:
+                    if decision.how == "best":
+                        self._pick(decision, [v for v in now if v.kind in kind.kinds])
+                        continue
                     chosen = [(v, self._decide(decision, v)) for v in now if v.kind in kind.kinds]
                     for vertex, value in chosen:
                         vertex.fields[decision.name] = value
             before = len(self.vertices)
             for kind in self.growth.kinds:
-                self._clauses(kind, [v for v in now if v.kind in kind.kinds])
+                own = [v for v in now if v.kind in kind.kinds]
+                if kind.best:
+                    self._clauses(kind, [(p.vertex, p) for p in self.kept if p.ended and p.vertex in own])
+                else:
+                    self._clauses(kind, [(v, v.pick) for v in own])
             now = self.vertices[before:]
+        self._close()
         return self.vertices
 
-    def _clauses(self, kind: GrowingKind, vertices: list[Vertex]) -> None:
-        added: dict[Vertex, dict[int, Vertex]] = {v: {} for v in vertices}
+    def _pick(self, decision: Decision, vertices: list[Vertex]) -> None:
+        """Keep the best of what has ended and of all continuations; none where one that has ended leads."""
+        candidates = [pick for pick in self.kept if pick.ended]
+        for vertex in vertices:
+            vertex.fields[decision.name] = -1
+            before = vertex.pick.total if vertex.pick else 0.0
+            scores = self.value(decision.type, vertex)[decision.output].tolist()
+            choices = self._allowed(decision, vertex, len(scores))
+            if not choices:
+                candidates.append(Pick(vertex, -1, before))
+                continue
+            top = max(scores[i] for i in choices)
+            whole = math.log(sum(math.exp(scores[i] - top) for i in choices))
+            best = sorted(choices, key=lambda i: (-scores[i], i))[: decision.width]
+            candidates += [Pick(vertex, i, before + (scores[i] - top - whole)) for i in best]
+        if vertices:
+            ranked = sorted(candidates, key=lambda pick: -pick.total)[: decision.width]
+            self.kept = ranked[:1] if ranked[0] in self.kept else ranked
+
+    def _close(self) -> None:
+        beam = self.growth.beam
+        ended = [pick for pick in self.kept if pick.ended]
+        if beam is None or not ended:
+            return
+        pick: Pick | None = max(ended, key=lambda pick: pick.total)
+        while pick is not None:
+            pick.vertex.fields[beam[1].name] = pick.number
+            pick = pick.vertex.pick
+
+    def _clauses(self, kind: GrowingKind, rows: list[tuple[Vertex, Pick | None]]) -> None:
+        """Do the clauses at vertices, each by itself or for a pick."""
+        added: list[dict[int, Vertex]] = [{} for _ in rows]
+        best = kind.best.name if kind.best else ""
+        numbers = [vertex.fields | ({best: pick.number} if best and pick else {}) for vertex, pick in rows]
         for number, clause in enumerate(kind.clauses):
-            for vertex in vertices:
-                if any(vertex.fields[d.name] < 0 for d in kind.decisions):
+            for (vertex, pick), here, fields in zip(rows, added, numbers, strict=True):
+                if any(fields[d.name] < 0 for d in kind.decisions):
                     continue
-                here = added[vertex]
-                if not all(self._test(test, vertex, here) for test in clause.when):
-                    continue
-                if clause.unless and all(self._test(test, vertex, here) for test in clause.unless):
-                    continue
-                if all(needed in here for needed in clause.needs):
-                    for new in self._add(clause, vertex, here):
-                        here[number] = new
+                held, vertex.fields = vertex.fields, fields
+                self._clause(kind, number, clause, vertex, pick, here)
+                vertex.fields = held
+
+    def _clause(
+        self,
+        kind: GrowingKind,
+        number: int,
+        clause: Clause,
+        vertex: Vertex,
+        pick: Pick | None,
+        here: dict[int, Vertex],
+    ) -> None:
+        if not all(self._test(test, vertex, here) for test in clause.when):
+            return
+        if clause.unless and all(self._test(test, vertex, here) for test in clause.unless):
+            return
+        if all(needed in here for needed in clause.needs):
+            for new in self._add(clause, vertex, here):
+                here[number], new.pick = new, pick
+                if pick and kind.best and new.kind == kind.name:
+                    pick.ended = False
 
     def _add(self, clause: Clause, vertex: Vertex, added: dict[int, Vertex]) -> list[Vertex]:
         count = sum(v.kind == clause.adds for v in self.vertices)
@@ -189,10 +255,7 @@ class Oracle:
         scores = self.value(decision.type, vertex)[decision.output].tolist()
         if decision.how == "over":
             return int(scores[0] > decision.limit)
-        may = [True] * len(scores)
-        if decision.allow is not None:
-            may = [all(self._test(test, vertex, {}) for test in tests) for tests in decision.allow]
-        choices = [i for i in range(len(scores)) if may[i]]
+        choices = self._allowed(decision, vertex, len(scores))
         if not choices:
             return -1
         if decision.how == "argmax":
@@ -205,6 +268,11 @@ class Oracle:
             if so_far / total > drawn:
                 return i
         return choices[-1]
+
+    def _allowed(self, decision: Decision, vertex: Vertex, count: int) -> list[int]:
+        if decision.allow is None:
+            return list(range(count))
+        return [i for i in range(count) if all(self._test(t, vertex, {}) for t in decision.allow[i])]
 
     def _drawn(self, decision: Decision, vertex: Vertex) -> float:
         """splitmix64, with Python's integers."""

@@ -37,7 +37,7 @@ from tests.core.exec.cuda.simulated import SimulatedDevice
 from tests.core.run.growth_oracle import Oracle
 
 SPECS = Path(__file__).resolve().parents[3] / "specs"
-GROWING = ("greedy", "greedy-attention", "stackrnn", "drnn", "nested", "early-exit", "experts")
+GROWING = ("greedy", "greedy-attention", "stackrnn", "drnn", "nested", "early-exit", "experts", "beam")
 EXECUTORS: dict[str, Callable[[], Executor]] = {
     "reference": ReferenceExecutor,
     "blas": BlasExecutor,
@@ -148,6 +148,7 @@ class Draft:
         }
         self.fields = {"a": ("depth", "row"), "b": ("depth",)}
         self.choices = {"a": ("pick", "go"), "b": ("toss",)}
+        self.beam = draw.draw(st.booleans())
 
     def one(self, *options: str) -> str:
         return self.draw.draw(st.sampled_from(options))
@@ -181,7 +182,7 @@ class Draft:
 
     def clause(self, kind: str, number: int, added: dict[str, str]) -> str:
         adds, named = self.one("a", "b"), self.draw.draw(st.booleans())
-        parts = [f"add: {adds}"]
+        parts = [f"add: {adds}"] + ["each: pick"] * (self.beam and kind == "a")
         if named:
             parts.append(f"as: new{number}")
         parts.append(f"when: {self.tests(kind)}")
@@ -206,11 +207,12 @@ class Draft:
         return "".join(self.clause(kind, number, added) for number in range(count))
 
     def choose(self) -> str:
-        how = self.one("argmax", "sample")
+        how = "best" if self.beam else self.one("argmax", "sample")
+        scores = f"{self.one('1', '2', '4')} of score.y" if self.beam else "score.y"
         if self.draw.draw(st.booleans()):
             allow = ", ".join(f"c{i}: {self.tests('a', False)}" for i in range(3))
-            return f"{{{how}: score.y, allow: {{{allow}}}}}"
-        return f"{how} score.y"
+            return f"{{{how}: {scores}, allow: {{{allow}}}}}"
+        return f"{how} {scores}"
 
     def text(self) -> str:
         def optional(links: dict[str, str]) -> str:
@@ -301,7 +303,7 @@ def test_random_sections_on_the_processor(random_folder: Path, data: st.DataObje
     expected = reference.run_graph(made.graph)
     assert max(d.error for d in compare(made.result, expected)) < 1e-4
     assert workload.ground is not None
-    recheck(workload.ground.sprouter, made.instances, expected, 1e-4, "cpu")
+    recheck(workload.ground.sprouter, made.instances, expected, 1e-4, "cpu", made.picks)
 
 
 @pytest.mark.parametrize(
@@ -317,7 +319,7 @@ def test_every_executor_grows_the_same(name: str, spec: str) -> None:
     same_instances(made.instances, expected.instances)
     assert max(d.error for d in compare(made.result, expected.result)) < 1e-5
     assert workload.ground is not None
-    found = recheck(workload.ground.sprouter, made.instances, expected.result, 1e-5, name)
+    found = recheck(workload.ground.sprouter, made.instances, expected.result, 1e-5, name, made.picks)
     assert found.decisions and found.close == 0
 
 
@@ -330,7 +332,7 @@ def same_instances(made: Instances, expected: Instances) -> None:
         np.testing.assert_array_equal(made.links[name].target, expected.links[name].target)
 
 
-@pytest.mark.parametrize("spec", ["greedy", "stackrnn", "nested", "early-exit"])
+@pytest.mark.parametrize("spec", ["greedy", "stackrnn", "nested", "early-exit", "beam"])
 def test_alone_and_together_and_on_two_threads_the_bits_are_the_same(
     spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

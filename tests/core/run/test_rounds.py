@@ -60,7 +60,13 @@ def check_same(made: Grown, expected: Grown, *, lanes: bool = True) -> None:
         np.testing.assert_array_equal(made.schedule.nodes, expected.schedule.nodes)
 
 
-@pytest.mark.parametrize("name", GROWING)
+def test_beams_are_driven_by_python() -> None:
+    workload = opened(SPECS / "beam.yaml", hidden=6, limit=2)
+    made = grown(workload, ready(workload, "cpu", init_params(workload.network, 1), 1))
+    assert made.driven == "its decisions compare hypotheses (best)"
+
+
+@pytest.mark.parametrize("name", sorted({*GROWING} - {"beam"}))
 def test_shipped_specs_run_compiled_and_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     workload = opened(SPECS / f"{name}.yaml", hidden=6, limit=16)
     assert workload.ground is not None
