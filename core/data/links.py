@@ -105,8 +105,13 @@ def along(ways: Sequence[tuple[Link, int | None]], count: int) -> Link:
     With a number, only that edge of a many-link is followed (negative: from the end). Cost: linear in what it
     leads to; none where it is one of the links itself.
     """
-    if len(ways) == 1 and ways[0][0].indptr is not None and ways[0][1] is None:
-        return ways[0][0]
+    if len(ways) == 1 and ways[0][1] is None:
+        alone = ways[0][0]
+        if alone.indptr is not None:
+            return alone
+        there, ends = alone.target >= 0, np.zeros(count + 1, np.int32)
+        np.cumsum(there, out=ends[1:])
+        return Link(alone.target[there], ends)
     at = np.arange(count, dtype=np.int32)
     indptr: NDArray[np.integer] = np.arange(count + 1)
     for way, index in ways:

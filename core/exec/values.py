@@ -68,11 +68,12 @@ def read_values(
         return np.empty(0, np.float32)
     found, rows = np.empty(len(references), np.int32), np.empty(len(references), np.int32)
     wanted = references.astype(np.int32, copy=False)
-    alone = _locate(wanted, plan.graph.type_ptr, arenas.output_arena, plan.row, found, rows)
-    if alone >= 0:
-        values: Floats = memory[alone][rows]
+    where = _locate(wanted, plan.graph.type_ptr, arenas.output_arena, plan.row, found, rows)
+    if where >= 0:
+        values: Floats = memory[where][rows]
         return values
-    refuse_lost(plan, references)
+    if where == LOST:
+        refuse_lost(plan, references)
     if found[0] >= 0:
         shape = arenas.shape[found[0]]
     else:
@@ -88,23 +89,28 @@ def read_values(
     return values
 
 
+SEVERAL, LOST = -1, -2
+
+
 @njit
 def _locate(references: Ints, type_ptr: Ints, output_arena: Ints, row: Ints, arena: Ints, rows: Ints) -> int:
     """Write where values lie: their arenas, -1 for a constant, and their rows, -1 for what was not kept.
 
-    The result is the arena of all; -1 where they have not one, or some are not kept.
+    The result is the arena of all; LOST where some are not kept, SEVERAL where they have not one.
     """
-    width = output_arena.shape[1]
-    t, together = 0, True
+    width = np.uint32(output_arena.shape[1])
+    t, together, lost = 0, True, False
     for i in range(len(references)):
         reference = references[i]
         arena[i], rows[i] = -1, -1
         if 0 <= reference < len(row):
-            node = reference // width
+            # unsigned: the machine's division of those is several times faster
+            node, output = np.uint32(reference) // width, np.uint32(reference) % width
             if not type_ptr[t] <= node < type_ptr[t + 1]:  # mostly that of the value before
                 t = 0
                 while not type_ptr[t] <= node < type_ptr[t + 1]:
                     t += 1
-            arena[i], rows[i] = output_arena[t, reference % width], row[reference]
-        together = together and rows[i] >= 0 and arena[i] == arena[0]
-    return int(arena[0]) if together else -1
+            arena[i], rows[i] = output_arena[t, output], row[reference]
+        lost |= reference >= 0 and rows[i] < 0
+        together &= rows[i] >= 0 and arena[i] == arena[0]
+    return LOST if lost else int(arena[0]) if together else SEVERAL

@@ -77,9 +77,12 @@ class _Writer:
         self.model, self.network = model, network
         self.edges = edge_slots(model, network)
         self.reductions = [t for t, node_type in enumerate(model.types) if node_type.reduction]
-        # a row for each type, then three for each reduction, then those that the steps use
-        self.lists_from = {t: len(model.types) + 3 * i for i, t in enumerate(self.reductions)}
-        self.steps_from = len(model.types) + 3 * len(self.reductions)
+        first: dict[Hashable, int] = {}
+        self.like = {t: first.setdefault(self._what(t), t) for t in self.reductions}
+        # a row for each type, three for each reduction unlike those before, then those that the steps use
+        rows = {t: len(model.types) + 3 * i for i, t in enumerate(first.values())}
+        self.lists_from = {t: rows[like] for t, like in self.like.items()}
+        self.steps_from = len(model.types) + 3 * len(rows)
         self.links, self.lists, self.lookups = _names(model)
         names = enumerate((*self.links, *self.lists, *self.lookups), len(model.types))
         self.number: dict[Hashable, int] = {name: number for number, name in names}
@@ -110,7 +113,7 @@ class _Writer:
         return Bytecode(
             tuple(t.name for t in types),
             state,
-            _table(reductions, 5),
+            _table(reductions, 6),
             np.array(producers, np.int32),
             _table(self.steps, op.WIDTH),
             aliasing,
@@ -133,8 +136,14 @@ class _Writer:
             first = len(producers)
             producers += [p for p, _ in sources[0].producers]
             loop = self._loop(t, *sources)
-            rows.append((t, self.number[sources[0].hops], loop, first, len(producers)))
+            rows.append((t, self.number[sources[0].hops], loop, first, len(producers), self.like[t]))
         return rows, producers
+
+    def _what(self, t: int) -> Hashable:
+        """What decides which vertices a reduction reads from on each of its own: mostly as a layer before."""
+        types, sources = self.model.types, [source for _, source in reduced(self.model.types[t])]
+        read = frozenset(_where(types[p]) for p, _ in sources[0].producers)
+        return _where(types[t]), sources[0].hops, self._loop(t, *sources), read
 
     def _aliases(self, t: int, node_type: NodeType) -> None:
         """What stands for a reduction's outputs."""
@@ -235,6 +244,12 @@ class _Writer:
         """Whether a reduction's output can stand for another's."""
         sources = (s for t in self.reductions for i in self.model.types[t].inputs for s in i.sources)
         return any(t in self.lists_from for s in sources if isinstance(s, NodeSource) for t, _ in s.producers)
+
+
+def _where(node_type: NodeType) -> Hashable:
+    """What decides on which vertices a type is."""
+    conditions = ((c.field, c.comparison, c.value) for c in node_type.where)
+    return node_type.kinds, tuple(conditions)
 
 
 def reduced(node_type: NodeType) -> list[tuple[int, NodeSource]]:

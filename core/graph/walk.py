@@ -71,8 +71,9 @@ def measure(
 ) -> None:
     """Find the candidates of instances `first` to before `last`; number nodes, operands and places.
 
-    A row of `reductions` is a type, its list, its loop or -1, and which of `producers` have what it reduces:
-    the first of them, and the first behind. Its rows in `space` say what each candidate reduces (a vertex,
+    A row of `reductions` is a type, its list, its loop or -1, which of `producers` have what it reduces (the
+    first of them, and the first behind), and the first type that reduces what is on the same vertices along
+    the same list, whose rows are its own, too. Its rows in `space` say what each candidate reduces (a vertex,
     NOWHERE or SEVERAL); on which vertices its nodes are; how much these reduce. `tables`, `data`: see
     `Binding`. `state` (types + 1, FIELDS) has SLOTS and ROWS, and is zero elsewhere.
     """
@@ -95,7 +96,12 @@ def measure(
         here[COUNT], here[NODES], here[OPERANDS] = n, n, n * here[SLOTS]
     for r in range(len(reductions)):
         t, members, loop = reductions[r, 0], reductions[r, 1], reductions[r, 2]
-        own, here = space[t], state[t]
+        own, here, like = space[t], state[t], state[reductions[r, 5]]
+        here[PLACES] = here[COUNT]
+        if reductions[r, 5] != t:
+            here[NODES], here[NONE] = like[NODES], like[NONE]
+            here[OPERANDS] = like[OPERANDS] // like[SLOTS] * here[SLOTS]
+            continue
         row = here[ROWS]
         reduced, heads, sizes, present = space[row], space[row + 1], space[row + 2], space[row + 3]
         indptr, target = tables[members, 0] + base, tables[members, 1]
@@ -123,7 +129,6 @@ def measure(
             operands += count if several else 0
             none += count == 0
         here[NODES], here[OPERANDS], here[NONE] = nodes, operands * here[SLOTS], none
-        here[PLACES] = here[COUNT]
         if loop >= 0:
             state[loop, WAYS] |= before + 2 * behind
     nodes, operands, places = 0, 0, 0
@@ -256,23 +261,31 @@ def fill(
                 out, at, stride, missing = operand, here[AT] + a, here[SLOTS], n
         elif do in (FILL_NODES, FILL_ROWS, FILL_CONSTANT):
             # a: row, b: value_map, lookup or reference; of a lookup, c: the first reference, d: how many rows
-            where, value_map = space[a], space[b if do == FILL_NODES else a]
-            lookup = b if do == FILL_ROWS else 0
-            ids, rows = tables[lookup, 0] + base, tables[lookup, 1]
+            where = space[a]
             missing, to = 0, at
-            for i in range(n):
-                if out[to] == MISSING:
-                    found, v = b, where[i]
-                    if do == FILL_NODES:
-                        found = value_map[v]
-                    elif do == FILL_ROWS:
+            if do == FILL_NODES:
+                value_map = space[b]
+                for i in range(n):
+                    if out[to] == MISSING:
+                        out[to] = value_map[where[i]]
+                        missing += out[to] == MISSING
+                    to += stride
+            elif do == FILL_ROWS:
+                ids, rows = tables[b, 0] + base, tables[b, 1]
+                for i in range(n):
+                    if out[to] == MISSING:
+                        v = where[i]
                         row = data[ids + v] if v >= 0 else -1
                         if row >= 0:
                             row = data[rows + row] if rows >= 0 else row % d
-                        found = c - row if row >= 0 else MISSING
-                    out[to] = found
-                    missing += found == MISSING
-                to += stride
+                        out[to] = c - row if row >= 0 else MISSING
+                        missing += row < 0
+                    to += stride
+            else:
+                for _ in range(n):
+                    if out[to] == MISSING:
+                        out[to] = b
+                    to += stride
         elif do == NEED:
             candidate = 0
             while out[at + candidate * stride] != MISSING:

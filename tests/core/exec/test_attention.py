@@ -200,6 +200,36 @@ def test_scores_at_their_ends() -> None:
         )
 
 
+@pytest.mark.parametrize(("size", "heads"), [(2, 2), (20, 1), (64, 4), (72, 2), (300, 1)])
+@pytest.mark.parametrize("added", [False, True])
+def test_heads_of_one_float_to_hundreds_over_lists_of_any_length(size: int, heads: int, added: bool) -> None:
+    rng = np.random.default_rng(size)
+    tables = tuple(Table(name, 9, (size,), None, None, Span("test", 1)) for name in ("values", "keys"))
+    constants = (
+        Constant("table", 0, (size,), 0, 9),
+        Constant("table", 1, (size,), 9, 9),
+        Constant("param", 0, (size,), 18, 1),
+    )
+    slots = tuple(Slot(f"s{n}", (size,), (), (n,)) for n in range(3))
+    kind = Attention(heads, added=added)
+    network = make_network([("attend", None, kind, slots)], tables, constants, [Param("query", (size,))])
+    lists = [rng.integers(0, 9, n) for n in (2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33, 63, 64, 65, 130)]
+    operands = [[*(-1 - some), *(-10 - some), *[-19] * len(some)] for some in lists]
+    graph = make_graph(
+        network, [0] * len(lists), [[int(reference) for reference in some] for some in operands]
+    )
+    values, keys, query = (
+        rng.standard_normal(shape).astype(np.float32) for shape in ((9, size),) * 2 + ((size,),)
+    )
+    params = Params((query,), (values, keys))
+    executor = get_executor("cpu", kernels="ir")
+    executor.prepare(network, params)
+    found = executor.run(plan(graph, once(graph))).value(0, 0)
+    wanted = reference(graph, params).value(0, 0)
+    # scores of hundreds of floats are rounded in single precision before their exponentials
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-6 * size**0.5 * np.abs(wanted).max())
+
+
 WEIGHTED = """\
 model: weighted
 dims: {hidden: 3}

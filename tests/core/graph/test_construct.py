@@ -156,7 +156,11 @@ types:
   g: {{per: x, cell: other.yaml, inputs: {{u: "over[0].k.s or p", v: "over[0].k.q or zeros"}}}}
   k: {{per: x, {reduction}: {{s: over.a.y, q: over.g.z or p}}}}
   r: {{per: instance, sum: {{y: x.m.s or p}}}}
-outputs: {{ab: [a.y, b.y], m: m.q, f: f.w, r: r.y, k: k.q}}
+  like: {{per: x, {reduction}: {{s: down.y or p}}}}
+  fewer: {{per: x, {reduction}: {{s: down.b.y}}}}
+  some: {{per: x, where: coin == 0, {reduction}: {{s: down.y, q: down.y}}}}
+  others: {{per: x, where: coin == 1, {reduction}: {{s: down.y}}}}
+outputs: {{ab: [a.y, b.y], m: m.q, f: f.w, r: r.y, k: k.q, l: like.s, n: fewer.s, o: [some.q, others.s]}}
 """
 CELL = """
 cell: cell

@@ -9,7 +9,7 @@ before they are used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from abw.core.exec.cpu.llvm.emit import Function, Module, number, splat
 from abw.core.exec.cpu.llvm.functions import exp
@@ -96,11 +96,9 @@ class _Attention:
     def _short(self, group: str, begin: str, count: str, query: str, out: str) -> None:
         """A group of heads of one lane whose list has at most a vector of rows."""
         f = self.f
-        for weights in self.weights:
-            f.store(splat(-float("inf")), weights)
         self._score_rows(group, begin, count, self._of_heads(query, group, self.part))
         for weights in self.weights:
-            scores = f.load(weights)
+            scores = self._scored(weights, 0, count)
             powers = exp(f, f.vec("fsub", scores, self._level(across(f, "fmax", scores))))
             f.store(f.vec("fdiv", powers, f.spread(across(f, "fadd", powers))), weights)
         ragged = self.share % self.lanes > 0
@@ -159,36 +157,94 @@ class _Attention:
         return f.spread(f.let(f"select i1 {none}, float {number(0.0)}, float {largest}"))
 
     def _scores(self, group: str, first: str, count: str, queries: list[str], before: list[str]) -> list[str]:
-        """Fill the weights with a block's scores, and -inf behind them; each head's largest so far."""
+        """Fill the weights with a block's scores; each head's largest so far."""
         f = self.f
-        for weights in self.weights:
-            for v in range(BLOCK_ROWS // self.lanes):
-                f.store(splat(-float("inf")), weights, 4 * self.lanes * v)
-
         self._score_rows(group, first, count, queries)
 
         def larger(j: str, best: list[str]) -> list[str]:
-            place = f.i64("mul", j, 4 * self.lanes)
-            found = [f.load(weights, place) for weights in self.weights]
+            found = [self._scored(weights, j, count) for weights in self.weights]
             return [f.choose("ogt", a, b, a, b) for a, b in zip(found, best, strict=True)]
 
         best = f.loop(self._filled(count), larger, [(self.vector, f.spread(x)) for x in before])
         return [across(f, "fmax", x) for x in best]
 
+    def _scored(self, weights: str, j: str | int, count: str) -> str:
+        """The j-th vector of a block's scores, with -inf behind the last of them."""
+        f, lanes = self.f, self.lanes
+        numbers = ", ".join(f"i32 {lane}" for lane in range(lanes))
+        left = f.let(f"trunc i64 {f.i64('sub', count, f.i64('mul', j, lanes))} to i32")
+        first = f.let(f"insertelement <{lanes} x i32> poison, i32 {left}, i64 0")
+        ends = f.let(
+            f"shufflevector <{lanes} x i32> {first}, <{lanes} x i32> poison, <{lanes} x i32> zeroinitializer"
+        )
+        there = f.let(f"icmp slt <{lanes} x i32> <{numbers}>, {ends}")
+        return f.select(there, f.load(weights, f.i64("mul", j, 4 * lanes)), splat(-float("inf")))
+
     def _score_rows(self, group: str, first: str, count: str, queries: list[str]) -> None:
-        """Write the scores of `count` rows to the weights."""
+        """Write the scores of `count` rows to the weights, and what is no number of theirs behind them."""
         f = self.f
-        held: list[list[str]] = [[] for _ in queries]
-        if self.part > 1 and self.together * -(-self.part // self.lanes) <= HELD_VECTORS:
-            held = [[self._piece(query, v) for v in range(0, self.part, self.lanes)] for query in queries]
+        if self.part == 1 or self.together * -(-self.part // self.lanes) > HELD_VECTORS:
 
-        def score(k: str) -> None:
-            keys = self._of_heads(self._row(KEYS, f.i64("add", first, k)), group, self.part)
-            for key, query, pieces, weights in zip(keys, queries, held, self.weights, strict=True):
-                found = self._single(key, query) if self.part == 1 else self._score(key, query, pieces)
-                f.put("float", f.let(f"fmul float {found}, {number(self.factor)}"), weights, k)
+            def score(k: str) -> None:
+                keys = self._of_heads(self._row(KEYS, f.i64("add", first, k)), group, self.part)
+                for key, query, weights in zip(keys, queries, self.weights, strict=True):
+                    found = self._single(key, query) if self.part == 1 else self._score(key, query)
+                    f.put("float", f.let(f"fmul float {found}, {number(self.factor)}"), weights, k)
 
-        f.repeat(count, score)
+            f.repeat(count, score)
+            return
+        held = [[self._piece(query, v) for v in range(0, self.part, self.lanes)] for query in queries]
+        final = f.i64("sub", count, 1)
+
+        def four(turn: str) -> None:
+            k = f.i64("mul", turn, 4)
+            rows = [f.i64("add", first, f.least(f.i64("add", k, r), final)) for r in range(4)]
+            keys = [self._of_heads(self._row(KEYS, row), group, self.part) for row in rows]
+            for h, weights in enumerate(self.weights):
+                found = self._four_sums([self._products(key[h], held[h]) for key in keys])
+                found = f.let(f"fmul <4 x float> {found}, {splat(self.factor)}")
+                f.do(f"store <4 x float> {found}, ptr {f.at(weights, f.i64('mul', k, 4))}, align 4")
+
+        f.repeat(f.i64("sdiv", f.i64("add", count, 3), 4), four)
+
+    def _products(self, key: str, held: list[str]) -> str:
+        """A vector whose elements' sum is the score of a key, the query of which is in registers."""
+        total = ZEROS
+        for v, query in enumerate(held):
+            total = self._take(self._piece(key, v * self.lanes), query, total)
+        return total
+
+    def _take(self, a: str, b: str, total: str) -> str:
+        f = self.f
+        if not self.added:
+            return f.fma(a, b, total)
+        both = f.vec("fadd", a, b)
+        low = f.vec("fmul", both, splat(SLOPE))
+        return f.vec("fadd", total, f.choose("ogt", both, ZEROS, both, low))
+
+    def _four_sums(self, vectors: list[str]) -> str:
+        """The sums of four vectors' elements, added up together."""
+        f, lanes = self.f, self.lanes
+
+        def halves(a: str, b: str, wide: int, low: Sequence[int], high: Sequence[int]) -> str:
+            kind, parts = f"<{wide} x float>", []
+            for places in (low, high):
+                mask = ", ".join(f"i32 {place}" for place in places)
+                parts.append(f.let(f"shufflevector {kind} {a}, {kind} {b}, <{len(places)} x i32> <{mask}>"))
+            return f.let(f"fadd <{len(low)} x float> {parts[0]}, {parts[1]}")
+
+        def within(*of_four: int) -> list[int]:
+            """Places in each run of four elements; those of the second vector are 4 and above."""
+            return [q + (p if p < 4 else p - 4 + lanes) for q in range(0, lanes, 4) for p in of_four]
+
+        low, high = within(0, 4, 1, 5), within(2, 6, 3, 7)
+        a = halves(vectors[0], vectors[1], lanes, low, high)
+        b = halves(vectors[2], vectors[3], lanes, low, high)
+        total, wide = halves(a, b, lanes, within(0, 1, 4, 5), within(2, 3, 6, 7)), lanes
+        while wide > 4:
+            total = halves(total, total, wide, range(wide // 2), range(wide // 2, wide))
+            wide //= 2
+        return total
 
     def _single(self, key: str, query: str) -> str:
         """The score of one float of each."""
@@ -200,27 +256,15 @@ class _Attention:
         low, up = f.let(f"fmul float {both}, {number(SLOPE)}"), f.let(f"fcmp ogt float {both}, {number(0.0)}")
         return f.let(f"select i1 {up}, float {both}, float {low}")
 
-    def _score(self, key: str, query: str, held: list[str]) -> str:
-        """That of several; `held` are the query's vectors, if they are in registers."""
+    def _score(self, key: str, query: str) -> str:
+        """That of many."""
         f = self.f
-
-        def take(a: str, b: str, total: str) -> str:
-            if not self.added:
-                return f.fma(a, b, total)
-            both = f.vec("fadd", a, b)
-            low = f.vec("fmul", both, splat(SLOPE))
-            return f.vec("fadd", total, f.choose("ogt", both, ZEROS, both, low))
 
         def add(place: str | int, mask: str | None, total: list[str]) -> list[str]:
             a, b = (masked(f, f.load(row, place), mask, 0.0) for row in (key, query))
-            return [take(a, b, total[0])]
+            return [self._take(a, b, total[0])]
 
-        if not held:
-            (total,) = over(f, self.part, add, [(self.vector, ZEROS)])
-            return across(f, "fadd", total)
-        total = ZEROS
-        for v, b in enumerate(held):
-            total = take(self._piece(key, v * self.lanes), b, total)
+        (total,) = over(f, self.part, add, [(self.vector, ZEROS)])
         return across(f, "fadd", total)
 
     def _piece(self, row: str, first: int) -> str:
@@ -241,7 +285,7 @@ class _Attention:
             place = f.i64("mul", j, 4 * self.lanes)
             after = []
             for weights, level, total in zip(self.weights, levels, totals, strict=True):
-                found = exp(f, f.vec("fsub", f.load(weights, place), level))
+                found = exp(f, f.vec("fsub", self._scored(weights, j, count), level))
                 f.store(found, weights, place)
                 after.append(f.vec("fadd", total, found))
             return after
