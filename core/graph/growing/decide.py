@@ -51,12 +51,18 @@ class Chances:
         x = self.numbers[columns[INSTANCE][at]].astype(np.uint64) << np.uint64(32)
         x |= columns[INDEX][at].astype(np.uint64)
         x ^= columns[KIND][at].astype(np.uint64) << np.uint64(24)
-        for constant in (salt & _WORD, _GOLDEN):
-            x += np.uint64(constant)
-            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            x ^= x >> np.uint64(31)
-        return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        return drawn(x, salt)
+
+
+def drawn(x: NDArray[np.uint64], salt: int) -> NDArray[np.float64]:
+    """A number from 0 to below 1 for each of some numbers: splitmix64's finaliser, with a salt, twice."""
+    x = x.copy()
+    for constant in (salt & _WORD, _GOLDEN):
+        x += np.uint64(constant)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        x ^= x >> np.uint64(31)
+    return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def evaluate(value: Place | Number, columns: Columns, at: Ints, added: Sequence[Ints] = ()) -> Ints:
