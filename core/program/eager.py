@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.cell.evaluate import run_cell
 from abw.core.exec.params import Params, constant_value
-from abw.core.exec.reference import run_cell
 from abw.core.ir.network import Network
 from abw.core.program.values import BITS
 
