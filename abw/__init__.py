@@ -6,8 +6,8 @@ from typing import Any
 
 __version__ = "0.2.0"
 __all__ = [
-    *("AbwError", "DataError", "Instances", "LoadedModel", "Outputs", "Ragged", "SpecError"),
-    *("from_networkx", "from_pyg", "load"),
+    *("AbwError", "DataError", "Instances", "LoadedModel", "Net", "Outputs", "Ragged", "SpecError", "Value"),
+    *("best", "cells", "each", "from_networkx", "from_pyg", "load"),
 ]
 
 _EXPORTED = {
@@ -15,6 +15,9 @@ _EXPORTED = {
     "abw.core.base.errors": ("AbwError", "DataError", "SpecError"),
     "abw.core.data.graphs": ("from_networkx", "from_pyg"),
     "abw.core.data.instances": ("Instances",),
+    "abw.core.program.net": ("Net", "cells"),
+    "abw.core.program.several": ("best", "each"),
+    "abw.core.program.values": ("Value",),
 }
 
 

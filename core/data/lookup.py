@@ -24,7 +24,7 @@ def word_rows(instances: Instances, field: str, table: Table) -> Ints:
     if field not in instances.vocabulary and (table.vocab is None or instances.schema.fields[field].rows):
         return np.empty(0, np.int32)
     if table.vocab is None:
-        return _hashed(instances.vocabulary[field], table.rows)
+        return hashed(instances.vocabulary[field], table.rows)
     if field not in instances.vocabulary:
         message = f"table '{table.name}' has a vocabulary, but the field '{field}' is a number, not a word"
         raise DataError([Problem(message, table.span, "leave out 'vocab'")])
@@ -47,7 +47,8 @@ def trained_ids(instances: Instances, field: str, ids: Ints, table: Table) -> In
     return np.where(ids < table.rows, ids, np.int32(-1))
 
 
-def _hashed(words: Sequence[str], rows: int) -> Ints:
+def hashed(words: Sequence[str], rows: int) -> Ints:
+    """Each word's row where there is no vocabulary: its hash modulo the rows."""
     if isinstance(words, Words):
         hashes = words.hashes
     else:

@@ -14,10 +14,13 @@ from abw.core.base.errors import AbwError, Problem, Span, SpecError, did_you_mea
 from abw.core.data.tensors import Stored, TensorFile, read_tensors
 from abw.core.exec.params import Floats, Params, init_params
 from abw.core.ir.cell import Shape
+from abw.core.ir.library import Library
 from abw.core.ir.model import Model, ParamSource, TableSource
 from abw.core.ir.network import Network
 from abw.core.ir.weights import Combined, Expr, Pick, Slice, Tensor, Value, Weights, Zeros, names_in
 
+Owner = Model | Library
+"""What has parameters and tables."""
 State = Literal["ok", "missing", "misshapen"]
 
 
@@ -83,7 +86,7 @@ class _UnfitError(Exception):
     """Tensors that cannot be put together as the map says; the second argument is a hint."""
 
 
-def needs(model: Model) -> tuple[Need, ...]:
+def needs(model: Owner) -> tuple[Need, ...]:
     """All parameters and tables of a model: its tables first, then its parameters in their order."""
     users: dict[str, list[str]] = {}
     spans = {t.name: t.span for t in model.types}
@@ -108,7 +111,7 @@ def needs(model: Model) -> tuple[Need, ...]:
     )
 
 
-def match(model: Model, file: TensorFile) -> Matched:
+def match(model: Owner, file: TensorFile) -> Matched:
     """What a file has for each need of a model. Cost: that of the tensors."""
     fits = tuple(_fit(need, file.tensors) for need in needs(model))
     used = {name for fit in fits for name in names_in(fit.need.expr)}
@@ -131,7 +134,7 @@ def read_file(weights: Weights) -> TensorFile | None:
         raise SpecError([Problem(error.message, weights.named, error.hint)]) from None
 
 
-def load_weights(model: Model) -> Trained | None:
+def load_weights(model: Owner) -> Trained | None:
     """The weights that a model names, as float32; None where it names no file.
 
     Errors: SpecError with all that is missing, misshapen or left over at once; those of `read_file`.
@@ -161,7 +164,7 @@ def make_params(network: Network, trained: Trained | None, seed: int) -> Params:
     )
 
 
-def problems_of(matched: Matched, model: Model) -> list[Problem]:
+def problems_of(matched: Matched, model: Owner) -> list[Problem]:
     """All that is wrong, what is missing grouped by where the spec asks for it."""
     tensors, path = matched.file.tensors, matched.file.path
     missing: dict[tuple[Span | None, str], list[Need]] = {}

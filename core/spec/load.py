@@ -10,31 +10,30 @@ from pathlib import Path
 from abw.core.base.errors import AbwError, Problem, SpecError, did_you_mean, missing_file
 from abw.core.base.files import why_no_file
 from abw.core.ir.answers import Answer
-from abw.core.ir.cell import Cell, Param
+from abw.core.ir.cell import Cell
 from abw.core.ir.formats import BESIDE, FORMATS, SCHEMAS
 from abw.core.ir.growth import DecisionOutput, Growth
 from abw.core.ir.model import DataSpec, FieldSource, Model, NodeType, Table
 from abw.core.ir.phases import phases_of
 from abw.core.ir.schema import ARRAYS, Schema
-from abw.core.ir.shapes import shape as numbers_of
-from abw.core.ir.weights import Weights
-from abw.core.spec.cells.files import make, param, read_cell, read_cells
+from abw.core.spec.cells.files import make, read_cell, read_cells
 from abw.core.spec.models.answers import KEYS as ANSWER
 from abw.core.spec.models.answers import read_answer
 from abw.core.spec.models.derived import with_derived
 from abw.core.spec.models.drafts import Cells, TypeDraft, draft_types, named
 from abw.core.spec.models.growing import decision_output, grow, not_a_type, optional_inputs, sketch
 from abw.core.spec.models.resolve import Resolver
-from abw.core.spec.models.sources import KEYWORDS, parse_reference
+from abw.core.spec.models.sections import clashes, own_params, owners_of
+from abw.core.spec.models.sources import parse_reference
 from abw.core.spec.models.tables import read_tables
-from abw.core.spec.models.weights import Owners, read_weights
+from abw.core.spec.models.weights import read_weights
 from abw.core.spec.models.wiring import connect, finish, share
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Node, Scalar, Sequence, read
 from abw.core.spec.text.reach import Reach
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.sizes import Dims, resolve
+from abw.core.spec.text.sizes import resolve
 from abw.core.spec.text.tokens import ExpressionError
 
 DEFAULT_SIZE = 64
@@ -79,7 +78,7 @@ def load_cell(path: Path, dims: Mapping[str, int] | None = None) -> Cell:
         report.check()
         raise AbwError(f"{path} is no cell")
     names = tuple(scalar.text for scalar in file.dims)
-    _known_dims(dims or {}, names)
+    known_dims(dims or {}, names)
     cell = make(file, {name: (dims or {}).get(name, DEFAULT_SIZE) for name in names}, report)
     report.check()
     if cell is None:
@@ -111,6 +110,10 @@ def load_model(
     if top.get("cell") is not None and top.get("model") is None:
         report.add(f"{path} is a cell, not a model", top.where, "a model file begins with model: NAME")
         report.check()
+    if top.get("library") is not None and top.get("model") is None:
+        hint = "programs call its cells: abw.cells(FILE) in Python"
+        report.add(f"{path} is a library, not a model", top.where, hint)
+        report.check()
     model = _Loader(path, top, overrides or Overrides(), schema_of, report).model()
     report.check()
     if model is None:
@@ -118,7 +121,8 @@ def load_model(
     return model
 
 
-def _known_dims(given: Mapping[str, int], names: tuple[str, ...]) -> None:
+def known_dims(given: Mapping[str, int], names: tuple[str, ...]) -> None:
+    """Refuse sizes that were asked for. Errors: AbwError for what is no dim, or no size."""
     for name, value in given.items():
         if name not in names:
             hint = suggest(name, names) or "the spec has no dims"
@@ -153,11 +157,11 @@ class _Loader:
             fields.name(name, "a model", report)
         written = self._section("dims")
         names = tuple(key.text for key, _ in written.items) if written else ()
-        _known_dims(self.overrides.dims, names)
+        known_dims(self.overrides.dims, names)
         dims = resolve(written, self.overrides.dims, report)
         data = self._data()
         tables = read_tables(self._section("tables"), self.reach, dims, report)
-        params = self._params(dims)
+        params = own_params(self._section("params"), dims, report)
         schema = self._schema(data)
         own_links = self._section("links")
         schema = with_derived(schema, own_links, report) if schema else None
@@ -165,7 +169,7 @@ class _Loader:
         growing = sketch(grows, schema, tables, report) if grows and schema else None
         schema = growing.schema if growing else schema
         types = self._section("types")
-        self._clashes()
+        clashes(top, ("tables", "params", "types"), report)
         if types is not None and not types.items:
             report.add("a model needs a type", types.where)
         cells = Cells(self.reach, report, read_cells(self._section("cells"), report))
@@ -183,7 +187,8 @@ class _Loader:
             optional_inputs(drafts, wires, growing, report)
             growth = grow(growing, drafts, tables, report)
         outputs, decisions, answers = self._outputs(drafts, growth, schema, tables)
-        weights = self._weights(drafts, tuple(tables), tuple(params), shared, dims)
+        owners = owners_of(drafts, (*tables, *params), shared)
+        weights = read_weights(top, self.overrides.weights, self.reach, owners, dims, report)
         self._unused(resolver, cells)
         if len(report) or data is None or name is None:
             return None
@@ -333,29 +338,6 @@ class _Loader:
             self.report.extend([Problem(error.message, data.span, error.hint)])
         return None
 
-    def _params(self, dims: Dims) -> dict[str, tuple[int, Param | None]]:
-        params: dict[str, tuple[int, Param | None]] = {}
-        node = self._section("params")
-        for key, value in node.items if node else ():
-            if fields.name(key, "a parameter", self.report):
-                known = param(value, dims, f"parameter '{key.text}'", self.report)
-                item = Param(key.text, numbers_of(known[0]), known[1]) if known else None
-                params[key.text] = (len(params), item)
-        return params
-
-    def _clashes(self) -> None:
-        """Types, tables and parameters share one space of names."""
-        taken: dict[str, str] = {}
-        for section in ("tables", "params", "types"):
-            node = self.top.get(section)
-            for key, _ in node.items if isinstance(node, Keys) else ():
-                if key.text in KEYWORDS:
-                    self.report.add(f"'{key.text}' is a word of the language", key.where, "use another name")
-                elif key.text in taken:
-                    message = f"'{key.text}' is there under {taken[key.text]} already"
-                    self.report.add(message, key.where, "use another name")
-                taken.setdefault(key.text, section)
-
     def _outputs(
         self,
         drafts: list[TypeDraft],
@@ -425,29 +407,6 @@ class _Loader:
             message = f"type '{draft.name}' has no output '{second.text}'"
             self.report.add(message, text.at(second.at, len(second.text)), hint)
         return None
-
-    def _weights(
-        self,
-        drafts: list[TypeDraft],
-        tables: tuple[str, ...],
-        params: tuple[str, ...],
-        all_params: tuple[Param, ...],
-        dims: Dims,
-    ) -> Weights:
-        """The section `weights`, with the names that its map can give values to."""
-        names = {param.name for param in all_params}
-        types: dict[str, tuple[tuple[str, ...], tuple[str, ...]] | None] = {}
-        for draft in drafts:
-            written = [p.name for p in draft.cell.params] if draft.cell else []
-            own = tuple(name for name in written if f"{draft.name}.{name}" in names)
-            shared = tuple(name for name in written if name not in own)
-            types[draft.name] = (own, shared) if draft.cell or draft.reduction else None
-        layers: dict[str, list[str]] = {}
-        for draft in drafts:
-            if draft.layers:
-                layers.setdefault(draft.key.text, []).append(draft.name)
-        owners = Owners((*tables, *params), types, layers)
-        return read_weights(self.top, self.overrides.weights, self.reach, owners, dims, self.report)
 
     def _unused(self, resolver: Resolver, cells: Cells) -> None:
         """Tables, parameters, cells and links that nothing names; not asked while mistakes may hide a use."""

@@ -57,11 +57,17 @@ class Chances:
         x = self.numbers[columns[INSTANCE][at]].astype(np.uint64) << np.uint64(32)
         x |= columns[INDEX][at].astype(np.uint64)
         x ^= columns[KIND][at].astype(np.uint64) << np.uint64(24)
-        for constant in (salt_of(decision, self.seed), GOLDEN):
-            x += np.uint64(constant)
-            for shift, factor in MIXERS:
-                x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-        return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        return drawn(x, salt_of(decision, self.seed))
+
+
+def drawn(x: NDArray[np.uint64], salt: int) -> NDArray[np.float64]:
+    """A number from 0 to below 1 for each of some numbers: splitmix64's finaliser, with a salt, twice."""
+    x = x.copy()
+    for constant in (salt, GOLDEN):
+        x += np.uint64(constant)
+        for shift, factor in MIXERS:
+            x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def salt_of(decision: Decision, seed: int) -> int:

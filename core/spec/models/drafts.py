@@ -229,13 +229,9 @@ def kinds_text(kinds: frozenset[str]) -> str:
 
 def _cell(draft: TypeDraft, cells: Cells, dims: Dims, report: Report) -> None:
     """Find the draft's cell, give it its sizes, and see that each of its inputs is bound."""
-    written = fields.text(draft.node.get("cell"), "cell", report)
-    draft.file = file = cells.file(written) if written else None
-    if file is None or written is None:
-        draft.whole = False
+    file = find_cell(draft, draft.node.get("cell"), cells, dims, report)
+    if file is None:
         return
-    draft.outputs = dict.fromkeys(file.outputs)
-    draft.whole = not file.mistakes
     for name in file.inputs:
         if name not in draft.bindings and draft.whole:
             key = draft.node.key("inputs") or draft.key
@@ -244,11 +240,25 @@ def _cell(draft: TypeDraft, cells: Cells, dims: Dims, report: Report) -> None:
         if name not in file.inputs and draft.whole:
             hint = suggest(name, file.inputs) or "the cell has no inputs"
             report.add(f"{file.shown} has no input '{name}'", key.where, hint)
+
+
+def find_cell(
+    draft: TypeDraft, node: Node | None, cells: Cells, dims: Dims, report: Report
+) -> CellFile | None:
+    """Find the cell that `node` names, and give the draft its sizes and outputs; None where there is none."""
+    written = fields.text(node, "cell", report)
+    draft.file = file = cells.file(written) if written else None
+    if file is None or written is None:
+        draft.whole = False
+        return None
+    draft.outputs = dict.fromkeys(file.outputs)
+    draft.whole = not file.mistakes
     sizes = _sizes(draft, file, written, dims, report)
     if sizes is not None:
         draft.cell = cells.cell(file, sizes)
     if draft.cell:
         draft.outputs = {port.name: port.shape for port in draft.cell.output_ports}
+    return file
 
 
 def _sizes(

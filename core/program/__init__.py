@@ -1,0 +1,1 @@
+"""Models as plain Python functions: written for one instance, run for many."""

@@ -1,0 +1,176 @@
+"""What programs ask of values, and the answers: of all that wait, those of one kind at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.errors import AbwError
+from abw.core.exec.interface import Array
+from abw.core.graph.growing.decide import GOLDEN, WORD, drawn, sampled, shares
+
+Answer = Any
+"""An int of `argmax` and `sample`, a bool of `above`, an array of `value`, of `best` a list of `Picked`."""
+Picked = tuple[int, int, float]
+"""Which of the values, which of its elements, its score."""
+
+
+class Ask:
+    """A question to values, by their handles: `how`, and with what (`given`: what is allowed, the limit, …).
+
+    A program that is a generator function yields it; all else it may not be used for.
+    """
+
+    __slots__ = ("chance", "given", "handles", "how")
+
+    def __init__(self, how: str, handles: tuple[int, ...], given: Any) -> None:  # noqa: ANN401
+        self.how, self.handles, self.given = how, handles, given
+        self.chance = 0.0
+
+    def _unanswered(self, *_: object) -> NoReturn:
+        raise TypeError(f"a generator function yields what it asks: answer = yield value.{self.how}(…)")
+
+    __bool__ = __index__ = __int__ = __float__ = __iter__ = __getitem__ = __eq__ = _unanswered
+    __hash__ = object.__hash__
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """What `best` is given: how many, and what each value's scores begin with."""
+
+    k: int
+    plus: tuple[float, ...]
+
+
+def chance(seed: int, instance: int, path: int, count: int) -> float:
+    """The number from 0 to below 1 that a draw goes by.
+
+    `path` says which of the instance's programs draws, `count` how many it drew before.
+    """
+    x = np.array([(instance << 32) ^ count], np.int64).astype(np.uint64)
+    return float(drawn(x, (seed * GOLDEN + path) & WORD)[0])
+
+
+def answer(how: str, rows: Array, asks: Sequence[Ask]) -> list[Answer]:
+    """The answers to asks of one kind: `rows` are the values, each ask's behind those of the one before.
+
+    An answer that is an AbwError is to be raised where it was asked. Cost: linear in the values.
+    """
+    if how == "value":
+        return list(rows)
+    flat = rows.reshape(len(rows), -1)
+    if how == "best":
+        ends = np.cumsum([len(ask.handles) for ask in asks]).tolist()
+        starts = [0, *ends[:-1]]
+        return [
+            _checked(flat[a:b], ask) or best(flat[a:b], ask.given)
+            for a, b, ask in zip(starts, ends, asks, strict=True)
+        ]
+    odd: NDArray[np.bool_] = np.asarray(np.isnan(flat).any(axis=1))
+    found: list[Answer]
+    if how == "above":
+        found = (flat[:, 0] > np.array([ask.given for ask in asks])).tolist()
+    else:
+        scores = masked(flat, asks)
+        if how == "argmax":
+            chosen = scores.argmax(axis=1)
+        else:
+            chosen = sampled(scores, np.array([ask.chance for ask in asks]))
+        if scores is not flat:
+            chosen = _only_allowed(chosen, scores, asks)
+        found = chosen.tolist()
+    if odd.any():
+        both = zip(asks, odd.tolist(), found, strict=True)
+        return [_odd(ask) if wrong else got for ask, wrong, got in both]
+    return found
+
+
+def masked(flat: Array, asks: Sequence[Ask]) -> Array:
+    """The scores (n, choices), -inf where they are not allowed; the same array where all are."""
+    if all(ask.given is None for ask in asks):
+        return flat
+    everything = [True] * flat.shape[1]
+    return np.where([ask.given or everything for ask in asks], flat, -np.inf)
+
+
+def _only_allowed(chosen: NDArray[np.intp], scores: Array, asks: Sequence[Ask]) -> NDArray[np.intp]:
+    """Where all that is allowed is -inf, the first of that."""
+    lowest = np.isneginf(scores[np.arange(len(scores)), chosen])
+    for i in np.flatnonzero(lowest).tolist():
+        if asks[i].given is not None:
+            chosen[i] = asks[i].given.index(True)
+    return chosen
+
+
+def best(flat: Array, given: Best) -> list[Picked]:
+    """The k largest of log_softmax(value) + plus over all elements, the largest first; of equals the first.
+
+    In double precision, whatever the values are in.
+    """
+    scores = total_scores(flat, given).ravel()
+    k = min(given.k, len(scores))
+    least = np.partition(scores, len(scores) - k)[len(scores) - k]
+    above = np.flatnonzero(scores > least)
+    equal = np.flatnonzero(scores == least)[: k - len(above)]
+    order = np.concatenate([above[np.argsort(-scores[above], kind="stable")], equal])
+    size = flat.shape[1]
+    return [(int(at) // size, int(at) % size, float(scores[at])) for at in order]
+
+
+def total_scores(flat: Array, given: Best) -> NDArray[np.float64]:
+    """log_softmax of each row, and what it begins with."""
+    wide = flat.astype(np.float64)
+    shifted = wide - wide.max(axis=1, keepdims=True)
+    logs = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return np.asarray(logs + np.array(given.plus)[:, None])
+
+
+def margin(how: str, rows: Array, ask: Ask, taken: Answer) -> tuple[Answer, float]:
+    """The right answer to one ask by these values, and how near another is.
+
+    Where `taken` is another answer, the second number is what it lacks: the difference of their scores, for
+    draws that of the drawn number from the share. Infinite where there is no other choice.
+    """
+    right = answer(how, rows, [ask])[0]
+    flat = rows.reshape(len(rows), -1)
+    if how == "value":
+        return right, 0.0
+    if how == "above":
+        return right, abs(float(flat[0, 0]) - ask.given)
+    if how == "best":
+        return right, _best_margin(flat, ask.given, right, taken)
+    scores = masked(flat, [ask])[0]
+    if how == "sample":
+        ends = shares(scores[None])[0]
+        return right, float(np.abs(ends[:-1] - ask.chance).min(initial=np.inf))
+    if taken != right:
+        return right, float(scores[right] - scores[taken])
+    others = np.delete(scores, right)
+    return right, float(scores[right] - others.max(initial=-np.inf))
+
+
+def _best_margin(flat: Array, given: Best, right: list[Picked], taken: list[Picked]) -> float:
+    """How near the last one taken is to the first one left; or what those taken lack."""
+    scores = total_scores(flat, given)
+    if [p[:2] for p in taken] != [p[:2] for p in right]:
+        lacks = [abs(scores[t[:2]] - scores[r[:2]]) for t, r in zip(taken, right, strict=True)]
+        return float(max(lacks))
+    left = scores.copy()
+    for which, index, _ in right:
+        left[which, index] = -np.inf
+    kept = [score for _, _, score in right]
+    gaps = [a - b for a, b in zip(kept, [*kept[1:], float(left.max(initial=-np.inf))], strict=True)]
+    return min(gaps)
+
+
+def _checked(flat: Array, ask: Ask) -> AbwError | None:
+    return _odd(ask) if np.isnan(flat).any() else None
+
+
+def _odd(ask: Ask) -> AbwError:
+    hint = "`net.run(…, eager=True)` computes each cell where it is called: print and pdb show its values"
+    return AbwError(f"a score is not a number: {ask.how} has nothing to go by", hint=hint)

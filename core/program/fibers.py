@@ -1,0 +1,205 @@
+"""Fibers: programs under way, each of which can be left where it waits and gone on with later.
+
+A plain function runs in a greenlet, of which some are kept (making one takes ten times as long as a switch);
+a generator function needs none. Without greenlet a plain function runs through, and may ask nothing.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from abw.core.base.errors import AbwError
+from abw.core.program.asks import Ask
+
+try:
+    import greenlet
+except ImportError:  # the extra `programs`
+    greenlet = None
+
+Program = Callable[[Any], Any]
+"""A function of one instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """What `each` asks: a function to be run on some items, all side by side."""
+
+    function: Program
+    items: tuple[Any, ...]
+
+
+Asked = Ask | Branches
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A program came to its end with this result."""
+
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A program raised this."""
+
+    error: Exception
+
+
+Outcome = Asked | Done | Failed
+"""Why a fiber stopped."""
+
+
+class Fiber(Protocol):
+    """A program under way."""
+
+    def resume(self, answer: Any, error: Exception | None = None, /) -> Outcome:  # noqa: ANN401
+        """Go on with an answer, or with an error raised where it asked; the first time, begin."""
+
+    def wait(self, ask: Asked, /) -> Any:  # noqa: ANN401
+        """Called inside of it: ask something, and what its program gets for that."""
+
+
+class Fibers:
+    """Makes fibers."""
+
+    def __init__(self) -> None:
+        self._free: list[Any] = []
+        self._thread = 0
+        self.hub: Any = None
+        self.context = contextvars.copy_context()
+
+    def begin(self) -> None:
+        """What is called from here switches between fibers."""
+        self.context = contextvars.copy_context()
+        if greenlet is None:
+            return
+        self.hub = greenlet.getcurrent()
+        if self._thread != threading.get_ident():  # greenlets belong to a thread
+            self._free, self._thread = [], threading.get_ident()
+
+    def make(self, function: Program, item: object) -> Fiber:
+        """A fiber of a function on an item."""
+        if inspect.isgeneratorfunction(function):
+            return GeneratorFiber(function, item)
+        return PlainFiber(function, item) if greenlet is None else GreenletFiber(self, function, item)
+
+    def worker(self) -> Any:  # noqa: ANN401 (a greenlet)
+        """One that waits for a function and an item."""
+        if self._free:
+            made = self._free.pop()
+        else:
+            made = greenlet.greenlet(self._work)
+            made.switch()
+        made.gr_context = self.context
+        return made
+
+    def free(self, worker: Any) -> None:  # noqa: ANN401
+        """Take back a worker whose function has ended."""
+        self._free.append(worker)
+
+    def _work(self) -> None:
+        outcome: Outcome | None = None
+        while True:
+            function, item = self.hub.switch(outcome)
+            outcome = run_through(function, item)
+            del function, item
+
+
+def run_through(function: Program, item: object) -> Done | Failed:
+    """Call a program."""
+    try:
+        return Done(function(item))
+    except Exception as error:
+        return Failed(error)
+
+
+class GreenletFiber:
+    """A plain function."""
+
+    __slots__ = ("_fibers", "_function", "_item", "_worker")
+
+    def __init__(self, fibers: Fibers, function: Program, item: object) -> None:
+        self._fibers, self._function, self._item = fibers, function, item
+        self._worker: Any = None
+
+    def resume(self, answer: Any, error: Exception | None = None) -> Outcome:  # noqa: ANN401
+        """As in `Fiber`."""
+        if self._worker is None:
+            self._worker = self._fibers.worker()
+            return self._stopped(self._worker.switch((self._function, self._item)))
+        return self._stopped(self._worker.switch(answer) if error is None else self._worker.throw(error))
+
+    def wait(self, ask: Asked) -> Any:  # noqa: ANN401
+        """As in `Fiber`: the answer."""
+        return self._fibers.hub.switch(ask)
+
+    def _stopped(self, outcome: Outcome) -> Outcome:
+        if isinstance(outcome, Done | Failed):
+            self._fibers.free(self._worker)
+        return outcome
+
+
+class GeneratorFiber:
+    """A generator function, which yields what it asks."""
+
+    __slots__ = ("_asked", "_function", "_generator", "_item")
+
+    def __init__(self, function: Program, item: object) -> None:
+        self._function, self._item = function, item
+        self._generator: Generator[Asked, Any, Any] | None = None
+        self._asked: Asked | None = None
+
+    def resume(self, answer: Any, error: Exception | None = None) -> Outcome:  # noqa: ANN401
+        """As in `Fiber`."""
+        try:
+            if self._generator is None:
+                self._generator = self._function(self._item)
+            going = self._generator
+            got = going.send(answer) if error is None else going.throw(error)
+        except StopIteration as end:
+            if self._asked is not None:
+                return Failed(AbwError("what was asked last was not yielded", hint=_YIELD))
+            return Done(end.value)
+        except Exception as raised:
+            return Failed(raised)
+        if self._asked is None or got is not self._asked:
+            wrong = AbwError(f"what was yielded asks nothing: {type(got).__name__}", hint=_YIELD)
+            self._asked = None
+            return self.resume(None, wrong)
+        self._asked = None
+        return got
+
+    def wait(self, ask: Asked) -> Asked:
+        """As in `Fiber`: what it is to yield. Errors: AbwError where another question waits for that."""
+        if self._asked is not None:
+            raise AbwError("what was asked before was not yielded", hint=_YIELD)
+        self._asked = ask
+        return ask
+
+
+_YIELD = "a generator function writes: answer = yield value.argmax(…), or yield abw.each(…)"
+
+
+class PlainFiber:
+    """A plain function where greenlet is not installed."""
+
+    __slots__ = ("_function", "_item")
+
+    def __init__(self, function: Program, item: object) -> None:
+        self._function, self._item = function, item
+
+    def resume(self, answer: Any, error: Exception | None = None) -> Outcome:  # noqa: ANN401
+        """As in `Fiber`: once, to its end."""
+        return run_through(self._function, self._item)
+
+    def wait(self, ask: Asked) -> Any:  # noqa: ANN401
+        """Refuse. Errors: AbwError."""
+        raise AbwError(
+            "a plain function that asks for values needs greenlet, which is not installed",
+            hint="pip install 'abw[programs]', or yield in it: answer = yield value.argmax(…)",
+        )

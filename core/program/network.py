@@ -1,0 +1,66 @@
+"""A library as a network: any value may flow wherever its shape is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from abw.core.base.errors import AbwError
+from abw.core.ir.cell import Port, Shape
+from abw.core.ir.library import Library
+from abw.core.ir.network import LISTED, Constant, NetType, Network, Slot
+
+
+def shapes_of(library: Library) -> tuple[Shape, ...]:
+    """Every shape of a value, each once: those of tables and parameters, then of inputs and outputs.
+
+    A type added behind the others adds its shapes behind theirs.
+    """
+    ports: list[Sequence[Port]] = []
+    for t in library.types:
+        ports += [t.cell.inputs if t.cell else (), t.outputs]
+    tables = [table.shape for table in library.tables]
+    given = [library.params[number].shape for number in library.given]
+    return tuple(dict.fromkeys([*tables, *given, *(port.shape for some in ports for port in some)]))
+
+
+def library_network(library: Library) -> Network:
+    """The network whose types are the library's, with zeros of every shape.
+
+    The constants are the tables, the parameters that are values, then zeros in the order of `shapes_of`: the
+    references of those that are there stay as they are when types are added. One arena a shape. Errors:
+    AbwError for more rows than can be numbered. Cost: linear in slots times types.
+    """
+    constants: list[Constant] = []
+    shapes = shapes_of(library)
+    kinds = [
+        *(("table", n, table.shape, table.rows) for n, table in enumerate(library.tables)),
+        *(("param", n, library.params[n].shape, 1) for n in library.given),
+        *(("zeros", 0, shape, 1) for shape in shapes),
+    ]
+    first = 0
+    for kind, number, shape, rows in kinds:
+        constants.append(Constant(kind, number, shape, first, rows))  # type: ignore[arg-type]
+        first += rows
+    if first > -LISTED:
+        raise AbwError("the library's tables are more than can be numbered", hint="fewer rows in tables")
+    made: dict[Shape, list[tuple[int, int]]] = {}
+    for t, node_type in enumerate(library.types):
+        for o, port in enumerate(node_type.outputs):
+            made.setdefault(port.shape, []).append((t, o))
+    rows_of = {shape: tuple(n for n, c in enumerate(constants) if c.shape == shape) for shape in shapes}
+    types = tuple(
+        NetType(
+            t.name,
+            t.cell,
+            None,
+            tuple(
+                Slot(port.name, port.shape, tuple(made.get(port.shape, ())), rows_of[port.shape])
+                for port in (t.cell.inputs if t.cell else ())
+            ),
+            t.outputs,
+            t.params,
+        )
+        for t in library.types
+    )
+    width = 1 << (max(len(t.outputs) for t in types) - 1).bit_length()
+    return Network(library.name, "cell", types, library.params, library.tables, tuple(constants), (), width)

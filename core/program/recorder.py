@@ -1,0 +1,194 @@
+"""Recording: each call of a cell becomes a node of the tape, of which only handles are known yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from keyword import iskeyword
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.jit import njit
+from abw.core.program.values import BITS, KINDS, Value
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Call = Callable[..., Any]
+"""A cell as programs call it: values in, a value or a tuple of values out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """A cell that can be called: its type's number, the kinds of inputs, by name, and outputs."""
+
+    name: str
+    number: int
+    inputs: tuple[tuple[str, int], ...]
+    outputs: tuple[int, ...]
+
+
+class Refuse(Protocol):
+    """What is called with arguments that are no values of the shapes wanted: raises, or does it otherwise."""
+
+    def __call__(self, callee: Callee, arguments: Sequence[object], /) -> Any:  # noqa: ANN401
+        """What the call gives instead."""
+
+
+class Recorder:
+    """The tape while it is written.
+
+    A node is `1 + inputs` words behind each other: its type's number, then its operands' handles. A handle is
+    `reference << BITS | kind`. `next` is the handle of the next node's first output without its kind;
+    `write` takes a node's words. Nodes are numbered on from run to run, so that a handle of an earlier run
+    is known as such.
+    """
+
+    __slots__ = ("_words", "marks", "next", "step", "write")
+
+    def __init__(self, width: int) -> None:
+        self.step = width << BITS
+        self.next = 0
+        self._words: list[int] = []
+        self.write: Callable[[Iterable[int]], None] = self._words.extend
+        self.marks: list[tuple[int, int]] = []
+
+    def mark(self, instance: int) -> None:
+        """From the next node on, nodes are of this instance."""
+        self.marks.append((self.next, instance))
+
+    def take(self) -> tuple[Longs, list[tuple[int, int]]]:
+        """The words written since the last time, and who wrote from which handle on."""
+        words = np.array(self._words, np.int64)
+        self._words.clear()
+        marks = self.marks
+        self.marks = marks[-1:]
+        return words, marks
+
+    def restore(self) -> None:
+        """Write to the tape, whatever `write` was meanwhile."""
+        self.write = self._words.extend
+
+
+_SOURCE = """
+def {name}({signature}):
+    try:
+        {taken}
+    except AttributeError:
+        return refuse(callee, ({arguments}))
+    if {wrong}:
+        return refuse(callee, ({arguments}))
+    first = tape.next
+    tape.write(({words}))
+    tape.next = first + tape.step
+    return {result}
+"""
+
+
+def callable_cell(callee: Callee, tape: Recorder, value: type[Value], refuse: Refuse) -> Call:
+    """The function that records a call; written out for its inputs, as a loop over them takes twice as long.
+
+    Its parameters are called as the cell's inputs are. Cost of a call: see docs/benchmarks.md.
+    """
+    names = [name if _usable(name) else f"input_{i}" for i, (name, _) in enumerate(callee.inputs)]
+    handles = [f"h{i}_" for i in range(len(names))]
+    mask = KINDS - 1
+    results = [f"value(first + {(o << BITS) + kind})" for o, kind in enumerate(callee.outputs)]
+    lines = {
+        "name": callee.name,
+        "signature": ", ".join(names),
+        "taken": "; ".join(f"{h} = {n}.ref" for h, n in zip(handles, names, strict=True)) or "pass",
+        "arguments": "".join(f"{n}, " for n in names),
+        "wrong": " or ".join(
+            f"{h} & {mask} != {kind}" for h, (_, kind) in zip(handles, callee.inputs, strict=True)
+        )
+        or "False",
+        "words": ", ".join([str(callee.number), *handles]) + ",",
+        "result": results[0] if len(results) == 1 else f"({', '.join(results)})",
+    }
+    source = _SOURCE.format(**lines)
+    scope: dict[str, Any] = {
+        "tape": tape,
+        "value": value,
+        "refuse": refuse,
+        "callee": callee,
+    }
+    exec(compile(source, f"<cell {callee.name}>", "exec"), scope)
+    made: Call = scope[callee.name]
+    return made
+
+
+_OWN = ("tape", "value", "refuse", "callee", "first")
+
+
+def _usable(name: str) -> bool:
+    return name.isidentifier() and not iskeyword(name) and name not in _OWN
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """n nodes of a tape, numbered on from `first` of the run: what was recorded between two decisions.
+
+    `type` (n,), `instance` (n,); node i reads `operand[operand_ptr[i]:operand_ptr[i + 1]]`: references, of
+    which those of the run's nodes count from its first one.
+    """
+
+    first: int
+    type: Ints
+    instance: Ints
+    operand_ptr: Ints
+    operand: Ints
+
+    def __len__(self) -> int:
+        return len(self.type)
+
+
+class StaleError(Exception):
+    """A node reads a value of an earlier run; the arguments are its type, its number and the slot."""
+
+
+def segment(
+    words: Longs, marks: Sequence[tuple[int, int]], slots: Ints, width: int, base: int, first: int
+) -> Segment:
+    """The words of a tape as arrays.
+
+    `slots` (T,): inputs of each type. The run's first node has number `base` among all runs', these words'
+    first one `first` in the run. Errors: StaleError. Cost: some 3 ns a word.
+    """
+    type_of, ptr = np.empty(len(words), np.int32), np.zeros(len(words) + 1, np.int32)
+    operand = np.empty(len(words), np.int32)
+    n, m, stale = _parse(words, slots, width * base, type_of, ptr, operand)
+    if stale >= 0:
+        node = int(np.searchsorted(ptr[: n + 1], stale, side="right")) - 1
+        raise StaleError(int(type_of[node]), first + node, stale - int(ptr[node]))
+    begins = np.array([(at >> BITS) // width - base - first for at, _ in marks], np.int64)
+    whose = np.array([instance for _, instance in marks], np.int32)
+    ends = np.append(begins[1:], n)
+    sizes = np.maximum(ends - np.maximum(begins, 0), 0)
+    instance = np.repeat(whose, sizes)
+    return Segment(first, type_of[:n].copy(), instance, ptr[: n + 1].copy(), operand[:m].copy())
+
+
+@njit
+def _parse(
+    words: Longs, slots: Ints, base: int, type_of: Ints, ptr: Ints, operand: Ints
+) -> tuple[int, int, int]:
+    """Numbers of nodes and operands, and the first operand of an earlier run, -1 without one."""
+    at, n, m, stale = 0, 0, 0, -1
+    while at < len(words):
+        t = words[at]
+        type_of[n] = t
+        at += 1
+        for _ in range(slots[t]):
+            reference = words[at] >> BITS
+            if reference >= 0:
+                if reference < base and stale < 0:
+                    stale = m
+                reference -= base
+            operand[m] = reference
+            m += 1
+            at += 1
+        n += 1
+        ptr[n] = m
+    return n, m, stale

@@ -1,0 +1,331 @@
+"""Runs programs: many as one mini-batch, each until it waits; or one alone, each cell where it is called."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from abw.core.base.errors import AbwError
+from abw.core.exec.interface import Array
+from abw.core.ir.network import Network
+from abw.core.program.asks import Answer, Ask, answer, chance, margin
+from abw.core.program.eager import EagerTape
+from abw.core.program.engine import Engine
+from abw.core.program.fibers import (
+    Asked,
+    Branches,
+    Done,
+    Failed,
+    Fiber,
+    Fibers,
+    GeneratorFiber,
+    Outcome,
+    Program,
+    run_through,
+)
+from abw.core.program.recorder import Recorder, StaleError, segment
+from abw.core.program.values import BITS, KINDS
+
+Path = tuple[int, ...]
+"""Whose a question is: an instance's number; then, for each `each` around it, the how many-th of its program
+that is, and the branch."""
+Log = dict[Path, list[tuple[Ask, Answer]]]
+"""What was asked and answered, by whose it is."""
+
+GONE = "its memory is taken"
+KEEP = "return values from the program: they are arrays then, which stay"
+
+
+class Runner(Protocol):
+    """What a net's values turn to while it runs."""
+
+    def ask(self, asked: Asked, /) -> Any:  # noqa: ANN401
+        """What a program gets for a question."""
+
+    def values(self, handles: Sequence[int], /) -> Array:
+        """The values of handles, all of one shape."""
+
+
+class Running(threading.local):
+    """The innermost runner of this thread."""
+
+    runner: Runner | None = None
+
+
+RUNNING = Running()
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A question answered as it was elsewhere: `taken`; `right` is the answer by the values here.
+
+    `margin`: see `abw.core.program.asks.margin`; `rows` are the values asked.
+    """
+
+    path: Path
+    how: str
+    rows: Array
+    taken: Answer
+    right: Answer
+    margin: float
+
+
+@dataclass(slots=True)
+class Task:
+    """A program under way, or one of its branches: `ended` says how it came to its end.
+
+    `draws`, `forks` and `asked` count how often it drew, branched and asked; of the `branches` that it waits
+    for, `left` have not ended.
+    """
+
+    path: Path
+    parent: Task | None = None
+    fiber: Fiber | None = None
+    draws: int = 0
+    forks: int = 0
+    asked: int = 0
+    branches: tuple[Task, ...] = ()
+    left: int = 0
+    ended: Done | Failed | None = None
+
+    def note(self, ask: Ask, seed: int) -> None:
+        """Give a question that draws its chance."""
+        if ask.how == "sample":
+            salt = 0
+            for number in self.path[1:]:
+                salt = (salt ^ (number + 1)) * 0x100000001B3
+            ask.chance = chance(seed, self.path[0], salt, self.draws)
+            self.draws += 1
+
+    def fork(self, count: int) -> tuple[Task, ...]:
+        """Its next branches."""
+        paths = [(*self.path, self.forks, number) for number in range(count)]
+        self.forks += 1
+        self.branches = tuple(Task(path, self) for path in paths)
+        self.left = count
+        return self.branches
+
+
+class BatchRunner:
+    """A mini-batch under way. `rounds`: how often all programs waited; `log`: kept where one is given."""
+
+    def __init__(
+        self,
+        network: Network,
+        recorder: Recorder,
+        engine: Engine,
+        fibers: Fibers,
+        seed: int,
+        log: Log | None = None,
+    ) -> None:
+        self._network, self._recorder, self._engine = network, recorder, engine
+        self._fibers, self._seed, self._log = fibers, seed, log
+        self._slots = np.array([len(t.slots) for t in network.types], np.int32)
+        self._base = recorder.next // recorder.step
+        self._count = 0
+        self._ready: deque[tuple[Task, Answer, Exception | None]] = deque()
+        self._waiting: list[tuple[Task, Ask]] = []
+        self._current: Task | None = None
+        self._instances: dict[int, int] = {}
+        self.rounds = 0
+        recorder.mark(0)
+        fibers.begin()
+        engine.begin()
+
+    def begin(self, function: Program, item: object, number: int) -> Task:
+        """Begin the program of an instance, which has this number among all; it runs until it waits.
+
+        Errors: AbwError inside of another program.
+        """
+        if self._current is not None:
+            raise AbwError("a program cannot begin another one's instances", hint="abw.each(function, items)")
+        task = Task((number,), fiber=self._fibers.make(function, item))
+        self._instances[number] = len(self._instances)
+        self._ready.append((task, None, None))
+        self._go_on()
+        return task
+
+    def finish(self) -> None:
+        """Run all programs to their ends, and compute all that was recorded. Errors: AbwError."""
+        self._go_on()
+        while self._waiting:
+            self.rounds += 1
+            asked, self._waiting = self._waiting, []
+            self.advance()
+            for (task, ask), found in zip(asked, self._answers([ask for _, ask in asked]), strict=True):
+                failed = isinstance(found, AbwError)
+                if self._log is not None and not failed:
+                    self._log.setdefault(task.path, []).append((ask, found))
+                self._ready.append((task, None, found) if failed else (task, found, None))
+            self._go_on()
+        self.advance()
+
+    def ask(self, asked: Asked) -> Any:  # noqa: ANN401
+        """As in `Runner`: a program is left until there is an answer; what is none gets it at once."""
+        if self._current is not None and self._current.fiber is not None:
+            return self._current.fiber.wait(asked)
+        if isinstance(asked, Branches):
+            raise AbwError(
+                "each is for programs", hint="in a scope: [batch(function, item) for item in items]"
+            )
+        self.advance()
+        found = self._answers([asked])[0]
+        if isinstance(found, AbwError):
+            raise found
+        return found
+
+    def values(self, handles: Sequence[int]) -> Array:
+        """As in `Runner`. Errors: AbwError for one of an earlier run."""
+        references = np.array(handles, np.int64) >> BITS
+        own = references - self._base * self._network.width
+        if ((references >= 0) & (own < 0)).any():
+            raise AbwError(f"a value of an earlier run was asked for: {GONE}", hint=KEEP)
+        return self._engine.values(np.where(references >= 0, own, references))
+
+    def advance(self) -> None:
+        """Compute what was recorded. Errors: AbwError for values of an earlier run, TooLargeError."""
+        words, marks = self._recorder.take()
+        if not len(words):
+            return
+        try:
+            new = segment(words, marks, self._slots, self._network.width, self._base, self._count)
+        except StaleError as stale:
+            raise self._stale(stale, marks) from None
+        self._engine.advance(new)
+        self._count += len(new)
+
+    def _go_on(self) -> None:
+        while self._ready:
+            task, found, error = self._ready.popleft()
+            assert task.fiber is not None
+            self._recorder.mark(self._instances[task.path[0]])
+            self._current = task
+            try:
+                outcome = task.fiber.resume(found, error)
+            finally:
+                self._current = None
+            self._note(task, outcome)
+
+    def _note(self, task: Task, outcome: Outcome) -> None:
+        """What follows from how a fiber stopped."""
+        if isinstance(outcome, Ask):
+            task.note(outcome, self._seed)
+            self._waiting.append((task, outcome))
+        elif isinstance(outcome, Branches):
+            for branch, item in zip(task.fork(len(outcome.items)), outcome.items, strict=True):
+                branch.fiber = self._fibers.make(outcome.function, item)
+                self._ready.append((branch, None, None))
+            if not outcome.items:
+                self._ready.append((task, [], None))
+        else:
+            task.ended = outcome
+            if task.parent is not None:
+                self._join(task.parent)
+
+    def _join(self, task: Task) -> None:
+        """One of a task's branches has ended; after the last it goes on."""
+        task.left -= 1
+        if task.left:
+            return
+        ends = [branch.ended for branch in task.branches]
+        errors = [end.error for end in ends if isinstance(end, Failed)]
+        results = [end.result for end in ends if isinstance(end, Done)]
+        self._ready.append((task, None, errors[0]) if errors else (task, results, None))
+        task.branches = ()
+
+    def _answers(self, asks: Sequence[Ask]) -> list[Answer]:
+        """The answers to questions, those of one kind to values of one shape together."""
+        alike: dict[tuple[str, int], list[int]] = {}
+        for i, ask in enumerate(asks):
+            alike.setdefault((ask.how, ask.handles[0] & (KINDS - 1)), []).append(i)
+        found: list[Answer] = [None] * len(asks)
+        for (how, _), group in alike.items():
+            some = [asks[i] for i in group]
+            rows = self.values([handle for ask in some for handle in ask.handles])
+            for i, got in zip(group, answer(how, rows, some), strict=True):
+                found[i] = got
+        return found
+
+    def _stale(self, stale: StaleError, marks: Sequence[tuple[int, int]]) -> AbwError:
+        number, node, slot = stale.args
+        handle = (self._base + node) * self._recorder.step
+        place = [instance for at, instance in marks if at <= handle][-1]
+        whose = next((n for n, i in self._instances.items() if i == place), 0)
+        net_type = self._network.types[number]
+        message = f"instance {whose}: input '{net_type.slots[slot].name}' of {net_type.name} is a value of an"
+        return AbwError(f"{message} earlier run: {GONE}", hint=KEEP)
+
+
+class EagerRunner:
+    """Programs one after the other, each cell computed where it is called.
+
+    `forced`: answers that programs get, whatever is right by the values here. `log` has what is right.
+    """
+
+    def __init__(self, tape: EagerTape, seed: int, forced: Log | None = None) -> None:
+        self._tape, self._seed, self._forced = tape, seed, forced
+        self._current = Task((0,))
+        self.log: list[Weighed] = []
+
+    def run(self, function: Program, item: object, number: int) -> Done | Failed:
+        """A program's run to its end."""
+        return self._run(Task((number,)), function, item)
+
+    def ask(self, asked: Asked) -> Any:  # noqa: ANN401
+        """As in `Runner`: at once."""
+        if self._current.fiber is not None:
+            return self._current.fiber.wait(asked)
+        return self._answer(asked)
+
+    def values(self, handles: Sequence[int]) -> Array:
+        """As in `Runner`, in double precision."""
+        try:
+            return self._tape.values(np.array(handles, np.int64) >> BITS)
+        except LookupError:
+            raise AbwError(f"a value of an earlier run was asked for: {GONE}", hint=KEEP) from None
+
+    def _run(self, task: Task, function: Program, item: object) -> Done | Failed:
+        outer, self._current = self._current, task
+        try:
+            if not inspect.isgeneratorfunction(function):
+                return run_through(function, item)
+            task.fiber = fiber = GeneratorFiber(function, item)
+            outcome = fiber.resume(None)
+            while not isinstance(outcome, Done | Failed):
+                try:
+                    found = self._answer(outcome)
+                except Exception as error:
+                    outcome = fiber.resume(None, error)
+                else:
+                    outcome = fiber.resume(found)
+            return outcome
+        finally:
+            self._current = outer
+
+    def _answer(self, asked: Asked) -> Answer:
+        task = self._current
+        if isinstance(asked, Branches):
+            results = []
+            for branch, item in zip(task.fork(len(asked.items)), asked.items, strict=True):
+                outcome = self._run(branch, asked.function, item)
+                if isinstance(outcome, Failed):
+                    raise outcome.error
+                results.append(outcome.result)
+            return results
+        task.note(asked, self._seed)
+        rows = self.values(asked.handles)
+        if self._forced is None:
+            found = answer(asked.how, rows, [asked])[0]
+            if isinstance(found, AbwError):
+                raise found
+            return found
+        taken = self._forced[task.path][task.asked][1]
+        task.asked += 1
+        self.log.append(Weighed(task.path, asked.how, rows, taken, *margin(asked.how, rows, asked, taken)))
+        return taken

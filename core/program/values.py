@@ -1,0 +1,113 @@
+"""What cells give programs: handles of values that may not be computed yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NoReturn, Protocol
+
+import numpy as np
+
+from abw.core.base.errors import AbwError
+from abw.core.exec.interface import Array
+from abw.core.program.asks import Ask
+
+SHAPES = 1 << 8
+NETS = 1 << 12
+"""Nets are numbered up to this, then from the first again."""
+BITS = 20
+"""The low bits of a handle say which value it is: `kind_of`; the others are its reference."""
+KINDS = 1 << BITS
+
+
+def kind_of(net: int, shape: int) -> int:
+    """Values of a net's shape: what the low bits of their handles are."""
+    return net % NETS * SHAPES + shape
+
+
+class Owner(Protocol):
+    """What values belong to: a net."""
+
+    def ask(self, asked: Ask, /) -> Any:  # noqa: ANN401
+        """What a program gets for a question."""
+
+    def shape_of(self, handle: int, /) -> tuple[int, ...]:
+        """The shape of the value with this handle."""
+
+    def shown(self, handle: int, /) -> str:
+        """Its numbers, where they are known without waiting."""
+
+
+class Value:
+    """A value that a cell computes, a table's row, a parameter or zeros; made by calling those.
+
+    Its numbers are known once it is asked for one of the things below: the program waits then, while the
+    programs of all other instances go on. In a generator function each is written `yield value.argmax()`.
+    """
+
+    __slots__ = ("ref",)
+    _net: ClassVar[Owner]
+
+    def __init__(self, ref: int) -> None:
+        self.ref = ref
+
+    def argmax(self, allowed: Sequence[bool] | None = None) -> int:
+        """The number of the largest element, the first of equals; of those only that are `allowed`.
+
+        Errors: AbwError where nothing is allowed, or an element is not a number.
+        """
+        size = self._size()
+        found: int = self._net.ask(Ask("argmax", (self.ref,), _mask(allowed, size)))
+        return found
+
+    def sample(self, allowed: Sequence[bool] | None = None) -> int:
+        """An element's number, drawn by the softmax of all, or of those `allowed`.
+
+        Chance goes by the seed, the instance's number and how many draws its program made before: it is the
+        same alone, in whatever mini-batch, and with `eager=True`. Errors: as of `argmax`.
+        """
+        size = self._size()
+        found: int = self._net.ask(Ask("sample", (self.ref,), _mask(allowed, size)))
+        return found
+
+    def above(self, limit: float) -> bool:
+        """Whether the value's one number is larger. Errors: AbwError for a value of several numbers."""
+        if self._size() != 1:
+            raise AbwError(f"above asks a single number, this is {self}", hint="argmax picks one of several")
+        found: bool = self._net.ask(Ask("above", (self.ref,), float(limit)))
+        return found
+
+    def value(self) -> Array:
+        """Its numbers, as an array."""
+        found: Array = self._net.ask(Ask("value", (self.ref,), None))
+        return found
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The value's shape."""
+        return self._net.shape_of(self.ref)
+
+    def _size(self) -> int:
+        return int(np.prod(self.shape))
+
+    def __repr__(self) -> str:
+        return f"Value {list(self.shape)}{self._net.shown(self.ref)}"
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a value is neither true nor false: ask it, value.above(0)")
+
+    def __float__(self) -> NoReturn:
+        raise TypeError("ask a value for its numbers: value.value()")
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("ask a value for its numbers: value.value()")
+
+
+def _mask(allowed: Sequence[bool] | None, size: int) -> list[bool] | None:
+    if allowed is None:
+        return None
+    mask = [bool(may) for may in allowed]
+    if len(mask) != size:
+        raise AbwError(f"{len(mask)} are said to be allowed or not, of {size}")
+    if not any(mask):
+        raise AbwError("nothing is allowed", hint="ask only where something can be chosen")
+    return mask

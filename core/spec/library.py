@@ -1,0 +1,140 @@
+"""A library's file to a checked library: everything that is wrong with it is said at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from keyword import iskeyword
+from pathlib import Path
+
+from abw.core.base.errors import AbwError
+from abw.core.ir.cell import Port
+from abw.core.ir.library import Library
+from abw.core.ir.model import NodeType
+from abw.core.ir.schema import Schema
+from abw.core.spec.cells.files import read_cells
+from abw.core.spec.load import Overrides, known_dims
+from abw.core.spec.models.drafts import Cells, TypeDraft, find_cell
+from abw.core.spec.models.resolve import Resolver
+from abw.core.spec.models.sections import clashes, own_params, owners_of
+from abw.core.spec.models.tables import read_tables
+from abw.core.spec.models.weights import read_weights
+from abw.core.spec.models.wiring import share
+from abw.core.spec.text import fields
+from abw.core.spec.text.document import Mapping, Scalar, read
+from abw.core.spec.text.reach import Reach
+from abw.core.spec.text.report import Report
+from abw.core.spec.text.sizes import Dims, resolve
+
+OPTIONAL = ("dims", "tables", "params", "cells", "types", "weights")
+
+
+def load_library(path: Path, overrides: Overrides, taken: Collection[str] = ()) -> Library:
+    """A checked library. `taken`: names that its types, tables and parameters cannot have.
+
+    Errors: SpecError with all that is wrong in the file and its cells; AbwError for an override that names
+    no dim or has an impossible value. Cost: linear in the files.
+    """
+    report = Report()
+    top = fields.mapping(read(path, report), "a library", report)
+    library = None
+    if top is not None and top.get("library") is None and top.get("model") is not None:
+        hint = "abw.load(…) runs it; a library of cells begins with library: NAME"
+        report.add(f"{path} is a model, not a library", top.where, hint)
+    elif top is not None:
+        library = _library(path, top, overrides, taken, report)
+    report.check()
+    if library is None:
+        raise AbwError(f"{path} is no library")
+    return library
+
+
+def _library(
+    path: Path, top: Mapping, overrides: Overrides, taken: Collection[str], report: Report
+) -> Library | None:
+    reach = Reach(path.parent, overrides.allow_outside)
+
+    def section(name: str) -> Mapping | None:
+        return fields.mapping(top.get(name), name, report)
+
+    fields.keys(top, "a library", report, ("library",), OPTIONAL)
+    name = fields.text(top.get("library"), "the library's name", report)
+    if name:
+        fields.name(name, "a library", report)
+    written = section("dims")
+    known_dims(overrides.dims, tuple(key.text for key, _ in written.items) if written else ())
+    dims = resolve(written, overrides.dims, report)
+    tables = read_tables(section("tables"), reach, dims, report)
+    own = own_params(section("params"), dims, report)
+    clashes(top, ("tables", "params", "types"), report)
+    cells = Cells(reach, report, read_cells(section("cells"), report))
+    drafts = _drafts(section("types"), cells, dims, report)
+    for part in ("tables", "params", "types", "cells"):
+        _callable(section(part), taken, report)
+    if not drafts and not len(report):
+        report.add("a library needs a cell", top.where, "types: {NAME: cells/FILE.yaml}")
+    resolver = Resolver(
+        Schema("", ()),
+        drafts,
+        tables,
+        {key: (number, param.shape if param else None) for key, (number, param) in own.items()},
+        report,
+    )
+    params, numbers = share(drafts, [param for _, param in own.values() if param], resolver, report)
+    owners = owners_of(drafts, (*tables, *own), params)
+    weights = read_weights(top, overrides.weights, reach, owners, dims, report)
+    if len(report) or name is None:
+        return None
+    vocabularies = dict.fromkeys(t.vocab.path for _, t in tables.values() if t and t.vocab)
+    return Library(
+        name.text,
+        (path, *cells.files, *vocabularies),
+        {key: value for key, value in dims.items() if value is not None},
+        tuple(table for _, table in tables.values() if table),
+        params,
+        tuple(number for key, (number, _) in own.items() if key not in resolver.used),
+        tuple(_type(draft, numbers[draft.number]) for draft in drafts),
+        weights,
+    )
+
+
+def _drafts(node: Mapping | None, cells: Cells, dims: Dims, report: Report) -> list[TypeDraft]:
+    """The types that are written, then a type for each of the library's own cells that none of them names."""
+    drafts: list[TypeDraft] = []
+    for key, value in node.items if node else ():
+        if not fields.name(key, "a type", report):
+            continue
+        written, what = Mapping((), value.where), f"type '{key.text}'"
+        if not isinstance(value, Scalar):
+            if (keys := fields.mapping(value, what, report)) is None:
+                continue
+            written = keys
+            fields.keys(written, what, report, ("cell",), ("dims", "params"), key.where)
+        draft = TypeDraft(len(drafts), key, written, "", frozenset())
+        find_cell(draft, value if isinstance(value, Scalar) else written.get("cell"), cells, dims, report)
+        drafts.append(draft)
+    names = {draft.name for draft in drafts}
+    for name, (key, _) in cells.own.items():
+        if name not in cells.used:
+            if name in names:
+                message = f"cell '{name}' is called as the type '{name}', which has another cell"
+                report.add(message, key.where, "rename one of them")
+            draft = TypeDraft(len(drafts), key, Mapping((), key.where), "", frozenset())
+            find_cell(draft, key, cells, dims, report)
+            drafts.append(draft)
+    return drafts
+
+
+def _callable(node: Mapping | None, taken: Collection[str], report: Report) -> None:
+    """Programs write `net.NAME`: what cannot be written so is refused."""
+    for key, _ in node.items if node else ():
+        if not key.text.isidentifier() or iskeyword(key.text):
+            report.add(f"'{key.text}' cannot be written in Python", key.where, "use letters, digits and '_'")
+        elif key.text in taken or key.text.startswith("_"):
+            report.add(f"'{key.text}' is a name that abw has taken", key.where, "use another name")
+
+
+def _type(draft: TypeDraft, params: tuple[int, ...]) -> NodeType:
+    assert draft.cell is not None
+    outputs = tuple(Port(name, shape or ()) for name, shape in draft.outputs.items())
+    where = draft.key.where
+    return NodeType(draft.name, "", frozenset(), (), draft.cell, None, (), outputs, params, where)
