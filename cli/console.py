@@ -7,17 +7,18 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from abw.core.base.errors import AbwError
+from abw.core.base.errors import GLUE, AbwError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
-    from rich.table import Table
 
+    from abw.core.base.grid import Grid
     from abw.core.base.progress import Progress
 
 
@@ -90,17 +91,16 @@ def give(report: dict[str, Any], as_json: bool, say: Callable[[dict[str, Any]], 
     print_json(report) if as_json else say(report)
 
 
-def grid(*columns: str, **options: Any) -> Table:  # noqa: ANN401
-    """A table without lines whose first column stands left, the others right."""
-    from rich.table import Table
+def grid(
+    *columns: str, optional: Sequence[str] = (), left: Sequence[str] = (), prose: str | None = None
+) -> Grid:
+    """A table that is whole at every width (`Grid`)."""
+    from abw.core.base.grid import Grid
 
-    table = Table(*columns, box=None, pad_edge=False, **options)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    return table
+    return Grid(*columns, optional=optional, left=left, prose=prose)
 
 
-def show(*things: Table | str) -> None:
+def show(*things: RenderableType) -> None:
     """Print tables and texts."""
     from abw.core.base.console import Console
 
@@ -170,23 +170,23 @@ def progress(quiet: bool) -> Iterator[Progress]:
 
 
 def amount(value: float, unit: str = "") -> str:
-    """A number for people: 1 234, 12.3 k, 4.56 M."""
+    """A number for people: 1,234, 12.3 k, 4.56 M; no line is broken between it and its unit."""
     for size, prefix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             scale = 1e3 if prefix == "k" else size
-            return f"{value / scale:.3g} {prefix}{unit}"
-    text = f"{value:,.0f}".replace(",", " ") if value >= 100 or value == int(value) else f"{value:.3g}"
-    return f"{text} {unit}".rstrip()
+            return f"{value / scale:.3g}{GLUE}{prefix}{unit}"
+    text = f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+    return f"{text}{GLUE}{unit}" if unit else text
 
 
 def counted(number: int, noun: str, plural: str = "s") -> str:
     """A number with its noun: 1 mini-batch, 2 mini-batches."""
-    return f"{amount(number)} {noun}{plural if number != 1 else ''}"
+    return f"{amount(number)}{GLUE}{noun}{plural if number != 1 else ''}"
 
 
 def duration(seconds: float) -> str:
     """Seconds for people: 1.23 s, 45.6 ms, 789 µs."""
     for size, unit in ((1.0, "s"), (1e-3, "ms")):
         if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} µs"
+            return f"{seconds / size:.3g}{GLUE}{unit}"
+    return f"{seconds * 1e6:.3g}{GLUE}µs"

@@ -101,6 +101,9 @@ Group = Annotated[
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, metavar="N", help="Threads to compute with (all).")
 ]
+Tags = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="WORD", help="A tag of the run; can be repeated.")
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else on standard output.")
 ]

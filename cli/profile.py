@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 from abw.cli.console import amount, duration, grid
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
 REASONS = ("gather", "product", "elementwise")
 MOST = 12
 """Types with a row of their own: those that take longest."""
 
 
-def profile_table(profile: dict[str, Any]) -> Table:
+def profile_table(profile: dict[str, Any]) -> Group:
     """A row a type, and below what is no type's; reasons are shares of the whole time."""
+    from rich.console import Group
+
     reasons = profile["reasons"]
 
     def share(seconds: float) -> str:
@@ -31,10 +33,8 @@ def profile_table(profile: dict[str, Any]) -> Table:
     )
     table = grid(
         "type", "batches", "rows", "ms", "gather", "product", "element-\nwise", "of\npeak",
-        "products\nof peak", caption=said, caption_justify="left",
+        "products\nof peak", optional=["products\nof peak", "batches", "rows"],
     )  # fmt: skip
-    for column in table.columns[1:]:
-        column.no_wrap = True
 
     def ms(seconds: float) -> str:
         return f"{seconds * 1e3:.3g}"
@@ -56,4 +56,4 @@ def profile_table(profile: dict[str, Any]) -> Table:
         table.add_row(name, amount(batches), amount(rows), ms(seconds), *parts)
     total = (share(reasons[reason]) for reason in REASONS)
     table.add_row("all", "", "", ms(profile["seconds"]), *total, style="bold")
-    return table
+    return Group(table, said)

@@ -48,13 +48,13 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
     first = f" (first {kept} mini-batches)" if kept < report["mini_batches"] else ""
     table = grid("policy", f"batches{first}", "of the lower bound")
     bound = report.get("kept_lower_bound", report["lower_bound"])
-    table.add_row("lower bound", str(bound), "")
+    table.add_row("lower bound", f"{bound:,}", "")
     for name, batches in sorted(report["compared"].items(), key=lambda item: item[1]):
         mine = name == policy_name(report)
         behind = report.get("picked", report["encoding"])
         shown = f"{name} ({behind})" if mine and behind else name
         style = "bold" if mine else None
-        table.add_row(shown, str(batches), f"{batches / bound:.2f} x" if bound else "", style=style)
+        table.add_row(shown, f"{batches:,}", f"{batches / bound:.2f} x" if bound else "", style=style)
     console.print(table)
     if report["training"]:
         console.print(_training(report))

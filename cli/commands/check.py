@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from abw.cli import options
-from abw.cli.console import amount, counted, give
+from abw.cli.console import amount, counted, give, grid
 
 
 def check(
@@ -97,7 +97,6 @@ def _print_growth(growth: dict[str, Any]) -> None:
 
 
 def _print(report: dict[str, Any]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     from abw.core.base.console import Console
@@ -135,7 +134,7 @@ def _print(report: dict[str, Any]) -> None:
     if growth := report["growth"]:
         _print_growth(growth)
     console.print()
-    table = Table("type", "nodes", "depth in the first mini-batch", "reads", box=None, pad_edge=False)
+    table = grid("type", "nodes", "depth in the first mini-batch", "reads", prose="reads")
     for row in report["types"]:
-        table.add_row(row["type"], str(row["nodes"]), str(row["depth"]), ", ".join(row["reads"]))
+        table.add_row(row["type"], f"{row['nodes']:,}", f"{row['depth']:,}", ", ".join(row["reads"]))
     console.print(table)

@@ -107,7 +107,13 @@ def _types(report: dict[str, Any]) -> Any:  # noqa: ANN401
         rows = "" if t["mean_rows"] is None else f"{t['mean_rows']:.1f}"
         many = str(t["not_free"] or "")
         table.add_row(
-            t["type"], str(t["nodes"]), str(t["lower_bound"]), str(t["batches"]), many, rows, str(t["alone"])
+            t["type"],
+            f"{t['nodes']:,}",
+            str(t["lower_bound"]),
+            str(t["batches"]),
+            many,
+            rows,
+            str(t["alone"]),
         )
     rest = [t for t in report["types"] if t not in shown]
     if rest:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from abw.cli import options
-from abw.cli.console import duration, give
+from abw.cli.console import duration, give, grid
 
 
 def layout(
@@ -62,7 +62,6 @@ def _print(document: dict[str, Any]) -> None:
 
 
 def _print_layout(report: dict[str, Any]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     from abw.core.base.console import Console
@@ -73,9 +72,8 @@ def _print_layout(report: dict[str, Any]) -> None:
     console.print(Text.assemble((report["name"], "bold"), f"  {len(report['batches'])} batches, {planned}"))
     console.print(f"order: {' '.join(report['order'])}", soft_wrap=True)
     console.print(f"tree:  {report['tree']}\n", soft_wrap=True)
-    table = Table(
-        "", "batch", "operand", "variables", "declared", report["layout"], "KiB", box=None, pad_edge=False
-    )
+    texts = ["batch", "operand", "variables", "declared"]
+    table = grid("", *texts, report["layout"], "KiB", left=texts, prose=report["layout"])
     for number, batch in enumerate(report["batches"]):
         for operand in batch["operands"]:
             first = operand["role"] == "result"
@@ -108,18 +106,11 @@ def _print_layout(report: dict[str, Any]) -> None:
 
 
 def _print_table(document: dict[str, Any]) -> None:
-    from rich.table import Table
 
     from abw.core.base.console import Console
 
-    def columns(*names: str) -> Table:
-        table = Table(box=None, pad_edge=False)
-        for name in names:
-            table.add_column(name, no_wrap=True)
-        return table
-
-    kernels = columns("subgraph", "before", "after", "inputs", "by its rule", "paper")
-    times = columns("subgraph", "before", "after", "paper", "planning", "paper")
+    kernels = grid("subgraph", "before", "after", "inputs", "by its rule", "paper")
+    times = grid("subgraph", "before", "after", "paper", "planning", "the paper's")
     for row in document["rows"]:
         rule, paper, latency = row["by_the_papers_rule"], row["paper"], row.get("latency_us")
         kernels.add_row(

@@ -172,7 +172,14 @@ def run(
         bool, typer.Option("--report", help="Also write report.html: the run to look at and walk through.")
     ] = False,
     allow_outside: options.AllowOutside = False,
-    quiet: options.QuietFlag = False,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="What `abw runs` says of it.")] = "",
+    tags: options.Tags = None,
+    no_keep: Annotated[
+        bool, typer.Option("--no-keep", help="Keep no run: outputs go to --output, or nowhere.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Say nothing but errors: no progress, no summary.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Run a model on its data, batched by a policy, and keep the run under .abw/runs/.
@@ -188,6 +195,8 @@ def run(
         )
     if memory and batch != "auto":
         raise typer.BadParameter("it limits what --batch auto chooses", param_hint="--memory")
+    if no_keep and (page or note or tags):
+        raise typer.BadParameter("it goes with a run that is kept", param_hint="--report, --note and --tag")
     pipe = data if data is not None and _is_pipe(data) else None
     changes = options.overrides(
         None if pipe else data, limit, _batch(batch), sizes, seed, hoist, weights, allow_outside
@@ -229,6 +238,9 @@ def run(
         skip_bad=skip_bad,
         auto_batch=batch == "auto",
         memory=parse_bytes(memory) if memory else None,
+        keep=not no_keep,
+        note=note,
+        tags=tuple(tags or ()),
     )
     texts: list[str] = []
     try:
@@ -259,7 +271,8 @@ def run(
         return
     for text in texts:
         print(text)
-    print_run(report, on_stderr=to_stdout or bool(texts))
+    if not quiet:
+        print_run(report, on_stderr=to_stdout or bool(texts))
 
 
 ALL = "all"

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from abw.cli import options
-from abw.cli.console import amount, counted, print_json
+from abw.cli.console import amount, counted, duration, give, grid, print_json, show
 from abw.cli.report import print_run
-from abw.core.base.errors import printable
+from abw.core.base.errors import AbwError, printable
 
-app = typer.Typer(help="The runs kept under .abw/runs/: list them, show one.", invoke_without_command=True)
+if TYPE_CHECKING:
+    from abw.core.store.runs import StoredRun
+
+app = typer.Typer(
+    help="The runs kept under .abw/runs/: list, show, compare, annotate, remove them.",
+    invoke_without_command=True,
+)
 
 
 LAST = 50
 """So many runs are listed unless told otherwise: a screen or two."""
+
+KEYS: dict[str, Callable[[StoredRun], Any]] = {
+    "run": lambda run: run.number,
+    "date": lambda run: run.date,
+    "model": lambda run: run.report["model"],
+    "policy": lambda run: run.report["policy"],
+    "batches": lambda run: run.report["batches"],
+    "rate": lambda run: run.report["instances_per_second"],
+}
+"""What runs can be sorted by."""
+
+Which = Annotated[
+    list[str], typer.Argument(metavar="RUN...", help="Numbers or folders; 3-7 is those from 3 to 7.")
+]
 
 
 @app.callback()
@@ -27,53 +49,84 @@ def list_all(
             "--last", min=1, metavar="N", help="List the last N runs.", show_default=f"{LAST}; --json: all"
         ),
     ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="TEXT", help="Only of models whose name has this in it.")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", metavar="TEXT", help="The same of policies.")
+    ] = None,
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="WORD", help="Only with this tag; can be repeated.")
+    ] = None,
+    sort: Annotated[
+        str, typer.Option("--sort", metavar="KEY", help=f"One of {', '.join(KEYS)}; the largest last.")
+    ] = "run",
     as_json: options.Json = False,
 ) -> None:
     """List the runs kept here, the latest last; `abw runs show` explains one."""
     if context.invoked_subcommand:
         return
+    key = KEYS[options.one_of(sort, tuple(KEYS), "--sort")]
     from abw.core.store.runs import list_runs, run_folders, runs_folder
 
-    stored = list_runs(last if last or as_json else LAST)
+    filters = {"model": model, "policy": policy}
+    chosen = any((*filters.values(), tags))
+    stored = list_runs(None if chosen else last if last or as_json else LAST)
+    if chosen:
+        stored = [run for run in stored if not run.damage and _meant(run, filters, tags or [])]
+        stored = stored[-(last or len(stored)) :]
+    stored.sort(key=lambda run: (not run.damage, run.number if run.damage else key(run)))
     if as_json:
-        rows = [{"path": str(r.path), **({"damage": r.damage} if r.damage else r.report)} for r in stored]
-        print_json({"schema_version": 1, "runs": rows})
+        print_json({"schema_version": 1, "runs": [_document(run) for run in stored]})
         return
-    from rich.table import Table
-
-    from abw.core.base.console import Console
-
-    console = Console()
     if not stored:
-        console.print(f"no runs in {runs_folder()}: make one with `abw run SPEC`")
+        none = "none of the runs is like that" if run_folders() and chosen else f"no runs in {runs_folder()}"
+        show(f"{none}: make one with `abw run SPEC`")
         return
-    table = Table(
-        "run", "model", "data", "policy", "executor", "batches", "instances/s", box=None, pad_edge=False
-    )
-    for r in stored:
-        report = r.report
-        if r.damage:
-            table.add_row(str(r.number), "damaged", *[""] * 5, style="red")
+    show(_table(stored))
+    for run in stored:
+        if run.damage:
+            show(f"run {run.number} is damaged: {run.damage}")
+    if not chosen and (earlier := len(run_folders()) - len(stored)):
+        show(f"and {counted(earlier, 'earlier run')}: --last N lists more")
+
+
+def _meant(run: StoredRun, filters: dict[str, str | None], tags: list[str]) -> bool:
+    """Whether a run is one of those asked for."""
+    named = all(text is None or text in run.report[key] for key, text in filters.items())
+    return named and set(tags) <= set(run.tags)
+
+
+def _document(run: StoredRun) -> dict[str, Any]:
+    """A run as --json lists it."""
+    if run.damage:
+        return {"path": str(run.path), "damage": run.damage}
+    return {"path": str(run.path), "note": run.note, "tags": list(run.tags), **run.report}
+
+
+def _table(stored: list[StoredRun]) -> Any:  # noqa: ANN401
+    left = ["date", "model", "data", "policy", "executor", "tags"]
+    table = grid(
+        "run", "date", "model", "data", "policy", "executor", "batches", "bound", "instances/s", "tags",
+        "note", left=left, prose="note",
+        optional=["instances/s", "policy", "date", "tags", "bound", "executor", "data"],
+    )  # fmt: skip
+    for run in stored:
+        report = run.report
+        date = f"{run.date:%Y-%m-%d %H:%M}"
+        if run.damage:
+            table.add_row(str(run.number), date, "damaged", *[""] * 8, style="red")
             continue
         table.add_row(
-            str(r.number),
-            report["model"],
-            report["data"],
-            report["policy"],
-            report["executor"],
-            f"{report['batches']} of {report['lower_bound']}",
-            amount(report["instances_per_second"]),
-        )
-    console.print(table)
-    for r in stored:
-        if r.damage:
-            console.print(f"run {r.number} is damaged: {r.damage}", style="red", markup=False, soft_wrap=True)
-    if earlier := len(run_folders()) - len(stored):
-        console.print(f"and {counted(earlier, 'earlier run')}: --last N lists more", style="dim")
+            str(run.number), date, report["model"], report["data"], report["policy"], report["executor"],
+            f"{report['batches']:,}", f"{report['lower_bound']:,}", amount(report["instances_per_second"]),
+            " ".join(run.tags), run.note,
+        )  # fmt: skip
+    return table
 
 
 @app.command("show")
-def show(
+def show_one(
     name: Annotated[
         str | None, typer.Argument(metavar="RUN", help="Its number or folder; the latest if absent.")
     ] = None,
@@ -85,9 +138,115 @@ def show(
     found = find_run(name)
     report = {**found.report, "path": str(found.path)}
     if as_json:
-        print_json(report)
+        print_json({**report, "note": found.note, "tags": list(found.tags)})
         return
     print_run(report)
+    print(printable(f"date: {found.date:%Y-%m-%d %H:%M:%S}"))
+    if found.note or found.tags:
+        print(printable(f"note: {' '.join([found.note, *(f'[{tag}]' for tag in found.tags)]).strip()}"))
     print(printable(f"command: {report['command']}"))
     print(printable(f"files: {', '.join(sorted(p.name for p in found.path.iterdir()))}"))
     print(printable("versions: " + ", ".join(f"{name} {v}" for name, v in report["versions"].items())))
+
+
+@app.command("note")
+def note(
+    name: Annotated[str, typer.Argument(metavar="RUN", help="Its number or folder.")],
+    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The note; '' takes it away.")] = None,
+    tags: options.Tags = None,
+    untag: Annotated[
+        list[str] | None, typer.Option("--untag", metavar="WORD", help="Take a tag away; can be repeated.")
+    ] = None,
+) -> None:
+    """Give a run a note, or tags, by which `abw runs` finds it."""
+    from abw.core.store.runs import find_run, write_note
+
+    if text is None and not tags and not untag:
+        raise typer.BadParameter("say a note, --tag or --untag")
+    run = find_run(name)
+    kept = {*run.tags, *(tags or ())} - set(untag or ())
+    write_note(run.path, run.note if text is None else text, kept)
+
+
+@app.command("rm")
+def remove(which: Which) -> None:
+    """Remove runs, with all that is in their folders."""
+    _remove([run for name in which for run in _named(name)])
+
+
+@app.command("prune")
+def prune(
+    keep: Annotated[int, typer.Option("--keep", min=0, metavar="N", help="How many of the latest stay.")],
+) -> None:
+    """Remove all runs but the latest N, and those with a note or a tag."""
+    from abw.core.store.runs import list_runs
+
+    stored = list_runs()
+    _remove([run for run in stored[: max(0, len(stored) - keep)] if not (run.note or run.tags)])
+
+
+@app.command("diff")
+def diff(
+    one: Annotated[str, typer.Argument(metavar="A", help="A run's number or folder.")],
+    other: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    as_json: options.Json = False,
+) -> None:
+    """Say how two runs differ: spec, options, counts, times, batches, and outputs beyond the tolerance."""
+    from abw.core.store.runs import find_run
+    from abw.core.tools.rundiff import diff_runs
+
+    give(diff_runs(find_run(one), find_run(other)), as_json, _print_diff)
+
+
+def _named(name: str) -> list[StoredRun]:
+    """The runs that a number, a range or a folder means. Errors: AbwError where there are none."""
+    from abw.core.store.runs import list_runs
+
+    span = re.fullmatch(r"(\d+)(?:-(\d+))?", name)
+    first, last = (int(span[1]), int(span[2] or span[1])) if span else (0, -1)
+    found = [
+        run for run in list_runs() if first <= run.number <= last or name in (run.path.name, str(run.path))
+    ]
+    if not found:
+        raise AbwError(f"there is no run '{name}'", hint="`abw runs` lists them")
+    return found
+
+
+def _remove(runs: list[StoredRun]) -> None:
+    from abw.core.store.runs import remove_run
+
+    unique = {run.path: run for run in runs}.values()
+    size = sum(map(remove_run, unique))
+    show(f"{counted(len(unique), 'run')} removed: {amount(size, 'B')}")
+
+
+def _print_diff(report: dict[str, Any]) -> None:
+    from abw.core.base.console import Console
+
+    console = Console()
+    one, other = (f"run {report[side]['number']}" for side in ("a", "b"))
+    for line in report["spec"]:
+        colour = {"+": "green", "-": "red"}.get(line[:1])
+        console.print(line, style=colour, soft_wrap=True)
+    table = grid("", one, other, "ratio", optional=["ratio"])
+    for name, pair in report["options"].items():
+        table.add_row(name, *map(str, pair), "")
+    for name, pair in report["counts"].items():
+        table.add_row(name.replace("_", " "), *(f"{n:,}" for n in pair), _ratio(*pair))
+    rates = report["instances_per_second"]
+    table.add_row("instances/s", *map(amount, rates), _ratio(*rates))
+    for step, pair in report["seconds"].items():
+        table.add_row(step, *map(duration, pair), _ratio(*pair))
+    memory = report["peak_memory_bytes"]
+    table.add_row("peak memory", *(amount(n, "B") for n in memory), _ratio(*memory))
+    console.print(table)
+    batches = report["batches"]
+    console.print(f"\nschedules: {batches['said']}")
+    for name, found in report["outputs"].items():
+        console.print(f"output {name}: {found['said']}", style=None if found["within"] else "red")
+    if report["outputs_said"]:
+        console.print(f"outputs: {report['outputs_said']}")
+
+
+def _ratio(a: float, b: float) -> str:
+    return f"{b / a:.3f}" if a else ""

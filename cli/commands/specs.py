@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from abw.cli import options
-from abw.cli.console import give
+from abw.cli.console import give, grid, show
 
 
 def specs(as_json: options.Json = False) -> None:
@@ -20,11 +20,7 @@ def specs(as_json: options.Json = False) -> None:
 
 
 def _print(document: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    from abw.core.base.console import Console
-
-    table = Table("name", "data", "what it is", box=None, pad_edge=False)
+    table = grid("name", "data", "what it is", left=["data"], prose="what it is")
     for row in document["specs"]:
         table.add_row(row["name"], row["format"], row["summary"])
-    Console().print(table)
+    show(table)

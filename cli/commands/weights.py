@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from abw.cli import options
-from abw.cli.console import counted, give
+from abw.cli.console import counted, give, grid
 
 
 def weights(
@@ -35,7 +35,6 @@ def weights(
 
 
 def _print(report: dict[str, Any]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     from abw.core.base.console import Console
@@ -43,9 +42,11 @@ def _print(report: dict[str, Any]) -> None:
     def shape(sizes: list[int]) -> str:
         return " x ".join(map(str, sizes)) or "one"
 
-    console = Console(soft_wrap=True)
+    console = Console()
     console.print(f"{report['spec']}: {report['model']} needs {report['numbers']:,} numbers")
-    table = Table("parameter or table", "shape", "used by", "is", "", box=None, pad_edge=False)
+    table = grid(
+        "parameter or table", "shape", "used by", "is", "", left=["shape", "is", ""], prose="used by"
+    )
     for need in report["needs"]:
         row = (need["name"], shape(need["shape"]), ", ".join(need["used_by"]), need["from"])
         table.add_row(*map(Text, row), Text(need["state"] or "", "green" if need["state"] == "ok" else "red"))
@@ -54,7 +55,7 @@ def _print(report: dict[str, Any]) -> None:
         return
     file = report["file"]
     console.print(f"\n{file['path']} ({file['format']}): {counted(len(file['tensors']), 'tensor')}")
-    table = Table("tensor", "shape", "type", "used for", box=None, pad_edge=False)
+    table = grid("tensor", "shape", "type", "used for", left=["shape", "type"], prose="used for")
     for tensor in file["tensors"]:
         used = ", ".join(tensor["used_for"]) or ("ignored" if tensor["ignored"] else "nothing")
         row = (tensor["name"], shape(tensor["shape"]), tensor["dtype"], used)

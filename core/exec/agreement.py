@@ -36,11 +36,12 @@ def compare(result: Result, expected: Result, fusion: Fusion | None = None) -> t
             a = np.asarray(result.value(number, o), np.float64)
             b = np.asarray(expected.value(t, o), np.float64)
             if b.size:
-                differences.append(Difference(net_type.name, port.name, _error(a, b)))
+                differences.append(Difference(net_type.name, port.name, error_of(a, b)))
     return tuple(differences)
 
 
-def _error(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+def error_of(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """The largest |a - b| over the root mean square of b, as `compare` has it."""
     finite = np.isfinite(b)
     if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
         return float("inf")

@@ -6,6 +6,7 @@ import platform
 import resource
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,10 @@ from abw.core.run.precompile import learner_beside
 from abw.core.run.streaming import COMPARED, Job, Sums, run_stream
 from abw.core.run.workload import Networks, Workload, open_model, open_networks, open_sample
 from abw.core.spec.load import Overrides
-from abw.core.store.folders import new_folder, require_writable
+from abw.core.store.folders import new_folder, passing_folder, require_writable
 from abw.core.store.grown import open_grown, require_lines
 from abw.core.store.outputs import open_outputs, outputs_of, require_suffix
-from abw.core.store.runs import OUTPUTS, SCHEMA_VERSION, runs_folder, save_report
+from abw.core.store.runs import OUTPUTS, SCHEMA_VERSION, runs_folder, save_report, write_note
 
 """Of the documents that `--json` prints."""
 
@@ -60,7 +61,8 @@ class RunOptions:
     `input`: a pipe to read instances from (`-`: standard input) instead of the model's data, which are then
     what a policy is learned from. `told`: the executor's own options (`get_executor`). `output`: where the
     outputs go instead of the run's folder, `grown` where instances that grew. `auto_batch`: the mini-batch is
-    chosen, such that it takes `memory` bytes at most (None: a share of those available).
+    chosen, such that it takes `memory` bytes at most (None: a share of those available). `keep`: whether
+    the run stays on disk, with a `note` and `tags`.
     """
 
     policy: str = CHOSEN
@@ -83,6 +85,9 @@ class RunOptions:
     check_finite: bool = False
     auto_batch: bool = False
     memory: int | None = None
+    keep: bool = True
+    note: str = ""
+    tags: tuple[str, ...] = ()
 
     @property
     def passes(self) -> list[str]:
@@ -122,7 +127,8 @@ def run(
             exit_code=2,
         )
     progress = progress or Quiet()
-    require_writable(runs_folder())
+    if options.keep:
+        require_writable(runs_folder())
     if options.output:
         require_suffix(options.output)
     clock = Clock(*WORKING, "wait", "write", "learn", "compile")
@@ -179,7 +185,8 @@ def run(
         model = replace(model, data=replace(model.data, batch=choose(tried, memory)))
 
     outputs = outputs_of(model)
-    with new_folder(runs_folder(), model.name) as draft, open_feed(options.input or model.data.path) as feed:
+    folder = new_folder(runs_folder(), model.name) if options.keep else passing_folder()
+    with folder as draft, open_feed(options.input or model.data.path) as feed:
         target = options.output or draft.path / OUTPUTS
         named = model.data.format == "json"
         with open_outputs(target, outputs, named) as writer, open_grown(options.grown, model) as grown:
@@ -209,8 +216,11 @@ def run(
         report["memory"] = _memory(before, sums.needed, during)
         report["auto_batch"] = tried and {"memory": memory, "tried": [t.document() for t in tried]}
         report["profile"] = profiler and profiler.profile().document()
-        save_report(draft.path, report, model.files, learned.path if learned else None)
-    return {**report, "path": str(draft.final)}
+        if options.keep:
+            save_report(draft.path, report, model.files, learned.path if learned else None)
+            if options.note or options.tags:
+                write_note(draft.path, options.note, options.tags)
+    return {**report, "path": str(draft.final)} if draft.final else report
 
 
 def _require_growth(model: Model, options: RunOptions) -> None:
@@ -350,6 +360,7 @@ def _report(
         "training": learned and {**learned.document(), "of_these_instances": own},
         "output": options.output and str(options.output),
         "grown": options.grown and str(options.grown),
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         "versions": versions(),
         "command": command,
     }

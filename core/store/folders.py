@@ -65,6 +65,21 @@ def new_folder(parent: Path, name: str) -> Iterator[Draft]:
         raise
 
 
+@contextmanager
+def passing_folder() -> Iterator[Draft]:
+    """A folder to fill that is gone when the block ends."""
+    with tempfile.TemporaryDirectory(prefix="abw-") as path:
+        yield Draft(Path(path))
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder such that nobody sees half of it. Errors: AbwError."""
+    draft = folder.with_name(f"{DRAFT}{folder.name}")
+    with writing(folder):
+        folder.rename(draft)
+    shutil.rmtree(draft, ignore_errors=True)
+
+
 def _settle(draft: Path, parent: Path, name: str) -> Path:
     with locked(parent):
         number = max(map(number_of, parent.iterdir())) + 1

@@ -9,7 +9,8 @@ A run's folder `NNNN-model/` holds:
 - `batches/NNNN.npz`, one for each of the first mini-batches (`kept` in the report): the graph (`type`,
   `succ_ptr`, `succ`, `vertex`, `instance`), the schedule (`batch_type`, `batch_ptr`, `nodes`) and `ready`,
   the ready nodes by type before each step;
-- `outputs.npz`, as `docs/outputs.md` describes it, unless the outputs went elsewhere.
+- `outputs.npz`, as `docs/outputs.md` describes it, unless the outputs went elsewhere;
+- `note.json`, the one file that may change: a note and tags.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +34,7 @@ from abw.core.graph.graph import Graph
 from abw.core.policy.registry import CHOSEN, LEARNED
 from abw.core.policy.schedule import Schedule
 from abw.core.store.checked import read_batch
-from abw.core.store.folders import number_of, numbered
+from abw.core.store.folders import discard, number_of, numbered
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +44,20 @@ class StoredRun:
     path: Path
     report: dict[str, Any]
     damage: str = ""
+    note: str = ""
+    tags: tuple[str, ...] = ()
 
     @property
     def number(self) -> int:
         """The number that `abw runs show` takes."""
         return number_of(self.path)
+
+    @property
+    def date(self) -> datetime:
+        """When it ended, in local time; of a run that does not say it, when its report was written."""
+        if said := self.report.get("date"):
+            return datetime.fromisoformat(said).astimezone()
+        return datetime.fromtimestamp((self.path / REPORT).stat().st_mtime).astimezone()
 
     @property
     def kept(self) -> int:
@@ -61,6 +73,8 @@ POLICY = "policy.json"
 """The file of the learned policy that a run used."""
 OUTPUTS = "outputs.npz"
 """The file of a run's outputs in its folder."""
+NOTE = "note.json"
+"""The file of a run's note and tags in its folder."""
 
 
 def runs_folder() -> Path:
@@ -119,7 +133,32 @@ def _read(folder: Path) -> StoredRun:
             )
     except AbwError as error:
         return StoredRun(folder, {}, error.message)
-    return StoredRun(folder, report)
+    return StoredRun(folder, report, "", *_read_note(folder))
+
+
+def _read_note(folder: Path) -> tuple[str, tuple[str, ...]]:
+    """A run's note and tags; nothing where there are none, or none that can be read."""
+    try:
+        found = read_json(folder / NOTE, "note")
+        return str(found["note"]), tuple(map(str, found["tags"]))
+    except (AbwError, KeyError, TypeError):
+        return "", ()
+
+
+def write_note(folder: Path, note: str, tags: Iterable[str]) -> None:
+    """Give a run a note and tags instead of those it had. Errors: AbwError."""
+    write_json(folder / NOTE, {"note": note, "tags": sorted(set(tags))})
+
+
+def remove_run(run: StoredRun) -> int:
+    """Remove a run; returns the bytes that its files had.
+
+    It disappears whole; what is left of its folder where that is interrupted, later runs clear away. Errors:
+    AbwError.
+    """
+    size = sum(file.stat().st_size for file in run.path.rglob("*") if file.is_file())
+    discard(run.path)
+    return size
 
 
 def _unhashed(report: dict[str, Any]) -> bool:
