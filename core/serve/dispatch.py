@@ -19,6 +19,8 @@ from abw.core.serve.requests import Request
 from abw.core.serve.settings import Limits, Loading
 from abw.core.serve.wire import packed, receive_async
 
+ENGINE = "abw.core.serve.engine"
+
 RESTART = 0.1
 """Seconds until an engine that died before it was ready is started again; each time twice as many."""
 LONGEST = 10.0
@@ -38,8 +40,10 @@ class Dispatcher:
     `about` is what the engine said of its model; None before the first one is ready.
     """
 
-    def __init__(self, loading: Loading, limits: Limits) -> None:
+    def __init__(self, loading: Loading, limits: Limits, module: str = ENGINE) -> None:
+        """`module`: what an engine runs, as Python finds it."""
         self.limits = limits
+        self._module = module
         self.queue: RequestQueue[Asked] = RequestQueue(limits.queue)
         self.about: dict[str, Any] | None = None
         self.ready = False
@@ -88,7 +92,7 @@ class Dispatcher:
             # -P, and the very path of this process: no file of the user's is taken for a module of ours
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             self.engine = subprocess.Popen(
-                [sys.executable, "-P", "-m", "abw.core.serve.engine", str(its.fileno())],
+                [sys.executable, "-P", "-m", self._module, str(its.fileno())],
                 stdin=subprocess.DEVNULL,
                 env=environment,
                 pass_fds=(its.fileno(),),

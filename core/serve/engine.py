@@ -9,10 +9,10 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import orjson
@@ -147,16 +147,30 @@ def windows_of(instances: Instances, most: int, nodes: int) -> list[tuple[int, i
     return windows
 
 
-def serve(connection: socket.socket) -> None:
-    """Load the model that the first message asks for, say so, and answer the others until there are none."""
+class Answering(Protocol):
+    """What answers requests, as `Engine` does."""
+
+    def about(self) -> dict[str, Any]:
+        """What the server has to know of the model."""
+
+    def run(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply, int]]:
+        """Answers by the requests' numbers as they are there, with how many of the instances are wrong."""
+
+
+def opened(loading: dict[str, Any], limits: dict[str, Any]) -> Engine:
+    """The engine that the server asks for, warm. Errors: AbwError."""
+    engine = Engine(load(loading.pop("spec"), **loading), limits["batch"], limits["nodes"])
+    engine.model.warm()
+    return engine
+
+
+def serve(connection: socket.socket, open: Callable[..., Answering]) -> None:
+    """Open the engine that the first message asks for, say so, and answer the others until there are none."""
     first = receive(connection)
     if first is None:
         return
-    loading, limits = first[0]["loading"], first[0]["limits"]
     try:
-        spec = loading.pop("spec")
-        engine = Engine(load(spec, **loading), limits["batch"], limits["nodes"])
-        engine.model.warm()
+        engine = open(first[0]["loading"], first[0]["limits"])
     except (AbwError, MemoryError, OSError) as error:
         told = error if isinstance(error, AbwError) else from_system(error)
         connection.sendall(packed({"failed": [told.message, told.hint, told.exit_code]}))
@@ -166,7 +180,7 @@ def serve(connection: socket.socket) -> None:
         _answer(connection, engine, {number: Request(*given) for number, given in message[0]})
 
 
-def _answer(connection: socket.socket, engine: Engine, requests: Mapping[int, Request]) -> None:
+def _answer(connection: socket.socket, engine: Answering, requests: Mapping[int, Request]) -> None:
     """Send the answers to requests: those that come together in one message; the last one says so."""
     begun = sent = time.perf_counter()
     heads: list[tuple[int, int, int, int, int]] = []
@@ -181,7 +195,7 @@ def _answer(connection: socket.socket, engine: Engine, requests: Mapping[int, Re
     connection.sendall(packed({"answers": heads, "done": True, "seconds": took}, b"".join(bodies)))
 
 
-def main() -> None:
+def main(open: Callable[..., Answering] = opened) -> None:
     """The process: its one argument is the number of the socket to the server."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     keep_freed_memory()
@@ -190,7 +204,7 @@ def main() -> None:
         socket.socket(fileno=int(sys.argv[1])) as connection,
         suppress(BrokenPipeError, ConnectionResetError),
     ):
-        serve(connection)
+        serve(connection, open)
 
 
 if __name__ == "__main__":

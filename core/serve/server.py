@@ -14,7 +14,7 @@ import uvloop
 
 from abw.core.base.errors import AbwError
 from abw.core.serve.app import Service, make_app
-from abw.core.serve.dispatch import Dispatcher
+from abw.core.serve.dispatch import ENGINE, Dispatcher
 from abw.core.serve.settings import Limits, Loading
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
@@ -23,13 +23,22 @@ KEPT = 5
 """Seconds that a connection is kept open without a request."""
 
 
-def serve(loading: Loading, limits: Limits, host: str, port: int, name: str | None = None) -> bool:
+def serve(
+    loading: Loading,
+    limits: Limits,
+    host: str,
+    port: int,
+    name: str | None = None,
+    module: str = ENGINE,
+) -> bool:
     """Serve a model until a signal ends it; whether all who waited then have been answered.
+
+    `name`: what it is called in addresses, if not as its spec has it; `module`: what the engine runs.
 
     Errors: AbwError where nobody can listen there, or the model cannot be loaded.
     """
     with _listening(host, port) as listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(loading, limits, listener, name))
+        return runner.run(_serve(loading, limits, listener, name, module))
 
 
 @contextmanager
@@ -44,8 +53,10 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-async def _serve(loading: Loading, limits: Limits, listener: socket.socket, name: str | None) -> bool:
-    dispatcher = Dispatcher(loading, limits)
+async def _serve(
+    loading: Loading, limits: Limits, listener: socket.socket, name: str | None, module: str
+) -> bool:
+    dispatcher = Dispatcher(loading, limits, module)
     service = Service(dispatcher, name)
     config = uvicorn.Config(
         make_app(service),
