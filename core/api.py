@@ -133,6 +133,7 @@ class Outputs(Mapping[str, Ragged]):
 
 Errors = Literal["raise", "return"]
 """What becomes of an instance that cannot be read or run: it ends the call, or `Outputs.errors` has it."""
+_ERRORS = get_args(Errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +260,7 @@ class LoadedModel:
         by its number why; the others are what they are without it. Else that ends the call: DataError with up
         to ten places of what cannot be read, InstanceError. Errors: AbwError.
         """
-        _require("errors", errors, get_args(Errors))
+        _require("errors", errors, _ERRORS)
         if errors == "return" and isinstance(instances, os.PathLike):
             return self._outputs(self._pieces(Path(instances), errors), errors)
         wrong: dict[int, AbwError] | None = {} if errors == "return" else None
@@ -270,7 +271,7 @@ class LoadedModel:
 
         `-` is standard input. `errors` and what is raised: as of a call; numbers are within what is given.
         """
-        _require("errors", errors, get_args(Errors))
+        _require("errors", errors, _ERRORS)
         for piece in self._pieces(Path(file), errors):
             yield self._outputs([piece], errors)
 
@@ -382,7 +383,7 @@ class LoadedModel:
         """The outputs of pieces one behind the other."""
         outputs = self.outputs
         parts: list[list[Column]] = [[] for _ in outputs]
-        place: list[NDArray[np.integer[Any]]] = []
+        place: list[tuple[int, NDArray[np.integer[Any]]]] = []
         wrong: dict[int, AbwError] = {}
         count = 0
         for piece in pieces:
@@ -390,13 +391,12 @@ class LoadedModel:
 
             left: list[InstanceError] = []
             for batch, columns in self.columns(piece.instances, left.append if errors == "return" else None):
-                place.append(count + piece.place[batch.first : batch.last])
+                place.append((count, piece.place[batch.first : batch.last]))
                 for part, column in zip(parts, columns, strict=True):
                     part.append(column)
             wrong |= {count + int(piece.place[error.instance]): error for error in left}
             count += piece.count
-        every = np.concatenate(place) if place else np.empty(0, np.int64)
-        joined = [_joined(o, part, every, count) for o, part in zip(outputs, parts, strict=True)]
+        joined = [_joined(o, part, place, count) for o, part in zip(outputs, parts, strict=True)]
         named = {o.name: column for o, column in zip(outputs, joined, strict=True)}
         return Outputs(named, dict(sorted(wrong.items())))
 
@@ -455,16 +455,21 @@ def _piece(instances: Instances, errors: dict[int, AbwError] | None) -> _Piece:
     return _Piece(instances, count, place, errors or {})
 
 
-def _joined(output: Output, parts: Sequence[Column], place: NDArray[np.integer[Any]], count: int) -> Ragged:
-    """Mini-batches' values one after the other; the instances in them have a `place` among `count` each."""
+def _joined(
+    output: Output, parts: Sequence[Column], place: Sequence[tuple[int, NDArray[np.integer[Any]]]], count: int
+) -> Ragged:
+    """Mini-batches' values one after the other, of `count` instances.
+
+    `place` says of each mini-batch where its instances are: so many behind the first.
+    """
     if not parts:
         parts = [output.nothing]
     offsets = np.zeros(count + 1, np.int64)
     each = _together([part.counts for part in parts])
     if len(each) == count:
         each.cumsum(out=offsets[1:])
-    else:
-        offsets[1 + place] = each
+    elif place:
+        offsets[1 + np.concatenate([first + behind for first, behind in place])] = each
         offsets.cumsum(out=offsets)
     return Ragged(
         _together([part.values for part in parts]),

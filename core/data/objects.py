@@ -89,8 +89,7 @@ def read_objects(
         if errors is None:
             raise next(iter(wrong.values()))
     if not wrong:
-        numbered = found if format != "lattice" else replace(found, lines=found.numbers.astype(np.int32) + 1)
-        return numbered
+        return found if format != "lattice" else replace(found, lines=found.numbers.astype(np.int32) + 1)
     assert errors is not None
     errors |= sorted(wrong.items())
     numbers = np.array([number for number in range(len(given)) if number not in wrong], np.int64)
