@@ -22,6 +22,7 @@ from abw.cli.commands import (
     run,
     runs,
     schema,
+    serve,
     specs,
     viz,
     weights,
@@ -39,6 +40,7 @@ app = typer.Typer(
     help="The auto-batching workbench: runs mini-batches of dynamic neural networks fast, and shows how.",
 )
 app.command("run", cls=run.RunCommand)(run.run)
+app.command("serve")(serve.serve)
 app.command("new")(new.new)
 app.command("check")(check.check)
 app.command("learn")(learn.learn)

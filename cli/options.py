@@ -20,7 +20,8 @@ def found(spec: Path) -> Path:
     return find_spec(spec)
 
 
-def _found_or_none(spec: Path | None) -> Path | None:
+def found_or_none(spec: Path | None) -> Path | None:
+    """The same for a spec that may be left out."""
     return found(spec) if spec else None
 
 
@@ -37,7 +38,7 @@ SpecOrNone = Annotated[
     typer.Argument(
         metavar="[SPEC]",
         help="The model's YAML file, or the name of one that ships.",
-        callback=_found_or_none,
+        callback=found_or_none,
     ),
 ]
 Data = Annotated[

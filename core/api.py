@@ -25,15 +25,15 @@ Every step of a run can be taken alone, and looked at:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.errors import AbwError, did_you_mean
+from abw.core.base.errors import AbwError, InstanceError, did_you_mean
 from abw.core.base.progress import Clock, Quiet
 from abw.core.data.conform import conform
 from abw.core.data.feed import open_feed
@@ -55,7 +55,7 @@ from abw.core.policy.schedule import Policy, Schedule
 from abw.core.run.finite import refuse_values, refuse_weights
 from abw.core.run.footprint import require_weights
 from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds
-from abw.core.run.minibatches import run_all
+from abw.core.run.minibatches import MiniBatch, run_all
 from abw.core.run.streaming import columns_of, read_ahead
 from abw.core.run.workload import (
     Networks,
@@ -108,10 +108,14 @@ class Ragged(Sequence[Floats]):
 
 
 class Outputs(Mapping[str, Ragged]):
-    """What a model gave for some instances, by the names of its spec's `outputs`."""
+    """What a model gave for some instances, by the names of its spec's `outputs`.
 
-    def __init__(self, columns: Mapping[str, Ragged]) -> None:
+    `errors` are by number what is wrong with instances that have no values, where they were asked for.
+    """
+
+    def __init__(self, columns: Mapping[str, Ragged], errors: Mapping[int, AbwError] | None = None) -> None:
         self._columns = dict(columns)
+        self.errors = dict(errors or {})
 
     def __getitem__(self, name: str) -> Ragged:
         return self._columns[name]
@@ -123,7 +127,26 @@ class Outputs(Mapping[str, Ragged]):
         return len(self._columns)
 
     def __repr__(self) -> str:
-        return "\n".join(f"{name}: {column!r}" for name, column in self.items())
+        wrong = [f"errors: of {len(self.errors)} instances"] if self.errors else []
+        return "\n".join([*(f"{name}: {column!r}" for name, column in self.items()), *wrong])
+
+
+Errors = Literal["raise", "return"]
+"""What becomes of an instance that cannot be read or run: it ends the call, or `Outputs.errors` has it."""
+_ERRORS = get_args(Errors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """`count` instances that follow each other: those that could be read, with their places among all (n,).
+
+    `errors` are by place what is wrong with the others.
+    """
+
+    instances: Instances
+    count: int
+    place: NDArray[np.integer[Any]]
+    errors: dict[int, AbwError]
 
 
 def load(
@@ -201,7 +224,8 @@ class LoadedModel:
 
     Instances are given as a file in the model's data format (a `Path`), or as a sequence of Python objects:
     what these are in each format says `abw.core.data.objects.EXPECTED`. An instance's text, as it stands in a
-    file, is right in all formats. `spec` is the checked spec, `executor` what computes. Its memory is one
+    file, is right in all formats. `spec` is the checked spec, `executor` what computes, `outputs` what the
+    spec's outputs are. Its memory is one
     run's: of several threads only one may use a model at a time.
     """
 
@@ -225,32 +249,53 @@ class LoadedModel:
         self._seed = seed
         self._check_finite = check_finite
         self._sample = sample
+        self.outputs = outputs_of(spec)
         self._name = policy if isinstance(policy, str) else ""
         self._policy: Policy | None = None if isinstance(policy, str) else Foreign(policy)
 
-    def __call__(self, instances: Given) -> Outputs:
+    def __call__(self, instances: Given, *, errors: Errors = "raise") -> Outputs:
         """The outputs of some instances, in their order; run in mini-batches of the spec's size.
 
-        Errors: DataError with up to ten places of what cannot be read, InstanceError, AbwError.
+        With `errors="return"` an instance that cannot be read or run has no values, and `Outputs.errors` says
+        by its number why; the others are what they are without it. Else that ends the call: DataError with up
+        to ten places of what cannot be read, InstanceError. Errors: AbwError.
         """
-        return self._outputs(self._workload(instances))
+        _require("errors", errors, _ERRORS)
+        if errors == "return" and isinstance(instances, os.PathLike):
+            return self._outputs(self._pieces(Path(instances), errors), errors)
+        wrong: dict[int, AbwError] | None = {} if errors == "return" else None
+        return self._outputs([_piece(self.read_some(instances, wrong), wrong)], errors)
 
-    def stream(self, file: str | os.PathLike[str]) -> Iterator[Outputs]:
+    def stream(self, file: str | os.PathLike[str], *, errors: Errors = "raise") -> Iterator[Outputs]:
         """The outputs of a file's instances as they come, some mini-batches at a time, in bounded memory.
 
-        `-` is standard input. Errors: as a call.
+        `-` is standard input. `errors` and what is raised: as of a call; numbers are within what is given.
         """
+        _require("errors", errors, _ERRORS)
+        for piece in self._pieces(Path(file), errors):
+            yield self._outputs([piece], errors)
+
+    def _pieces(self, file: Path, errors: Errors) -> Iterator[_Piece]:
+        """The instances of a file as they come."""
         data = self.spec.data
-        with open_feed(Path(file)) as feed:
-            found = chunks_of(self.spec, feed, read_ahead(data.batch), limit=data.limit)
-            for chunk in found:
-                yield self._outputs(open_workload(self.spec, chunk.instances, self._networks))
+        with open_feed(file) as feed:
+            size, skip = read_ahead(data.batch), errors == "return"
+            for chunk in chunks_of(self.spec, feed, size, limit=data.limit, skip_bad=skip):
+                bad = [b.line for b in chunk.bad]
+                every = np.sort(np.concatenate([chunk.instances.lines, np.array(bad, np.int32)]))
+                wrong = zip(np.searchsorted(every, bad).tolist(), chunk.bad, strict=True)
+                place = np.searchsorted(every, chunk.instances.lines)
+                yield _Piece(chunk.instances, len(every), place, {at: AbwError(b.message) for at, b in wrong})
 
     def read(self, instances: Given) -> Instances:
         """The instances as arrays: their vertices, links and fields. Errors: DataError, AbwError.
 
         TypeError for a bare text, a number, None: they are neither a file nor a sequence of instances.
         """
+        return self.read_some(instances, None)
+
+    def read_some(self, instances: Given, errors: dict[int, AbwError] | None) -> Instances:
+        """As `read`; with `errors`, objects that are wrong are left out, and put there by their numbers."""
         if isinstance(instances, Instances):
             return conform(instances, self.spec.given)
         data = self.spec.data
@@ -271,11 +316,13 @@ class LoadedModel:
             frequency=data.frequency,
             tokens=data.tokens,
             schema=self.spec.given,
+            errors=errors,
         )
 
     def graph(self, instances: Given) -> Graph:
         """The dataflow graph of all of them as one mini-batch; what grows has grown then."""
-        workload = whole(self._workload(instances), executor=self.executor)
+        workload = open_workload(self.spec, self.read(instances), self._networks)
+        workload = whole(workload, executor=self.executor)
         return workload.graph(0, len(workload.instances))
 
     def schedule(self, graph: Graph, policy: str | Policy | None = None) -> Schedule:
@@ -299,6 +346,17 @@ class LoadedModel:
         """Execute a plan. Read the result before the next run: that takes the memory again."""
         return self.executor.run(planned)
 
+    def warm(self) -> int:
+        """Compile or load all that a call needs, by running some of the spec's own data; how many instances.
+
+        Errors: as `read` and a call. Cost: up to some seconds where nothing is on disk from before.
+        """
+        sample, used = self._sampled(min(64, self.spec.data.batch))
+        for windows in ([(0, used)], [(0, 1)]):
+            for _ in self.columns(sample.instances, windows=windows):
+                pass
+        return used
+
     @property
     def network(self) -> Network:
         """What the nodes are: types with their cells, and what may flow between them."""
@@ -317,24 +375,52 @@ class LoadedModel:
 
     def __repr__(self) -> str:
         types = ", ".join(t.name for t in self.network.types)
-        outputs = ", ".join(output.name for output in outputs_of(self.spec))
+        outputs = ", ".join(output.name for output in self.outputs)
         numbers = sum(value.size for value in self.params.values())
         return f"LoadedModel {self.spec.name}: types {types}; outputs {outputs}; {numbers:,} parameters"
 
-    def _workload(self, instances: Given) -> Workload:
-        return open_workload(self.spec, self.read(instances), self._networks)
-
-    def _outputs(self, workload: Workload) -> Outputs:
-        outputs = outputs_of(self.spec)
+    def _outputs(self, pieces: Iterable[_Piece], errors: Errors) -> Outputs:
+        """The outputs of pieces one behind the other."""
+        outputs = self.outputs
         parts: list[list[Column]] = [[] for _ in outputs]
-        clock = Clock("construct", "schedule", "plan", "execute")
-        keep = self._check_finite
-        for batch, result in run_all(workload, self._ready(), self.executor, clock, keep_all=keep):
+        place: list[tuple[int, NDArray[np.integer[Any]]]] = []
+        wrong: dict[int, AbwError] = {}
+        count = 0
+        for piece in pieces:
+            wrong |= {count + at: error for at, error in piece.errors.items()}
+
+            left: list[InstanceError] = []
+            for batch, columns in self.columns(piece.instances, left.append if errors == "return" else None):
+                place.append((count, piece.place[batch.first : batch.last]))
+                for part, column in zip(parts, columns, strict=True):
+                    part.append(column)
+            wrong |= {count + int(piece.place[error.instance]): error for error in left}
+            count += piece.count
+        joined = [_joined(o, part, place, count) for o, part in zip(outputs, parts, strict=True)]
+        named = {o.name: column for o, column in zip(outputs, joined, strict=True)}
+        return Outputs(named, dict(sorted(wrong.items())))
+
+    def columns(
+        self,
+        instances: Instances,
+        leave_out: Callable[[InstanceError], None] | None = None,
+        windows: Iterable[tuple[int, int]] | None = None,
+    ) -> Iterator[tuple[MiniBatch, tuple[Column, ...]]]:
+        """Mini-batch by mini-batch what instances give: a column for each of the model's `outputs`.
+
+        `windows` are the mini-batches, where they are not to be of the spec's size. Instances that the model
+        cannot be run on are told to `leave_out`; without it, that is raised.
+        """
+        if not len(instances):
+            return
+        workload = open_workload(self.spec, instances, self._networks)
+        clock, keep = Clock("construct", "schedule", "plan", "execute"), self._check_finite
+        ready = self._ready()
+        found = run_all(workload, ready, self.executor, clock, leave_out, keep_all=keep, windows=windows)
+        for batch, result in found:
             if self._check_finite:
                 refuse_values(batch, result, workload.instances)
-            for part, column in zip(parts, columns_of(workload, batch, result), strict=True):
-                part.append(column)
-        return Outputs({o.name: _joined(o, part) for o, part in zip(outputs, parts, strict=True)})
+            yield batch, columns_of(workload, batch, result)
 
     def _ready(self) -> Policy:
         """The model's policy."""
@@ -350,22 +436,49 @@ class LoadedModel:
             return get_policy(name)
         if kept := kept_policy(self._networks, asked):
             return kept.policy
-        if self._sample:
-            sample = whole(open_workload(self.spec, self._sample, self._networks), executor=self.executor)
-            used = min(asked.instances, len(self._sample))
-        else:
-            sample, used = open_sample(self.spec, self._networks, asked.instances, executor=self.executor)
+        sample, used = self._sampled(asked.instances)
         policy, _ = chosen_policy(None, sample, asked, used=used, progress=Quiet())
         return policy
 
+    def _sampled(self, count: int) -> tuple[Workload, int]:
+        """Some instances as a policy is learned from them, grown, and how many of them to use."""
+        if not self._sample:
+            return open_sample(self.spec, self._networks, count, executor=self.executor)
+        sample = whole(open_workload(self.spec, self._sample, self._networks), executor=self.executor)
+        return sample, min(count, len(self._sample))
 
-def _joined(output: Output, parts: Sequence[Column]) -> Ragged:
-    """Mini-batches' values one after the other."""
-    counts = np.concatenate([np.zeros(1, np.int64), *(part.counts for part in parts)])
+
+def _piece(instances: Instances, errors: dict[int, AbwError] | None) -> _Piece:
+    """Objects as they were read, all but those with errors."""
+    count = len(instances) + len(errors or ())
+    place = instances.numbers if errors else np.arange(count)
+    return _Piece(instances, count, place, errors or {})
+
+
+def _joined(
+    output: Output, parts: Sequence[Column], place: Sequence[tuple[int, NDArray[np.integer[Any]]]], count: int
+) -> Ragged:
+    """Mini-batches' values one after the other, of `count` instances.
+
+    `place` says of each mini-batch where its instances are: so many behind the first.
+    """
+    if not parts:
+        parts = [output.nothing]
+    offsets = np.zeros(count + 1, np.int64)
+    each = _together([part.counts for part in parts])
+    if len(each) == count:
+        each.cumsum(out=offsets[1:])
+    elif place:
+        offsets[1 + np.concatenate([first + behind for first, behind in place])] = each
+        offsets.cumsum(out=offsets)
     return Ragged(
-        np.concatenate([part.values for part in parts]),
-        np.cumsum(counts),
-        np.concatenate([part.vertex for part in parts]),
+        _together([part.values for part in parts]),
+        offsets,
+        _together([part.vertex for part in parts]),
         output.words,
-        np.concatenate([part.shares for part in parts if part.shares is not None]) if output.shares else None,
+        _together([part.shares for part in parts if part.shares is not None]) if output.shares else None,
     )
+
+
+def _together(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from abw.cli.bench import cuda as commands_cuda
 from abw.cli.bench import graphs as commands_graphs
+from abw.cli.bench import serving as commands_serving
 from abw.cli.bench import speed as commands_speed
 from abw.cli.bench import systems as commands_systems
 from abw.cli.bench.app import app
 
-__all__ = ["app", "commands_cuda", "commands_graphs", "commands_speed", "commands_systems"]
+__all__ = [
+    "app",
+    "commands_cuda",
+    "commands_graphs",
+    "commands_serving",
+    "commands_speed",
+    "commands_systems",
+]

@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from abw.cli import options
 from abw.cli.console import print_json
 
 
-def doctor(as_json: options.Json = False) -> None:
+def doctor(
+    warm: Annotated[
+        Path | None,
+        typer.Option(
+            "--warm",
+            metavar="SPEC",
+            help="Instead, compile what serving this model or running it takes and learn its policy, so that "
+            "the next process begins at once; for images.",
+            callback=options.found_or_none,
+        ),
+    ] = None,
+    weights: options.Weights = None,
+    sizes: options.Set = None,
+    as_json: options.Json = False,
+) -> None:
     """Say what works here, what does not, and how to get it: versions, cores, BLAS, GPU, Graphviz."""
+    if warm:
+        _warm(warm, weights, sizes, as_json)
+        return
     from abw.core.tools.doctor import examine
 
     findings = examine()
@@ -26,3 +47,20 @@ def doctor(as_json: options.Json = False) -> None:
         console.print(Text.assemble(mark, "  ", (f.name, "bold"), f": {f.value}"), soft_wrap=True)
         if f.hint:
             console.print(f"      {f.hint}", style="dim", soft_wrap=True)
+
+
+def _warm(spec: Path, weights: Path | None, sizes: list[str] | None, as_json: bool) -> None:
+    """Load a model and run some of its data."""
+    changes = options.overrides(None, None, None, sizes, None)
+    import time
+
+    from abw.core.api import load
+
+    begun = time.perf_counter()
+    model = load(spec, weights=weights, dims=changes.dims)
+    count = model.warm()
+    took = time.perf_counter() - begun
+    if as_json:
+        print_json({"schema_version": 1, "model": model.spec.name, "instances": count, "seconds": took})
+    else:
+        print(f"warm: {model.spec.name}, {count} instances run, {took:.1f} s")

@@ -37,7 +37,7 @@ def link(instances: Instances, name: str) -> Link:
 
 def with_derived(instances: Instances, schema: Schema) -> Instances:
     """The instances with the links that a model's schema makes of their own, each at its first use."""
-    missing = schema.derived.keys() - instances.links.keys()
+    missing = schema.derived and schema.derived.keys() - instances.links.keys()
     if not missing:
         return instances
     makers: dict[str, Callable[[], Link]] = {

@@ -119,18 +119,21 @@ class Feed:
     spent waiting for those. `left` is for formats whose head says how many instances follow.
     """
 
-    def __init__(self, path: Path, file: int) -> None:
+    def __init__(self, path: Path, file: int | bytes) -> None:
+        """`file`: a descriptor, or the bytes themselves where they are at hand."""
         self.path = path
         self.line, self.seen, self.taken = 1, 0, 0
         self.left: int | None = None
         self.beside: object = None  # what reads the file beside it
         self.head: Span | None = None
         self.waited = 0.0
-        found = os.fstat(file)
-        self.size = found.st_size if stat.S_ISREG(found.st_mode) else None
-        self._file = file
-        self._rest = b""
-        self._ended = False
+        self._rest, self._ended = (file, True) if isinstance(file, bytes) else (b"", False)
+        if isinstance(file, bytes):
+            self.size: int | None = len(file)
+        else:
+            found = os.fstat(file)
+            self.size = found.st_size if stat.S_ISREG(found.st_mode) else None
+            self._file = file
         self._owes = False
         self._left_out: list[int] = []  # where what is left out begins, of lines not yet taken
         self._failed: DataError | None = None
@@ -173,8 +176,11 @@ class Feed:
 
     def numbers(self, lines: NDArray[np.int32], skip: int) -> NDArray[np.int64]:
         """The numbers (n,) of instances not yet taken, which begin on `lines` (n,) behind `skip` others."""
-        before = np.searchsorted(np.array(self._left_out, np.int64), lines)
-        return self.seen + skip + np.arange(len(lines)) + before
+        first = self.seen + skip
+        numbers = np.arange(first, first + len(lines))
+        if self._left_out:
+            numbers += np.searchsorted(np.array(self._left_out, np.int64), lines)
+        return numbers
 
     def take(self, source: Source, end: int, instances: int) -> None:
         """What a source holds before the offset `end` was read: so many instances."""

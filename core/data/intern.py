@@ -19,7 +19,7 @@ def intern(data: bytes, text: NDArray[np.uint8], begin: Ints, end: Ints) -> tupl
     Cost: 15 to 30 ns a piece.
     """
     number = np.empty(len(begin), np.int32)
-    room = 4096
+    room = min(4096, 1 << len(begin).bit_length())  # of a single instance its table is no longer than that
     while True:
         # starting anew where there are more words than room is cheap: most words appear early
         slots, words = np.full(4 * room, -1, np.int32), np.empty((room, 2), np.int32)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import reprlib
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -35,6 +34,13 @@ EXPECTED: Mapping[str, str] = {
 """What an instance of each format is in Python; a text as it stands in a file is right for all of them."""
 
 
+Taken = Callable[[list[bytes]], Instances]
+"""The instances of texts, but of blank ones; `lines` are the texts' numbers from 1."""
+
+_TOGETHER = 64
+"""So many instances are looked through together for those that cannot be read."""
+
+
 def read_objects(
     instances: Iterable[object],
     format: str,
@@ -42,37 +48,120 @@ def read_objects(
     frequency: int = 0,
     tokens: str = "",
     schema: Schema | None = None,
+    errors: dict[int, AbwError] | None = None,
 ) -> Instances:
     """Instances given as objects: as many as objects, in their order; the rest as `abw.core.data.read.take`.
 
-    Errors: AbwError where there are none, and for one that is not what EXPECTED says; DataError with the
-    number of the instance, and with line and column in its text.
+    With `errors`, what is wrong with an object is put there by its number and the object left out; the others
+    keep their numbers. Without, it is raised: AbwError where there are none, and for one that is not what
+    EXPECTED says; DataError with the number of the instance, and with line and column in its text.
     """
     given = list(instances)
-    texts = [_text(number, instance, format) for number, instance in enumerate(given)]
-    if not texts:
+    if not given:
         raise AbwError("there are no instances")
     if tokens and len(whole := {isinstance(instance, str) for instance in given}) > 1:
         hint = "the pattern of `tokens` is for texts; lists are taken as they are"
         raise AbwError("some instances are texts, others lists of words", hint=hint)
     tokens = tokens if tokens and whole == {True} else ""
-    head = f"{len(texts)}\n".encode() if format == "lattice" else b""
-    lines = np.array([0, *accumulate(text.count(b"\n") + 1 for text in texts)]) + 1 + head.count(b"\n")
-    with tempfile.TemporaryFile() as file:
-        file.write(head + b"".join(text + b"\n" for text in texts))
-        file.seek(0)
+    wrong: dict[int, AbwError] = {}
+    texts = []
+    for number, instance in enumerate(given):
         try:
-            feed = Feed(NAME, file.fileno())
-            found = take(feed, format, 0, ALL, frequency=frequency, tokens=tokens, schema=schema)
-        except DataError as error:
-            raise DataError([_placed(problem, lines) for problem in error.problems]) from None
-    # of several lines is a lattice alone, whose lines were counted: what is missing holds no instance
-    counts = np.bincount(np.searchsorted(lines, found.lines, "right") - 1, minlength=len(texts))
-    if wrong := np.flatnonzero(counts != 1).tolist():
-        short = format == "pairs"
-        what = "blank, or too short" if short else "blank"
-        raise AbwError(f"instance {wrong[0]} is {what}", hint=SHORT if short else EXPECTED[format])
-    return replace(found, source=NAME, lines=np.arange(1, len(texts) + 1, dtype=np.int32))
+            texts.append(_text(number, instance, format))
+        except AbwError as error:
+            if errors is None:
+                raise
+            wrong[number] = error
+            texts.append(b"")
+
+    def taken(texts: list[bytes]) -> Instances:
+        return _taken(texts, format, frequency, tokens, schema)
+
+    try:
+        found = taken(texts)
+    except DataError as error:
+        if errors is None:
+            raise
+        wrong |= _unreadable(texts, taken, error)
+        found = taken([b"" if number in wrong else text for number, text in enumerate(texts)])
+    if len(found) < len(given) - len(wrong):
+        wrong |= _blank(found, len(given), format, wrong)
+        if errors is None:
+            raise next(iter(wrong.values()))
+    if not wrong:
+        return found if format != "lattice" else replace(found, lines=found.numbers.astype(np.int32) + 1)
+    assert errors is not None
+    errors |= sorted(wrong.items())
+    numbers = np.array([number for number in range(len(given)) if number not in wrong], np.int64)
+    return replace(found, source=NAME, lines=(numbers + 1).astype(np.int32), numbers=numbers)
+
+
+def _taken(texts: list[bytes], format: str, frequency: int, tokens: str, schema: Schema | None) -> Instances:
+    """See Taken. Errors: DataError with the number of the instance."""
+    head = b"%d\n" % sum(map(bool, texts)) if format == "lattice" else b""
+    feed = Feed(NAME, b"".join([head, b"\n".join(texts), b"\n"]))
+    try:
+        found = take(feed, format, 0, ALL, frequency=frequency, tokens=tokens, schema=schema)
+    except DataError as error:
+        lines = _lines(texts, format)
+        raise DataError([_placed(problem, lines) for problem in error.problems]) from None
+    if len(found) == len(texts):
+        return found
+    counted = np.searchsorted(_lines(texts, format), found.lines, "right")
+    return replace(found, lines=counted.astype(np.int32))
+
+
+def _lines(texts: list[bytes], format: str) -> NDArray[np.int64]:
+    """The line on which each text begins."""
+    first = 2 if format == "lattice" else 1
+    return np.array([0, *accumulate(text.count(b"\n") + 1 for text in texts)][:-1]) + first
+
+
+def _unreadable(texts: list[bytes], taken: Taken, first: DataError) -> dict[int, AbwError]:
+    """What is wrong with each of the texts that cannot be read. Raises `first` where nobody can tell whose.
+
+    Each part is read again without those that are known, up to ten at a time: linear in the texts.
+    """
+    wrong: dict[int, AbwError] = {}
+    for begin in range(0, len(texts), _TOGETHER):
+        part = texts[begin : begin + _TOGETHER]
+        while True:
+            try:
+                taken(part)
+                break
+            except DataError as error:
+                told = {_number(problem): problem for problem in reversed(error.problems)}
+                if None in told or not any(part[number or 0] for number in told):
+                    raise first from None
+                for number, problem in told.items():
+                    assert number is not None
+                    part[number] = b""
+                    wrong[begin + number] = DataError([_renamed(problem, begin + number)])
+    return wrong
+
+
+def _blank(found: Instances, count: int, format: str, known: Mapping[int, AbwError]) -> dict[int, AbwError]:
+    """An error for each text that holds no instance, and is not known to be wrong."""
+    short = format == "pairs"
+    what, hint = ("blank, or too short", SHORT) if short else ("blank", EXPECTED[format])
+    missing = sorted({*range(count)} - {*(found.lines - 1).tolist()} - known.keys())
+    return {number: AbwError(f"instance {number} is {what}", hint=hint) for number in missing}
+
+
+def _number(problem: Problem) -> int | None:
+    """The number of the instance in which `_placed` has put a mistake."""
+    where = problem.where
+    number = where.file.removeprefix(_INSTANCE) if where else ""
+    return int(number) if number.isdecimal() else None
+
+
+def _renamed(problem: Problem, number: int) -> Problem:
+    assert problem.where
+    return replace(problem, where=replace(problem.where, file=f"{_INSTANCE}{number}"))
+
+
+_INSTANCE = "instance "
+"""What stands before an instance's number in the place of a mistake."""
 
 
 def _placed(problem: Problem, lines: NDArray[np.int64]) -> Problem:
@@ -82,7 +171,7 @@ def _placed(problem: Problem, lines: NDArray[np.int64]) -> Problem:
         return problem
     number = int(np.searchsorted(lines, where.line, "right")) - 1
     line = where.line - int(lines[number]) + 1
-    return replace(problem, where=replace(where, file=f"instance {number}", line=line))
+    return replace(problem, where=replace(where, file=f"{_INSTANCE}{number}", line=line))
 
 
 def _text(number: int, instance: object, format: str) -> bytes:

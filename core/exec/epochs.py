@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ class RunEpochs:
 
     def _refuse_too_large(self, rows: Ints, arenas: Arenas) -> None:
         """Before memory is taken. Cost: nothing worth mentioning unless the arenas have to grow."""
-        needed = 4 * int(rows.astype(np.int64) @ arenas.row_floats)
+        needed = 4 * sum(map(mul, rows.tolist(), arenas.row_floats.tolist()))
         if self._host and needed > self._held:
             # of what is taken so that arenas need not grow each time the system gives what is used
             free = available_memory()

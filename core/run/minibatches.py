@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -88,8 +88,11 @@ def run_all(
     leave_out: Callable[[InstanceError], None] | None = None,
     *,
     keep_all: bool = False,
+    windows: Iterable[tuple[int, int]] | None = None,
 ) -> Iterator[tuple[MiniBatch, Result]]:
     """Plan and run a workload's mini-batches in order; read each result before asking for the next.
+
+    They are its `windows`, unless others are given.
 
     One that does not fit the executor's memory comes as its halves, or theirs. Instances that the model
     cannot be run on are told to `leave_out`, earlier than the mini-batch is there; without it, that is an
@@ -97,9 +100,9 @@ def run_all(
     `wanted_of`), unless `keep_all` says otherwise. Errors: InstanceError; TooLargeError where one instance
     alone does not fit.
     """
-
+    windows = workload.windows() if windows is None else windows
     if workload.ground is not None:
-        for number, (first, last) in enumerate(workload.windows()):
+        for number, (first, last) in enumerate(windows):
             yield from _grown(workload, policy, executor, clock, number, first, last, leave_out)
         return
 
@@ -108,7 +111,7 @@ def run_all(
 
     batches = (
         batch
-        for number, (first, last) in enumerate(workload.windows())
+        for number, (first, last) in enumerate(windows)
         for batch in _around(partial(made, number), first, last, leave_out)
     )
     for batch in ahead(batches) if executor.abilities.overlaps else _together(batches):

@@ -334,17 +334,15 @@ def _rows(workload: Workload, batch: MiniBatch, result: Result) -> Rows:
 
 def columns_of(workload: Workload, batch: MiniBatch, result: Result) -> tuple[Column, ...]:
     """The outputs of a mini-batch: what nodes give, then decisions."""
-    start = workload.instances.start[batch.first : batch.last + 1]
-    if batch.grown is not None:
-        start = batch.grown.instances.start
-    model = workload.model
-    instances = workload.instances if batch.grown is None else batch.grown.instances
-    given = tuple(
-        _answered(
-            _column_of(refs, result, start - start[0]), refs.vertex + start[0], model, refs.name, instances
+    model, instances = workload.model, workload.instances if batch.grown is None else batch.grown.instances
+    start = instances.start if batch.grown else instances.start[batch.first : batch.last + 1]
+    base = start[0]
+    given = tuple(_column_of(refs, result, start - base) for refs in batch.graph.results)
+    if model.answers:
+        given = tuple(
+            _answered(column, refs.vertex + base, model, refs.name, instances)
+            for column, refs in zip(given, batch.graph.results, strict=True)
         )
-        for refs in batch.graph.results
-    )
     growth = workload.model.growth
     if batch.grown is None or growth is None:
         return given
@@ -371,6 +369,8 @@ def _column_of(refs: ResultRefs, result: Result, start: NDArray[np.int64]) -> Co
         network = result.graph.network
         t, o = dict(network.outputs)[refs.name][0]
         values = values.reshape(0, *network.types[t].outputs[o].shape)
+    if len(start) == 2:  # a single instance waits for its answer
+        return Column(values, np.array([len(values)]), refs.vertex - np.int32(1))
     counts = np.bincount(refs.instance, minlength=len(start) - 1)
     return Column(values, counts, (refs.vertex - start[refs.instance] - 1).astype(np.int32))
 

@@ -220,23 +220,35 @@ class _Lines:
         ends = [[0, *np.cumsum(column.counts).tolist()] for column in rows.columns]
         lines = []
         for i, (name, line, error) in enumerate(zip(rows.ids, rows.lines.tolist(), rows.errors, strict=True)):
-            said: dict[str, Any] = {"id": name, "line": line, "outputs": None}
-            if error:
-                said["error"] = error
-            else:
-                parts = list(zip(self._outputs, rows.columns, ends, strict=True))
-                said["outputs"] = {o.name: o.shown(column, end[i], end[i + 1]) for o, column, end in parts}
-                if any(column.fields for column in rows.columns):
-                    said["fields"] = {
-                        o.name: {
-                            name: values[end[i]] if o.single else values[end[i] : end[i + 1]]
-                            for name, values in column.fields.items()
-                        }
-                        for o, column, end in parts
-                        if column.fields
-                    }
-            lines.append(orjson.dumps(said, option=_AS_LINE))
+            parts = [(column, end[i], end[i + 1]) for column, end in zip(rows.columns, ends, strict=True)]
+            lines.append(line_of(name, line, self._outputs, parts, error))
         self._file.write(b"".join(lines))
+
+
+def line_of(
+    name: str | int,
+    line: int,
+    outputs: Sequence[Output],
+    parts: Iterable[tuple[Column, int, int]],
+    error: object = None,
+) -> bytes:
+    """What an instance gave as a JSON line: values `begin` to `end` of each output's column, or an error."""
+    said: dict[str, Any] = {"id": name, "line": line, "outputs": None}
+    if error:
+        said["error"] = error
+    else:
+        found = list(zip(outputs, parts, strict=True))
+        said["outputs"] = {o.name: o.shown(*part) for o, part in found}
+        if any(column.fields for _, (column, _, _) in found):
+            said["fields"] = {
+                o.name: {
+                    name: values[begin] if o.single else values[begin:end]
+                    for name, values in column.fields.items()
+                }
+                for o, (column, begin, end) in found
+                if column.fields
+            }
+    return orjson.dumps(said, option=_AS_LINE)
 
 
 class _Arrays:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import doctest
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import abw
 from abw.core import api
-from abw.core.base.errors import AbwError, DataError
+from abw.core.base.errors import AbwError, DataError, InstanceError
 from abw.core.graph.dag import Dag
 from abw.core.policy.check import check_schedule
 from abw.core.policy.rules.depth import Depth
@@ -88,8 +91,8 @@ def test_objects_lines_and_files_are_the_same(tmp_path: Path) -> None:
     file = tmp_path / "trees.txt"
     file.write_text("\n".join(LINES))
     expected = model(file)["classes"]
-    for given in (TREES, LINES, model.read(TREES)):
-        np.testing.assert_array_equal(model(given)["classes"].values, expected.values)
+    for instances in (TREES, LINES, model.read(TREES)):
+        np.testing.assert_array_equal(model(instances)["classes"].values, expected.values)
     assert [len(array) for array in expected] == [5, 1, 3]
     np.testing.assert_array_equal(expected[-1], expected[2])
     assert [len(array) for array in expected[1:]] == [1, 3]
@@ -227,3 +230,59 @@ def test_outputs_show_themselves() -> None:
     assert repr(outputs) == "classes: Ragged: 9 values of 3 instances, each (m, 5)"
     assert list(outputs) == ["classes"]
     assert json.dumps(outputs["classes"][1].tolist())
+
+
+BAD = ["", " ", "\x00", "\ud800", "(3 (2 It)", "(3 x)\n(3 y)", "(2 a) b", 7, None, (3,), (3, "two words")]
+
+
+@given(st.lists(st.sampled_from([*TREES, *LINES, *BAD]), min_size=1, max_size=140))
+@settings(max_examples=25, deadline=None)
+def test_each_instance_gives_one_output_or_one_error(instances: list[Any]) -> None:
+    model = treelstm()
+    outputs = model(instances, errors="return")
+    good = [i for i, instance in enumerate(instances) if instance not in BAD]
+    assert sorted({*range(len(instances))} - set(good)) == list(outputs.errors)
+    column = outputs["classes"]
+    assert len(column) == len(instances)
+    for i, error in outputs.errors.items():
+        assert len(column[i]) == 0 and f"instance {i}" in str(error)
+    for i in good:
+        np.testing.assert_array_equal(column[i], model([instances[i]])["classes"][0])
+    if outputs.errors:
+        with pytest.raises(AbwError, match="instance "):
+            model(instances)
+
+
+def test_errors_of_files_have_the_instances_places(tmp_path: Path) -> None:
+    lines = [LINES[i % 3] if i % 7 else "(3 (2 It)" for i in range(3000)]
+    path = tmp_path / "trees.txt"
+    path.write_text("\n".join(lines))
+    model = treelstm()
+    outputs = model(path, errors="return")
+    assert list(outputs.errors) == list(range(0, 3000, 7))
+    assert str(outputs.errors[7]) == f"{path}:8:10: the line ends inside a tree"
+    np.testing.assert_array_equal(
+        outputs["classes"].values, model([x for x in lines if x in LINES])["classes"].values
+    )
+    pieces = list(model.stream(path, errors="return"))
+    assert sum(len(piece["classes"]) for piece in pieces) == 3000
+    assert sum(len(piece.errors) for piece in pieces) == len(outputs.errors)
+    with pytest.raises(AbwError, match="no errors is called 'ignore'"):
+        model(path, errors="ignore")
+
+
+def test_an_instance_that_the_model_cannot_be_run_on_is_an_error_of_its_own() -> None:
+    model = abw.load("specs/dag.yaml", dims={"hidden": 8}, policy="depth")
+    good = Path("specs/data/expressions.jsonl").read_text().splitlines()[:3]
+    nameless = {"vertices": [{"kind": "operation"}]}
+    outputs = model([good[0], nameless, '{"vertices": 5}', good[1], nameless, good[2]], errors="return")
+    assert [type(error) for error in outputs.errors.values()] == [InstanceError, DataError, InstanceError]
+    assert list(outputs.errors) == [1, 2, 4]
+    expected = model(good)["sign"]
+    for at, array in zip((0, 3, 5), expected, strict=True):
+        np.testing.assert_array_equal(outputs["sign"][at], array)
+
+
+@cache
+def treelstm() -> abw.LoadedModel:
+    return abw.load("specs/treelstm.yaml", dims={"hidden": 8}, policy="depth")

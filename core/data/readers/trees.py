@@ -74,7 +74,8 @@ def _instances(
 ) -> Instances:
     schema = SCHEMAS["trees"]
     parent, right = nodes[0, :count], nodes[1, :count]
-    start = np.append(firsts[: len(lines)], count).astype(np.int64)
+    start = np.empty(len(lines) + 1, np.int64)
+    start[:-1], start[-1] = firsts[: len(lines)], count
     roots = start[:-1]
     internal, leaf = schema.kinds.index("internal"), schema.kinds.index("leaf")
     kind = np.where(right >= 0, np.uint8(internal), np.uint8(leaf))

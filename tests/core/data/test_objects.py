@@ -153,3 +153,23 @@ def test_a_text_of_a_lattice_holds_one() -> None:
     for text in ("1\n7\n0\n1\n7\n0", "1\n7", "x\n7\n0", "²\n7\n0"):
         with pytest.raises(AbwError, match="instance 1 is no instance of format lattice"):
             taken([GOOD["lattice"], text], "lattice")
+
+
+WRONG = ["", " ", "\x00", "\ud800", 7, "a\nb ||| ("]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@given(data=st.data())
+def test_what_is_wrong_is_left_out_and_told(format: str, data: st.DataObject) -> None:
+    given = data.draw(st.lists(st.sampled_from([GOOD[format], *WRONG]), min_size=1, max_size=100))
+    errors: dict[int, AbwError] = {}
+    schema = taken([GOOD[format]], format).schema if format == "json" else None
+    found = read_objects(given, format, schema=schema, errors=errors)
+    good = [number for number, instance in enumerate(given) if instance == GOOD[format]]
+    assert found.numbers.tolist() == good and found.lines.tolist() == [number + 1 for number in good]
+    assert list(errors) == sorted({*range(len(given))} - set(good))
+    assert all(f"instance {number}" in str(error) for number, error in errors.items())
+    if good:
+        expected = taken([GOOD[format]] * len(good), format)
+        np.testing.assert_array_equal(found.kind, expected.kind)
+        np.testing.assert_array_equal(found.start, expected.start)

@@ -1,0 +1,122 @@
+"""`abw serve`: a model behind HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from abw.cli import options
+
+
+def serve(
+    spec: options.Spec,
+    weights: options.Weights = None,
+    data: options.Data = None,
+    sizes: options.Set = None,
+    policy: Annotated[
+        str, typer.Option("--policy", help="As of `abw run`; what is learned is learned on the spec's data.")
+    ] = "auto",
+    executor: Annotated[
+        str, typer.Option("--executor", "--device", help="cpu, cuda, blas or reference.")
+    ] = "cpu",
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--threads", min=1, metavar="N", help="Threads of the engine.", show_default="all but one"
+        ),
+    ] = None,
+    seed: options.Seed = None,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = 8000,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="The model's name in /v2/models/NAME.", show_default="spec's"),
+    ] = None,
+    max_batch: Annotated[
+        int, typer.Option("--max-batch", min=1, metavar="N", help="Instances in a mini-batch.")
+    ] = 64,
+    max_nodes: Annotated[
+        int,
+        typer.Option(
+            "--max-nodes",
+            min=1,
+            metavar="N",
+            help="Vertices in a mini-batch; one with more runs alone.",
+        ),
+    ] = 16384,
+    max_wait: Annotated[
+        str,
+        typer.Option(
+            "--max-wait",
+            metavar="TIME",
+            help="Wait so long for more while the engine is idle, as 2ms.",
+        ),
+    ] = "0ms",
+    queue: Annotated[
+        int,
+        typer.Option("--queue", min=1, metavar="N", help="Instances that may wait; then it is 429."),
+    ] = 1024,
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="TIME", help="From a request to its answer; then it is 504.")
+    ] = "1s",
+    max_body: Annotated[
+        str, typer.Option("--max-body", metavar="SIZE", help="Of a request, as 1M; beyond that it is 413.")
+    ] = "1M",
+    drain: Annotated[
+        str,
+        typer.Option("--drain", metavar="TIME", help="For those who wait when the server ends."),
+    ] = "30s",
+    allow_outside: options.AllowOutside = False,
+) -> None:
+    """Serve a model over HTTP, batched across requests (docs/serving.md). Needs the extra `serve`."""
+    changes = options.overrides(data, None, None, sizes, seed, weights=weights, allow_outside=allow_outside)
+    from abw.core.base.cores import usable_cores
+    from abw.core.run.batchsize import parse_bytes
+    from abw.core.serve.settings import Limits, Loading
+
+    loading = Loading(
+        str(spec),
+        str(weights) if weights else None,
+        str(data) if data else None,
+        changes.dims,
+        policy,
+        executor,
+        (threads or max(1, usable_cores() - 1)) if executor == "cpu" else threads,
+        seed or 0,
+        allow_outside,
+    )
+    limits = Limits(
+        batch=max_batch,
+        nodes=max_nodes,
+        queue=queue,
+        wait=_seconds(max_wait, "--max-wait"),
+        timeout=_seconds(timeout, "--timeout"),
+        body=parse_bytes(max_body),
+        drain=_seconds(drain, "--drain"),
+    )
+    if not _serve(loading, limits, host, port, name):
+        raise typer.Exit(1)
+
+
+def _serve(*given: object) -> bool:
+    """Serve; where the extra is not installed, say so."""
+    from abw.core.base.errors import AbwError
+
+    try:
+        from abw.core.serve.server import serve as run
+    except ModuleNotFoundError as error:
+        missing = str(error.name).partition(".")[0]
+        if missing == "abw":
+            raise
+        raise AbwError(f"abw serve needs {missing}", hint='pip install "abw[serve]"') from None
+    return run(*given)  # type: ignore[arg-type]
+
+
+def _seconds(text: str, option: str) -> float:
+    """A time as 20ms, 1.5s, 2min; a number alone is seconds."""
+    for unit, seconds in (("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("", 1.0)):
+        number = text.removesuffix(unit)
+        if text.endswith(unit) and number.replace(".", "", 1).isdecimal():
+            return float(number) * seconds
+    raise typer.BadParameter(f"'{text}' is no time, as 20ms or 1s", param_hint=option)

@@ -1,0 +1,1 @@
+"""`abw serve`: a model behind HTTP, its engine in a process of its own."""

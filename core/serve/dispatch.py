@@ -1,0 +1,168 @@
+"""The server's side of the engine: starts it, sends it what waits, gives out its answers, replaces it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from abw.core.base.errors import AbwError
+from abw.core.serve.answers import Reply
+from abw.core.serve.metrics import Metrics
+from abw.core.serve.queue import RequestQueue, Waiting
+from abw.core.serve.requests import Request
+from abw.core.serve.settings import Limits, Loading
+from abw.core.serve.wire import packed, receive_async
+
+ENGINE = "abw.core.serve.engine"
+
+RESTART = 0.1
+"""Seconds until an engine that died before it was ready is started again; each time twice as many."""
+LONGEST = 10.0
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """A request with whoever waits for its reply."""
+
+    request: Request
+    reply: asyncio.Future[Reply]
+
+
+class Dispatcher:
+    """Runs an engine as long as it is not told to stop.
+
+    `about` is what the engine said of its model; None before the first one is ready.
+    """
+
+    def __init__(self, loading: Loading, limits: Limits, module: str = ENGINE) -> None:
+        """`module`: what an engine runs, as Python finds it."""
+        self.limits = limits
+        self._module = module
+        self.queue: RequestQueue[Asked] = RequestQueue(limits.queue)
+        self.about: dict[str, Any] | None = None
+        self.ready = False
+        self.engine: subprocess.Popen[bytes] | None = None
+        self.metrics = Metrics(lambda: self.queue.instances, lambda: float(self.ready))
+        self._loading = loading
+        self._running: dict[int, Waiting[Asked]] = {}
+        self._wake = asyncio.Event()
+        self._clock: Callable[[], float] = asyncio.get_running_loop().time
+
+    def put(self, waiting: Waiting[Asked]) -> None:
+        """Let a request wait for the engine. Raises FullError."""
+        self.queue.put(waiting)
+        self._wake.set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return bool(self._running) or len(self.queue) > 0
+
+    async def run(self) -> None:
+        """Start an engine, and another one whenever it dies; ends by being cancelled.
+
+        Errors: AbwError where the first one says that it cannot serve the model.
+        """
+        pause = RESTART
+        while True:
+            try:
+                await self._serve()
+            except (asyncio.IncompleteReadError, ConnectionError):
+                pass  # it died
+            finally:
+                pause = RESTART if self.ready else min(2 * pause, LONGEST)
+                self.ready = False
+                self._end()
+            self.metrics.restarts.inc()
+            self._give_back()
+            if self.about is None and pause > 8 * RESTART:
+                raise AbwError("the engine died again and again before it was ready", hint="see above")
+            await asyncio.sleep(pause)
+
+    async def _serve(self) -> None:
+        """One engine's life. Raises IncompleteReadError or ConnectionError at its end."""
+        ours, its = socket.socketpair()
+        with its:
+            # -P, and the very path of this process: no file of the user's is taken for a module of ours
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            self.engine = subprocess.Popen(
+                [sys.executable, "-P", "-m", self._module, str(its.fileno())],
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                pass_fds=(its.fileno(),),
+                start_new_session=True,
+            )
+        reader, writer = await asyncio.open_connection(sock=ours)
+        try:
+            writer.write(packed({"loading": self._loading.document(), "limits": asdict(self.limits)}))
+            said, _ = await receive_async(reader)
+            if "failed" in said:
+                message, hint, code = said["failed"]
+                raise AbwError(message, hint=hint, exit_code=code)
+            self.about, self.ready = said["ready"], True
+            while True:
+                taken = await self._next()
+                self._running = dict(enumerate(taken))
+                writer.write(packed([(n, w.asked.request.document()) for n, w in self._running.items()]))
+                while not await self._answered(reader):
+                    pass
+        finally:
+            writer.close()
+
+    async def _next(self) -> Sequence[Waiting[Asked]]:
+        """What is to be run now; waits until there is something."""
+        while True:
+            if self.limits.wait and 0 < self.queue.instances < self.limits.batch:
+                await asyncio.sleep(self.limits.wait)
+            now = self._clock()
+            if taken := self.queue.take(self.limits.batch, now):
+                self.metrics.batch.observe(sum(w.instances for w in taken))
+                for waiting in taken:
+                    self.metrics.waited.observe(now - waiting.since)
+                return taken
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def _answered(self, reader: asyncio.StreamReader) -> bool:
+        """Give out the answers of a message; whether it was the last of those that run."""
+        said, bodies = await receive_async(reader)
+        at = 0
+        for number, status, size, json_bytes, wrong in said["answers"]:
+            waiting = self._running.pop(number)
+            self.metrics.instances.inc(waiting.instances)
+            self.metrics.wrong.inc(wrong)
+            _settle(waiting, Reply(status, bodies[at : at + size], json_bytes))
+            at += size
+        if said["done"]:
+            self.metrics.run.observe(said["seconds"])
+        return bool(said["done"])
+
+    def _give_back(self) -> None:
+        """The engine died: what it ran is run again, each request alone; one that was alone is the cause."""
+        running = [w for w in self._running.values() if not w.gone]
+        self._running = {}
+        for waiting in running:
+            if len(running) == 1 and waiting.suspect:
+                _settle(waiting, Reply(500, DIED))
+            else:
+                self.queue.put_back(waiting)
+
+    def _end(self) -> None:
+        if self.engine is not None:
+            self.engine.kill()
+            self.engine.wait()
+
+
+DIED = b'{"error":{"message":"the engine died while it ran this request, and it alone"}}\n'
+
+
+def _settle(waiting: Waiting[Asked], reply: Reply) -> None:
+    waiting.gone = True
+    if not waiting.asked.reply.done():
+        waiting.asked.reply.set_result(reply)

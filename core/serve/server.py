@@ -1,0 +1,123 @@
+"""The server's process: it listens, begins an engine, and ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+import uvloop
+
+from abw.core.base.errors import AbwError
+from abw.core.serve.app import Service, make_app
+from abw.core.serve.dispatch import ENGINE, Dispatcher
+from abw.core.serve.settings import Limits, Loading
+
+ENDING = (signal.SIGTERM, signal.SIGINT)
+
+KEPT = 5
+"""Seconds that a connection is kept open without a request."""
+
+
+def serve(
+    loading: Loading,
+    limits: Limits,
+    host: str,
+    port: int,
+    name: str | None = None,
+    module: str = ENGINE,
+) -> bool:
+    """Serve a model until a signal ends it; whether all who waited then have been answered.
+
+    `name`: what it is called in addresses, if not as its spec has it; `module`: what the engine runs.
+
+    Errors: AbwError where nobody can listen there, or the model cannot be loaded.
+    """
+    with _listening(host, port) as listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(loading, limits, listener, name, module))
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        message = f"cannot listen on {host}:{port}: {error.strerror}"
+        raise AbwError(message, hint="--host and --port name another address") from None
+    with listener:
+        yield listener
+
+
+async def _serve(
+    loading: Loading, limits: Limits, listener: socket.socket, name: str | None, module: str
+) -> bool:
+    dispatcher = Dispatcher(loading, limits, module)
+    service = Service(dispatcher, name)
+    config = uvicorn.Config(
+        make_app(service),
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_keep_alive=KEPT,
+        timeout_graceful_shutdown=max(1, round(limits.drain)),
+    )
+    server = _Server(config, service)
+    engine = asyncio.create_task(dispatcher.run())
+    engine.add_done_callback(lambda _: server.end())
+    told = asyncio.create_task(_tell(service, listener))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        told.cancel()
+        if not engine.done():
+            engine.cancel()
+        await asyncio.gather(engine, told, return_exceptions=True)
+    if not engine.cancelled() and (failed := engine.exception()):
+        raise failed
+    return not dispatcher.busy
+
+
+async def _tell(service: Service, listener: socket.socket) -> None:
+    """Say on standard error where the server is, and when it is ready."""
+    host, port = listener.getsockname()[:2]
+    at = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    print(f"listening on {at}; the model is being loaded", file=sys.stderr, flush=True)
+    while not service.ready:
+        await asyncio.sleep(0.02)
+    print(f"ready: {service.name} at {at}/v1/predict", file=sys.stderr, flush=True)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, which ends in order and by its own exit code at SIGTERM and SIGINT."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    def end(self) -> None:
+        """Take no requests any more, answer those that are there, and end."""
+        self._service.draining = True
+        self.should_exit = True
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """The first signal ends the server in order, the second at once."""
+        loop = asyncio.get_running_loop()
+        for number in ENDING:
+            loop.add_signal_handler(number, self._signalled)
+        try:
+            yield
+        finally:
+            for number in ENDING:
+                loop.remove_signal_handler(number)
+
+    def _signalled(self) -> None:
+        if self.should_exit:
+            self.force_exit = True
+        self.end()

@@ -1,0 +1,119 @@
+"""A server as a process of its own, and a client that does what it is told, byte by byte."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class Reply:
+    """What a server said; status 0 where it closed the connection."""
+
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.body.splitlines()]
+
+
+@dataclass
+class Server:
+    """A server that runs, and what it wrote on standard error."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+
+    @property
+    def engine(self) -> int:
+        """The process of its engine."""
+        pid = self.process.pid
+        return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[-1])
+
+    async def ask(
+        self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> Reply:
+        """A request on a connection of its own."""
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        except ConnectionError:
+            return Reply(0)
+        try:
+            given = {"host": "x", "connection": "close", **(headers or {})}
+            if body is not None:
+                given["content-length"] = str(len(body))
+            head = "".join(f"{name}: {value}\r\n" for name, value in given.items())
+            method = "GET" if body is None else "POST"
+            writer.write(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + (body or b""))
+            return parsed(await reader.read())
+        except ConnectionError:
+            return Reply(0)
+        finally:
+            writer.close()
+
+    async def predict(self, text: str) -> Reply:
+        return await self.ask("/v1/predict", text.encode())
+
+    async def metric(self, name: str) -> float:
+        text = (await self.ask("/metrics")).body.decode()
+        found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)
+        return float(found[1]) if found else 0.0
+
+    async def until(self, name: str, least: float) -> None:
+        """Until a metric has reached a value."""
+        for _ in range(1000):
+            if await self.metric(name) >= least:
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError(f"{name} is {await self.metric(name)}, not {least}")
+
+    def resident(self) -> int:
+        """Bytes that the server and its engine hold."""
+        pages = sum(
+            int(Path(f"/proc/{p}/statm").read_text().split()[1]) for p in (self.process.pid, self.engine)
+        )
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def parsed(answer: bytes) -> Reply:
+    if not answer:
+        return Reply(0)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    first, *rest = head.decode().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in rest)}
+    return Reply(int(first.split()[1]), headers, body)
+
+
+@contextmanager
+def serving(home: Path, spec: str, *options: str, path: str = "") -> Iterator[Server]:
+    """A server of a model that is ready; `path` goes before all that Python imports."""
+    log = home / "serve.log"
+    environment = {**os.environ, "ABW_HOME": str(home)}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [path, *sys.path]))
+    command = [sys.executable, "-m", "abw", "serve", spec, "--port", "0", "--policy", "depth", *options]
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stderr=file, env=environment)
+    try:
+        end = time.monotonic() + 120
+        while "ready: " not in (said := log.read_text()):
+            assert process.poll() is None and time.monotonic() < end, said
+            time.sleep(0.02)
+        found = re.search(r"listening on http://127\.0\.0\.1:(\d+)", said)
+        assert found
+        yield Server(process, int(found[1]), log)
+    finally:
+        process.kill()
+        process.wait()
