@@ -111,7 +111,7 @@ class ReferenceExecutor(Executor):
 
         type_of = np.repeat(np.arange(len(network.types)), graph.type_sizes).tolist()
         with np.errstate(all="ignore"):
-            for node in _topological(graph):
+            for node in topological(graph):
                 net_type = network.types[type_of[node]]
                 read = references[ptr[node] : ptr[node + 1]]
                 if net_type.cell is not None:
@@ -134,7 +134,7 @@ class ReferenceExecutor(Executor):
         return Result(graph, Counts(len(graph), len(graph), 0, 0), values)
 
 
-def _topological(graph: Graph) -> list[int]:
+def topological(graph: Graph) -> list[int]:
     """The nodes, each after those whose values it reads; from the operands alone."""
     width = graph.network.width
     ptr, references = graph.operand_ptr.tolist(), graph.operand.tolist()

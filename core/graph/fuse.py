@@ -97,7 +97,7 @@ def fuse(graph: Graph, fusion: Fusion) -> Graph:
     names = tuple(t.name for t in fusion.network.types)
 
     def find() -> Successors:
-        source, target = _edges(operand_ptr, operand, list_ptr, list_operand, width)
+        source, target = edges(operand_ptr, operand, list_ptr, list_operand, width)
         return build_dag(names, type_of, source, target).edges
 
     type_of = np.repeat(np.arange(len(type_ptr) - 1, dtype=np.int32), counts[left])
@@ -185,7 +185,7 @@ def _operands(
 
 
 @allocating
-def _edges(
+def edges(
     operand_ptr: Ints, operand: Ints, list_ptr: Ints, list_operand: Ints, width: int
 ) -> tuple[Ints, Ints]:
     """The nodes that are read, those in lists included, and the nodes that read them."""

@@ -1,0 +1,108 @@
+"""What compiled loops need to know of a training network: as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.grad.network import Training
+
+Ints = NDArray[np.int32]
+Bools = NDArray[np.bool_]
+
+NONE, NODE, EDGE, SUM = range(4)
+"""Who gives the gradient of what a slot reads: nobody; a part, at the node or at each edge; the gradient of
+the node's own output."""
+
+OPERAND, OUTPUT, GRADIENT, OWN, HOLDER, EDGES, COUNT = range(7)
+"""What a part reads, as in `Read`: HOLDER is the edge's node."""
+
+KINDS = {
+    "operand": OPERAND,
+    "output": OUTPUT,
+    "gradient": GRADIENT,
+    "own": OWN,
+    "node": HOLDER,
+    "edges": EDGES,
+    "count": COUNT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """T forward types, P parts (the types T to T + P - 1), R reads, Q types that sum (behind these).
+
+    `slots`, `reduces` (T,): how many slots, and whether a slot is a run of operands. `gives` (T, S, 3): who
+    gives a slot's gradient, and of a part its type and output. `part_ptr` (T + 1,): a type's parts. `source`,
+    `edge`, `reduction` (P,): of each part the forward type, whether it has a node for each edge, and whether
+    it reduces; `lists` (P,): how many lists of edges its nodes sum. `reads` (R, 4) with `read_ptr` (P + 1,):
+    kind, slot or output, the type that is read or -1, and its output, or the reference of a constant.
+    `sums` (Q, 3): type, output, and the reference of zeros.
+    """
+
+    slots: Ints
+    reduces: Bools
+    gives: Ints
+    part_ptr: Ints
+    source: Ints
+    edge: Bools
+    reduction: Bools
+    lists: Ints
+    reads: Ints
+    read_ptr: Ints
+    sums: Ints
+
+
+@lru_cache(maxsize=8)
+def program_of(training: Training) -> Program:
+    """The program of a training network; made once."""
+    source, network = training.source, training.network
+    types = source.types
+    gives = np.zeros((len(types), max((len(t.slots) for t in types), default=0), 3), np.int32)
+
+    def zero(shape: tuple[int, ...]) -> int:
+        return -1 - network.constants[training.zeros[shape]].first
+
+    parts, reads, read_ptr = [], [], [0]
+    for t, made in enumerate(training.parts):
+        if made is None:
+            continue
+        first = training.first[t]
+        for s in training.wanted[t]:
+            given = made.gives[s]
+            if given is not None:
+                at_edges = made.parts[given[0]].place == "edge"
+                gives[t, s] = EDGE if at_edges else NODE, first + given[0], given[1]
+            elif (t, s) in training.sums:
+                gives[t, s] = SUM, 0, 0
+        for part in made.parts:
+            parts.append((t, part.place == "edge", part.cell is None,
+                          sum(r.kind == "edges" for r in part.reads) if part.cell else 0))  # fmt: skip
+            for read, port in zip(part.reads, part.inputs, strict=True):
+                row = [KINDS[read.kind], read.a, -1, 0]
+                if read.kind in ("own", "node", "edges"):
+                    row[2:] = first + read.a, read.b
+                elif read.kind == "gradient":
+                    row[3] = zero(port.shape)
+                elif read.kind == "count":
+                    row[3] = -1 - network.constants[training.count].first
+                reads.append(row)
+            read_ptr.append(len(reads))
+    sums = [(t, o, zero(types[t].outputs[o].shape)) for t, o in training.sums]
+    columns = np.array(parts, np.int32).reshape(-1, 4).T
+    return Program(
+        np.array([len(t.slots) for t in types], np.int32),
+        np.array([t.reduction is not None for t in types]),
+        gives,
+        np.array([*training.first, len(types) + len(parts)], np.int32),
+        np.ascontiguousarray(columns[0]),
+        columns[1].astype(bool),
+        columns[2].astype(bool),
+        np.ascontiguousarray(columns[3]),
+        np.array(reads, np.int32).reshape(-1, 4),
+        np.array(read_ptr, np.int32),
+        np.array(sums, np.int32).reshape(-1, 3),
+    )
