@@ -1,0 +1,150 @@
+"""`abw bench growth`: rounds beside their kernels, and beside PyTorch batched by hand."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from abw.bench.executors.blas import import_torch
+from abw.bench.growth.byhand import Arrays, Greedy, Parser
+from abw.bench.growth.growing import GREEDY, Growing
+from abw.bench.growth.overhead import overhead, score_seconds
+from abw.core.base.errors import AbwError
+from abw.core.data.lookup import word_rows
+from abw.core.run.growing import Grown
+
+SIZES = ((64, 256), (256, 256), (256, 8192))
+BATCHES = (1, 8, 64)
+SCORES = (256, 8192)
+
+
+def bench_growth(data: Path, runs: int, specs: Path = Path("specs"), *, torch: bool = True) -> dict[str, Any]:
+    """CPU time of one thread, medians of `runs` interleaved runs; tokens and actions are the same words.
+
+    `seconds` are the rounds' (from what was computed before growth to the last decision), for both;
+    `whole_seconds` what abw takes from instances to finished ones. Errors: AbwError where PyTorch is absent,
+    unless it is not asked for, or where it decides otherwise.
+    """
+    library = import_torch() if torch else None
+    if library is not None:
+        library.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        spec = Path(folder) / "greedy.yaml"
+        pairs = (data / "pairs/tst2012.en-vi.txt").resolve()
+        spec.write_text(GREEDY.replace("SPECS", str(specs.resolve())).replace("DATA", str(pairs)))
+        decoding = [
+            _decoding(library, spec, pairs, hidden, words, batch, runs)
+            for hidden, words in SIZES
+            for batch in BATCHES
+        ]
+        beside = overhead(spec, pairs, 3 * runs)
+    parsing = [_parsing(library, specs, data, hidden, runs) for hidden in (64, 256)]
+    scores = [{"words": words, "seconds": score_seconds(words, 3 * runs)} for words in SCORES]
+    return {"overhead": beside, "scores": scores, "decoding": decoding, "parsing": parsing}
+
+
+def _decoding(
+    library: Any,  # noqa: ANN401
+    spec: Path,
+    data: Path,
+    hidden: int,
+    words: int,
+    batch: int,
+    runs: int,
+) -> dict[str, Any]:
+    """Greedy decoding of one mini-batch."""
+    dims = {"hidden": hidden, "embed": hidden, "vocabulary": words}
+    growing = Growing(spec, data, batch, dims)
+    made = growing.grown(0, batch)
+    said = _decided(made, "step", "next")
+    theirs = None
+    if library is not None:
+        last = _last_sources(made)
+        values = made.result.value(0, 0)[last], made.result.value(0, 1)[last]
+        first = {"h": values[0].copy(), "c": values[1].copy()}
+        theirs = Greedy(library, _weights(growing), first, np.array([len(row) for row in said]))
+    row = _measured(growing, theirs, said, batch, runs)
+    return {"hidden": hidden, "words": words, "batch": batch, "tokens": sum(map(len, said)), **row}
+
+
+def _parsing(library: Any, specs: Path, data: Path, hidden: int, runs: int) -> dict[str, Any]:  # noqa: ANN401
+    """The parser on 64 sentences, by one thread and by two."""
+    dims, file = {"hidden": hidden, "in": hidden}, data / "tags/dev.txt"
+    growing = Growing(specs / "stackrnn.yaml", file, 64, dims)
+    made = growing.grown(0, 64)
+    said = _decided(made, "state", "action")
+    theirs = None
+    if library is not None:
+        instances, model = made.instances, growing.workload.model
+        token = instances.schema.kinds.index("token")
+        types = [t.name for t in model.types]
+        of = made.graph.vertex[slice(*made.graph.type_ptr[types.index("buffer") :][:2])]
+        whose = np.searchsorted(instances.start, of, side="right") - 1
+        states = made.result.value(types.index("buffer"), 0)
+        table = next(t for t in model.tables if t.name == "words")
+        rows = word_rows(instances, "word", table)[instances.fields["word"]]
+        tokens = [np.flatnonzero(instances.kind[a:b] == token) + a for a, b in _spans(made)]
+        words = [rows[at].tolist() for at in tokens]
+        buffer = [states[whose == i].copy() for i in range(64)]
+        theirs = Parser(library, _weights(growing), words, buffer, 200)
+    row = _measured(growing, theirs, said, 64, runs)
+    two = Growing(specs / "stackrnn.yaml", file, 64, dims, threads=2)
+    two.grown(0, 64)
+    row["two_seconds"] = median(two.seconds(0, 64) for _ in range(runs))
+    return {"hidden": hidden, "batch": 64, "actions": sum(map(len, said)), **row}
+
+
+def _measured(
+    growing: Growing, theirs: Greedy | Parser | None, said: list[list[int]], batch: int, runs: int
+) -> dict[str, Any]:
+    """Both in turns. Errors: AbwError where they decide otherwise."""
+    if theirs is not None and theirs.run() != said:
+        raise AbwError(f"PyTorch decides otherwise than abw in {growing.workload.model.name}")
+    ours, whole, other = [], [], []
+    for _ in range(runs):
+        growing.grown(0, batch)
+        ours.append(growing.seconds(0, batch))
+        start = time.thread_time()
+        growing.grown(0, batch)
+        whole.append(time.thread_time() - start)
+        if theirs is not None:
+            start = time.thread_time()
+            theirs.run()
+            other.append(time.thread_time() - start)
+    return {
+        "seconds": median(ours),
+        "whole_seconds": median(whole),
+        "torch_seconds": median(other) if other else None,
+    }
+
+
+def _weights(growing: Growing) -> Arrays:
+    """Parameters and tables by name."""
+    network, params = growing.workload.network, growing.params
+    values = {p.name: v for p, v in zip(network.params, params.values, strict=True)}
+    return values | {t.name: v for t, v in zip(network.tables, params.tables, strict=True)}
+
+
+def _spans(made: Grown) -> list[tuple[int, int]]:
+    start = made.instances.start.tolist()
+    return list(pairwise(start))
+
+
+def _decided(made: Grown, kind: str, decision: str) -> list[list[int]]:
+    """What was decided in each instance, in order."""
+    instances = made.instances
+    number, values = instances.schema.kinds.index(kind), instances.fields[decision]
+    return [values[a:b][instances.kind[a:b] == number].tolist() for a, b in _spans(made)]
+
+
+def _last_sources(made: Grown) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Of each instance the last of the nodes of type 0."""
+    first, last = made.graph.type_ptr[:2].tolist()
+    whose = np.searchsorted(made.instances.start, made.graph.vertex[first:last], side="right") - 1
+    return np.flatnonzero(np.append(whose[1:] != whose[:-1], True))
