@@ -38,18 +38,18 @@ def bench_growth(data: Path, runs: int, specs: Path = Path("specs"), *, torch: b
         spec = Path(folder) / "greedy.yaml"
         pairs = (data / "pairs/tst2012.en-vi.txt").resolve()
         spec.write_text(GREEDY.replace("SPECS", str(specs.resolve())).replace("DATA", str(pairs)))
-        decoding = [
-            _decoding(library, spec, pairs, hidden, words, batch, runs)
+        greedy = [
+            decoding(library, spec, pairs, hidden, words, batch, runs)
             for hidden, words in SIZES
             for batch in BATCHES
         ]
         beside = overhead(spec, pairs, 3 * runs)
-    parsing = [_parsing(library, specs, data, hidden, runs) for hidden in (64, 256)]
+    parsers = [parsing(library, specs, data / "tags/dev.txt", hidden, runs) for hidden in (64, 256)]
     scores = [{"words": words, "seconds": score_seconds(words, 3 * runs)} for words in SCORES]
-    return {"overhead": beside, "scores": scores, "decoding": decoding, "parsing": parsing}
+    return {"overhead": beside, "scores": scores, "decoding": greedy, "parsing": parsers}
 
 
-def _decoding(
+def decoding(
     library: Any,  # noqa: ANN401
     spec: Path,
     data: Path,
@@ -73,31 +73,34 @@ def _decoding(
     return {"hidden": hidden, "words": words, "batch": batch, "tokens": sum(map(len, said)), **row}
 
 
-def _parsing(library: Any, specs: Path, data: Path, hidden: int, runs: int) -> dict[str, Any]:  # noqa: ANN401
-    """The parser on 64 sentences, by one thread and by two."""
-    dims, file = {"hidden": hidden, "in": hidden}, data / "tags/dev.txt"
+def parsing(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> dict[str, Any]:  # noqa: ANN401
+    """The parser on up to 64 sentences, by one thread and by two."""
+    dims = {"hidden": hidden, "in": hidden}
     growing = Growing(specs / "stackrnn.yaml", file, 64, dims)
-    made = growing.grown(0, 64)
+    count = len(growing.workload.instances)
+    made = growing.grown(0, count)
     said = _decided(made, "state", "action")
     theirs = None
     if library is not None:
         instances, model = made.instances, growing.workload.model
-        token = instances.schema.kinds.index("token")
+        tokens = instances.schema.members("token")
+        token = np.isin(
+            instances.kind, [k for k, name in enumerate(instances.schema.kinds) if name in tokens]
+        )
         types = [t.name for t in model.types]
         of = made.graph.vertex[slice(*made.graph.type_ptr[types.index("buffer") :][:2])]
         whose = np.searchsorted(instances.start, of, side="right") - 1
         states = made.result.value(types.index("buffer"), 0)
         table = next(t for t in model.tables if t.name == "words")
         rows = word_rows(instances, "word", table)[instances.fields["word"]]
-        tokens = [np.flatnonzero(instances.kind[a:b] == token) + a for a, b in _spans(made)]
-        words = [rows[at].tolist() for at in tokens]
-        buffer = [states[whose == i].copy() for i in range(64)]
+        words = [rows[a:b][token[a:b]].tolist() for a, b in _spans(made)]
+        buffer = [states[whose == i].copy() for i in range(count)]
         theirs = Parser(library, _weights(growing), words, buffer, 200)
-    row = _measured(growing, theirs, said, 64, runs)
+    row = _measured(growing, theirs, said, count, runs)
     two = Growing(specs / "stackrnn.yaml", file, 64, dims, threads=2)
-    two.grown(0, 64)
-    row["two_seconds"] = median(two.seconds(0, 64) for _ in range(runs))
-    return {"hidden": hidden, "batch": 64, "actions": sum(map(len, said)), **row}
+    two.grown(0, count)
+    row["two_seconds"] = median(two.seconds(0, count) for _ in range(runs))
+    return {"hidden": hidden, "batch": count, "actions": sum(map(len, said)), **row}
 
 
 def _measured(

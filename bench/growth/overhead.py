@@ -25,10 +25,10 @@ def overhead(spec: Path, data: Path, runs: int) -> dict[str, Any]:
     """Seconds a round and a node of rounds whose kernels do nothing: one thread's CPU time, medians.
 
     Greedy decoding of few words, whose rounds decide as they did with kernels: the scores are there still.
-    Mini-batches of 1 and 64 give two equations in what a round takes, and what a node.
+    Mini-batches of one and of up to 64 give two equations in what a round takes, and what a node.
     """
     growing = Growing(spec, data, 64, {"hidden": 16, "embed": 16, "vocabulary": 8})
-    one, many = (_taken(growing, batch, runs) for batch in (1, 64))
+    one, many = (_taken(growing, batch, runs) for batch in (1, len(growing.workload.instances)))
     determinant = one["rounds"] * many["nodes"] - many["rounds"] * one["nodes"]
     a_round = (one["seconds"] * many["nodes"] - many["seconds"] * one["nodes"]) / determinant
     a_node = (many["seconds"] * one["rounds"] - one["seconds"] * many["rounds"]) / determinant
