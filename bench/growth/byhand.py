@@ -57,6 +57,39 @@ class Greedy:
         return [row[:length] for row, length in zip(words, self.lengths.tolist(), strict=True)]
 
 
+class GreedyLoop:
+    """The same as `Greedy` by JAX: a `while_loop` compiled ahead, all sentences masked until all are done."""
+
+    def __init__(self, jax: Any, weights: Arrays, first: Arrays, lengths: NDArray[np.int64]) -> None:  # noqa: ANN401
+        xp = jax.numpy
+        self.lengths, longest = lengths.tolist(), int(lengths.max())
+        gates = "ifou"
+        names = ([f"decoder.{part}{gate}" for gate in gates] for part in "WUb")
+        w, u, b = (np.concatenate([weights[name] for name in row]) for row in names)
+        joined = np.concatenate([w, u], axis=1).T.copy()
+        self.given = [xp.asarray(x) for x in (weights["targets"], joined, b, weights["score.W"].T.copy())]
+        self.given += [xp.asarray(x) for x in (weights["score.b"], first["h"], first["c"], lengths)]
+
+        def run(table: Any, joined: Any, b: Any, out: Any, bias: Any, h: Any, c: Any, wanted: Any) -> Any:  # noqa: ANN401
+            def step(state: Any) -> Any:  # noqa: ANN401
+                word, h, c, at, said = state
+                i, f, o, u = xp.split(xp.concatenate([table[word], h], 1) @ joined + b, 4, axis=1)
+                c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * xp.tanh(u)
+                h = jax.nn.sigmoid(o) * xp.tanh(c)
+                word = (h @ out + bias).argmax(1).astype(xp.int32)
+                return word, h, c, at + 1, said.at[:, at].set(word)
+
+            start = xp.zeros(len(h), xp.int32), h, c, 0, xp.zeros((len(h), longest), xp.int32)
+            return jax.lax.while_loop(lambda state: ~(wanted <= state[3]).all(), step, start)[4]
+
+        self._run = jax.jit(run)
+
+    def run(self) -> list[list[int]]:
+        """The words of each sentence."""
+        said = np.asarray(self._run(*self.given)).tolist()
+        return [row[:length] for row, length in zip(said, self.lengths, strict=True)]
+
+
 class Parser:
     """The parser of `specs/stackrnn.yaml`: entries in rows of one memory, links as index tensors."""
 

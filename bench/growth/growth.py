@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import tempfile
 import time
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -12,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from abw.bench.executors.blas import import_torch
-from abw.bench.growth.byhand import Arrays, Greedy, Parser
+from abw.bench.growth.byhand import Arrays, Greedy, GreedyLoop, Parser
 from abw.bench.growth.growing import GREEDY, Growing
 from abw.bench.growth.overhead import overhead, score_seconds
+from abw.bench.timing import cpu_seconds
 from abw.core.base.errors import AbwError
 from abw.core.data.lookup import word_rows
 from abw.core.run.growing import Grown
@@ -22,6 +26,16 @@ from abw.core.run.growing import Grown
 SIZES = ((64, 256), (256, 256), (256, 8192))
 BATCHES = (1, 8, 64)
 SCORES = (256, 8192)
+PUBLISHED = {
+    ("stackrnn", 8): (47.8, 22.7),
+    ("stackrnn", 64): (214.0, 39.1),
+    ("drnn", 8): (6.7, 1.74),
+    ("drnn", 64): (25.3, 5.24),
+    ("nested", 8): (29.4, 31.0),
+    ("nested", 64): (84.6, 65.7),
+}
+"""Milliseconds of DyNet and of ACRoBat at hidden 256 by model and mini-batch (Fegade et al., 2024, on an
+RTX 3070): of other sentences, with decisions that chance makes."""
 
 
 def bench_growth(data: Path, runs: int, specs: Path = Path("specs"), *, torch: bool = True) -> dict[str, Any]:
@@ -45,8 +59,9 @@ def bench_growth(data: Path, runs: int, specs: Path = Path("specs"), *, torch: b
         ]
         beside = overhead(spec, pairs, 3 * runs)
     parsers = [parsing(library, specs, data / "tags/dev.txt", hidden, runs) for hidden in (64, 256)]
+    table = [_published(specs, data / "tags/dev.txt", *case, runs) for case in PUBLISHED]
     scores = [{"words": words, "seconds": score_seconds(words, 3 * runs)} for words in SCORES]
-    return {"overhead": beside, "scores": scores, "decoding": greedy, "parsing": parsers}
+    return {"overhead": beside, "scores": scores, "decoding": greedy, "parsing": parsers, "published": table}
 
 
 def decoding(
@@ -63,12 +78,15 @@ def decoding(
     growing = Growing(spec, data, batch, dims)
     made = growing.grown(0, batch)
     said = _decided(made, "step", "next")
-    theirs = None
+    theirs: dict[str, Greedy | GreedyLoop | Parser] = {}
     if library is not None:
         last = _last_sources(made)
         values = made.result.value(0, 0)[last], made.result.value(0, 1)[last]
         first = {"h": values[0].copy(), "c": values[1].copy()}
-        theirs = Greedy(library, _weights(growing), first, np.array([len(row) for row in said]))
+        beginning = _weights(growing), first, np.array([len(row) for row in said])
+        theirs["torch"] = Greedy(library, *beginning)
+        if (jax := import_jax()) is not None:
+            theirs["jax"] = GreedyLoop(jax, *beginning)
     row = _measured(growing, theirs, said, batch, runs)
     return {"hidden": hidden, "words": words, "batch": batch, "tokens": sum(map(len, said)), **row}
 
@@ -80,7 +98,7 @@ def parsing(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> di
     count = len(growing.workload.instances)
     made = growing.grown(0, count)
     said = _decided(made, "state", "action")
-    theirs = None
+    theirs: dict[str, Greedy | GreedyLoop | Parser] = {}
     if library is not None:
         instances, model = made.instances, growing.workload.model
         tokens = instances.schema.members("token")
@@ -95,7 +113,7 @@ def parsing(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> di
         rows = word_rows(instances, "word", table)[instances.fields["word"]]
         words = [rows[a:b][token[a:b]].tolist() for a, b in _spans(made)]
         buffer = [states[whose == i].copy() for i in range(count)]
-        theirs = Parser(library, _weights(growing), words, buffer, 200)
+        theirs["torch"] = Parser(library, _weights(growing), words, buffer, 200)
     row = _measured(growing, theirs, said, count, runs)
     two = Growing(specs / "stackrnn.yaml", file, 64, dims, threads=2)
     two.grown(0, count)
@@ -103,28 +121,60 @@ def parsing(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> di
     return {"hidden": hidden, "batch": count, "actions": sum(map(len, said)), **row}
 
 
+def _published(specs: Path, file: Path, name: str, batch: int, runs: int) -> dict[str, Any]:
+    """A model of ACRoBat's table from its instances to finished ones, beside what was published."""
+    dims = {"hidden": 256} | ({"in": 256} if name == "stackrnn" else {})
+    growing = Growing(specs / f"{name}.yaml", file, batch, dims)
+    made = growing.grown(0, batch)
+    seconds = cpu_seconds(lambda: growing.grown(0, batch), runs)
+    dynet, acrobat = PUBLISHED[name, batch]
+    return {
+        "model": name,
+        "batch": batch,
+        "nodes": len(made.graph),
+        "seconds": seconds,
+        "dynet_seconds": dynet / 1e3,
+        "acrobat_seconds": acrobat / 1e3,
+    }
+
+
 def _measured(
-    growing: Growing, theirs: Greedy | Parser | None, said: list[list[int]], batch: int, runs: int
+    growing: Growing,
+    theirs: Mapping[str, Greedy | GreedyLoop | Parser],
+    said: list[list[int]],
+    batch: int,
+    runs: int,
 ) -> dict[str, Any]:
-    """Both in turns. Errors: AbwError where they decide otherwise."""
-    if theirs is not None and theirs.run() != said:
-        raise AbwError(f"PyTorch decides otherwise than abw in {growing.workload.model.name}")
-    ours, whole, other = [], [], []
+    """All in turns. Errors: AbwError where they decide otherwise."""
+    for name, contender in theirs.items():
+        if contender.run() != said:
+            raise AbwError(f"{name} decides otherwise than abw in {growing.workload.model.name}")
+    ours, whole = [], []
+    others: dict[str, list[float]] = {name: [] for name in theirs}
     for _ in range(runs):
         growing.grown(0, batch)
         ours.append(growing.seconds(0, batch))
         start = time.thread_time()
         growing.grown(0, batch)
         whole.append(time.thread_time() - start)
-        if theirs is not None:
-            start = time.thread_time()
-            theirs.run()
-            other.append(time.thread_time() - start)
+        for name, contender in theirs.items():
+            start = time.process_time()  # JAX works on a thread of its own
+            contender.run()
+            others[name].append(time.process_time() - start)
     return {
         "seconds": median(ours),
         "whole_seconds": median(whole),
-        "torch_seconds": median(other) if other else None,
+        **{f"{name}_seconds": median(taken) for name, taken in others.items()},
     }
+
+
+def import_jax() -> Any:  # noqa: ANN401
+    """JAX on one thread; None where it is not installed."""
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+    try:
+        return importlib.import_module("jax")
+    except ImportError:
+        return None
 
 
 def _weights(growing: Growing) -> Arrays:

@@ -27,22 +27,33 @@ def growth(
     yield f"beside kernels: {1e9 * beside['round']:.0f} ns a round, {1e9 * beside['node']:.0f} ns a node"
     for row in report["scores"]:
         yield f"argmax of {row['words']:,} scores: {1e9 * row['seconds']:.3f} ns a score"
-    table = grid("greedy", "words", "mini-batch", "tokens/s", "PyTorch", "times", "from instances on")
+    table = grid(
+        "greedy", "words", "mini-batch", "tokens/s", "PyTorch", "times", "JAX", "times", "from instances on"
+    )
     for row in report["decoding"]:
-        rates = [_rate(row["tokens"], row[key]) for key in ("seconds", "torch_seconds", "whole_seconds")]
-        table.add_row(
-            str(row["hidden"]), f"{row['words']:,}", str(row["batch"]), *rates[:2], _times(row), rates[2]
+        ours, torches, jaxes, whole = (
+            _rate(row["tokens"], row.get(key))
+            for key in ("seconds", "torch_seconds", "jax_seconds", "whole_seconds")
         )
+        table.add_row(
+            str(row["hidden"]), f"{row['words']:,}", str(row["batch"]), ours, torches, _times(row, "torch"),
+            jaxes, _times(row, "jax"), whole,
+        )  # fmt: skip
     yield table
     table = grid(
         "parser", "mini-batch", "actions", "time", "PyTorch", "times", "two threads", "from instances on"
     )
     for row in report["parsing"]:
-        taken = [duration(row[k]) if row[k] else "" for k in ("seconds", "torch_seconds")]
+        taken = [duration(row[k]) if k in row else "" for k in ("seconds", "torch_seconds")]
         table.add_row(
-            str(row["hidden"]), str(row["batch"]), amount(row["actions"]), *taken, _times(row),
+            str(row["hidden"]), str(row["batch"]), amount(row["actions"]), *taken, _times(row, "torch"),
             f"{row['seconds'] / row['two_seconds']:.2f} x", duration(row["whole_seconds"]),
         )  # fmt: skip
+    yield table
+    table = grid("ACRoBat's models", "mini-batch", "nodes", "from instances on", "DyNet, RTX 3070", "ACRoBat")
+    for row in report["published"]:
+        times = (duration(row[k]) for k in ("seconds", "dynet_seconds", "acrobat_seconds"))
+        table.add_row(row["model"], str(row["batch"]), amount(row["nodes"]), *times)
     yield table
 
 
@@ -50,5 +61,5 @@ def _rate(count: int, seconds: float | None) -> str:
     return amount(count / seconds) if seconds else ""
 
 
-def _times(row: dict[str, float]) -> str:
-    return f"{row['torch_seconds'] / row['seconds']:.1f} x" if row["torch_seconds"] else ""
+def _times(row: dict[str, float], other: str) -> str:
+    return f"{row[f'{other}_seconds'] / row['seconds']:.1f} x" if f"{other}_seconds" in row else ""
