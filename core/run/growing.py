@@ -257,12 +257,14 @@ class _Growing:
                 raise InstanceError(error.problems[0], self.first + error.instance) from None
             number = self._numbers_on_tape(graph, order)
             missing = number < 0
-            rest, outer = part(graph, missing)
-            node, output = np.divmod(outer, network.width)
-            first = len(self.tape)
-            outer = number[node] * network.width + output
-            number[missing] = np.arange(first, first + len(rest))
-        self._advance(rest, outer.astype(np.int32), self.batched)
+        if missing.any():
+            with self.clock("construct"):
+                rest, outer = part(graph, missing)
+                node, output = np.divmod(outer, network.width)
+                first = len(self.tape)
+                outer = number[node] * network.width + output
+                number[missing] = np.arange(first, first + len(rest))
+            self._advance(rest, outer.astype(np.int32), self.batched)
         if len(self.tape) != len(graph):
             raise ValueError(f"{len(self.tape)} nodes grew, and the finished instances have {len(graph)}")
         with self.clock("plan"):

@@ -49,7 +49,7 @@ class Tape:
 
         The i-th reference that the graph reads of earlier nodes is `outer[i]` here. Errors: TooLargeError.
         """
-        if self.plans and not len(graph):
+        if self.plans and not len(graph):  # decisions alone, of what is given
             return
         with clock("plan"):
             earlier = None

@@ -300,6 +300,7 @@ class Ground:
             hops: along([(link(instances, hop.link), hop.index) for hop in hops], len(instances.kind))
             for hops in sprouter.lists()
         }
+        self._index = field(instances, "index")
         self._columns: dict[Hashable, Ints] = {}
         for name in dict.fromkeys(sprouter.names()):
             if isinstance(name, Hop):
@@ -332,7 +333,7 @@ class Ground:
         found.give(KIND, instances.kind[begin:end])
         owner = np.repeat(np.arange(last - first), np.diff(instances.start[first : last + 1]))
         found.give(INSTANCE, owner)
-        found.give(INDEX, field(instances, "index")[begin:end])
+        found.give(INDEX, self._index[begin:end])
         return found
 
 

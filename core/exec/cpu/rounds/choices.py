@@ -49,7 +49,7 @@ class Choices:
             above = f.let(f"fcmp ogt float {score}, {number(decision.limit)}")
             return f.let(f"zext i1 {above} to i64")
         if decision.how == "argmax" and decision.allow is None:
-            return self._argmax(x, count)
+            return argmax(f, x, count)
         if decision.allow is None:
             return self._sampled(decision, vertex, x, count)
         scores = [f.item("float", x, i) for i in range(count)]
@@ -65,36 +65,6 @@ class Choices:
         for allowed in may:
             some = f.let(f"or i1 {some}, {allowed}")
         return f.either(some, self._by_share(decision, vertex, count), "-1")
-
-    def _argmax(self, x: str, count: int) -> str:
-        """The first of the largest scores: first of each lane, then of all."""
-        f = self.f
-        with f.several(padded(count, f.target.lanes)) as lanes:
-            kind, flags, places = f.target.vector, f"<{lanes} x i1>", f.target.integers
-            step = f"splat (i32 {lanes})"
-
-            def compare(place: str | int, mask: str | None, found: list[str]) -> list[str]:
-                best, where, now, none = found
-                value = masked(f, f.load(x, place), mask, -float("inf"))
-                none = f.let(f"or {flags} {none}, {f.let(f'fcmp uno {kind} {value}, {value}')}")
-                larger = f.let(f"fcmp ogt {kind} {value}, {best}")
-                where = f.let(f"select {flags} {larger}, {places} {now}, {places} {where}")
-                return [f.select(larger, value, best), where, f.let(f"add {places} {now}, {step}"), none]
-
-            first = "<" + ", ".join(f"i32 {lane}" for lane in range(lanes)) + ">"
-            start = [
-                (kind, splat(-float("inf"))), (places, "zeroinitializer"), (places, first),
-                (flags, "zeroinitializer"),
-            ]  # fmt: skip
-            best, where, _, none = over(f, count, compare, start)
-            f.module.declare(f"i1 @llvm.vector.reduce.or.v{lanes}i1({flags})")
-            f.fail(f.let(f"call i1 @llvm.vector.reduce.or.v{lanes}i1({flags} {none})"))
-            largest = f.spread(across(f, "fmax", best))
-            most = f.let(f"fcmp oeq {kind} {best}, {largest}")
-            where = f.let(f"select {flags} {most}, {places} {where}, {places} splat (i32 {2**31 - 1})")
-            f.module.declare(f"i32 @llvm.vector.reduce.smin.v{lanes}i32({places})")
-            found = f.let(f"call i32 @llvm.vector.reduce.smin.v{lanes}i32({places} {where})")
-            return f.let(f"sext i32 {found} to i64")
 
     def _best(self, scores: Sequence[str], may: Sequence[str]) -> str:
         """The first of the largest scores among those allowed, -1 where there is none."""
@@ -170,6 +140,55 @@ class Choices:
                     x = f.i64("mul", x, _signed(factor))
         top = f.let(f"uitofp i64 {f.i64('lshr', x, 11)} to double")
         return f.let(f"fmul double {top}, {_double(2.0**-53)}")
+
+
+def argmax(f: StateFunction, x: str, count: int) -> str:
+    """The first of the largest of `count` scores, first of each lane, then of all; fails on what is none."""
+    with f.several(padded(count, f.target.lanes)) as lanes:
+        kind, flags, places = f.target.vector, f"<{lanes} x i1>", f.target.integers
+        odd, none_yet = f"<{lanes // 2} x i1>", "zeroinitializer"
+
+        def compare(place: str | int, mask: str | None, found: list[str]) -> list[str]:
+            best, where, none = found
+            value = masked(f, f.load(x, place), mask, -float("inf"))
+            none = f.let(f"or {odd} {none}, {_odd(f, value)}")
+            larger = f.let(f"fcmp ogt {kind} {value}, {best}")
+            now = _spread_int(f, f.let(f"trunc i64 {place} to i32"))
+            where = f.let(f"select {flags} {larger}, {places} {now}, {places} {where}")
+            return [f.select(larger, value, best), where, none]
+
+        start = [(kind, splat(-float("inf"))), (places, none_yet), (odd, none_yet)]
+        best, where, none = over(f, count, compare, start)
+        f.module.declare(f"i1 @llvm.vector.reduce.or.v{lanes // 2}i1({odd})")
+        f.fail(f.let(f"call i1 @llvm.vector.reduce.or.v{lanes // 2}i1({odd} {none})"))
+        largest = f.spread(across(f, "fmax", best))
+        most = f.let(f"fcmp oeq {kind} {best}, {largest}")
+        # where each lane's largest lies is known by the bytes before its vector
+        lane = "<" + ", ".join(f"i32 {lane}" for lane in range(lanes)) + ">"
+        where = f.let(f"lshr {places} {where}, splat (i32 2)")
+        where = f.let(f"add {places} {where}, {lane}")
+        where = f.let(f"select {flags} {most}, {places} {where}, {places} splat (i32 {2**31 - 1})")
+        f.module.declare(f"i32 @llvm.vector.reduce.smin.v{lanes}i32({places})")
+        found = f.let(f"call i32 @llvm.vector.reduce.smin.v{lanes}i32({places} {where})")
+        return f.let(f"sext i32 {found} to i64")
+
+
+def _odd(f: StateFunction, vector: str) -> str:
+    """Where one of two numbers of a vector, in its first and second half, is none: half as many flags."""
+    kind, half = f.target.vector, f.target.lanes // 2
+    first, second = (", ".join(f"i32 {begin + lane}" for lane in range(half)) for begin in (0, half))
+    low, high = (
+        f.let(f"shufflevector {kind} {vector}, {kind} poison, <{half} x i32> <{lanes}>")
+        for lanes in (first, second)
+    )
+    return f.let(f"fcmp uno <{half} x float> {low}, {high}")
+
+
+def _spread_int(f: StateFunction, scalar: str) -> str:
+    """A 32-bit number in every lane."""
+    lanes, places = f.target.lanes, f.target.integers
+    first = f.let(f"insertelement {places} poison, i32 {scalar}, i64 0")
+    return f.let(f"shufflevector {places} {first}, {places} poison, <{lanes} x i32> zeroinitializer")
 
 
 def _double(value: float) -> str:

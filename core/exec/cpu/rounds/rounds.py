@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -65,7 +65,8 @@ class CompiledRounds:
         self._code: Code = compile_ir(emitted.text, target)
         pointer = ctypes.c_void_p
         self.begin = ctypes.CFUNCTYPE(None, pointer)(self._code.address("begin"))
-        self.rounds = ctypes.CFUNCTYPE(None, pointer, pointer)(self._code.address("rounds"))
+        walk = ctypes.CFUNCTYPE(None, pointer, pointer)(self._code.address("rounds"))
+        self.rounds: Callable[[int, int], None] = walk
         self.wide = wide(sprouter, self.arenas)
         self.added = most_added(sprouter)
         self.guess = FIRST_GUESS

@@ -1,0 +1,203 @@
+"""`abw bench growth`: rounds beside their kernels, and beside PyTorch batched by hand."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from abw.bench.executors.blas import import_torch
+from abw.bench.growth.byhand import Arrays, Greedy, GreedyLoop, Parser
+from abw.bench.growth.growing import GREEDY, Growing
+from abw.bench.growth.overhead import overhead, score_seconds
+from abw.bench.timing import cpu_seconds
+from abw.core.base.errors import AbwError
+from abw.core.data.lookup import word_rows
+from abw.core.run.growing import Grown
+
+SIZES = ((64, 256), (256, 256), (256, 8192))
+BATCHES = (1, 8, 64)
+SCORES = (256, 8192)
+PUBLISHED = {
+    ("stackrnn", 8): (47.8, 22.7),
+    ("stackrnn", 64): (214.0, 39.1),
+    ("drnn", 8): (6.7, 1.74),
+    ("drnn", 64): (25.3, 5.24),
+    ("nested", 8): (29.4, 31.0),
+    ("nested", 64): (84.6, 65.7),
+}
+"""Milliseconds of DyNet and of ACRoBat at hidden 256 by model and mini-batch (Fegade et al., 2024, on an
+RTX 3070): of other sentences, with decisions that chance makes."""
+
+
+def bench_growth(data: Path, runs: int, specs: Path = Path("specs"), *, torch: bool = True) -> dict[str, Any]:
+    """CPU time of one thread, medians of `runs` interleaved runs; tokens and actions are the same words.
+
+    `seconds` are the rounds' (from what was computed before growth to the last decision), for both;
+    `whole_seconds` what abw takes from instances to finished ones. Errors: AbwError where PyTorch is absent,
+    unless it is not asked for, or where it decides otherwise.
+    """
+    library = import_torch() if torch else None
+    if library is not None:
+        library.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        spec = Path(folder) / "greedy.yaml"
+        pairs = (data / "pairs/tst2012.en-vi.txt").resolve()
+        spec.write_text(GREEDY.replace("SPECS", str(specs.resolve())).replace("DATA", str(pairs)))
+        greedy = [
+            decoding(library, spec, pairs, hidden, words, batch, runs)
+            for hidden, words in SIZES
+            for batch in BATCHES
+        ]
+        beside = overhead(spec, pairs, 3 * runs)
+    parsers = [parsing(library, specs, data / "tags/dev.txt", hidden, runs) for hidden in (64, 256)]
+    table = [_published(specs, data / "tags/dev.txt", *case, runs) for case in PUBLISHED]
+    scores = [{"words": words, "seconds": score_seconds(words, 3 * runs)} for words in SCORES]
+    return {"overhead": beside, "scores": scores, "decoding": greedy, "parsing": parsers, "published": table}
+
+
+def decoding(
+    library: Any,  # noqa: ANN401
+    spec: Path,
+    data: Path,
+    hidden: int,
+    words: int,
+    batch: int,
+    runs: int,
+) -> dict[str, Any]:
+    """Greedy decoding of one mini-batch."""
+    dims = {"hidden": hidden, "embed": hidden, "vocabulary": words}
+    growing = Growing(spec, data, batch, dims)
+    made = growing.grown(0, batch)
+    said = _decided(made, "step", "next")
+    theirs: dict[str, Greedy | GreedyLoop | Parser] = {}
+    if library is not None:
+        last = _last_sources(made)
+        values = made.result.value(0, 0)[last], made.result.value(0, 1)[last]
+        first = {"h": values[0].copy(), "c": values[1].copy()}
+        beginning = _weights(growing), first, np.array([len(row) for row in said])
+        theirs["torch"] = Greedy(library, *beginning)
+        if (jax := import_jax()) is not None:
+            theirs["jax"] = GreedyLoop(jax, *beginning)
+    row = _measured(growing, theirs, said, batch, runs)
+    return {"hidden": hidden, "words": words, "batch": batch, "tokens": sum(map(len, said)), **row}
+
+
+def parsing(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> dict[str, Any]:  # noqa: ANN401
+    """The parser on up to 64 sentences, by one thread and by two."""
+    dims = {"hidden": hidden, "in": hidden}
+    growing = Growing(specs / "stackrnn.yaml", file, 64, dims)
+    count = len(growing.workload.instances)
+    made = growing.grown(0, count)
+    said = _decided(made, "state", "action")
+    theirs: dict[str, Greedy | GreedyLoop | Parser] = {}
+    if library is not None:
+        instances, model = made.instances, growing.workload.model
+        tokens = instances.schema.members("token")
+        token = np.isin(
+            instances.kind, [k for k, name in enumerate(instances.schema.kinds) if name in tokens]
+        )
+        types = [t.name for t in model.types]
+        of = made.graph.vertex[slice(*made.graph.type_ptr[types.index("buffer") :][:2])]
+        whose = np.searchsorted(instances.start, of, side="right") - 1
+        states = made.result.value(types.index("buffer"), 0)
+        table = next(t for t in model.tables if t.name == "words")
+        rows = word_rows(instances, "word", table)[instances.fields["word"]]
+        words = [rows[a:b][token[a:b]].tolist() for a, b in _spans(made)]
+        buffer = [states[whose == i].copy() for i in range(count)]
+        theirs["torch"] = Parser(library, _weights(growing), words, buffer, 200)
+    row = _measured(growing, theirs, said, count, runs)
+    two = Growing(specs / "stackrnn.yaml", file, 64, dims, threads=2)
+    two.grown(0, count)
+    row["two_seconds"] = median(two.seconds(0, count) for _ in range(runs))
+    return {"hidden": hidden, "batch": count, "actions": sum(map(len, said)), **row}
+
+
+def _published(specs: Path, file: Path, name: str, batch: int, runs: int) -> dict[str, Any]:
+    """A model of ACRoBat's table from its instances to finished ones, beside what was published."""
+    dims = {"hidden": 256} | ({"in": 256} if name == "stackrnn" else {})
+    growing = Growing(specs / f"{name}.yaml", file, batch, dims)
+    made = growing.grown(0, batch)
+    seconds = cpu_seconds(lambda: growing.grown(0, batch), runs)
+    dynet, acrobat = PUBLISHED[name, batch]
+    return {
+        "model": name,
+        "batch": batch,
+        "nodes": len(made.graph),
+        "seconds": seconds,
+        "dynet_seconds": dynet / 1e3,
+        "acrobat_seconds": acrobat / 1e3,
+    }
+
+
+def _measured(
+    growing: Growing,
+    theirs: Mapping[str, Greedy | GreedyLoop | Parser],
+    said: list[list[int]],
+    batch: int,
+    runs: int,
+) -> dict[str, Any]:
+    """All in turns. Errors: AbwError where they decide otherwise."""
+    for name, contender in theirs.items():
+        if contender.run() != said:
+            raise AbwError(f"{name} decides otherwise than abw in {growing.workload.model.name}")
+    ours, whole = [], []
+    others: dict[str, list[float]] = {name: [] for name in theirs}
+    for _ in range(runs):
+        growing.grown(0, batch)
+        ours.append(growing.seconds(0, batch))
+        start = time.thread_time()
+        growing.grown(0, batch)
+        whole.append(time.thread_time() - start)
+        for name, contender in theirs.items():
+            start = time.process_time()  # JAX works on a thread of its own
+            contender.run()
+            others[name].append(time.process_time() - start)
+    return {
+        "seconds": median(ours),
+        "whole_seconds": median(whole),
+        **{f"{name}_seconds": median(taken) for name, taken in others.items()},
+    }
+
+
+def import_jax() -> Any:  # noqa: ANN401
+    """JAX on one thread; None where it is not installed."""
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+    try:
+        return importlib.import_module("jax")
+    except ImportError:
+        return None
+
+
+def _weights(growing: Growing) -> Arrays:
+    """Parameters and tables by name."""
+    network, params = growing.workload.network, growing.params
+    values = {p.name: v for p, v in zip(network.params, params.values, strict=True)}
+    return values | {t.name: v for t, v in zip(network.tables, params.tables, strict=True)}
+
+
+def _spans(made: Grown) -> list[tuple[int, int]]:
+    start = made.instances.start.tolist()
+    return list(pairwise(start))
+
+
+def _decided(made: Grown, kind: str, decision: str) -> list[list[int]]:
+    """What was decided in each instance, in order."""
+    instances = made.instances
+    number, values = instances.schema.kinds.index(kind), instances.fields[decision]
+    return [values[a:b][instances.kind[a:b] == number].tolist() for a, b in _spans(made)]
+
+
+def _last_sources(made: Grown) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Of each instance the last of the nodes of type 0."""
+    first, last = made.graph.type_ptr[:2].tolist()
+    whose = np.searchsorted(made.instances.start, made.graph.vertex[first:last], side="right") - 1
+    return np.flatnonzero(np.append(whose[1:] != whose[:-1], True))

@@ -1,0 +1,65 @@
+"""`abw bench growth`: graphs that grow on decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from abw.cli.bench.app import DataDir, Runs, Shown, SpecsDir, bench
+from abw.cli.console import amount, duration, grid
+
+
+@bench("growth")
+def growth(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    torch: Annotated[bool, typer.Option("--torch/--no-torch", help="Beside PyTorch by hand.")] = True,
+    runs: Runs = 7,
+) -> Shown:
+    """Rounds of growing models: what they take beside kernels, and PyTorch batched by hand (needs torch)."""
+    from abw.bench.growth.growth import bench_growth
+
+    report = bench_growth(data, runs, specs, torch=torch)
+    yield report
+    beside = report["overhead"]
+    yield f"beside kernels: {1e9 * beside['round']:.0f} ns a round, {1e9 * beside['node']:.0f} ns a node"
+    for row in report["scores"]:
+        yield f"argmax of {row['words']:,} scores: {1e9 * row['seconds']:.3f} ns a score"
+    table = grid(
+        "greedy", "words", "mini-batch", "tokens/s", "PyTorch", "times", "JAX", "times", "from instances on"
+    )
+    for row in report["decoding"]:
+        ours, torches, jaxes, whole = (
+            _rate(row["tokens"], row.get(key))
+            for key in ("seconds", "torch_seconds", "jax_seconds", "whole_seconds")
+        )
+        table.add_row(
+            str(row["hidden"]), f"{row['words']:,}", str(row["batch"]), ours, torches, _times(row, "torch"),
+            jaxes, _times(row, "jax"), whole,
+        )  # fmt: skip
+    yield table
+    table = grid(
+        "parser", "mini-batch", "actions", "time", "PyTorch", "times", "two threads", "from instances on"
+    )
+    for row in report["parsing"]:
+        taken = [duration(row[k]) if k in row else "" for k in ("seconds", "torch_seconds")]
+        table.add_row(
+            str(row["hidden"]), str(row["batch"]), amount(row["actions"]), *taken, _times(row, "torch"),
+            f"{row['seconds'] / row['two_seconds']:.2f} x", duration(row["whole_seconds"]),
+        )  # fmt: skip
+    yield table
+    table = grid("ACRoBat's models", "mini-batch", "nodes", "from instances on", "DyNet, RTX 3070", "ACRoBat")
+    for row in report["published"]:
+        times = (duration(row[k]) for k in ("seconds", "dynet_seconds", "acrobat_seconds"))
+        table.add_row(row["model"], str(row["batch"]), amount(row["nodes"]), *times)
+    yield table
+
+
+def _rate(count: int, seconds: float | None) -> str:
+    return amount(count / seconds) if seconds else ""
+
+
+def _times(row: dict[str, float], other: str) -> str:
+    return f"{row[f'{other}_seconds'] / row['seconds']:.1f} x" if f"{other}_seconds" in row else ""

@@ -1,0 +1,48 @@
+"""The bench of growing models: what it times is what grew; PyTorch by hand decides the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from abw.bench.growth.growing import GREEDY, Growing
+from abw.bench.growth.growth import decoding, parsing
+from abw.bench.growth.overhead import overhead, score_seconds
+
+
+@pytest.fixture
+def spec(tmp_path: Path, root: Path) -> Path:
+    (tmp_path / "greedy.yaml").write_text(GREEDY.replace("SPECS", str(root / "specs")).replace("DATA", "-"))
+    return tmp_path / "greedy.yaml"
+
+
+def test_a_sentence_has_as_many_words_as_its_translation(spec: Path, root: Path) -> None:
+    data = root / "specs/data/pairs.txt"
+    growing = Growing(spec, data, 4, {"hidden": 8, "embed": 8, "vocabulary": 9})
+    made = growing.grown(0, 4)
+    sizes = np.bincount(made.instances.kind, minlength=4).tolist()
+    of = made.instances.schema.kinds.index
+    assert sizes[of("step")] == sizes[of("target")] > 20
+    assert growing.nodes(made) == 2 * sizes[of("step")]
+    with growing.without_kernels():
+        again = growing.grown(0, 4)  # memory holds what the kernels have computed
+    assert again.instances.fields["next"].tolist() == made.instances.fields["next"].tolist()
+    assert growing.seconds(0, 4) > 0
+
+
+def test_what_is_told(spec: Path, root: Path) -> None:
+    found = overhead(spec, root / "specs/data/pairs.txt", 3)
+    one, many = found["rows"]
+    for row in (one, many):
+        assert row["rounds"] * found["round"] + row["nodes"] * found["node"] == pytest.approx(row["seconds"])
+    assert score_seconds(40, 3) > 0
+    row = decoding(None, spec, root / "specs/data/pairs.txt", 8, 9, 2, 1)
+    assert "torch_seconds" not in row and row["whole_seconds"] > row["seconds"] > 0
+
+
+def test_pytorch_decides_the_same(spec: Path, root: Path) -> None:
+    torch = pytest.importorskip("torch", reason="compares with PyTorch")
+    assert decoding(torch, spec, root / "specs/data/pairs.txt", 8, 9, 8, 1)["torch_seconds"] > 0
+    assert parsing(torch, root / "specs", root / "specs/data/tags.txt", 8, 1)["torch_seconds"] > 0
