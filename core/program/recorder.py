@@ -54,6 +54,11 @@ class Recorder:
         self.write: Callable[[Iterable[int]], None] = self._words.extend
         self.marks: list[tuple[int, int]] = []
 
+    def widen(self, width: int) -> None:
+        """From the next node on a node has so many outputs; those that there are keep their handles."""
+        self.step = width << BITS
+        self.next = -(-self.next // self.step) * self.step
+
     def mark(self, instance: int) -> None:
         """From the next node on, nodes are of this instance."""
         self.marks.append((self.next, instance))
