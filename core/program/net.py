@@ -21,6 +21,7 @@ from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params
 from abw.core.exec.registry import get_executor
 from abw.core.exec.trained import load_weights, make_params
+from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Param, Shape
 from abw.core.ir.library import Library
 from abw.core.ir.model import NodeType, Table
@@ -33,7 +34,7 @@ from abw.core.program.eager import EagerTape
 from abw.core.program.engine import BatchEngine
 from abw.core.program.fibers import Asked, Done, Failed, Fibers, Program
 from abw.core.program.network import constants_of, library_network, shapes_of, width_of
-from abw.core.program.recorder import Callee, Recorder, callable_cell
+from abw.core.program.recorder import Callee, Recorder, callable_cell, joined
 from abw.core.program.results import with_arrays
 from abw.core.program.runner import RUNNING, BatchRunner, EagerRunner, Log, Runner, Task
 from abw.core.program.values import BITS, KINDS, SHAPES, Value, kind_of
@@ -356,6 +357,16 @@ class Net:
         of its scores' root mean square, and so must all values be.
         """
         return verify(self._batch, self._eager, function, list(instances), batch, tolerance)
+
+    def trace(self, function: Program, instance: object) -> Graph:
+        """The graph of all that a program records for an instance: a node for each call, in notebooks a
+        picture. Raises what the program raises.
+        """
+        (end,) = self._batch(function, [instance], 0)
+        if isinstance(end, Failed):
+            raise noted(end.error, function, 0)
+        engine = self._ready().engine
+        return engine.graph(joined(engine.segments))[0]
 
     def zeros(self, *sizes: int | str) -> Value:
         """Zeros of a shape, by dims' names or numbers. Errors: AbwError where no cell has such a value."""

@@ -149,6 +149,23 @@ class Segment:
         return len(self.type)
 
 
+def joined(segments: Sequence[Segment]) -> Segment:
+    """Some segments that follow each other as one."""
+    begins = np.cumsum([0, *(len(each.operand) for each in segments)], dtype=np.int32)
+    ends = [each.operand_ptr[1:] + begin for each, begin in zip(segments, begins, strict=False)]
+    return Segment(
+        segments[0].first if segments else 0,
+        _together([each.type for each in segments]),
+        _together([each.instance for each in segments]),
+        _together([np.zeros(1, np.int32), *ends]),
+        _together([each.operand for each in segments]),
+    )
+
+
+def _together(parts: Sequence[Ints]) -> Ints:
+    return np.concatenate([np.zeros(0, np.int32), *parts])
+
+
 class StaleError(Exception):
     """A node reads a value of an earlier run; the arguments are its type, its number and the slot."""
 
