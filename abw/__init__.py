@@ -26,7 +26,20 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401
     for module, names in _EXPORTED.items():
         if name in names:
             return getattr(importlib.import_module(module), name)
+    if not name.startswith("_") and (made := _operation(name)):
+        return made
     raise AttributeError(f"module 'abw' has no attribute '{name}'")
+
+
+def _operation(name: str) -> Any:  # noqa: ANN401
+    """An operation of cells that are written in Python (`abw.tanh`); None for a name that is none."""
+    from abw.core.ir.operations import FUNCTIONS
+
+    if name not in FUNCTIONS:
+        return None
+    from abw.core.spec.cells.traced import operation
+
+    return operation(name)
 
 
 def __dir__() -> list[str]:

@@ -6,10 +6,11 @@ import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,14 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.data.lookup import hashed
 from abw.core.exec.interface import Executor
+from abw.core.exec.params import Params
 from abw.core.exec.registry import get_executor
 from abw.core.exec.trained import load_weights, make_params
-from abw.core.ir.cell import Shape
+from abw.core.graph.graph import Graph
+from abw.core.ir.cell import Param, Shape
 from abw.core.ir.library import Library
-from abw.core.ir.model import Table
+from abw.core.ir.model import NodeType, Table
+from abw.core.ir.network import Network
 from abw.core.policy.foreign import Foreign
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
@@ -29,18 +33,20 @@ from abw.core.program.asks import Ask
 from abw.core.program.eager import EagerTape
 from abw.core.program.engine import BatchEngine
 from abw.core.program.fibers import Asked, Done, Failed, Fibers, Program
-from abw.core.program.network import library_network, shapes_of
-from abw.core.program.recorder import Callee, Recorder, callable_cell
+from abw.core.program.network import constants_of, library_network, shapes_of, width_of
+from abw.core.program.recorder import Callee, Recorder, callable_cell, joined
 from abw.core.program.results import with_arrays
 from abw.core.program.runner import RUNNING, BatchRunner, EagerRunner, Log, Runner, Task
 from abw.core.program.values import BITS, KINDS, SHAPES, Value, kind_of
 from abw.core.program.verify import Verified, verify
+from abw.core.spec.cells.traced import Symbol, Traced, traced
 from abw.core.spec.library import load_library
 from abw.core.spec.load import Overrides
 from abw.core.spec.shipped import find_spec
 
 DEFAULT_BATCH = 64
 Errors = Literal["raise", "return"]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def cells(
@@ -178,6 +184,25 @@ class Batching:
             future._task = None
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A network with its parameters, and what executes it."""
+
+    network: Network
+    params: Params
+    engine: BatchEngine
+
+
+def with_cell(library: Library, found: Traced) -> Library:
+    """A library with one more type, of a cell that a function means."""
+    cell, first = found.cell, len(library.params)
+    own = cell.params[: len(cell.params) - len(found.inherited)]
+    numbers = (*range(first, first + len(own)), *found.inherited)
+    made = NodeType(cell.name, "", frozenset(), (), cell, None, (), cell.output_ports, numbers, found.where)
+    params = (*library.params, *(Param(f"{cell.name}.{p.name}", p.shape, p.init) for p in own))
+    return replace(library, params=params, types=(*library.types, made))
+
+
 _NUMBERS = count()
 
 
@@ -199,40 +224,75 @@ class Net:
         self._outer: Runner | None = None
         self._last: BatchRunner | None = None
         self._value: type[Value] = type("Value", (Value,), {"__slots__": (), "_net": self})
-        self._prepare()
+        self._recorder = Recorder(width_of(library))
+        self._recorder.write = self._refuse_idle
+        self._shapes: tuple[Shape, ...] = ()
+        self._zeros: dict[Shape, Value] = {}
+        self._prepared: Prepared | None = None
+        self._name(0)
 
-    def _prepare(self) -> None:
-        """Make the network of the library as it is, and all that is called."""
+    def _name(self, first: int) -> None:
+        """Make what is called: the types from number `first` on, tables, parameters, zeros."""
         library = self.library
-        self.network = network = library_network(library)
-        self._params = make_params(network, load_weights(library), self._seed)
-        self.executor.prepare(network, self._params, self._threads)
-        self._engine = BatchEngine(network, self._params, self.executor, self._policy)
         self._shapes = shapes_of(library)
         if len(self._shapes) > SHAPES:
             raise AbwError(f"the library's values have {len(self._shapes)} shapes, of at most {SHAPES}")
         kind = {shape: kind_of(self._number, n) for n, shape in enumerate(self._shapes)}
-        self._recorder = Recorder(network.width)
-        self._recorder.write = self._refuse_idle
-        for t, node_type in enumerate(library.types):
+        self._recorder.widen(width_of(library))
+        for t, node_type in enumerate(library.types[first:], first):
             assert node_type.cell is not None
             inputs = tuple((port.name, kind[port.shape]) for port in node_type.cell.inputs)
             callee = Callee(node_type.name, t, inputs, tuple(kind[p.shape] for p in node_type.outputs))
             self.__dict__[callee.name] = callable_cell(callee, self._recorder, self._value, self._refuse)
-        self._zeros: dict[Shape, Value] = {}
-        for constant in network.constants:
+        for constant in constants_of(library):
 
             def made(row: int, first: int = constant.first, kind: int = kind[constant.shape]) -> Value:
                 return self._value(((-1 - first - row) << BITS) + kind)
 
-            if constant.kind == "table":
+            if constant.kind == "zeros":
+                self._zeros.setdefault(constant.shape, made(0))
+            elif first:
+                continue
+            elif constant.kind == "table":
                 table = library.tables[constant.number]
-                trained = library.weights.file is not None
-                self.__dict__[table.name] = Rows(table, made, trained=trained)
-            elif constant.kind == "param":
-                self.__dict__[library.params[constant.number].name] = made(0)
+                self.__dict__[table.name] = Rows(table, made, trained=library.weights.file is not None)
             else:
-                self._zeros[constant.shape] = made(0)
+                self.__dict__[library.params[constant.number].name] = made(0)
+
+    def _ready(self) -> Prepared:
+        """The network as it is, with its parameters, prepared; made when it is first needed.
+
+        Errors: SpecError for weights that do not fit, AbwError.
+        """
+        if self._prepared is None:
+            network = library_network(self.library)
+            params = make_params(network, load_weights(self.library), self._seed)
+            self.executor.prepare(network, params, self._threads)
+            engine = BatchEngine(network, params, self.executor, self._policy)
+            self._prepared = Prepared(network, params, engine)
+        return self._prepared
+
+    def cell(self, function: Function) -> Function:
+        """Make a Python function a cell (`@net.cell`): it is called once, with symbols, and what it does with
+        them are the cell's operations.
+
+        Defaults are sizes, as in YAML: those of what can be given by position are of inputs, those behind `*`
+        of parameters, which are the cell's own. Outputs are what is returned: a value, several, or a dict by
+        name. Cells of the net called inside become part of it, with their parameters. Errors: SpecError with
+        all that is wrong, at the lines of the function; AbwError for a name that is taken, and while it runs.
+        """
+        name = function.__name__
+        if self._runner is not None:
+            raise AbwError("the net runs: cells are made before")
+        if name in self.__dict__ or name in TAKEN or name.startswith("_"):
+            raise AbwError(f"the net has '{name}' already", hint="call the function otherwise")
+        found = traced(function, self.library.dims)
+        first = len(self.library.types)
+        self.library = with_cell(self.library, found)
+        self._prepared = self._last = None
+        self._name(first)
+        made: Function = self.__dict__[name]
+        return made
 
     def run(
         self,
@@ -298,6 +358,16 @@ class Net:
         """
         return verify(self._batch, self._eager, function, list(instances), batch, tolerance)
 
+    def trace(self, function: Program, instance: object) -> Graph:
+        """The graph of all that a program records for an instance: a node for each call, in notebooks a
+        picture. Raises what the program raises.
+        """
+        (end,) = self._batch(function, [instance], 0)
+        if isinstance(end, Failed):
+            raise noted(end.error, function, 0)
+        engine = self._ready().engine
+        return engine.graph(joined(engine.segments))[0]
+
     def zeros(self, *sizes: int | str) -> Value:
         """Zeros of a shape, by dims' names or numbers. Errors: AbwError where no cell has such a value."""
         shape = tuple(self._size(size) for size in sizes)
@@ -309,9 +379,10 @@ class Net:
     @property
     def params(self) -> Mapping[str, NDArray[np.float32]]:
         """The parameters and tables by their names; they cannot be written."""
-        names = [*(p.name for p in self.network.params), *(t.name for t in self.network.tables)]
+        ready = self._ready()
+        names = [*(p.name for p in self.library.params), *(t.name for t in self.library.tables)]
         found = {}
-        for name, value in zip(names, (*self._params.values, *self._params.tables), strict=True):
+        for name, value in zip(names, (*ready.params.values, *ready.params.tables), strict=True):
             found[name] = value.view()
             found[name].flags.writeable = False
         return found
@@ -356,8 +427,9 @@ class Net:
         """A mini-batch begins. Errors: AbwError while another one runs."""
         if self._runner is not None:
             raise AbwError("the net runs already: a program cannot run it, nor a scope be inside another")
+        ready = self._ready()
         self._recorder.restore()
-        runner = BatchRunner(self.network, self._recorder, self._engine, self._fibers, self._seed, log)
+        runner = BatchRunner(ready.network, self._recorder, ready.engine, self._fibers, self._seed, log)
         self._enter(runner)
         return runner
 
@@ -390,8 +462,8 @@ class Net:
         """Cells are computed where they are called."""
         if self._runner is not None:
             raise AbwError("the net runs already: a program cannot run it")
-        recorder = self._recorder
-        tape = EagerTape(self.network, self._params, recorder.next // recorder.step)
+        ready, recorder = self._ready(), self._recorder
+        tape = EagerTape(ready.network, ready.params, recorder.next // recorder.step)
         runner = EagerRunner(tape, self._seed, forced)
         self._enter(runner)
         recorder.write = tape.write
@@ -422,8 +494,14 @@ class Net:
             hint="net.run(function, instances), or inside `with net.batching() as batch:`",
         )
 
-    def _refuse(self, callee: Callee, arguments: Sequence[object]) -> NoReturn:
-        """Say what is wrong with a call's arguments."""
+    def _refuse(self, callee: Callee, arguments: Sequence[object]) -> Any:  # noqa: ANN401 (symbols)
+        """Say what is wrong with a call's arguments; of symbols, make the cell a part of the one traced."""
+        symbol = next((given for given in arguments if isinstance(given, Symbol)), None)
+        if symbol is not None:
+            node_type = self.library.types[callee.number]
+            assert node_type.cell is not None
+            names = [self.library.params[number].name for number in node_type.params]
+            return symbol.tracer.call(callee.name, node_type.cell, node_type.params, names, arguments)
         for (name, kind), given in zip(callee.inputs, arguments, strict=True):
             what = f"input '{name}' of {callee.name}"
             if not isinstance(given, Value):
@@ -436,7 +514,7 @@ class Net:
         raise AssertionError(callee.name)
 
 
-TAKEN = (*(name for name in dir(Net) if not name.startswith("_")), "library", "executor", "network")
+TAKEN = (*(name for name in dir(Net) if not name.startswith("_")), "library", "executor")
 """Names that a library's cells, tables and parameters cannot have."""
 
 

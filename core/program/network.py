@@ -23,38 +23,49 @@ def shapes_of(library: Library) -> tuple[Shape, ...]:
     return tuple(dict.fromkeys([*tables, *given, *(port.shape for some in ports for port in some)]))
 
 
-def library_network(library: Library) -> Network:
-    """The network whose types are the library's, with zeros of every shape.
+def width_of(library: Library) -> int:
+    """`Network.width`: a power of two, no smaller than a type's number of outputs."""
+    return 1 << (max(len(t.outputs) for t in library.types) - 1).bit_length()
 
-    The constants are the tables, the parameters that are values, then zeros in the order of `shapes_of`: the
-    references of those that are there stay as they are when types are added. One arena a shape. Errors:
-    AbwError for more rows than can be numbered. Cost: linear in slots times types.
+
+def constants_of(library: Library) -> tuple[Constant, ...]:
+    """The tables, the parameters that are values, then zeros in the order of `shapes_of`.
+
+    The references of those that are there stay as they are when types are added. Errors: AbwError for more
+    rows than can be numbered.
     """
-    constants: list[Constant] = []
-    shapes = shapes_of(library)
     kinds = [
         *(("table", n, table.shape, table.rows) for n, table in enumerate(library.tables)),
         *(("param", n, library.params[n].shape, 1) for n in library.given),
-        *(("zeros", 0, shape, 1) for shape in shapes),
+        *(("zeros", 0, shape, 1) for shape in shapes_of(library)),
     ]
+    constants: list[Constant] = []
     first = 0
     for kind, number, shape, rows in kinds:
         constants.append(Constant(kind, number, shape, first, rows))  # type: ignore[arg-type]
         first += rows
     if first > -LISTED:
         raise AbwError("the library's tables are more than can be numbered", hint="fewer rows in tables")
+    return tuple(constants)
+
+
+def library_network(library: Library) -> Network:
+    """The network whose types are the library's; one arena a shape. Cost: linear in slots times types."""
+    constants = constants_of(library)
     made: dict[Shape, list[tuple[int, int]]] = {}
     for t, node_type in enumerate(library.types):
         for o, port in enumerate(node_type.outputs):
             made.setdefault(port.shape, []).append((t, o))
-    rows_of = {shape: tuple(n for n, c in enumerate(constants) if c.shape == shape) for shape in shapes}
+    rows_of: dict[Shape, list[int]] = {}
+    for n, constant in enumerate(constants):
+        rows_of.setdefault(constant.shape, []).append(n)
     types = tuple(
         NetType(
             t.name,
             t.cell,
             None,
             tuple(
-                Slot(port.name, port.shape, tuple(made.get(port.shape, ())), rows_of[port.shape])
+                Slot(port.name, port.shape, tuple(made.get(port.shape, ())), tuple(rows_of[port.shape]))
                 for port in (t.cell.inputs if t.cell else ())
             ),
             t.outputs,
@@ -62,5 +73,5 @@ def library_network(library: Library) -> Network:
         )
         for t in library.types
     )
-    width = 1 << (max(len(t.outputs) for t in types) - 1).bit_length()
-    return Network(library.name, "cell", types, library.params, library.tables, tuple(constants), (), width)
+    width = width_of(library)
+    return Network(library.name, "cell", types, library.params, library.tables, constants, (), width)

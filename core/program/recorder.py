@@ -54,6 +54,11 @@ class Recorder:
         self.write: Callable[[Iterable[int]], None] = self._words.extend
         self.marks: list[tuple[int, int]] = []
 
+    def widen(self, width: int) -> None:
+        """From the next node on a node has so many outputs; those that there are keep their handles."""
+        self.step = width << BITS
+        self.next = -(-self.next // self.step) * self.step
+
     def mark(self, instance: int) -> None:
         """From the next node on, nodes are of this instance."""
         self.marks.append((self.next, instance))
@@ -142,6 +147,23 @@ class Segment:
 
     def __len__(self) -> int:
         return len(self.type)
+
+
+def joined(segments: Sequence[Segment]) -> Segment:
+    """Some segments that follow each other as one."""
+    begins = np.cumsum([0, *(len(each.operand) for each in segments)], dtype=np.int32)
+    ends = [each.operand_ptr[1:] + begin for each, begin in zip(segments, begins, strict=False)]
+    return Segment(
+        segments[0].first if segments else 0,
+        _together([each.type for each in segments]),
+        _together([each.instance for each in segments]),
+        _together([np.zeros(1, np.int32), *ends]),
+        _together([each.operand for each in segments]),
+    )
+
+
+def _together(parts: Sequence[Ints]) -> Ints:
+    return np.concatenate([np.zeros(0, np.int32), *parts])
 
 
 class StaleError(Exception):

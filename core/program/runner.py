@@ -155,9 +155,14 @@ class BatchRunner:
         """Run all programs to their ends, and compute all that was recorded. Errors: AbwError."""
         self._go_on()
         while self._waiting:
-            self.rounds += 1
             asked, self._waiting = self._waiting, []
-            self.advance()
+            known = [(task, ask) for task, ask in asked if self._known(ask)]
+            if known:  # who asks what is computed already may record more before the rest is
+                self._waiting = [(task, ask) for task, ask in asked if not self._known(ask)]
+                asked = known
+            else:
+                self.rounds += 1
+                self.advance()
             for (task, ask), found in zip(asked, self._answers([ask for _, ask in asked]), strict=True):
                 failed = isinstance(found, AbwError)
                 if self._log is not None and not failed:
@@ -199,6 +204,9 @@ class BatchRunner:
             raise self._stale(stale, marks) from None
         self._engine.advance(new)
         self._count += len(new)
+
+    def _known(self, ask: Ask) -> bool:
+        return max(ask.handles) >> BITS < (self._base + self._count) * self._network.width
 
     def _go_on(self) -> None:
         while self._ready:

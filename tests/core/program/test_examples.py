@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
+import itertools
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -49,6 +50,76 @@ def test_the_parser_decides_as_in_double_precision(root: Path) -> None:
     for (actions, value), sentence in zip(module.net.run(module.parse, sentences), sentences, strict=True):
         assert len(actions) == 2 * len(sentence) - 1 and actions.count(module.SHIFT) == len(sentence)
         assert value.shape == (64,) and np.isfinite(value).all()
+
+
+def test_generated_trees_are_those_of_the_spec(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = example(root, "drnn")
+    told: Any = {"dims": {"hidden": 8}, "seed": 3}  # with these trees differ in size
+    net = abw.cells(root / "specs/programs/drnn.yaml", allow_outside=True, **told)
+    monkeypatch.setattr(module, "net", net)
+    model = abw.load(root / "specs/drnn.yaml", policy="critical", **told)
+    instances = model.read(root / "specs/data/tags.txt")
+    words = instances.vocabulary["word"]
+    firsts = instances.links["first"].target[instances.start[:-1]]
+    grown = model(instances)["labels"]
+    whole = [i for i in range(len(grown)) if len(grown[i]) < 60]  # more is cut there
+    monkeypatch.setattr(module, "DEEPEST", 5)
+    monkeypatch.setattr(module, "WIDEST", 60)
+    found = net.run(module.generate, [words[instances.fields["word"][firsts[i]]] for i in whole])
+
+    def labels(tree: Any) -> list[int]:  # noqa: ANN401
+        return [tree[0], *(label for child in tree[1] for label in labels(child))]
+
+    for i, tree in zip(whole, found, strict=True):
+        assert sorted(labels(tree)) == sorted(grown[i].tolist())
+    assert len(whole) > 40 and len({len(grown[i]) for i in whole}) > 4
+    monkeypatch.undo()
+    assert module.net.verify(module.generate, ["a", "small", "tree"]).ok
+
+
+def test_beam_search_finds_what_it_scores(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = example(root, "beam")
+    net = module.net
+    sources = [["a", "b"], ["c"], ["d", "e", "f", "a"], ["b", "b"]]
+    found = net.run(module.translate, sources)
+    assert net.verify(module.translate, sources).ok
+
+    def scored(pair: tuple[list[str], list[int]]) -> float:
+        h = c = net.zeros("hidden")
+        for word in pair[0]:
+            h, c = net.encode(net.words[word], h, c)
+        total = 0.0
+        for before, said in itertools.pairwise(pair[1]):
+            h, c = net.decode(net.said[before], h, c)
+            scores = net.out(h).value()
+            total += float(scores[said] - np.log(np.exp(scores).sum()))
+        return total
+
+    pairs = [(source, said) for source, (said, _) in zip(sources, found, strict=True)]
+    np.testing.assert_allclose([score for _, score in found], net.run(scored, pairs, eager=True), rtol=1e-4)
+    monkeypatch.setattr(module, "WIDTH", 1)
+    greedy = net.run(module.translate, sources)
+    assert all(few <= many + 1e-9 for (_, many), (_, few) in zip(found, greedy, strict=True))
+
+
+def test_early_exit_leaves_where_it_is_sure(root: Path) -> None:
+    module = example(root, "early_exit")
+    words = [f"word{i}" for i in range(40)]
+    found = module.net.run(module.classify, words)
+    assert {layers for _, layers in found} == {1, 2, 3}
+    assert found == module.net.run(module.classify, words, eager=True)
+
+
+def test_each_question_has_a_network_of_its_own(root: Path) -> None:
+    module = example(root, "modules")
+    red, box = ("find", "red"), ("find", "box")
+    questions = [red, ("both", red, box), ("relate", "left", ("both", box, ("relate", "above", red)))]
+    asked = [(image, question) for image in range(16) for question in questions]
+    assert module.net.verify(module.answer, asked).ok
+    answers = module.net.run(module.answer, asked)
+    assert module.net._last.rounds == 1 and len(set(answers)) > 1
+    with pytest.raises(ValueError, match="no module is called 'count'"):
+        module.net.run(module.answer, [(0, ("count", "red"))])
 
 
 def test_the_page_says_what_happens(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,7 +82,8 @@ def test_verify_finds_nothing_wrong(net: Net) -> None:
 
 def test_verify_sees_a_wrong_value_and_wrong_decisions(tmp_path: Path) -> None:
     broken = small(tmp_path)
-    broken._params.values[1][:] += 0.5  # the executor has packed the weights as they were
+    assert broken.run(Programs(broken).parse, SENTENCES[:1])
+    broken._ready().params.values[1][:] += 0.5  # the executor has packed the weights as they were
     found = broken.verify(Programs(broken).parse, SENTENCES)
     assert not found.ok and found.difference > 1e-3
 
@@ -337,10 +338,10 @@ def test_values_of_other_nets_are_refused(net: Net, tmp_path: Path) -> None:
 
 def test_scores_that_are_no_numbers_fail_their_instance_alone(tmp_path: Path) -> None:
     broken = small(tmp_path)
-    table = broken._params.tables[0].copy()
+    params = broken._ready().params
+    table = params.tables[0].copy()
     table[3] = np.nan
-    params = type(broken._params)(broken._params.values, (table, *broken._params.tables[1:]))
-    broken.executor.update(params)
+    broken.executor.update(replace(params, tables=(table, *params.tables[1:])))
 
     def program(word: int) -> int:
         return int(broken.score(broken.words[word], broken.start).argmax())
