@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from abw.core.base.errors import AbwError
+from abw.core.base.errors import AbwError, InstanceError
+from abw.core.base.progress import Clock
 from abw.core.exec.interface import Executor, TooLargeError
 from abw.core.plan.plan import Plan
 from abw.core.policy.cost import Cost, cost_of
 from abw.core.policy.schedule import Policy
 from abw.core.run.footprint import footprint
 from abw.core.run.measure import measure
-from abw.core.run.minibatches import planned
+from abw.core.run.minibatches import planned, run_all
 from abw.core.run.workload import Workload
 
 LARGEST = 1024
@@ -82,6 +84,33 @@ def try_sizes(workload: Workload, used: int, policy: Policy, executor: Executor)
         except TooLargeError:
             if not tried:
                 raise
+            break
+    return tried
+
+
+def try_growing(
+    workload: Workload, policy: Policy, executor: Executor, leave_out: Callable[[InstanceError], None] | None
+) -> list[Tried]:
+    """Measure the rate of mini-batches of 1, 2, 4, … instances that grow: each size grows some of them.
+
+    What a round costs beside what is in it is known only then. Sizes end with the instances, where one does
+    not fit the executor's memory, or after two that were no better. Errors: InstanceError, TooLargeError.
+    """
+    clock = time.perf_counter if executor.abilities.overlaps else time.thread_time
+    tried: list[Tried] = []
+    for size in (1 << k for k in range(LARGEST.bit_length()) if 1 << k <= len(workload.instances)):
+        data = replace(workload.model.data, batch=size)
+        sized = replace(workload, model=replace(workload.model, data=data))
+        phases = Clock("construct", "schedule", "plan", "execute")
+        count, most, fits, begun = 0, 0, True, clock()
+        for batch, _ in islice(run_all(sized, policy, executor, phases, leave_out), WINDOWS):
+            count += batch.last - batch.first
+            most = max(most, needed_bytes(batch.plan))
+            fits &= not batch.piece
+        if fits or not tried:
+            tried.append(Tried(size, count / max(clock() - begun, 1e-9), most))
+        best = max((t.instances_per_second for t in tried[:-2]), default=0.0)
+        if not fits or (best and max(t.instances_per_second for t in tried[-2:]) < (1 + GAIN) * best):
             break
     return tried
 

@@ -26,7 +26,7 @@ from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, LayoutName
 from abw.core.policy.registry import CHOSEN, LEARNED, get_policy
 from abw.core.policy.rules.depth import Depth
-from abw.core.run.batchsize import LARGEST, SHARE, Tried, choose, try_sizes
+from abw.core.run.batchsize import LARGEST, SHARE, Tried, choose, try_growing, try_sizes
 from abw.core.run.finite import refuse_weights
 from abw.core.run.footprint import Footprint, require_weights
 from abw.core.run.learning import (
@@ -41,7 +41,7 @@ from abw.core.run.learning import (
 from abw.core.run.minibatches import planned
 from abw.core.run.precompile import learner_beside
 from abw.core.run.streaming import COMPARED, Job, Sums, run_stream
-from abw.core.run.workload import Networks, Workload, open_model, open_networks, open_sample
+from abw.core.run.workload import Networks, Workload, open_model, open_networks, open_sample, open_seeds
 from abw.core.spec.load import Overrides
 from abw.core.store.folders import new_folder, passing_folder, require_writable
 from abw.core.store.grown import open_grown, require_lines
@@ -150,7 +150,7 @@ def run(
             spare(options.output, kept.path)
     with learner_beside(asked if asked.learned and not kept else None) as beside:
         with clock("compile"):
-            most = max(LARGEST if options.auto_batch else 2, asked.instances)
+            most = max(LARGEST if options.auto_batch and not model.growth else 2, asked.instances)
             params = make_params(networks.cells, trained, options.seed)
             if options.check_finite:
                 refuse_weights(networks.cells, params)
@@ -181,7 +181,11 @@ def run(
     if options.auto_batch:
         with clock("compile"):
             progress.phase("choose the mini-batch")
-            tried = try_sizes(sample, used, policy, executor)
+            if model.growth:
+                seeds = open_seeds(model, networks, LARGEST, skip_bad=options.skip_bad)
+                tried = try_growing(seeds, policy, executor, (lambda _: None) if options.skip_bad else None)
+            else:
+                tried = try_sizes(sample, used, policy, executor)
         model = replace(model, data=replace(model.data, batch=choose(tried, memory)))
 
     outputs = outputs_of(model)
@@ -231,9 +235,6 @@ def _require_growth(model: Model, options: RunOptions) -> None:
     if options.profile and model.growth:
         hint = "abw bench and --profile need a plan that can be run again as a whole"
         raise AbwError(f"{model.name} grows: --profile cannot repeat its rounds", hint=hint, exit_code=2)
-    if model.growth and options.auto_batch:
-        message = f"{model.name} grows: --batch auto knows of no rounds, which cost more than what is in them"
-        raise AbwError(message, hint="say a number, the larger the better: --batch 256", exit_code=2)
     if options.grown:
         _require_folder(options.grown)
         spare(options.grown, options.input and _opened(options.input, 0), *model.reads)

@@ -229,6 +229,19 @@ def chunks_of(
     )
 
 
+def open_seeds(model: Model, networks: Networks, count: int, *, skip_bad: bool = False) -> Workload:
+    """The first `count` instances of a model's data at most, which have not grown. Errors: DataError."""
+    with open_feed(model.data.path) as feed:
+        for part in chunks_of(model, feed, count, skip_bad=skip_bad):
+            if len(part.instances):
+                return open_workload(model, part.instances, networks)
+    raise _nothing_in(model)
+
+
+def _nothing_in(model: Model) -> DataError:
+    return DataError([Problem("no instances in the file", Span(str(model.data.path), 1))])
+
+
 def open_sample(
     model: Model,
     networks: Networks,
@@ -266,4 +279,4 @@ def open_sample(
                     return found, good
                 if size == count:
                     break
-    raise failed or DataError([Problem("no instances in the file", Span(str(data.path), 1))])
+    raise failed or _nothing_in(model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,17 @@ def test_a_beam(abw: Abw, tmp_path: Path) -> None:
     assert "next: best 4 of score.y; adds step" in abw("check", "specs/beam.yaml").out
 
 
+def test_the_mini_batch_is_chosen_by_growing_some(abw: Abw) -> None:
+    done = abw("run", "specs/greedy.yaml", "--set", "hidden=8", "--batch", "auto", "--json")
+    assert done.code == 0, done.err
+    report = done.json()
+    tried = report["auto_batch"]["tried"]
+    assert [t["batch"] for t in tried][:4] == [1, 2, 4, 8]
+    rates = {t["batch"]: t["instances_per_second"] for t in tried}
+    assert rates[report["batch"]] >= 0.95 * max(rates.values()) and report["batch"] > 1
+    assert all(a["bytes"] < b["bytes"] for a, b in pairwise(tried))
+
+
 def test_check_says_what_is_computed_when(abw: Abw) -> None:
     done = abw("check", "specs/early-exit.yaml")
     assert done.code == 0, done.err
@@ -131,7 +143,6 @@ def test_bad_instances_are_left_out(abw: Abw, tmp_path: Path, root: Path) -> Non
         (("specs/greedy.yaml", "--granularity", "op"), "greedy grows, and granularity op"),
         (("specs/greedy.yaml", "--fuse"), "greedy grows, and reading reductions in place"),
         (("specs/greedy.yaml", "--profile"), "greedy grows: --profile cannot repeat its rounds"),
-        (("specs/greedy.yaml", "--batch", "auto"), "greedy grows: --batch auto knows of no rounds"),
         (("specs/treelstm.yaml", "--grown", "x.jsonl"), "nothing grows in treelstm"),
         (("specs/greedy.yaml", "--grown", "x.npz"), "grown instances are not written to x.npz"),
         (("specs/greedy.yaml", "--grown", "nowhere/x.jsonl"), "there is no folder nowhere"),

@@ -45,6 +45,8 @@ HOISTED = {
     "stackrnn": ("buffer", "stack", "history"),
     "torch-bilstm": CHAINS,
     "torch-childsum": ("node", "forget"),
+    "torch-greedy": ("encoder", "decoder"),
+    "torch-beam": ("encoder", "decoder"),
     "torch-gru": ("gru",),
     "torch-lstm": ("lstm",),
     "uneven": ("a",),
