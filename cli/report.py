@@ -103,6 +103,8 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
         console.print(f"\nresults: {report['path']}", soft_wrap=True)
     if report.get("output") not in (None, "-"):
         console.print(f"outputs: {report['output']}", soft_wrap=True)
+    if report.get("trace"):
+        console.print(f"trace: {report['trace']}", soft_wrap=True)
     if report.get("grown"):
         console.print(f"grown instances: {report['grown']}", soft_wrap=True)
     if "report" in report:

@@ -159,6 +159,15 @@ def run(
             "--profile", help="Say where the time of executor cpu goes: by type and reason, beside the peak."
         ),
     ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace",
+            metavar="FILE",
+            help="Write the run's timeline here (JSON, for Perfetto): phases, and by thread each batch "
+            "of the first mini-batches.",
+        ),
+    ] = None,
     show_kernels: Annotated[
         str | None,
         typer.Option(
@@ -238,6 +247,7 @@ def run(
         skip_bad=skip_bad,
         auto_batch=batch == "auto",
         memory=parse_bytes(memory) if memory else None,
+        trace=trace,
         keep=not no_keep,
         note=note,
         tags=tuple(tags or ()),

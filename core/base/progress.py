@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
@@ -49,6 +50,27 @@ class Clock:
         return _Timed(self.seconds, phase, self._timer)
 
 
+class SpanClock(Clock):
+    """One that also notes when each block began and ended, of the first `most` blocks.
+
+    `spans`: (phase, start, end, thread) in seconds of `time.perf_counter`, in the order of their ends.
+    """
+
+    def __init__(self, *phases: str, most: int = 100_000) -> None:
+        super().__init__(*phases)
+        self.spans: list[tuple[str, float, float, int]] = []
+        self._most = most
+
+    def __call__(self, phase: str) -> _Timed:
+        """Count the time inside the block to a phase, and note it."""
+        return _Noted(self, phase)
+
+    def note(self, phase: str, start: float, end: float) -> None:
+        """Note a block of this thread."""
+        if len(self.spans) < self._most:
+            self.spans.append((phase, start, end, threading.get_ident()))
+
+
 class _Timed:
     """A block whose time counts. A fourth of what a generator's block costs."""
 
@@ -62,3 +84,18 @@ class _Timed:
 
     def __exit__(self, *_: object) -> None:
         self._seconds[self._phase] += self._timer() - self._start
+
+
+class _Noted(_Timed):
+    """One that is noted."""
+
+    __slots__ = ("_clock",)
+
+    def __init__(self, clock: SpanClock, phase: str) -> None:
+        super().__init__(clock.seconds, phase, time.perf_counter)
+        self._clock = clock
+
+    def __exit__(self, *_: object) -> None:
+        end = time.perf_counter()
+        self._seconds[self._phase] += end - self._start
+        self._clock.note(self._phase, self._start, end)
