@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from abw.cli import options
+from abw.cli import completion, options
 from abw.cli.console import CLOSED_PIPE, print_json, progress
 from abw.cli.report import print_run
 from abw.core.base.errors import InterruptedWorkError
@@ -70,6 +70,7 @@ def run(
         typer.Option(
             "--policy",
             metavar=options.POLICY,
+            autocompletion=completion.policies,
             help="auto, fsm, depth, agenda, agenda-static, phases, sufficient, critical, critical-free, "
             "share, share-free, weight, weight-free, beam, search, exact (with -reversed: from the outputs "
             "to the inputs); the .json file of a learned policy; your own: module:Class or policy.py "

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
+from abw.core.base.interrupts import STOP, stopping_after_a_step
+
 T = TypeVar("T")
 
 
@@ -31,11 +33,17 @@ class Quiet:
 
 
 def each(items: Sequence[T], progress: Progress, phase: str) -> Iterator[T]:
-    """The items as the steps of a phase, each of which is done when the next one is asked for."""
+    """The items as the steps of a phase, each of which is done when the next one is asked for.
+
+    After Ctrl-C (`STOP`) the step under way is the last one.
+    """
     progress.phase(phase, len(items))
-    for number, item in enumerate(items, 1):
-        yield item
-        progress.reached(number)
+    with stopping_after_a_step():
+        for number, item in enumerate(items, 1):
+            yield item
+            progress.reached(number)
+            if STOP.asked:
+                return
 
 
 class Clock:

@@ -14,6 +14,7 @@ from typing import Any
 import abw
 from abw.core.base.errors import AbwError
 from abw.core.base.files import spare
+from abw.core.base.jit import is_compiled
 from abw.core.base.memory import available_memory, peak_since, settle
 from abw.core.base.progress import Clock, Progress, Quiet, SpanClock
 from abw.core.data.feed import STDIN, open_feed
@@ -22,6 +23,7 @@ from abw.core.exec.registry import entry_of, get_executor, settings
 from abw.core.exec.trained import Trained, load_weights, make_params
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
+from abw.core.graph.walk import place
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, LayoutName
 from abw.core.policy.registry import CHOSEN, LEARNED, get_policy
@@ -53,6 +55,10 @@ from abw.core.store.runs import OUTPUTS, SCHEMA_VERSION, runs_folder, save_repor
 
 WORKING = ("read", "construct", "schedule", "plan", "execute")
 """The phases whose time counts in instances a second."""
+
+
+FIRST_TIME = "compile abw's own code, once after installing: 10 to 40 s"
+"""What a first run says that it waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +155,7 @@ def run(
     _require_growth(model, options)
     require_weights(model)
     trained = load_weights(model)
-    progress.phase("compile")
+    progress.phase("compile" if is_compiled(place) else FIRST_TIME)
     with clock("compile"):
         networks = open_networks(
             model, options.granularity, options.layout, fuse=options.fuse, group=options.group
