@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import os
@@ -30,6 +31,28 @@ CLOSED_PIPE = 141
 """The exit code where nobody reads standard output any more, as shells have it for other programs."""
 
 
+PLAIN = {
+    "×": "x", "µ": "u", "…": "...", "→": "->", "←": "<-", "≤": "<=", "≥": ">=", "≠": "!=", "–": "-", "—": "-",
+    "−": "-", "·": ".", "•": "*", "’": "'", "‘": "'", "“": '"', "”": '"', "│": "|", "─": "-", "━": "-",
+    "█": "#", "\xa0": " ", "\u2800": " ", **{bar: str(n) for n, bar in enumerate("▁▂▃▄▅▆▇", 1)},
+}  # fmt: skip
+"""What abw itself prints beyond ASCII, for encodings that lack it; dots of curves are `*`."""
+
+
+def _degraded(error: UnicodeError) -> tuple[str, int]:
+    """Characters that an encoding lacks, in ASCII."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    found = error.object[error.start : error.end]
+    said = (PLAIN.get(c) or ("*" if "\u2800" < c <= "\u28ff" else None) for c in found)
+    escaped = (ascii(c)[1:-1] for c in found)
+    return "".join(s or e for s, e in zip(said, escaped, strict=True)), error.end
+
+
+DEGRADED = "abw-ascii"
+codecs.register_error(DEGRADED, _degraded)
+
+
 class Outlet(io.TextIOWrapper):
     """Standard output. Where nobody reads it any more the program ends quietly, with exit code 141.
 
@@ -37,8 +60,8 @@ class Outlet(io.TextIOWrapper):
     """
 
     def __init__(self, out: TextIO) -> None:
-        # what the encoding does not have is written as an escape: it is no reason to fail
-        super().__init__(out.buffer, out.encoding, "backslashreplace", line_buffering=out.isatty())
+        # what the encoding does not have is no reason to fail
+        super().__init__(out.buffer, out.encoding, DEGRADED, line_buffering=out.isatty())
 
     def write(self, text: str) -> int:
         """Write a text."""
@@ -114,17 +137,19 @@ class _Lines:
 
     def __init__(self) -> None:
         self.name = ""
+        self.total: int | None = None
         self.told = time.monotonic()
 
     def phase(self, name: str, total: int | None = None) -> None:
         """Begin a phase."""
         print(f"{name} ...", file=sys.stderr, flush=True)
-        self.name, self.told = name, time.monotonic()
+        self.name, self.total, self.told = name, total, time.monotonic()
 
     def reached(self, step: int, note: object = "") -> None:
         """`step` steps of the phase are done."""
-        if isinstance(note, str) and note and time.monotonic() > self.told + SECONDS:
-            print(f"{self.name}: {note}", file=sys.stderr, flush=True)
+        if time.monotonic() > self.told + SECONDS:
+            said = note if isinstance(note, str) and note else f"{step} of {self.total or '?'}"
+            print(f"{self.name}: {said}", file=sys.stderr, flush=True)
             self.told = time.monotonic()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from contextlib import suppress
@@ -27,7 +28,7 @@ from abw.cli.commands import (
     viz,
     weights,
 )
-from abw.cli.console import standard_output
+from abw.cli.console import DEGRADED, standard_output
 from abw.core.base.errors import AbwError, InterruptedWorkError, from_system
 from abw.core.base.interrupts import INTERRUPTED, Terminated
 from abw.core.base.memory import keep_freed_memory
@@ -75,6 +76,8 @@ def main() -> None:
     keep_freed_memory()
     if sys.stderr is None:  # closed: what is printed there must not go to standard output
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(errors=DEGRADED)
     try:
         with standard_output():
             app(prog_name="abw")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from abw.cli import completion
+
 if TYPE_CHECKING:
     from abw.core.spec.load import Overrides
     from abw.core.store.runs import StoredRun
@@ -31,6 +33,7 @@ Spec = Annotated[
         metavar="SPEC",
         help="The model's YAML file, or the name of one that ships, as lattice (`abw specs`).",
         callback=found,
+        autocompletion=completion.specs,
     ),
 ]
 SpecOrNone = Annotated[
@@ -39,6 +42,7 @@ SpecOrNone = Annotated[
         metavar="[SPEC]",
         help="The model's YAML file, or the name of one that ships.",
         callback=found_or_none,
+        autocompletion=completion.specs,
     ),
 ]
 Data = Annotated[
@@ -178,7 +182,7 @@ def run_of(name: str | None) -> StoredRun:
 
 def policies(help: str, *names: str, metavar: str = POLICY) -> Any:  # noqa: ANN401 (as typer.Option)
     """An option that names a policy."""
-    return typer.Option(*names, metavar=metavar, help=help)
+    return typer.Option(*names, metavar=metavar, help=help, autocompletion=completion.policies)
 
 
 def require_policy(name: str, option: str, *more: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from abw.cli.console import amount, counted, duration, grid
 from abw.cli.profile import profile_table
+from abw.core.base.errors import GLUE
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -27,7 +28,7 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
     passes = "".join(f"; {done[name]}" for name in report["passes"])
     console.print(
         f"{counted(report['instances'], 'instance')} in {mini_batches} of {report['batch']}; "
-        f"{amount(report['nodes'])} nodes ({report['granularity']}); "
+        f"{counted(report['nodes'], 'node')} ({report['granularity']}); "
         f"executor {report['executor']}{threads}{passes}"
     )
     if pieces := report.get("in_pieces"):
@@ -62,10 +63,10 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
 
     seconds = report["seconds"]
     steps = ("read", "construct", "schedule", "plan", "execute")
-    console.print("   ".join(f"{step} {duration(seconds[step])}" for step in steps))
+    console.print("   ".join(f"{step}{GLUE}{duration(seconds[step])}" for step in steps))
     beside = [step for step in ("learn", "compile", "write", "wait") if seconds.get(step)]
     console.print(
-        "   ".join(f"{step} {duration(seconds[step])}" for step in beside) + "   (not in instances/s)",
+        "   ".join(f"{step}{GLUE}{duration(seconds[step])}" for step in beside) + "   (not in instances/s)",
         style="dim",
     )
     avoided = report["memory_kernels_avoided"]
@@ -73,7 +74,8 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
         f" ({amount(avoided)} and {amount(report['bytes_avoided'], 'B')} avoided)" if avoided else ""
     )
     console.print(
-        f"{amount(report['launches'])} launches, {amount(report['memory_kernels'])} memory kernels, "
+        f"{counted(report['launches'], 'launch', 'es')}, "
+        f"{counted(report['memory_kernels'], 'memory kernel')}, "
         f"{amount(report['bytes_moved'], 'B')} moved{read_in_place}; "
         f"peak memory {amount(report['peak_memory_bytes'], 'B')}"
     )
@@ -103,6 +105,8 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
         console.print(f"\nresults: {report['path']}", soft_wrap=True)
     if report.get("output") not in (None, "-"):
         console.print(f"outputs: {report['output']}", soft_wrap=True)
+    if report.get("trace"):
+        console.print(f"trace: {report['trace']}", soft_wrap=True)
     if report.get("grown"):
         console.print(f"grown instances: {report['grown']}", soft_wrap=True)
     if "report" in report:

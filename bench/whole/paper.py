@@ -10,6 +10,7 @@ from typing import Any
 
 from abw.bench.systems import System, Taken, chosen_cases, preset, side_by_side
 from abw.bench.workloads import Case, case
+from abw.core.base.interrupts import STOP
 from abw.core.base.progress import Progress, each
 from abw.core.run.presets import PRESETS
 
@@ -66,7 +67,10 @@ def bench_paper(
     `workloads` are those of the figures 6 and 9.
     """
     paper = _Paper(specs, data, chosen_cases(workloads), hidden, batches, runs, progress)
-    measured = {part: getattr(paper, part)() for part in PARTS if part in parts}
+    measured = {}
+    for part in PARTS:
+        if part in parts and not STOP.asked and (rows := getattr(paper, part)()):
+            measured[part] = rows
     return {"schema_version": 1, "runs": runs, **measured}
 
 
@@ -99,11 +103,15 @@ class _Paper:
         steps = each(list(product(jobs, self.batches)), self.progress, "fig6")
         for (chosen, size), group in groupby(steps, key=itemgetter(0)):
             best = dict.fromkeys(SYSTEMS, (0.0, 0))
+            tried: list[int] = []
             for _, batch in group:
+                tried.append(batch)
                 taken_by = self.taken(chosen, SYSTEMS, size, batch)
                 best = {
                     name: max(best[name], (taken_by[name].instances_per_second, batch)) for name in SYSTEMS
                 }
+            if len(tried) < len(self.batches):
+                break  # ended early: of this row the best mini-batch is not known
             rows.append(
                 {
                     "workload": chosen.name,

@@ -12,6 +12,8 @@ import typer
 
 from abw.cli import options
 from abw.cli.console import print_json, progress, show
+from abw.core.base.errors import InterruptedWorkError
+from abw.core.base.interrupts import INTERRUPTED, STOP
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -40,7 +42,8 @@ Shown = Iterator[Any]
 def bench(name: str) -> Callable[[Callable[..., Shown]], Callable[..., None]]:
     """Make a generator the command `abw bench NAME`: with --json its report alone is printed, else the rest.
 
-    One whose first parameter is `told`, the progress, also has the option --quiet.
+    One whose first parameter is `told`, the progress, also has the option --quiet. Ctrl-C ends it after the
+    row under way (see `each`), with exit code 130; what was measured is shown.
     """
 
     def made(body: Callable[..., Shown]) -> Callable[..., None]:
@@ -48,6 +51,7 @@ def bench(name: str) -> Callable[[Callable[..., Shown]], Callable[..., None]]:
         tells = params[0].name == "told"
 
         def command(*, as_json: bool, quiet: bool = True, **given: object) -> None:
+            STOP.asked = False
             with progress(quiet) as told:
                 shown = body(told, **given) if tells else body(**given)
                 report = next(shown)
@@ -55,6 +59,8 @@ def bench(name: str) -> Callable[[Callable[..., Shown]], Callable[..., None]]:
                 print_json(report)
             else:
                 show(*shown)
+            if STOP.asked:
+                raise InterruptedWorkError("ended early: what is shown was measured", exit_code=INTERRUPTED)
 
         own = {"quiet": options.QuietFlag, "as_json": options.Json} if tells else {"as_json": options.Json}
         flag = functools.partial(inspect.Parameter, kind=params[0].kind, default=False)

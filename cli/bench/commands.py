@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abw.cli.bench import cuda as commands_cuda
 from abw.cli.bench import graphs as commands_graphs
-from abw.cli.bench import serving as commands_serving
 from abw.cli.bench import growth as commands_growth
+from abw.cli.bench import serving as commands_serving
 from abw.cli.bench import speed as commands_speed
 from abw.cli.bench import systems as commands_systems
 from abw.cli.bench.app import app
@@ -14,8 +14,8 @@ __all__ = [
     "app",
     "commands_cuda",
     "commands_graphs",
+    "commands_growth",
     "commands_serving",
     "commands_speed",
     "commands_systems",
 ]
-__all__ = ["app", "commands_cuda", "commands_graphs", "commands_growth", "commands_speed", "commands_systems"]

@@ -116,7 +116,11 @@ def paper(
     ] = "1,8,32,64,128,256",
     runs: Runs = 3,
 ) -> Shown:
-    """The evaluation of the ED-Batch paper, measured here, with its numbers beside (all: ten minutes)."""
+    """The evaluation of the ED-Batch paper, measured here, with its numbers beside.
+
+    All of it takes more than ten minutes, most of them fig6; --only and --workloads take parts. Ctrl-C ends
+    it after the row under way, and shows what was measured.
+    """
     from abw.bench.whole.paper import PARTS, bench_paper
     from abw.cli.bench.paper_tables import tables
     from abw.cli.commands.compare import numbers

@@ -60,7 +60,9 @@ def _print_cell(report: dict[str, Any]) -> None:
         f"ok  {report['spec']}: cell {report['cell']}, {report['parameters']:,} numbers in parameters"
     )
     console.print(f"{ports(report['inputs'])} -> {ports(report['outputs'])}")
-    console.print(f"{report['operations']} operations in {report['batches']} batches")
+    console.print(
+        f"{counted(report['operations'], 'operation')} in {counted(report['batches'], 'batch', 'es')}"
+    )
 
 
 def _print_backward(report: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from abw.cli import options
+from abw.cli import completion, options
 from abw.cli.console import counted, duration, grid, print_json, progress
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def compare(
         typer.Option(
             "--policies",
             metavar=f"{options.POLICY},...",
+            autocompletion=completion.policies,
             help="Which: those of `abw run`, or fsm-base, fsm-max, ..., fsm-best for an encoding "
             "(depth,agenda,sufficient,phases,critical,search,auto,fsm; at granularity op without fsm).",
         ),
@@ -203,8 +204,12 @@ def _print(report: dict[str, Any], plot: Path | None) -> None:
     console.print(_policies(report))
     own = report["instances_trained_on"]
     if report["training"]:
-        where = (f"{own} of these instances are training data", "yellow") if own else "none of them is here"
-        first = f"learned from the first {report['train_limit']} instances: "
+        where = (
+            (f"{own} of these {'is' if own == 1 else 'are'} among them", "yellow")
+            if own
+            else "none of them is here"
+        )
+        first = f"learned from the first {counted(report['train_limit'], 'instance')}: "
         console.print(Text.assemble(first, where, style="dim"))
     if report["batch_sizes"]:
         console.print()

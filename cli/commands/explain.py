@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from abw.cli import options
+from abw.cli import completion, options
 from abw.cli.console import counted, give, grid, progress
 
 REASONS, INSTANCES, TYPES = 5, 4, 12
@@ -17,7 +17,11 @@ REASONS, INSTANCES, TYPES = 5, 4, 12
 def explain(
     target: Annotated[
         str | None,
-        typer.Argument(metavar="[RUN|SPEC]", help="A run's number or folder, or a spec; the latest run."),
+        typer.Argument(
+            metavar="[RUN|SPEC]",
+            help="A run's number or folder, or a spec; the latest run.",
+            autocompletion=completion.runs_and_specs,
+        ),
     ] = None,
     policy: Annotated[
         str | None,
@@ -77,8 +81,8 @@ def _print(report: dict[str, Any]) -> None:
         Text.assemble(
             (report["model"], "bold"),
             f", mini-batch {report['mini_batch']} of {report['mini_batches']}, policy {report['policy']}: ",
-            (f"{report['batches']} batches", "bold"),
-            f" for {report['nodes']} nodes; no schedule has fewer than {report['lower_bound']}\n",
+            (counted(report["batches"], "batch", "es"), "bold"),
+            f" for {counted(report['nodes'], 'node')}; no schedule has fewer than {report['lower_bound']}\n",
         ),
         soft_wrap=True,
     )
@@ -131,9 +135,9 @@ def _print_reasons(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN40
     more, reasons = report["batches"] - report["lower_bound"], report["reasons"]
     console.print(
         Text.assemble(
-            (f"{more} batches too many", "bold"),
-            ": each went ahead without nodes at the head of its type's longest\n"
-            "chain, so that the type needs as many batches after it as before.",
+            (f"{counted(more, 'batch', 'es')} too many", "bold"),
+            ": each went ahead without nodes at the head of its type's longest chain, so that the type needs "
+            "as many batches after it as before.",
         )
     )
     for reason in reasons[:REASONS]:

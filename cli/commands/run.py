@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from abw.cli import options
+from abw.cli import completion, options
 from abw.cli.console import CLOSED_PIPE, print_json, progress
 from abw.cli.report import print_run
 from abw.core.base.errors import InterruptedWorkError
@@ -70,6 +70,7 @@ def run(
         typer.Option(
             "--policy",
             metavar=options.POLICY,
+            autocompletion=completion.policies,
             help="auto, fsm, depth, agenda, agenda-static, phases, sufficient, critical, critical-free, "
             "share, share-free, weight, weight-free, beam, search, exact (with -reversed: from the outputs "
             "to the inputs); the .json file of a learned policy; your own: module:Class or policy.py "
@@ -159,6 +160,15 @@ def run(
             "--profile", help="Say where the time of executor cpu goes: by type and reason, beside the peak."
         ),
     ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace",
+            metavar="FILE",
+            help="Write the run's timeline here (JSON, for Perfetto): phases, and by thread each batch "
+            "of the first mini-batches.",
+        ),
+    ] = None,
     show_kernels: Annotated[
         str | None,
         typer.Option(
@@ -238,6 +248,7 @@ def run(
         skip_bad=skip_bad,
         auto_batch=batch == "auto",
         memory=parse_bytes(memory) if memory else None,
+        trace=trace,
         keep=not no_keep,
         note=note,
         tags=tuple(tags or ()),

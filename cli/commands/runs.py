@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from abw.cli import options
+from abw.cli import completion, options
 from abw.cli.console import amount, counted, duration, give, grid, print_json, show
 from abw.cli.report import print_run
 from abw.core.base.errors import AbwError, printable
@@ -36,7 +36,10 @@ KEYS: dict[str, Callable[[StoredRun], Any]] = {
 """What runs can be sorted by."""
 
 Which = Annotated[
-    list[str], typer.Argument(metavar="RUN...", help="Numbers or folders; 3-7 is those from 3 to 7.")
+    list[str],
+    typer.Argument(
+        metavar="RUN...", help="Numbers or folders; 3-7 is those from 3 to 7.", autocompletion=completion.runs
+    ),
 ]
 
 
@@ -128,7 +131,10 @@ def _table(stored: list[StoredRun]) -> Any:  # noqa: ANN401
 @app.command("show")
 def show_one(
     name: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="Its number or folder; the latest if absent.")
+        str | None,
+        typer.Argument(
+            metavar="RUN", help="Its number or folder; the latest if absent.", autocompletion=completion.runs
+        ),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -151,7 +157,9 @@ def show_one(
 
 @app.command("note")
 def note(
-    name: Annotated[str, typer.Argument(metavar="RUN", help="Its number or folder.")],
+    name: Annotated[
+        str, typer.Argument(metavar="RUN", help="Its number or folder.", autocompletion=completion.runs)
+    ],
     text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The note; '' takes it away.")] = None,
     tags: options.Tags = None,
     untag: Annotated[
@@ -187,8 +195,10 @@ def prune(
 
 @app.command("diff")
 def diff(
-    one: Annotated[str, typer.Argument(metavar="A", help="A run's number or folder.")],
-    other: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    one: Annotated[
+        str, typer.Argument(metavar="A", help="A run's number or folder.", autocompletion=completion.runs)
+    ],
+    other: Annotated[str, typer.Argument(metavar="B", help="Another one.", autocompletion=completion.runs)],
     as_json: options.Json = False,
 ) -> None:
     """Say how two runs differ: spec, options, counts, times, batches, and outputs beyond the tolerance."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from abw.cli import options
+from abw.cli import completion, options
 from abw.cli.console import print_json, progress
 
 FileFormat = Literal["html", "svg", "dot", "png", "text"]
@@ -60,6 +60,7 @@ def viz(
         typer.Argument(
             metavar="[RUN|SPEC]",
             help="A run's number or folder, a spec, or a policy's .json; the latest run.",
+            autocompletion=completion.runs_and_specs,
         ),
     ] = None,
     policy: Annotated[bool, typer.Option("--policy", help="The policy as a state machine.")] = False,

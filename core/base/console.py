@@ -35,7 +35,7 @@ class Console(RichConsole):
 
     def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401
         """A text as rich lays it out: escaped before its width is measured."""
-        return super().render_str(printable(text), **options)
+        return super().render_str(printable(text).replace(GLUE, _HELD), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """What is printed, piece by piece: texts that came with a style are escaped here."""

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 INTERRUPTED = 130
@@ -47,6 +47,38 @@ def _again(lost: sys.UnraisableHookArgs) -> None:
     later = threading.Timer(0.02, os.kill, (os.getpid(), number))
     later.daemon = True
     later.start()
+
+
+class Stop:
+    """Whether whoever waits for long work has asked it to end after the step under way."""
+
+    asked = False
+
+
+STOP = Stop()
+"""Of this process."""
+
+
+@contextmanager
+def stopping_after_a_step() -> Iterator[None]:
+    """Let a first Ctrl-C in the block ask for its end (`STOP`), and a second one be what it is elsewhere."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if STOP.asked:
+            before(number, frame)
+        STOP.asked = True
+        with suppress(OSError):
+            os.write(2, b"\nending after the step under way, with what is measured; Ctrl-C again: at once\n")
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

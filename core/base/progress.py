@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
+
+from abw.core.base.interrupts import STOP, stopping_after_a_step
 
 T = TypeVar("T")
 
@@ -30,11 +33,17 @@ class Quiet:
 
 
 def each(items: Sequence[T], progress: Progress, phase: str) -> Iterator[T]:
-    """The items as the steps of a phase, each of which is done when the next one is asked for."""
+    """The items as the steps of a phase, each of which is done when the next one is asked for.
+
+    After Ctrl-C (`STOP`) the step under way is the last one.
+    """
     progress.phase(phase, len(items))
-    for number, item in enumerate(items, 1):
-        yield item
-        progress.reached(number)
+    with stopping_after_a_step():
+        for number, item in enumerate(items, 1):
+            yield item
+            progress.reached(number)
+            if STOP.asked:
+                return
 
 
 class Clock:
@@ -47,6 +56,27 @@ class Clock:
     def __call__(self, phase: str) -> _Timed:
         """Count the time inside the block to a phase."""
         return _Timed(self.seconds, phase, self._timer)
+
+
+class SpanClock(Clock):
+    """One that also notes when each block began and ended, of the first `most` blocks.
+
+    `spans`: (phase, start, end, thread) in seconds of `time.perf_counter`, in the order of their ends.
+    """
+
+    def __init__(self, *phases: str, most: int = 100_000) -> None:
+        super().__init__(*phases)
+        self.spans: list[tuple[str, float, float, int]] = []
+        self._most = most
+
+    def __call__(self, phase: str) -> _Timed:
+        """Count the time inside the block to a phase, and note it."""
+        return _Noted(self, phase)
+
+    def note(self, phase: str, start: float, end: float) -> None:
+        """Note a block of this thread."""
+        if len(self.spans) < self._most:
+            self.spans.append((phase, start, end, threading.get_ident()))
 
 
 class _Timed:
@@ -62,3 +92,18 @@ class _Timed:
 
     def __exit__(self, *_: object) -> None:
         self._seconds[self._phase] += self._timer() - self._start
+
+
+class _Noted(_Timed):
+    """One that is noted."""
+
+    __slots__ = ("_clock",)
+
+    def __init__(self, clock: SpanClock, phase: str) -> None:
+        super().__init__(clock.seconds, phase, time.perf_counter)
+        self._clock = clock
+
+    def __exit__(self, *_: object) -> None:
+        end = time.perf_counter()
+        self._seconds[self._phase] += end - self._start
+        self._clock.note(self._phase, self._start, end)

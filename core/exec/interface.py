@@ -122,6 +122,34 @@ class Profiler(Protocol):
         """Where the time of all runs since `measure` went. Raises ValueError where nothing was measured."""
 
 
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What threads did in one run of a plan, an entry a batch, or a thread's part of one: k of them.
+
+    `thread`, `batch`, `type` and `rows` are whole numbers; `start` and `end` seconds of `time.perf_counter`;
+    `share_of_peak` what its matrix products make of a core's peak, NaN without products. All (k,).
+    """
+
+    thread: NDArray[np.int64]
+    batch: NDArray[np.int64]
+    type: NDArray[np.int32]
+    rows: NDArray[np.int64]
+    start: NDArray[np.float64]
+    end: NDArray[np.float64]
+    share_of_peak: NDArray[np.float64]
+
+
+class Recorder(Protocol):
+    """Notes each batch of an executor's runs."""
+
+    def record(self, most: int) -> None:
+        """From now on note what is executed, in `most` runs at most."""
+
+    def recorded(self) -> list[Executed]:
+        """The runs so far. Raises ValueError where nothing was noted."""
+        ...
+
+
 class Profile(Protocol):
     """Time by type and reason."""
 
@@ -143,6 +171,11 @@ class Executor(Protocol):
     @property
     def profiler(self) -> Profiler | None:
         """What can say where the time of its runs goes; None where nothing can."""
+        return None
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """What can note each batch; None where nothing can."""
         return None
 
     def kernels(self) -> Mapping[str, str]:

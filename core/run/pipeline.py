@@ -14,14 +14,16 @@ from typing import Any
 import abw
 from abw.core.base.errors import AbwError
 from abw.core.base.files import spare
+from abw.core.base.jit import is_compiled
 from abw.core.base.memory import available_memory, peak_since, settle
-from abw.core.base.progress import Clock, Progress, Quiet
+from abw.core.base.progress import Clock, Progress, Quiet, SpanClock
 from abw.core.data.feed import STDIN, open_feed
 from abw.core.exec.interface import Executor
 from abw.core.exec.registry import entry_of, get_executor, settings
 from abw.core.exec.trained import Trained, load_weights, make_params
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
+from abw.core.graph.walk import place
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, LayoutName
 from abw.core.policy.registry import CHOSEN, LEARNED, get_policy
@@ -41,6 +43,7 @@ from abw.core.run.learning import (
 from abw.core.run.minibatches import planned
 from abw.core.run.precompile import learner_beside
 from abw.core.run.streaming import COMPARED, Job, Sums, run_stream
+from abw.core.run.trace import TRACED, write_trace
 from abw.core.run.workload import Networks, Workload, open_model, open_networks, open_sample, open_seeds
 from abw.core.spec.load import Overrides
 from abw.core.store.folders import new_folder, passing_folder, require_writable
@@ -54,6 +57,10 @@ WORKING = ("read", "construct", "schedule", "plan", "execute")
 """The phases whose time counts in instances a second."""
 
 
+FIRST_TIME = "compile abw's own code, once after installing: 10 to 40 s"
+"""What a first run says that it waits for."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """How to run: what `abw run`'s flags say.
@@ -61,7 +68,8 @@ class RunOptions:
     `input`: a pipe to read instances from (`-`: standard input) instead of the model's data, which are then
     what a policy is learned from. `told`: the executor's own options (`get_executor`). `output`: where the
     outputs go instead of the run's folder, `grown` where instances that grew. `auto_batch`: the mini-batch is
-    chosen, such that it takes `memory` bytes at most (None: a share of those available). `keep`: whether
+    chosen, such that it takes `memory` bytes at most (None: a share of those available). `trace`: where the
+    run's timeline goes. `keep`: whether
     the run stays on disk, with a `note` and `tags`.
     """
 
@@ -85,6 +93,7 @@ class RunOptions:
     check_finite: bool = False
     auto_batch: bool = False
     memory: int | None = None
+    trace: Path | None = None
     keep: bool = True
     note: str = ""
     tags: tuple[str, ...] = ()
@@ -126,20 +135,27 @@ def run(
             hint="--profile needs --executor cpu, with kernels ir",
             exit_code=2,
         )
+    recorder = executor.recorder if options.trace else None
+    if options.trace and not recorder:
+        hint = "--trace needs --executor cpu, with kernels ir"
+        raise AbwError(f"executor '{executor.name}' notes no batches", hint=hint, exit_code=2)
     progress = progress or Quiet()
     if options.keep:
         require_writable(runs_folder())
     if options.output:
         require_suffix(options.output)
-    clock = Clock(*WORKING, "wait", "write", "learn", "compile")
+    clock = (SpanClock if options.trace else Clock)(*WORKING, "wait", "write", "learn", "compile")
     model = open_model(spec, overrides, skip_bad=options.skip_bad)
     if options.output:
         _require_folder(options.output)
         spare(_opened(options.output, 1), options.input and _opened(options.input, 0), *model.reads)
+    for target in filter(None, (options.grown, options.trace)):
+        _require_folder(target)
+        spare(target, options.input and _opened(options.input, 0), *model.reads)
     _require_growth(model, options)
     require_weights(model)
     trained = load_weights(model)
-    progress.phase("compile")
+    progress.phase("compile" if is_compiled(place) else FIRST_TIME)
     with clock("compile"):
         networks = open_networks(
             model, options.granularity, options.layout, fuse=options.fuse, group=options.group
@@ -164,6 +180,8 @@ def run(
                 get_policy(asked.name).schedule(small)
             if profiler:
                 profiler.measure()
+            if recorder:
+                recorder.record(TRACED)
 
         def ready(name: str) -> None:
             """Compile what a policy runs: that is not learning."""
@@ -212,6 +230,8 @@ def run(
             )
             earlier = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             before = settle()
+            if recorder:
+                recorder.record(TRACED)  # from here on, without the runs that chose the mini-batch
             sums = run_stream(job, feed)
             during = peak_since()
         sums.of_kept.compared[learned.name if learned else options.policy] = sums.of_kept.batches
@@ -219,6 +239,8 @@ def run(
         report["peak_memory_bytes"] = max(earlier, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
         report["memory"] = _memory(before, sums.needed, during)
         report["auto_batch"] = tried and {"memory": memory, "tried": [t.document() for t in tried]}
+        if recorder and options.trace and isinstance(clock, SpanClock):
+            write_trace(options.trace, report, clock.spans, recorder.recorded(), networks.network)
         report["profile"] = profiler and profiler.profile().document()
         if options.keep:
             save_report(draft.path, report, model.files, learned.path if learned else None)
@@ -235,9 +257,6 @@ def _require_growth(model: Model, options: RunOptions) -> None:
     if options.profile and model.growth:
         hint = "abw bench and --profile need a plan that can be run again as a whole"
         raise AbwError(f"{model.name} grows: --profile cannot repeat its rounds", hint=hint, exit_code=2)
-    if options.grown:
-        _require_folder(options.grown)
-        spare(options.grown, options.input and _opened(options.input, 0), *model.reads)
 
 
 def _growth(model: Model, sums: Sums, verified: bool) -> dict[str, Any] | None:
@@ -361,6 +380,7 @@ def _report(
         "training": learned and {**learned.document(), "of_these_instances": own},
         "output": options.output and str(options.output),
         "grown": options.grown and str(options.grown),
+        "trace": options.trace and str(options.trace),
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         "versions": versions(),
         "command": command,

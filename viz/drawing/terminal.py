@@ -13,7 +13,7 @@ from rich.console import ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from abw.core.base.console import Console
+from abw.core.base.console import Console, drawing_width
 from abw.viz.data.pictures import (
     ENCODINGS,
     END,
@@ -119,8 +119,10 @@ class _Strip:
 
     def __rich_console__(self, console: RichConsole, options: ConsoleOptions) -> RenderResult:
         lane = self.lane
-        yield Text.assemble((lane.policy, "bold"), f"  {len(lane.type)} batches")
-        room = max(20, options.max_width - 2)
+        yield Text.assemble(
+            (lane.policy, "bold"), f"  {len(lane.type)} batch{'es' if len(lane.type) != 1 else ''}"
+        )
+        room = max(20, drawing_width(options) - 2)
         highest = max(1, int(lane.width.max(initial=1)))
         for first in range(0, min(len(lane.type), STRIPS * room), room):
             part = slice(first, first + room)
@@ -166,7 +168,7 @@ class _Frontier:
         picture, lane = self.picture, self.picture.lane
         label = max([len(name) for name in picture.types] + [4]) + 2
         most = picture.ready.max(axis=0, initial=0)
-        room = max(20, options.max_width - label - 8)
+        room = max(20, drawing_width(options) - label - 8)
         for first in range(0, min(len(lane.type), STRIPS * room), room):
             last = min(first + room, len(lane.type))
             for t, name in enumerate(picture.types):

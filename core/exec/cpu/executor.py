@@ -29,14 +29,15 @@ from abw.core.exec.cpu.llvm.walker import (
 from abw.core.exec.cpu.memory import ArenaMemory
 from abw.core.exec.cpu.packing import address, aligned
 from abw.core.exec.cpu.parts import get_sorter, shared_out
-from abw.core.exec.cpu.profile.profile import Profile, Profiler, Walk
+from abw.core.exec.cpu.profile.profile import Profile, Profiler, Walk, peak_of_core
+from abw.core.exec.cpu.profile.recorder import Recorder
 from abw.core.exec.cpu.rounds.rounds import CompiledRounds
 from abw.core.exec.cpu.rounds.taken import why_not
 from abw.core.exec.cpu.target import TargetName, get_target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.cpu.tiling import CellTiling, layout_of, packed_constants
 from abw.core.exec.epochs import RunEpochs
-from abw.core.exec.interface import Executor, Result, Rounds
+from abw.core.exec.interface import Executed, Executor, Result, Rounds
 from abw.core.exec.params import Params
 from abw.core.exec.values import fill_given
 from abw.core.graph.graph import Graph
@@ -94,6 +95,7 @@ class CpuExecutor(Executor):
         walks = tuple(kind(self._code.address(name)) for name, kind in WALKS.items())
         self._walks: list[tuple[Walk, ...]] = [walks] * self._threads
         self._profiler: Profiler | None = None
+        self._recorder: Recorder | None = None
         self._layouts = layouts
         self._constants = self._packed()
         size = max((layout.scratch_floats for layout in layouts if layout), default=0)
@@ -145,7 +147,11 @@ class CpuExecutor(Executor):
         note_plan(self._table, *_SCHEDULE(plan.schedule), *_PLAN(plan))
         prepared = time.perf_counter()
         batches = len(plan.schedule)
+        if self._recorder is not None:
+            self._recorder.begin(plan)
         threads = self._walk_all(plan) if batches else 1
+        if self._recorder is not None:
+            self._recorder.end(plan, threads)
         if self._profiler is not None:
             self._profiler.took = threads, prepared - start, time.perf_counter() - prepared
         counts = Counts(batches, len(plan.launch_ptr) - 1, 0, 0)
@@ -187,6 +193,24 @@ class CpuExecutor(Executor):
         if self._profiler is None:
             raise ValueError("the executor was not told to measure")
         return self._profiler.profile()
+
+    @property
+    def recorder(self) -> CpuExecutor:
+        """Itself."""
+        return self
+
+    def record(self, most: int) -> None:
+        """From now on note each batch, in `most` runs at most. Cost: as `measure`."""
+        if self._profiler is None:
+            self.measure()
+        assert self._profiler is not None
+        self._recorder = Recorder(self._profiler.clocks, self._own["by_column"], most)
+
+    def recorded(self) -> list[Executed]:
+        """The runs noted so far. Cost: some ms, to measure the peak."""
+        if self._recorder is None or self._profiler is None:
+            raise ValueError("the executor was not told to record")
+        return self._recorder.runs(self._profiler.timing(), peak_of_core())
 
     def _alone(self, plan: Plan) -> None:
         """Run the batches on this thread."""

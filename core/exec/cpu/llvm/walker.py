@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
-from abw.core.exec.cpu.llvm.clock import FIRST, WAITING, WALKER, WHOLE, WORDS, charge, restart
+from abw.core.exec.cpu.llvm.clock import FIRST, LAST, WAITING, WALKER, WHOLE, WORDS, charge, note, restart
 from abw.core.exec.cpu.llvm.emit import Function, Module
 from abw.core.exec.cpu.llvm.kernel import SLOT_WORDS, share
 
@@ -162,17 +162,19 @@ def _emit_launches(module: Module, params: str, slots: int, width: int, stamped:
 
         row = f.at("%clock", f.i64("mul", f.i64("add", kind, 1), 8 * WORDS)) if stamped else ""
 
-        def call(lanes: str) -> None:
+        def call(first: str, last: str, part: str, parts: str) -> None:
             if stamped:
                 f.put("ptr", row, "%words", 0)
                 charge(f, "%clock", "%clock", WALKER)
-            f.do(f"call void {kernel}({start}, {lanes})")
+                began = f.item("i64", "%clock", LAST)
+            f.do(f"call void {kernel}({start}, i64 {first}, i64 {last}, i64 {part}, i64 {parts})")
             if stamped:
                 charge(f, "%clock", row, WHOLE)
+                note(f, "%clock", (b, first, last, began, f.item("i64", "%clock", LAST)))
 
         def rows(first: str, last: str) -> None:
             some = f.let(f"icmp slt i64 {first}, {last}")
-            f.when(some, lambda: call(f"i64 {first}, i64 {last}, i64 0, i64 1"))
+            f.when(some, lambda: call(first, last, "0", "1"))
 
         def jointly() -> None:
             size = f.i64("sub", end, begin)
@@ -182,7 +184,7 @@ def _emit_launches(module: Module, params: str, slots: int, width: int, stamped:
                 rows(first, last)
 
             by_column = f.let(f"icmp ne i64 {f.item('i64', array['by_column'], kind)}, 0")
-            f.when(by_column, lambda: call(f"i64 0, i64 {size}, i64 %part, i64 %parts"), some_rows)
+            f.when(by_column, lambda: call("0", size, "%part", "%parts"), some_rows)
 
         def apart() -> None:
             place = f.i64("add", f.i64("mul", b, f.i64("add", "%parts", 1)), "%part")

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abw.core.exec.cpu.llvm.clock import COUNTS, FIRST, LAST, REASONS, WAITING, WALKER, WHOLE, WORDS
 from abw.core.exec.cpu.llvm.compiled import Code
@@ -94,6 +95,12 @@ class Profile:
         }
 
 
+def peak_of_core() -> float:
+    """Floating-point operations a second, the best of PEAKS tries."""
+    meter = peak_meter()
+    return max(meter() for _ in range(PEAKS))
+
+
 class Profiler:
     """Stamps taken by an executor's threads, summed up."""
 
@@ -105,7 +112,8 @@ class Profiler:
         self._now = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("now"))
         types = len(names)
         self._types = network.types
-        self._clocks = [np.zeros((1 + types, WORDS), np.int64) for _ in range(threads)]
+        self.clocks = [np.zeros((1 + types, WORDS), np.int64) for _ in range(threads)]
+        """The threads' (see `abw.core.exec.cpu.llvm.clock`)."""
         self._inside = np.zeros(threads, np.int64)
         self._computing = np.zeros(threads)
         self.took = 1, 0.0, 0.0
@@ -123,7 +131,7 @@ class Profiler:
 
     def walks_of(self, thread: int) -> tuple[Walk, ...]:
         """The walkers as a thread calls them, with the thread's clock."""
-        clock = self._clocks[thread]
+        clock = self.clocks[thread]
 
         def stamped(walk: Walk) -> Walk:
             def measured(*arguments: object) -> None:
@@ -139,7 +147,7 @@ class Profiler:
     def settle(self, plan: Plan) -> None:
         """Take what a run of this plan left on the clocks."""
         threads, prepared, walked = self.took
-        ticks = np.sum(self._clocks, axis=0)
+        ticks = np.sum(self.clocks, axis=0)
         self._ticks += ticks / threads
         self._thread_ticks += ticks[1:, WHOLE]
         # several threads that are not in the walk wait: to be woken, and for the last one's end
@@ -161,7 +169,7 @@ class Profiler:
         least = np.full(self._sampled.shape, np.inf)
         for _ in range(SAMPLES):
             run()
-            rows = self._clocks[0][1:]
+            rows = self.clocks[0][1:]
             ticks = rows[:, list(REASONS.values())] - self._cost * rows[:, COUNTS : COUNTS + len(REASONS)]
             # another process may have had the processor in between
             least = np.minimum(least, np.maximum(ticks, 0))
@@ -170,8 +178,7 @@ class Profiler:
 
     def profile(self) -> Profile:
         """All so far. Cost: some ms, to measure the peak."""
-        meter = peak_meter()
-        peak = max(meter() for _ in range(PEAKS))
+        peak = peak_of_core()
         now = self._both_clocks()
         tick = (now[0] - self._start[0]) / (now[1] - self._start[1])
         sampled = self._sampled.copy()
@@ -201,8 +208,15 @@ class Profiler:
         held = float(self._held @ (1, tick))
         return Profile(self._seconds, walker, waiting, max(held, 0.0), tuple(types), peak)
 
+    def timing(self) -> Callable[[NDArray[np.int64]], NDArray[np.float64]]:
+        """What makes of stamps seconds of `time.perf_counter`."""
+        start, first = self._start
+        now, last = self._both_clocks()
+        tick = (now - start) / (last - first)
+        return lambda stamps: np.asarray(start + (stamps - first) * tick, np.float64)
+
     def _clear(self) -> None:
-        for clock in self._clocks:
+        for clock in self.clocks:
             clock[:] = 0
         self._inside[:] = 0
         self._computing[:] = 0

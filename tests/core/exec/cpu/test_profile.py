@@ -82,7 +82,7 @@ def test_lost_time_is_missed(lost: int, root: Path, monkeypatch: pytest.MonkeyPa
     assert profiler is not None
     profiler._start = 0.0, 0
     monkeypatch.setattr(profiler, "_both_clocks", lambda: (1.0, 1_000_000))
-    clock = profiler._clocks[0]
+    clock = profiler.clocks[0]
     clock[0, LAST], clock[0, WALKER] = 1000, 100
     clock[1:, WHOLE] = 400, 300 - lost, 200
     profiler._inside[0], profiler._computing[0] = 1000, 1e-3

@@ -1,0 +1,32 @@
+"""What a shell completes: specs that ship, runs, policies. Files it completes itself."""
+
+from __future__ import annotations
+
+
+def specs(incomplete: str) -> list[str]:
+    """The names of models that ship."""
+    from abw.core.spec.shipped import FOLDER
+
+    return sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem.startswith(incomplete))
+
+
+def runs(incomplete: str) -> list[str]:
+    """The numbers of the runs kept here, the latest first."""
+    from abw.core.base.files import home
+    from abw.core.store.folders import number_of, numbered
+
+    found = [str(number_of(folder)) for folder in reversed(numbered(home() / "runs"))]
+    return [number for number in found if number.startswith(incomplete)]
+
+
+def runs_and_specs(incomplete: str) -> list[str]:
+    """Runs, then models that ship."""
+    return [*runs(incomplete), *specs(incomplete)]
+
+
+def policies(incomplete: str) -> list[str]:
+    """The names of policies; of a list with commas the last one."""
+    from abw.core.policy.registry import NAMES
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in NAMES if name.startswith(last)]
