@@ -226,6 +226,9 @@ def _require_growth(model: Model, options: RunOptions) -> None:
         hint = "abw bench and --profile need a plan that can be run again as a whole"
         raise AbwError(f"{model.name} grows: --profile cannot repeat its rounds", hint=hint, exit_code=2)
     if options.grown:
+        if options.output and options.grown.resolve() == options.output.resolve():
+            hint = "name two files: one has a line of results an instance, the other its vertices"
+            raise AbwError(f"--output and --grown are both {options.grown}", hint=hint, exit_code=2)
         _require_folder(options.grown)
         spare(options.grown, options.input and _opened(options.input, 0), *model.reads)
 
