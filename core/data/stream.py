@@ -14,10 +14,11 @@ from abw.core.ir.schema import Schema
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """An instance that was left out: the line on which it begins, and what is wrong with it."""
+    """An instance that was left out: the line on which it begins, what is wrong, and its id, if known."""
 
     line: int
     message: str
+    name: str | int = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,6 +257,9 @@ def _require_growth(model: Model, options: RunOptions) -> None:
     if options.profile and model.growth:
         hint = "abw bench and --profile need a plan that can be run again as a whole"
         raise AbwError(f"{model.name} grows: --profile cannot repeat its rounds", hint=hint, exit_code=2)
+    if options.grown and options.output and options.grown.resolve() == options.output.resolve():
+        hint = "name two files: one has a line of results an instance, the other its vertices"
+        raise AbwError(f"--output and --grown are both {options.grown}", hint=hint, exit_code=2)
 
 
 def _growth(model: Model, sums: Sums, verified: bool) -> dict[str, Any] | None:

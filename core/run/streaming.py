@@ -229,7 +229,8 @@ class _Run:
 
     def _leave_out(self, instances: Instances, error: InstanceError) -> None:
         """Note an instance that the model cannot be run on."""
-        self.told.append(Bad(int(instances.lines[error.instance]), error.problems[0].message))
+        name = instances.names[error.instance] if instances.names else ""
+        self.told.append(Bad(int(instances.lines[error.instance]), error.problems[0].message, name))
 
     def _workload(self, workload: Workload) -> Iterator[int]:
         """Run a workload's mini-batches: check, count, write; gives how many instances are behind each."""

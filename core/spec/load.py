@@ -164,8 +164,8 @@ class _Loader:
         params = own_params(self._section("params"), dims, report)
         schema = self._schema(data)
         own_links = self._section("links")
-        schema = with_derived(schema, own_links, report) if schema else None
         grows = self._section("grow")
+        schema = with_derived(schema, own_links, grows, report) if schema else None
         growing = sketch(grows, schema, tables, report) if grows and schema else None
         schema = growing.schema if growing else schema
         types = self._section("types")

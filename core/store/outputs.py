@@ -138,7 +138,7 @@ def with_bad(rows: Rows, bad: Sequence[Bad], first: int, outputs: Sequence[Outpu
     place = np.searchsorted(rows.lines, [b.line for b in bad])
     ids, errors = list(rows.ids), list(rows.errors)
     for b, at in reversed(list(zip(bad, place.tolist(), strict=True))):
-        ids.insert(at, "")
+        ids.insert(at, b.name)
         errors.insert(at, b.message)
     lines = np.insert(rows.lines, place, [b.line for b in bad])
     columns = tuple(replace(c, counts=np.insert(c.counts, place, 0)) for c in rows.columns)

@@ -137,6 +137,18 @@ def test_bad_instances_are_left_out(abw: Abw, tmp_path: Path, root: Path) -> Non
     assert [json.loads(line)["id"] for line in grown.read_text().splitlines()] == [0, 2]
 
 
+def test_what_is_left_out_keeps_its_id(abw: Abw, little: Path) -> None:
+    """The model cannot be run on the second: nothing feeds its mark."""
+    vertices = [[{"kind": "token", "place": [1, 2]}] * 2, [{"kind": "token"}] * 2]
+    lines = [{"id": f"no {i}", "vertices": v, "links": {}} for i, v in enumerate(vertices)]
+    (little.parent / "d.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    little.write_text(FLOATS)
+    output = little.parent / "o.jsonl"
+    assert abw("run", str(little), "--policy", "depth", "--skip-bad", "--output", str(output)).code == 0
+    found = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [(line["id"], "error" in line) for line in found] == [("no 0", False), ("no 1", True)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -145,6 +157,7 @@ def test_bad_instances_are_left_out(abw: Abw, tmp_path: Path, root: Path) -> Non
         (("specs/greedy.yaml", "--profile"), "greedy grows: --profile cannot repeat its rounds"),
         (("specs/treelstm.yaml", "--grown", "x.jsonl"), "nothing grows in treelstm"),
         (("specs/greedy.yaml", "--grown", "x.npz"), "grown instances are not written to x.npz"),
+        (("specs/greedy.yaml", "--grown", "x.jsonl", "--output", "./x.jsonl"), "both x.jsonl"),
         (("specs/greedy.yaml", "--grown", "nowhere/x.jsonl"), "there is no folder nowhere"),
         (("specs/greedy.yaml", "--grown", "specs/greedy.yaml"), "grown instances are not written"),
     ],

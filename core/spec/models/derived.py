@@ -13,13 +13,17 @@ from abw.core.spec.text.report import Report, suggest
 _FORMS = "one of: {reverse: LINK}, {previous: KIND}, {next: KIND}, {all: KIND}"
 
 
-def with_derived(schema: Schema, node: Mapping | None, report: Report) -> Schema | None:
+def with_derived(
+    schema: Schema, node: Mapping | None, grows: Mapping | None, report: Report
+) -> Schema | None:
     """The schema of the data with the links that a model declares, each made of those before it.
 
+    `grows` is the model's section `grow`, of whose kinds and links none can be made.
     None, with the problems in `report`, where one is declared wrongly: what follows it cannot be known.
     """
     before = len(report)
     later = {key.text for key, _ in node.items} if node else set()
+    grown = {name for key, kind in grows.items for name in (key.text, *_links_of(kind))} if grows else set()
     for key, value in node.items if node else ():
         later.discard(key.text)
         if not fields.name(key, "a link", report):
@@ -27,7 +31,7 @@ def with_derived(schema: Schema, node: Mapping | None, report: Report) -> Schema
         if key.text in schema.links:
             hint = "use another name: 'instance' and names of kinds are links, too"
             report.add(f"the data have a link '{key.text}'", key.where, hint)
-        elif found := _derived(key, value, schema, later, report):
+        elif found := _derived(key, value, schema, later, grown, report):
             made, link = found
             derived = {**schema.derived, key.text: made}
             schema = replace(schema, links={**schema.links, key.text: link}, derived=derived)
@@ -35,9 +39,9 @@ def with_derived(schema: Schema, node: Mapping | None, report: Report) -> Schema
 
 
 def _derived(
-    key: Scalar, value: Node, schema: Schema, later: set[str], report: Report
+    key: Scalar, value: Node, schema: Schema, later: set[str], grown: set[str], report: Report
 ) -> tuple[Derived, LinkSchema] | None:
-    """How a link is made, and what it is; `later` are those declared behind it."""
+    """How a link is made, and what it is; `later` are those declared behind it, `grown` what grows."""
     what = f"link '{key.text}'"
     node = fields.mapping(value, what, report)
     if node is None:
@@ -54,6 +58,10 @@ def _derived(
         return None
     how, of = node.items[0][0].text, fields.text(node.items[0][1], what, report)
     if of is None:
+        return None
+    if of.text in grown and of.text not in schema.links and not schema.members(of.text):
+        hint = "give its vertices a link in 'grow', which a clause fills"
+        report.add(f"'{of.text}' grows, and links are made of what the data has", of.where, hint)
         return None
     if how == "reverse":
         if of.text in later:
@@ -75,6 +83,12 @@ def _derived(
     return Derived("previous" if how == "previous" else "next", of.text), LinkSchema(
         members, members, False, doc
     )
+
+
+def _links_of(kind: Node) -> list[str]:
+    """The names of a growing kind's links."""
+    links = kind.get("links") if isinstance(kind, Mapping) else None
+    return [key.text for key, _ in links.items] if isinstance(links, Mapping) else []
 
 
 def _reversed(name: str, link: LinkSchema) -> LinkSchema:

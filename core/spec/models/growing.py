@@ -20,6 +20,7 @@ from abw.core.ir.model import FieldSource, NodeSource, Table, TableSource
 from abw.core.ir.schema import Schema
 from abw.core.spec.models.clauses import WrittenChoice, parse_choice
 from abw.core.spec.models.drafts import TypeDraft, kinds_text
+from abw.core.spec.models.never import never
 from abw.core.spec.models.places import THIS, Scope, Scopes, clause_of
 from abw.core.spec.models.wiring import Wires
 from abw.core.spec.text import fields
@@ -191,6 +192,12 @@ def grow(found: Sketch, drafts: list[TypeDraft], tables: Tables, report: Report)
         added: dict[str, tuple[int, str]] = {}
         made = [_clause(kind, number, clause, added, scopes) for number, clause in enumerate(then)]
         whole = tuple(clause for clause in made if clause is not None)
+        for number, clause in enumerate(made if len(whole) == len(made) else ()):
+            if reason := never(number, whole):
+                message = f"this clause of {kind.name} never adds anything: {reason}"
+                report.add(
+                    message, clause.span if clause else key.where, "change its conditions, or leave it out"
+                )
         scopes.kinds[key.text] = replace(kind, start=start, clauses=whole)
     kinds = tuple(scopes.kinds.values())
     if kinds and not any(k.start or k.given for k in kinds) and not len(report):
@@ -260,6 +267,7 @@ def _decision(
         report.add(problem.message, text.at(at, problem.length), problem.hint)
         return None
     if choice.type is None:
+        scopes.counts[kind.name, name.text] = 2
         return Decision(name.text, "chance", -1, -1, choice.limit, None, None, name.where)
     found = _scores(kind, choice, text, len(prefix), drafts, report)
     if found is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from abw.core.base.errors import did_you_mean
 from abw.core.ir.growth import Clause, GrowingKind, Number, Place, Test, Tests
 from abw.core.ir.model import Table
-from abw.core.ir.paths import Hop
+from abw.core.ir.paths import Comparison, Hop
 from abw.core.ir.schema import Schema
 from abw.core.spec.models.clauses import WrittenTest, parse_tests, parse_value, whole
 from abw.core.spec.models.drafts import kinds_text
@@ -86,11 +86,10 @@ class Scopes:
             self._note(message, last, text, "name a field behind it")
             return None
         against = written.against
-        number = (
-            whole(against)
-            if against.kind == "number"
-            else self._word(found.field, found.kinds, against, text)
-        )
+        if against.kind == "number":
+            number = self._number(found.field, found.kinds, written.comparison, against, text)
+        else:
+            number = self._word(found.field, found.kinds, against, text)
         return None if number is None else Test(value, written.comparison, number, written.negated)
 
     def path(self, scope: Scope, path: LinkPath, text: Scalar) -> Found | None:
@@ -170,6 +169,43 @@ class Scopes:
         grown = [self.kinds[k].links.get(name) for k in kinds if k in self.kinds and not self.kinds[k].given]
         return len(grown) < len(kinds) or any(link is None or link.optional for link in grown)
 
+    def _number(
+        self, name: str, kinds: frozenset[str], comparison: Comparison, against: Token, text: Scalar
+    ) -> int | None:
+        """A number that a field is compared with; for == and != one that it can be."""
+        number = whole(against)
+        here = [kind for kind in self.kinds.values() if kind.kinds & kinds]
+        tables = {rows for kind in here if (rows := self.meaning(kind, name)) is not None}
+        if comparison not in ("==", "!="):
+            return number
+        table = self.table(min(tables)) if len(tables) == 1 else None
+        if table and self.two_meanings(table, against, text):
+            return None
+        counts = [self._count(kind, name) for kind in here if kind.kinds <= kinds or kinds <= kind.kinds]
+        most = max((count for count in counts if count is not None), default=None)
+        if None not in counts and most is not None and not 0 <= number < most:
+            self._note(f"'{name}' is never {number}", against, text, f"it is 0 to {most - 1:,}")
+            return None
+        return number
+
+    def two_meanings(self, table: Table, number: Token, text: Scalar) -> bool:
+        """Note a number that is a row of a table, and a word of it in another row."""
+        row = table.vocab.rows.get(number.text) if table.vocab else None
+        if row is None or row == int(number.text):
+            return False
+        message = f"{number.text} is a row of {table.name}, and '{number.text}' is a word of it, in row {row}"
+        hint = f"in quotes it is the word: \"'{number.text}'\"; the row can be named by its own word"
+        self._note(message, number, text, hint)
+        return True
+
+    def _count(self, kind: GrowingKind, name: str) -> int | None:
+        """How many numbers a field or decision of a kind can be, from 0 on; None where that is not known."""
+        if (kind.name, name) in self.counts:
+            return self.counts[kind.name, name]
+        rows = kind.fields.get(name)
+        table = self.table(rows) if rows is not None else None
+        return table.rows if table else None
+
     def _word(self, name: str, kinds: frozenset[str], word: Token, text: Scalar) -> int | None:
         """The number that a word means as a field's value."""
         here = [kind for kind in self.kinds.values() if kind.kinds & kinds]
@@ -200,8 +236,9 @@ class Scopes:
         if table.vocab is None:
             self._note(f"'{word.text}' is no number, and table {table.name} has no words", word, text)
             return None
-        if word.text in table.vocab.rows:
-            return table.vocab.rows[word.text]
+        for said in (word.text, word.text.strip("'")):
+            if said in table.vocab.rows:
+                return table.vocab.rows[said]
         hint = did_you_mean(word.text, tuple(table.vocab.rows)) or "or write its row, a number"
         message = f"'{word.text}' is no word of the vocabulary {table.vocab.path.name} of {table.name}"
         self._note(message, word, text, hint)
@@ -293,6 +330,8 @@ def _number(scope: Scope, to: GrowingKind, name: str, text: Scalar, scopes: Scop
                     report.add(f"'{text.text}' is neither a field nor a number", text.where, hint)
                 return None
             value = whole(written.alone)
+            if table is not None and scopes.two_meanings(table, written.alone, text):
+                return None
             if value < 0 or (table is not None and value >= table.rows):
                 last = f" to {table.rows - 1:,}" if table is not None else ""
                 report.add(f"{to.name}.{name} cannot be {value}", text.where, f"numbers are from 0{last}")

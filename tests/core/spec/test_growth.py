@@ -156,6 +156,44 @@ def test_words_stand_for_rows(parser: Folder) -> None:
         assert model.growth.kinds[1].start.fields == (("said", number),)
 
 
+def test_numbers_that_are_words(parser: Folder) -> None:
+    """A number is a row; in quotes it is the word; one that is both, and not the same, is refused."""
+    parser.write("v.txt", "<s>\n</s>\n1\n")
+    for text, row in (("said: <s>}", 0), ("said: \"'1'\"}", 2), ("said: 2}", 2)):
+        model = parser.model(edited(right(), "said: <s>}", text))
+        assert model.growth and model.growth.kinds[1].start
+        assert model.growth.kinds[1].start.fields == (("said", row),)
+    for place, text in (("said: <s>}", "said: «1»}"), ("heard == </s>", "heard == «1»")):
+        changed, marks = unmark(edited(right(), place, text))
+        problems = parser.model_problems(changed)
+        assert [p.message for p in problems] == [
+            "1 is a row of said, and '1' is a word of it, in row 2"
+        ] and marks_of(problems) == marks
+        assert "in quotes it is the word" in problems[0].hint
+    model = parser.model(edited(right(), "heard == </s>", "heard == '1'"))
+    assert model.growth and model.growth.kinds[1].clauses[1].unless[0].against == 2
+
+
+def test_what_can_hold_is_not_refused(parser: Folder) -> None:
+    for when in (
+        "action >= 1 and action <= 1 and action != 0",
+        "not action == pop and not sure",
+        "top and top.below and not front",
+        "not top.made < 1 and not top.made",
+        "sure == 0 and not sure",
+    ):
+        parser.model(edited(right(), "action == pop and not sure", when))
+
+
+@pytest.mark.parametrize(
+    ("link", "what"), [("{all: entry}", "entry"), ("{next: state}", "state"), ("{reverse: below}", "below")]
+)
+def test_links_are_not_made_of_what_grows(parser: Folder, link: str, what: str) -> None:
+    problems = parser.model_problems(edited(right(), "grow:\n", f"links: {{more: {link}}}\ngrow:\n"))
+    assert problems[0].message == f"'{what}' grows, and links are made of what the data has"
+    assert "which a clause fills" in problems[0].hint
+
+
 def test_choices_without_a_word(parser: Folder) -> None:
     """A row that a decision can choose has a word, or is that of unknown ones."""
     text = edited(right(), 'out: 3}, inputs: {x: "said[said]"}', 'out: 4}, inputs: {x: "said[said]"}')
