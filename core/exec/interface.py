@@ -85,8 +85,8 @@ class Rounds(Protocol):
     def grow(
         self, columns: Columns, whose: Whose, grower: Grower, numbers: NDArray[np.int64], before: Plan
     ) -> Computed | None:
-        """Add all vertices to `columns`, in the order of their rounds; None where a score or an input is
-        wrong, which the rounds that the host drives tell.
+        """Add all vertices to `columns`, each instance's as they come to be; None where a score or an input
+        is wrong, which the rounds that the host drives tell.
 
         `before` is the plan of what was computed before growth, `numbers` are the instances' in their file;
         `grower` counts what comes to be. Errors: TooLargeError.

@@ -295,7 +295,7 @@ class _Growth:
                     self.columns.give(name[1], rows)
 
     def _computed(self) -> Computed:
-        """What has grown; the vertices in the order of their rounds."""
+        """What has grown; vertices are numbered without gaps from now on."""
         made, columns, given = self.made, self.columns, self.given
         rows = self.held.copy()
         for arena in made.wide:
@@ -304,9 +304,7 @@ class _Growth:
         if len(self.shares) == 1 and self.limit == self.shares[0]["end"] and not self.shares[0].used:
             columns.count = self.shares[0]["next"]
         else:
-            new = given + np.flatnonzero(columns[INSTANCE][given : self.limit] >= 0)
-            new = new[np.argsort(columns[ROUND][new], kind="stable")]
-            columns.keep(np.concatenate([np.arange(given), new]).astype(np.int32))
+            columns.keep(np.flatnonzero(columns[INSTANCE][: self.limit] >= 0).astype(np.int32))
         made.guess = max(made.guess, 2 * (columns.count - given) // self.whose.count)
         phases, types = self.sprouter.phases, self.sprouter.model.types
         vertices, keys = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
