@@ -5,6 +5,7 @@ from __future__ import annotations
 from abw.cli.bench import cuda as commands_cuda
 from abw.cli.bench import graphs as commands_graphs
 from abw.cli.bench import growth as commands_growth
+from abw.cli.bench import programs as commands_programs
 from abw.cli.bench import serving as commands_serving
 from abw.cli.bench import speed as commands_speed
 from abw.cli.bench import systems as commands_systems
@@ -15,6 +16,7 @@ __all__ = [
     "commands_cuda",
     "commands_graphs",
     "commands_growth",
+    "commands_programs",
     "commands_serving",
     "commands_speed",
     "commands_systems",

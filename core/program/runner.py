@@ -156,9 +156,10 @@ class BatchRunner:
         self._go_on()
         while self._waiting:
             asked, self._waiting = self._waiting, []
-            known = [(task, ask) for task, ask in asked if self._known(ask)]
+            end = (self._base + self._count) * self._network.width << BITS
+            known = [one for one in asked if max(one[1].handles) < end]
             if known:  # who asks what is computed already may record more before the rest is
-                self._waiting = [(task, ask) for task, ask in asked if not self._known(ask)]
+                self._waiting = [one for one in asked if max(one[1].handles) >= end]
                 asked = known
             else:
                 self.rounds += 1
@@ -204,9 +205,6 @@ class BatchRunner:
             raise self._stale(stale, marks) from None
         self._engine.advance(new)
         self._count += len(new)
-
-    def _known(self, ask: Ask) -> bool:
-        return max(ask.handles) >> BITS < (self._base + self._count) * self._network.width
 
     def _go_on(self) -> None:
         while self._ready:

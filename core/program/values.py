@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, ClassVar, NoReturn, Protocol
-
-import numpy as np
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Array
@@ -87,7 +86,7 @@ class Value:
         return self._net.shape_of(self.ref)
 
     def _size(self) -> int:
-        return int(np.prod(self.shape))
+        return prod(self._net.shape_of(self.ref))
 
     def __repr__(self) -> str:
         return f"Value {list(self.shape)}{self._net.shown(self.ref)}"
@@ -105,7 +104,7 @@ class Value:
 def _mask(allowed: Sequence[bool] | None, size: int) -> list[bool] | None:
     if allowed is None:
         return None
-    mask = [bool(may) for may in allowed]
+    mask = [*map(bool, allowed)]
     if len(mask) != size:
         raise AbwError(f"{len(mask)} are said to be allowed or not, of {size}")
     if not any(mask):

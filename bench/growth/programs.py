@@ -1,0 +1,233 @@
+"""Models as Python functions: what recording, waiting and rounds take, beside kernels and PyTorch by hand."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Generator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from abw.bench.executors.blas import import_torch
+from abw.bench.growth.byhand import Parser
+from abw.bench.timing import interleaved
+from abw.core.base.errors import AbwError
+from abw.core.data.lookup import hashed
+from abw.core.data.read import read
+from abw.core.program.net import Net, cells
+from abw.core.program.values import Value
+
+CALLS = 20_000
+PARSER = """\
+library: parser
+dims: {hidden: 64, in: hidden, actions: 3}
+tables: {words: {dim: hidden, rows: 256}, moves: {dim: hidden, rows: actions}}
+types:
+  buffer: SPECS/cells/rnn.yaml
+  stack: SPECS/cells/rnn.yaml
+  history: SPECS/cells/rnn.yaml
+  compose: SPECS/cells/compose.yaml
+  score: SPECS/cells/actions.yaml
+"""
+TREES = """\
+library: trees
+dims: {hidden: 64, embed: hidden, classes: 5}
+tables: {words: {dim: embed}}
+types:
+  leaf: SPECS/cells/treelstm-leaf.yaml
+  internal: SPECS/cells/treelstm.yaml
+  output: {cell: SPECS/cells/linear.yaml, dims: {in: hidden, out: classes}}
+"""
+
+
+def bench_programs(
+    data: Path, runs: int, specs: Path = Path("specs"), *, torch: bool = True
+) -> dict[str, Any]:
+    """CPU time of one thread, medians of `runs` interleaved runs.
+
+    Errors: AbwError where PyTorch is absent, unless it is not asked for, or where it decides otherwise.
+    """
+    library = import_torch() if torch else None
+    if library is not None:
+        library.set_num_threads(1)
+    return {
+        "recording": recording(specs, runs),
+        "trees": trees(specs, data / "trees/dev.txt", 64, runs),
+        "parsing": [parsing(library, specs, data / "tags/dev.txt", hidden, runs) for hidden in (64, 256)],
+    }
+
+
+def opened(specs: Path, text: str, hidden: int) -> Net:
+    """A library's cells, of a size, on one thread."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "library.yaml"
+        path.write_text(text.replace("SPECS", str(specs.resolve())))
+        return cells(path, dims={"hidden": hidden}, allow_outside=True, threads=1)
+
+
+def recording(specs: Path, runs: int) -> dict[str, float]:
+    """Seconds of a call that records a node of three inputs, with its loop, and of an empty function."""
+    net = opened(specs, PARSER, 8)
+
+    def empty(stack: Value, buffer: Value, history: Value) -> None:
+        pass
+
+    def calling(function: Callable[[Value, Value, Value], object]) -> float:
+        zero = net.zeros("hidden")
+        for _ in range(CALLS):
+            function(zero, zero, zero)
+        return 0.0
+
+    def recorded() -> None:
+        with net.batching():
+            calling(net.score)
+            net._recorder.take()  # as arrays, but not executed
+
+    taken = interleaved({"call": recorded, "empty": lambda: calling(empty)}, runs)
+    return {name: seconds / CALLS for name, seconds in taken.items()}
+
+
+def trees(specs: Path, file: Path, hidden: int, runs: int) -> dict[str, float]:
+    """A tree LSTM by recursion on up to 64 trees: recorded alone, run anew, run again, and its kernels."""
+    net = opened(specs, TREES, hidden)
+    instances = read(file, "trees")
+    words, kinds = instances.vocabulary["word"], instances.schema.kinds
+    left, right = (instances.links[side].target.tolist() for side in ("left", "right"))
+    leaf = [kinds[kind] == "leaf" for kind in instances.kind.tolist()]
+    named = [words[w] if w >= 0 else "" for w in instances.fields["word"].tolist()]
+    roots = instances.links["root"].target[instances.start[:-1]][:64].tolist()
+
+    def state(vertex: int) -> tuple[Value, Value]:
+        if leaf[vertex]:
+            h, c = net.leaf(net.words[named[vertex]])
+        else:
+            h, c = net.internal(*state(left[vertex]), *state(right[vertex]))
+        net.output(h)
+        return h, c
+
+    def classify(root: int) -> None:
+        state(root)
+
+    net.run(classify, roots, batch=64)
+    engine = net._ready().engine
+    (held,) = engine._first.values()
+
+    def recorded() -> None:
+        with net.batching():
+            for root in roots:
+                state(root)
+            net._recorder.take()
+
+    def anew() -> None:
+        engine._first = {}
+        net.run(classify, roots, batch=64)
+
+    work = {
+        "recorded": recorded,
+        "anew": anew,
+        "again": lambda: net.run(classify, roots, batch=64),
+        "kernels": lambda: net.executor.run(held.plan),
+    }
+    return {"trees": len(roots), "nodes": len(held.plan.graph), **interleaved(work, runs)}
+
+
+class Parsing:
+    """The parser of `specs/stackrnn.yaml` as programs."""
+
+    def __init__(self, net: Net) -> None:
+        self.net = net
+
+    def plain(self, sentence: list[int]) -> list[int]:
+        """The actions for a sentence."""
+        net = self.net
+        zero = net.zeros("hidden")
+        buffer = [zero]
+        for word in reversed(sentence):
+            buffer.append(net.buffer(net.words[word], buffer[-1]))
+        stack, moved, past, left = [(zero, zero)], zero, zero, len(sentence)
+        done: list[int] = []
+        while left or len(stack) > 2:
+            past = net.history(moved, past)
+            two = len(stack) > 2
+            action = net.score(stack[-1][1], buffer[left], past).argmax([left > 0, two, two])
+            if action == 0:
+                value, left = net.words[sentence[-left]], left - 1
+            else:
+                (upper, _), (lower, _) = stack.pop(), stack.pop()
+                value = net.compose(lower, upper) if action == 1 else net.compose(upper, lower)
+            stack.append((value, net.stack(value, stack[-1][1])))
+            moved = net.moves[action]
+            done.append(action)
+        return done
+
+    def yielding(self, sentence: list[int]) -> Generator[Any, Any, list[int]]:
+        """The same as a generator function."""
+        net = self.net
+        zero = net.zeros("hidden")
+        buffer = [zero]
+        for word in reversed(sentence):
+            buffer.append(net.buffer(net.words[word], buffer[-1]))
+        stack, moved, past, left = [(zero, zero)], zero, zero, len(sentence)
+        done: list[int] = []
+        while left or len(stack) > 2:
+            past = net.history(moved, past)
+            two = len(stack) > 2
+            action = yield net.score(stack[-1][1], buffer[left], past).argmax([left > 0, two, two])
+            if action == 0:
+                value, left = net.words[sentence[-left]], left - 1
+            else:
+                (upper, _), (lower, _) = stack.pop(), stack.pop()
+                value = net.compose(lower, upper) if action == 1 else net.compose(upper, lower)
+            stack.append((value, net.stack(value, stack[-1][1])))
+            moved = net.moves[action]
+            done.append(action)
+        return done
+
+
+def parsing(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> dict[str, Any]:  # noqa: ANN401
+    """The parser on up to 64 sentences: anew (nothing planned before), and by PyTorch's hand-made batches.
+
+    PyTorch is given the buffer's states. Errors: AbwError where it decides otherwise.
+    """
+    net = opened(specs, PARSER.replace("in: hidden", f"in: {hidden}"), hidden)
+    instances = read(file, "tags")
+    kinds = [k for k, name in enumerate(instances.schema.kinds) if name in instances.schema.members("token")]
+    rows = hashed(instances.vocabulary["word"], 256)[instances.fields["word"]]
+    token = np.isin(instances.kind, kinds)
+    spans = list(pairwise(instances.start[:65].tolist()))
+    sentences = [rows[a:b][token[a:b]].tolist() for a, b in spans]
+    programs = Parsing(net)
+    engine = net._ready().engine
+
+    def anew(function: Callable[[list[int]], Any]) -> list[list[int]]:
+        engine._first = {}
+        return net.run(function, sentences, batch=64)
+
+    said = anew(programs.plain)
+    assert net._last is not None
+    row: dict[str, Any] = {"hidden": hidden, "sentences": len(sentences), "actions": sum(map(len, said))}
+    row |= {"rounds": net._last.rounds, "nodes": sum(map(len, engine.segments))}
+    work: dict[str, Callable[[], object]] = {
+        "plain": lambda: anew(programs.plain),
+        "yielding": lambda: anew(programs.yielding),
+        "again": lambda: net.run(programs.plain, sentences, batch=64),
+    }
+    if anew(programs.yielding) != said:
+        raise AbwError("the generator function decides otherwise than the plain one")
+    if library is not None:
+        states = [np.stack(each) for each in net.run(lambda words: _buffer(net, words), sentences)]
+        theirs = Parser(library, dict(net.params), sentences, states, 200)
+        if [actions[:-1] for actions in theirs.run()] != said:
+            raise AbwError("PyTorch decides otherwise than the program")
+        work["torch"] = theirs.run
+    return row | interleaved(work, runs)
+
+
+def _buffer(net: Net, sentence: list[int]) -> list[Value]:
+    """The buffer's states, of the first word first."""
+    states = [net.zeros("hidden")]
+    for word in reversed(sentence):
+        states.append(net.buffer(net.words[word], states[-1]))
+    return states[:0:-1]
