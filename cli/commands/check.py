@@ -121,7 +121,10 @@ def _print(report: dict[str, Any]) -> None:
             )
         )
     if report["memory_bytes"] is not None:
-        console.print(f"    the largest mini-batch takes {amount(report['memory_bytes'], 'B')} of memory")
+        most = " at most" if report["growth"] else ""
+        console.print(
+            f"    the largest mini-batch takes{most} {amount(report['memory_bytes'], 'B')} of memory"
+        )
         process = report["process_bytes"]
         console.print(
             f"    abw run takes {amount(process['total'], 'B')} with it: weights "

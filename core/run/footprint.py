@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter, mul
 from typing import Any
@@ -60,6 +60,25 @@ def footprint(planned: Plan) -> Footprint:
     return Footprint(4 * floats, arrays, _output_bytes(graph))
 
 
+NODE_BYTES, OPERAND_BYTES = 48, 12
+"""What a node and an operand take at most in the arrays of graph, schedule and plan."""
+
+
+def grown_footprint(before: Plan, nodes: Sequence[int], operands: int) -> Footprint:
+    """What a mini-batch that grows takes, whose part before growth is planned, with so many further nodes.
+
+    `nodes` (types,) and `operands`: what comes in rounds and behind them; all values are kept. O(types).
+    """
+    found, network = footprint(before), before.graph.network
+    pairs = list(zip(network.types, nodes, strict=True))
+    floats = sum(count * row_floats(o.shape, LANES) for t, count in pairs for o in t.outputs)
+    arrays = NODE_BYTES * sum(nodes) + OPERAND_BYTES * operands
+    outputs = dict(network.outputs).values()
+    counts = [(sum(nodes[t] for t, _ in producers), producers[0]) for producers in outputs]
+    read = sum(4 * count * size_of(network.types[t].outputs[o].shape) for count, (t, o) in counts)
+    return Footprint(found.arenas + 4 * floats, found.graph + arrays, found.outputs + read)
+
+
 AT_REST = 172_000_000
 """What `abw run` holds before it has any weights or instances: Python, NumPy, numba, LLVM, compiled code.
 
@@ -93,13 +112,13 @@ class Forecast:
         return {**{f.name: getattr(self, f.name) for f in fields(self)}, "total": self.total}
 
 
-def forecast(network: Network, largest: Plan, together: int, vertices: int) -> Forecast:
+def forecast(network: Network, largest: Footprint, together: int, vertices: int) -> Forecast:
     """What `abw run` takes at most. Cost: laying out the cells, a millisecond each.
 
-    `largest`: the plan that takes most; `together`: so many of its size are planned before the first runs;
-    `vertices`: of the instances that are read together.
+    `largest`: the mini-batch that takes most; `together`: so many of its size are planned before the first
+    runs; `vertices`: of the instances that are read together.
     """
-    found = footprint(largest)
+    found = largest
     plans = found.arenas + found.outputs + together * found.graph
     return Forecast(AT_REST, weight_bytes(network), VERTEX_BYTES * vertices, plans)
 

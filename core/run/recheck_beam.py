@@ -72,7 +72,7 @@ class _Again:
         scores, may = masked(self.decision, self.columns, at, self.read)
         can = np.ones((len(at), 1), np.bool_) if may is None else may
         nothing: Bools = np.logical_not(can.any(axis=1))
-        share = np.where(number >= 0, log_shares(scores)[rows, number], 0.0)
+        share = np.where(number >= 0, log_shares(scores, rows, number), 0.0)
         there = np.logical_and(rows >= 0, nothing[rows] == (number < 0))
         if may is not None:
             there = np.logical_and(there, (number < 0) | may[rows, number])

@@ -25,11 +25,11 @@ from abw.core.ir.growth import Decision
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity
 from abw.core.ir.weights import names_in
-from abw.core.plan.plan import plan, wanted_of
+from abw.core.plan.plan import Plan, plan, wanted_of
 from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import CHOSEN, get_policy
 from abw.core.policy.rules.critical import Critical
-from abw.core.run.footprint import footprint, forecast
+from abw.core.run.footprint import Footprint, footprint, forecast, grown_footprint
 from abw.core.run.learning import Asked, kept_policy, launch_seconds
 from abw.core.run.minibatches import TOGETHER
 from abw.core.run.streaming import read_ahead
@@ -64,7 +64,8 @@ def inspect(
     `memory_bytes`: what the mini-batch with most nodes takes in `abw run`, batched by the policy named, or
     the one that an earlier run has chosen for mini-batches of this size, else by the rule critical;
     `process_bytes`: what its whole process takes with that (`Forecast`), and what is available. Of a
-    model that grows, graphs are those of what is computed before, and the memory is not known beforehand.
+    model that grows, graphs are those of what is computed before, and the memory is that of mini-batches
+    in which every instance grows as far as `most` allows.
     Errors: SpecError, DataError. Cost: that of reading and construction.
     """
     model = open_model(spec, overrides)
@@ -98,15 +99,17 @@ def inspect(
         if largest is None or len(graph) > len(largest):
             largest = graph
     memory = process = None
-    if largest is not None and given is None:
+    if largest is not None:
         schedule = networks.launched(largest, named.schedule(networks.seen(largest)))
         schedule = shared_out(largest, schedule, usable_cores(), get_target())
         planned = plan(largest, schedule, wanted_of(largest))
-        memory = footprint(planned).total
+        needed = footprint(planned) if given is None else _grown(workload, planned)
+        memory = needed.total
         batch, count = model.data.batch, len(workload.instances)
-        together = min(len(depths), read_ahead(batch) // batch, -(-TOGETHER // len(largest)))
+        together = min(len(depths), read_ahead(batch) // batch, -(-TOGETHER // max(1, len(largest))))
+        together = together if given is None else 1
         share = min(1.0, read_ahead(batch) / count)
-        found = forecast(network, planned, together, int(share * len(workload.instances.kind)))
+        found = forecast(network, needed, together, int(share * len(workload.instances.kind)))
         process = {**found.document(), "available": available_memory()}
     types = []
     for number, t in enumerate(network.types):
@@ -148,6 +151,26 @@ def inspect(
         "types": types,
         "growth": _growth(workload),
     }
+
+
+def _grown(workload: Workload, before: Plan) -> Footprint:
+    """What a mini-batch takes at most in which everything grows as far as it may."""
+    assert workload.ground is not None
+    instances, network, model = workload.instances, workload.network, workload.model
+    kinds, growth = instances.schema.kinds, workload.ground.sprouter.growth
+    batch = min(model.data.batch, len(instances))
+    most = {kind.name: batch * kind.most for kind in growth.kinds if not kind.given}
+    counts = dict.fromkeys(kinds, 0)
+    for first, last in workload.windows():
+        own = instances.kind[instances.start[first] : instances.start[last]]
+        for name, count in zip(kinds, np.bincount(own, minlength=len(kinds)).tolist(), strict=False):
+            counts[name] = max(counts[name], count, most.get(name, 0))
+    early = workload.ground.sprouter.phases.before
+    nodes = [0 if t in early else sum(counts[k] for k in made.kinds) for t, made in enumerate(model.types)]
+    # a list may have all vertices of an instance
+    listed = max(1, sum(counts.values()) // batch)
+    slots = [len(t.slots) * (listed if t.reduction else 1) for t in network.types]
+    return grown_footprint(before, nodes, sum(n * s for n, s in zip(nodes, slots, strict=True)))
 
 
 def _growth(workload: Workload) -> dict[str, Any] | None:

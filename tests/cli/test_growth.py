@@ -95,6 +95,18 @@ def test_a_beam(abw: Abw, tmp_path: Path) -> None:
     assert "next: best 4 of score.y; adds step" in abw("check", "specs/beam.yaml").out
 
 
+@pytest.mark.parametrize("spec", ["greedy", "beam", "greedy-attention", "early-exit", "experts"])
+def test_memory_is_bounded_beforehand(abw: Abw, spec: str) -> None:
+    told = (f"specs/{spec}.yaml", "--set", "hidden=8", "--limit", "6")
+    most = abw("check", *told, "--json").json()
+    done = abw("run", *told, "--policy", "depth", "--json")
+    assert done.code == 0, done.err
+    needed = done.json()["memory"]["mini_batch_bytes"]
+    assert needed <= most["memory_bytes"] < 30 * needed
+    assert most["process_bytes"]["total"] > most["memory_bytes"]
+    assert "the largest mini-batch takes at most" in " ".join(abw("check", *told).out.split())
+
+
 def test_the_mini_batch_is_chosen_by_growing_some(abw: Abw) -> None:
     done = abw("run", "specs/greedy.yaml", "--set", "hidden=8", "--batch", "auto", "--json")
     assert done.code == 0, done.err

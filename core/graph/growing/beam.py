@@ -66,10 +66,15 @@ class Picks:
         return found
 
 
-def log_shares(scores: Scores) -> Totals:
-    """The logarithm of each score's share (n, choices): the log softmax, in double precision."""
+def log_shares(scores: Scores, row: Ints, number: Ints) -> Totals:
+    """The logarithm of the share of some of the scores (n, choices): the log softmax, in double precision.
+
+    Of m of them: number `number` of row `row`.
+    """
     shifted = relative(scores)
-    found: Totals = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    chosen = shifted[row, number]
+    whole = np.log(np.exp(shifted, out=shifted).sum(axis=1))
+    found: Totals = chosen - whole[row]
     return found
 
 
@@ -80,7 +85,6 @@ def continuations(decision: Decision, columns: Columns, at: Ints, read: Read, be
     passes over the scores.
     """
     scores, may = masked(decision, columns, at, read)
-    shares = log_shares(scores)
     row = np.arange(len(at))
     possible = np.ones(len(at), np.bool_) if may is None else may.any(axis=1)
     left = scores.copy()
@@ -95,11 +99,11 @@ def continuations(decision: Decision, columns: Columns, at: Ints, read: Read, be
         left[row, chosen] = -np.inf
         numbers.append(np.where(possible, chosen, -1))
         there.append(some & (possible if n else True))
-    number = np.stack(numbers, axis=1)
     inside = np.stack(there, axis=1)
-    total = before[:, None] + np.where(number >= 0, shares[row[:, None], number], 0.0)
+    number = np.stack(numbers, axis=1)[inside].astype(np.int32)
     rows = np.repeat(row, inside.sum(axis=1)).astype(np.int32)
-    return Candidates(rows, number[inside].astype(np.int32), total[inside])
+    total = before[rows] + np.where(number >= 0, log_shares(scores, rows, number), 0.0)
+    return Candidates(rows, number, total)
 
 
 def ranked(instance: Ints, total: Totals, width: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -172,10 +172,13 @@ def shares(scores: Scores) -> NDArray[np.float64]:
 
 def relative(scores: Scores) -> NDArray[np.float64]:
     """Scores less the largest of their row (n, choices), in double precision; 0 for that, if infinite too."""
-    wide = scores.astype(np.float64)
-    top = wide.max(axis=1, keepdims=True)
+    found: NDArray[np.float64] = scores.astype(np.float64)
+    top = found.max(axis=1, keepdims=True)
+    largest = None if np.isfinite(top).all() else found == top
     with np.errstate(invalid="ignore"):
-        found: NDArray[np.float64] = np.where(wide == top, 0.0, wide - top)
+        found -= top
+    if largest is not None:
+        found[largest] = 0.0
     return found
 
 

@@ -1,0 +1,175 @@
+"""What growing kinds choose: decisions, and the numbers and words that they can be."""
+
+from __future__ import annotations
+
+from abw.core.ir.growth import Decision, GrowingKind
+from abw.core.spec.models.clauses import WrittenChoice, parse_choice
+from abw.core.spec.models.drafts import TypeDraft, kinds_text
+from abw.core.spec.models.places import Scope, Scopes
+from abw.core.spec.text import fields
+from abw.core.spec.text.document import Mapping, Node, Scalar
+from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.tokens import ExpressionError
+
+SCORED = ("argmax", "sample", "best")
+"""How one of several scores is chosen, or some are."""
+
+
+def decisions_of(
+    kind: GrowingKind, node: Mapping, then: list[Mapping], drafts: list[TypeDraft], scopes: Scopes
+) -> tuple[Decision, ...]:
+    """What is chosen; of what is written wrongly the name alone, which clauses may use."""
+    chosen = node.get("choose")
+    values = {key.text: (key, value) for key, value in chosen.items} if isinstance(chosen, Mapping) else {}
+    made = []
+    for decision in kind.decisions:
+        name, value = values[decision.name]
+        found = _decision(kind, name, value, then, drafts, scopes, scopes.report)
+        if found is None:
+            scopes.mistaken.add((kind.name, decision.name))
+        made.append(found or decision)
+    return tuple(made)
+
+
+def _decision(
+    kind: GrowingKind,
+    name: Scalar,
+    value: Node,
+    clauses: list[Mapping],
+    drafts: list[TypeDraft],
+    scopes: Scopes,
+    report: Report,
+) -> Decision | None:
+    allowed: Mapping | None = None
+    text: Scalar | None
+    if isinstance(value, Mapping):
+        ways = [h for h in SCORED if value.get(h) is not None]
+        fields.keys(value, f"decision '{name.text}'", report, (), (*SCORED, "allow"), name.where)
+        if not ways:
+            report.add(f"decision '{name.text}' has no argmax", name.where, "{argmax: T.o, allow: {…}}")
+            return None
+        how = ways[0]
+        if len(ways) > 1 and (other := value.key(ways[1])):
+            message = f"decision '{name.text}' has {how} and {ways[1]}"
+            report.add(message, other.where, "one of the two chooses: leave out the other")
+            return None
+        allowed = fields.mapping(value.get("allow"), f"allow of '{name.text}'", report)
+        text = fields.text(value.get(how), how, report)
+        prefix = f"{how} "
+    else:
+        text, prefix = fields.text(value, f"decision '{name.text}'", report), ""
+    if text is None:
+        return None
+    try:
+        choice = parse_choice(prefix + text.text)
+    except ExpressionError as problem:
+        at = max(0, problem.at - len(prefix))
+        report.add(problem.message, text.at(at, problem.length), problem.hint)
+        return None
+    if choice.type is None:
+        scopes.counts[kind.name, name.text] = 2
+        return Decision(name.text, "chance", -1, -1, choice.limit, None, None, name.where)
+    found = _scores(kind, choice, text, len(prefix), drafts, report)
+    if found is None:
+        return None
+    draft, output = found
+    shape = tuple(draft.outputs.values())[output]
+    if shape is None:
+        return None
+    place = text.at(choice.at - len(prefix), len(f"{draft.name}.{choice.output and choice.output.text}"))
+    scores = f"{draft.name}.{tuple(draft.outputs)[output]}"
+    count = shape[0] if len(shape) == 1 else 0
+    if not count or (choice.how == "over" and count != 1):
+        needs = "> needs one number" if choice.how == "over" else f"{choice.how} needs a vector of scores"
+        report.add(f"{scores} is {list(shape)}: {needs}", place)
+        return None
+    tests, names = None, None
+    if allowed is not None:
+        names = tuple(action.text for action, _ in allowed.items)
+        if len(names) != count:
+            message = f"{scores} has {count:,} numbers, and 'allow' names {len(names)}"
+            report.add(message, place, "one test for each number, in order")
+        scope = Scope(kind.kinds, early=True)
+        conditions = [fields.text(item, f"allow of '{a.text}'", report) for a, item in allowed.items]
+        tests = tuple(scopes.tests(scope, c) if c else () for c in conditions)
+    elif choice.how in SCORED:
+        names = _checked_rows(kind, name.text, count, scores, clauses, scopes, report)
+    scopes.counts[kind.name, name.text] = 2 if choice.how == "over" else count
+    return Decision(
+        name.text, choice.how, draft.number, output, choice.limit, tests, names, name.where, choice.width
+    )
+
+
+def _scores(
+    kind: GrowingKind,
+    choice: WrittenChoice,
+    text: Scalar,
+    shift: int,
+    drafts: list[TypeDraft],
+    report: Report,
+) -> tuple[TypeDraft, int] | None:
+    """The type and output that a decision reads: on every vertex of its kind."""
+    assert choice.type is not None and choice.output is not None
+    place = text.at(choice.type.at - shift, len(choice.type.text))
+    draft = next((d for d in drafts if d.name == choice.type.text), None)
+    if draft is None:
+        report.add(
+            f"unknown type '{choice.type.text}'", place, suggest(choice.type.text, [d.name for d in drafts])
+        )
+    elif not kind.kinds <= draft.kinds or draft.where:
+        if draft.kinds:
+            what = "has a condition" if kind.kinds <= draft.kinds else f"is per {draft.per}"
+            message = f"type '{draft.name}' {what}: it is not on every {kinds_text(kind.kinds)}"
+            report.add(message, place, "what is decided needs scores everywhere")
+    elif draft.reduction:
+        message = f"'{draft.name}' is a {draft.reduction}: scores come from a cell"
+        report.add(message, place, "read it in a cell of its own")
+    elif choice.output.text not in draft.outputs:
+        if draft.whole:
+            place = text.at(choice.output.at - shift, len(choice.output.text))
+            hint = suggest(choice.output.text, draft.outputs)
+            report.add(f"type '{draft.name}' has no output '{choice.output.text}'", place, hint)
+    else:
+        return draft, tuple(draft.outputs).index(choice.output.text)
+    return None
+
+
+def _checked_rows(
+    kind: GrowingKind,
+    name: str,
+    count: int,
+    scores: str,
+    clauses: list[Mapping],
+    scopes: Scopes,
+    report: Report,
+) -> tuple[str, ...] | None:
+    """The words that a decision's numbers mean, by the table of a field that it is given to."""
+    names = None
+    for clause in clauses:
+        adds = clause.get("add")
+        to = scopes.kinds.get(adds.text) if isinstance(adds, Scalar) else None
+        for key, value in clause.items:
+            number = to.fields.get(key.text) if to else None
+            if number is None or not isinstance(value, Scalar) or value.text.strip() != name:
+                continue
+            table = scopes.table(number)
+            if table is not None and count > table.rows:
+                message = (
+                    f"{scores} has {count:,} numbers, table {table.name} has {table.rows:,} rows: "
+                    f"'{key.text}: {name}' could name a row that is not there"
+                )
+                if (kind.name, name) not in scopes.rows:
+                    report.add(message, key.where, "as many rows as scores")
+            if table is not None:
+                scopes.rows.setdefault((kind.name, name), number)
+            if table is not None and table.vocab is not None and names is None:
+                words = table.words
+                without = [row for row in range(min(count, table.rows)) if row not in words]
+                if without:
+                    message = (
+                        f"{scores} has {count:,} numbers, and row {without[0]} of table {table.name} has no "
+                        f"word in {table.vocab.path.name}: '{key.text}: {name}' could name it"
+                    )
+                    report.add(message, key.where, "a word for each row, or as many scores as words")
+                names = tuple(words.get(row, "") for row in range(count))
+    return names
