@@ -71,13 +71,14 @@ def training_graph(training: Training, graph: Graph, gradients: Mapping[str, Flo
     values = len(graph) << shift
 
     counts = graph.type_sizes.astype(np.int64)
-    operands = np.diff(graph.operand_ptr[graph.type_ptr]).astype(np.int64)
+    ends = graph.operand_ptr[graph.type_ptr].astype(np.int64)
+    operands = ends[1:] - ends[:-1]
     links = operands // np.maximum(program.slots, 1)
     here, along = counts[program.source], links[program.source]
     of_parts = np.where(program.edge, along, here)
     sizes = np.concatenate([counts, of_parts, np.zeros(len(program.sums), np.int64)])
-    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    lists, more = int((program.lists * here).sum()), int((program.lists * along).sum())
+    first = _offsets(sizes)
+    lists, more = int(program.lists @ here), int(program.lists @ along)
 
     ptr = np.zeros(values + lists + 2, np.int32)
     forward = graph.type_ptr, graph.operand_ptr, graph.operand
@@ -103,16 +104,16 @@ def training_graph(training: Training, graph: Graph, gradients: Mapping[str, Flo
         )  # fmt: skip
         for references in (members[:total], of_constants[1]):
             _resolve(references, held)
-        first = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        first = _offsets(sizes)
 
-    width = np.diff(program.read_ptr)
-    size = int(operands.sum() + np.where(program.reduction, along, of_parts * width).sum() + summed)
+    width = program.read_ptr[1:] - program.read_ptr[:-1]
+    size = int(ends[-1]) + int(np.where(program.reduction, along, of_parts * width).sum()) + summed
     nodes = int(first[-1])
     type_ptr = first.astype(np.int32)
     operand_ptr, operand = np.zeros(nodes + 1, np.int32), np.empty(size, np.int32)
     whose = np.empty((2, nodes), np.int32)
-    reads = program.reads.astype(np.int64)
-    reads[:, 3] += np.where(program.reads[:, 2] >= 0, first[program.reads[:, 2]] << wide, 0)
+    reads = program.reads.copy()
+    reads[program.of_parts, 3] += first[reads[program.of_parts, 2]] << wide
     _forward(graph.operand_ptr, graph.operand, (shift, wide), operand_ptr, operand)
     whose[:, : len(graph)] = graph.vertex, graph.instance
     _parts(
@@ -137,6 +138,13 @@ def training_graph(training: Training, graph: Graph, gradients: Mapping[str, Flo
     return TrainingGraph(training, made, len(graph), sum_node, *of_constants)
 
 
+def _offsets(sizes: Longs) -> Longs:
+    """Where each of these begins, and the end."""
+    offsets = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets
+
+
 def _given(
     training: Training, graph: Graph, gradients: Mapping[str, Floats]
 ) -> tuple[tuple[Ints, Ints], tuple[Floats, ...]]:
@@ -153,7 +161,9 @@ def _given(
         reads.append(reference)
         rows.append((-1 - constant.first - np.arange(len(reference))).astype(np.int32))
         given.append(values)
-    longest = int(np.diff(graph.operand_ptr).max(initial=0))
+    means = [t for t, made in enumerate(training.source.types) if made.reduction == "mean"]
+    runs = [np.diff(graph.operand_ptr[slice(graph.type_ptr[t], graph.type_ptr[t + 1] + 1)]) for t in means]
+    longest = max((int(run.max(initial=0)) for run in runs), default=0)
     given.append(np.arange(longest + 1, dtype=np.float32)[:, None])
     return (np.concatenate(reads), np.concatenate(rows)), tuple(given)
 
@@ -302,16 +312,22 @@ def _wide(reference: int, shift: int, wide: int) -> int:
 
 def _widened(references: Ints, shift: int, wide: int) -> Ints:
     """References of the forward network as those of the training network."""
-    output = references & ((1 << shift) - 1)
-    return np.where(references < 0, references, ((references >> shift) << wide) + output).astype(np.int32)
+    found = np.empty_like(references)
+    _widen(references, shift, wide, found)
+    return found
+
+
+@njit
+def _widen(references: Ints, shift: int, wide: int, found: Ints) -> None:
+    for i in range(len(references)):
+        found[i] = _wide(references[i], shift, wide)
 
 
 @njit
 def _forward(ptr: Ints, operand: Ints, shifts: tuple[int, int], new_ptr: Ints, new_operand: Ints) -> None:
     for v in range(len(ptr)):
         new_ptr[v] = ptr[v]
-    for e in range(len(operand)):
-        new_operand[e] = _wide(operand[e], shifts[0], shifts[1])
+    _widen(operand, shifts[0], shifts[1], new_operand)
 
 
 @njit

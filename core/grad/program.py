@@ -40,7 +40,7 @@ class Program:
     `edge`, `reduction` (P,): of each part the forward type, whether it has a node for each edge, and whether
     it reduces; `lists` (P,): how many lists of edges its nodes sum. `reads` (R, 4) with `read_ptr` (P + 1,):
     kind, slot or output, the type that is read or -1, and its output, or the reference of a constant.
-    `sums` (Q, 3): type, output, and the reference of zeros.
+    `of_parts` (R',): the reads of other types. `sums` (Q, 3): type, output, and the reference of zeros.
     """
 
     slots: Ints
@@ -51,8 +51,9 @@ class Program:
     edge: Bools
     reduction: Bools
     lists: Ints
-    reads: Ints
+    reads: NDArray[np.int64]
     read_ptr: Ints
+    of_parts: NDArray[np.int64]
     sums: Ints
 
 
@@ -102,7 +103,8 @@ def program_of(training: Training) -> Program:
         columns[1].astype(bool),
         columns[2].astype(bool),
         np.ascontiguousarray(columns[3]),
-        np.array(reads, np.int32).reshape(-1, 4),
+        np.array(reads, np.int64).reshape(-1, 4),
         np.array(read_ptr, np.int32),
+        np.array([r for r, (_, _, read, _) in enumerate(reads) if read >= 0], np.int64),
         np.array(sums, np.int32).reshape(-1, 3),
     )
