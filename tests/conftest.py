@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+Golden = Callable[[str, str], None]
+"""Compares a text with a golden file of that name."""
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -49,3 +53,18 @@ def kernels_home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     """
     cache = request.config.cache
     return tmp_path_factory.mktemp("home") if cache is None else Path(cache.mkdir("abw-home"))
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest, root: Path) -> Golden:
+    """Compares a text with `tests/golden/NAME`; `pytest --update-golden` writes it there instead."""
+
+    def check(name: str, text: str) -> None:
+        path = root / "tests" / "golden" / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.is_file(), f"{path} is missing: pytest --update-golden writes it"
+        assert text == path.read_text(encoding="utf-8"), f"{name} differs: pytest --update-golden renews it"
+
+    return check

@@ -258,4 +258,4 @@ def _ratio(value: float | None) -> str:
 
 def _short(value: float) -> str:
     """A whole number as it is, a mean with one decimal."""
-    return str(value) if isinstance(value, int) else f"{value:.1f}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"

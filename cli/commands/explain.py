@@ -84,7 +84,6 @@ def _print(report: dict[str, Any]) -> None:
             (counted(report["batches"], "batch", "es"), "bold"),
             f" for {counted(report['nodes'], 'node')}; no schedule has fewer than {report['lower_bound']}\n",
         ),
-        soft_wrap=True,
     )
     console.print(_types(report))
     for t in report["types"]:
@@ -151,7 +150,7 @@ def _print_reasons(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN40
         )
         why = f"did not wait for {reason['waits_for']}" if reason["waits_for"] else "left ready nodes out"
         console.print(f"  {reason['batches']:>4} × {reason['type']} {why}")
-        console.print(f"         batch {held['step']}: {said}", style="dim", soft_wrap=True)
+        console.print(f"         batch {held['step']}: {said}", style="dim")
     rest = sum(reason["batches"] for reason in reasons[REASONS:])
     if rest:
         console.print(f"  {rest:>4} for {len(reasons) - REASONS} other reasons (--json)")
@@ -175,7 +174,7 @@ def _print_alone(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
     first = ", ".join(f"{instance} ({times})" for instance, times in ranked[:INSTANCES])
     verb = "batch has" if len(alone) == 1 else "batches have"
     said = f": {by_type}; of instance {first}" + _etc(ranked, INSTANCES)
-    console.print(Text.assemble((f"\n{len(alone)} {verb} one row", "bold"), said), soft_wrap=True)
+    console.print(Text.assemble((f"\n{len(alone)} {verb} one row", "bold"), said))
 
 
 def _print_advice(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
@@ -184,7 +183,7 @@ def _print_advice(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
     for name, after in (report["passes"] or {}).items():
         ways.append(f"`abw compare --{name}`: lower bound {after['lower_bound']}")
     if ways:
-        console.print(f"\nFewer batches: {'; '.join(ways)}. `abw compare SPEC` tries more.", soft_wrap=True)
+        console.print(f"\nFewer batches: {'; '.join(ways)}. `abw compare SPEC` tries more.")
 
 
 def _node(node: dict[str, Any]) -> str:

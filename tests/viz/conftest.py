@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -89,21 +88,3 @@ def fig4() -> TreePicture:
     """A tree with P- and Q-nodes over the paper's variables, in the order of Fig. 3."""
     names = ("x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8")
     return TreePicture("fig4", "([1 0 2 (3 4)] (7 (5 6)))", names)
-
-
-Golden = Callable[[str, str], None]
-
-
-@pytest.fixture
-def golden(request: pytest.FixtureRequest, root: Path) -> Golden:
-    """Compares a text with `tests/golden/NAME`; `pytest --update-golden` writes it there instead."""
-
-    def check(name: str, text: str) -> None:
-        path = root / "tests" / "golden" / name
-        if request.config.getoption("--update-golden"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        assert path.is_file(), f"{path} is missing: pytest --update-golden writes it"
-        assert text == path.read_text(encoding="utf-8"), f"{name} differs: pytest --update-golden renews it"
-
-    return check

@@ -17,7 +17,7 @@ from abw.viz.data.collect import collect
 from abw.viz.data.scene import Scene
 from abw.viz.drawing.dot import as_dot
 from abw.viz.export import export
-from tests.viz.conftest import Golden
+from tests.conftest import Golden
 
 
 @pytest.fixture

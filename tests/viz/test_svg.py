@@ -37,7 +37,7 @@ from abw.viz.drawing.svg_memory import arena_svg
 from abw.viz.drawing.svg_policy import MOST as STATES
 from abw.viz.drawing.svg_policy import shown_states
 from abw.viz.drawing.svg_steps import batches_svg, frontier_svg
-from tests.viz.conftest import Golden
+from tests.conftest import Golden
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -11,7 +11,7 @@ from abw.viz.data.pictures import MemoryPicture, TreePicture
 from abw.viz.data.scene import Scene
 from abw.viz.drawing.palette import COLOURS, colour, ink, marks, pattern
 from abw.viz.drawing.terminal import plain
-from tests.viz.conftest import Golden
+from tests.conftest import Golden
 
 
 def shown(scene: Scene, *kinds: Kind, width: int = 100) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 from abw.bench.executors.launch import bench_launch
 from abw.bench.executors.passes import bench_passes
 from abw.bench.graphs.quality import bench_unseen
-from abw.bench.systems import STEPS, System, chosen_cases, preset, side_by_side
+from abw.bench.systems import STEPS, System, Taken, chosen_cases, preset, side_by_side
+from abw.bench.whole import paper
 from abw.bench.whole.ablation import bench_ablation
 from abw.bench.whole.paper import PARTS, SYSTEMS, bench_paper
 from abw.bench.whole.peers import PEERS, bench_peers
@@ -138,3 +140,24 @@ def test_families_are_drawn_and_told(abw: Abw, tmp_path: Path, flags: tuple[str,
     assert done.code == 0, done.err
     assert "strings, 4" in done.out
     assert file.read_text().startswith("<svg")
+
+
+def test_what_is_measured_before_ctrl_c_is_shown(
+    abw: Abw, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = {name: Taken(dict.fromkeys(STEPS, 1.0), 8, 1, 1, 0, 0, 0, 1) for name in SYSTEMS}
+
+    def taken(self: object, chosen: object, names: object, hidden: int, batch: int) -> dict[str, Taken]:
+        if (hidden, batch) == (8, 1):
+            signal.raise_signal(signal.SIGINT)
+        return measured
+
+    monkeypatch.setattr(paper._Paper, "taken", taken)
+    sizes = ("--hidden", "4", "--hidden", "8", "--hidden", "16", "--batches", "1,4")
+    flags = ("--data", str(data), "--only", "fig6,fig9", "--workloads", "TreeGRU", *sizes)
+    done = abw("bench", "paper", *flags, "--json")
+    assert (done.code, "ended early" in done.err) == (130, True)
+    report = done.json()
+    assert [row["hidden"] for row in report["fig6"]] == [4]  # of 8 one mini-batch alone was tried
+    assert "fig9" not in report
+    assert "TreeGRU" in abw("bench", "paper", *flags).out
