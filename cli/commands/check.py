@@ -68,6 +68,13 @@ def _print_cell(report: dict[str, Any]) -> None:
 def _print_backward(report: dict[str, Any]) -> None:
     for number, told in enumerate(report["types"]):
         print(f"{chr(10) if number else ''}{told['type']}")
+        for part in told.get("parts", ()):
+            sums = f", {', '.join(part['summed'])} summed over its edges" if part["summed"] else ""
+            print("\n    ".join([f"  at each {part['at']}{sums}", *part["equations"]]))
+        if "reduction" in told:
+            if not told["parts"]:
+                print("  each neighbour has the gradient of the sum")
+            continue
         for title, lines in (
             ("saved by the forward pass", [", ".join(told["saved"])]),
             ("gradients of outputs", [", ".join(told["gradients"])]),

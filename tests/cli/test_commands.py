@@ -162,6 +162,12 @@ def test_check_shows_the_backward_pass(abw: Abw) -> None:
     types = abw("check", "treelstm", "--backward", "--json").json()["types"]
     assert [t["type"] for t in types] == ["leaf", "internal", "output"]
     assert types[1]["inputs"] == ["d_hl", "d_cl", "d_hr", "d_cr"]
+    shown = abw("check", "treelstm-attend", "--backward").out
+    assert "  at each node, z summed over its edges\n    share = g / " in shown
+    assert "each neighbour has the gradient of the sum" in abw("check", "lattice", "--backward").out
+    done = abw("check", "greedy", "--backward")
+    assert done.code != 0
+    assert "make an output of the scores behind them" in done.err
     (cell,) = abw("check", "specs/cells/linear.yaml", "--backward", "--json").json()["types"]
     assert cell["equations"][0] == "d_x = transpose(W) @ g_y"
     assert cell["weights"] == ["b += d_b", "W += outer(d_b, x)"]
