@@ -25,6 +25,7 @@ from abw.cli.commands import (
     schema,
     serve,
     specs,
+    train,
     viz,
     weights,
 )
@@ -45,6 +46,7 @@ app.command("serve")(serve.serve)
 app.command("new")(new.new)
 app.command("check")(check.check)
 app.command("learn")(learn.learn)
+app.command("train")(train.train)
 app.command("compare")(compare.compare)
 app.command("calibrate")(calibrate.calibrate)
 app.command("explain")(explain.explain)

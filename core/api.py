@@ -28,7 +28,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,8 @@ from abw.core.run.workload import (
 from abw.core.spec.load import Overrides
 from abw.core.spec.shipped import find_spec
 from abw.core.store.outputs import Column, Output, outputs_of
+from abw.core.train.learner import Learner
+from abw.core.train.trainer import Trainer
 
 Floats = NDArray[np.float32]
 Given = os.PathLike[str] | Iterable[object] | Instances
@@ -210,7 +212,7 @@ def load(
     ready = get_executor(executor)
     ready.prepare(networks.network, params, threads)
     sample = data if isinstance(data, Instances) else None
-    return LoadedModel(model, networks, params, ready, policy, encoding, seed, check_finite, sample)
+    return LoadedModel(model, networks, params, ready, policy, encoding, seed, check_finite, sample, threads)
 
 
 def _require(what: str, given: str, known: Sequence[str]) -> None:
@@ -240,8 +242,13 @@ class LoadedModel:
         seed: int,
         check_finite: bool = False,
         sample: Instances | None = None,
+        threads: int | None = None,
     ) -> None:
         self.spec = spec
+        self._threads = threads
+        self._learner: Learner | None = None
+        self._gradients: Trainer | None = None
+        self._taken = 0
         self.executor = executor
         self._networks = networks
         self._params = params
@@ -344,7 +351,45 @@ class LoadedModel:
 
     def run(self, planned: Plan) -> Result:
         """Execute a plan. Read the result before the next run: that takes the memory again."""
-        return self.executor.run(planned)
+        return self._current().run(planned)
+
+    def _current(self) -> Executor:
+        """The executor, with the weights that training has made meanwhile."""
+        if self._learner is not None and self._taken != self._learner.passes.changes:
+            self.executor.update(self._params)
+            self._taken = self._learner.passes.changes
+        return self.executor
+
+    def trainer(self, policy: str | Policy = "sufficient", *, seed: int | None = None) -> Trainer:
+        """What trains this model as its spec's section `train` says; the model has the weights that it makes.
+
+        It begins with the weights that the model has now. Words of tables without a vocabulary are hashed:
+        `abw train` makes a vocabulary of the training data. Errors: AbwError for what cannot be trained.
+        """
+        chosen = get_policy(policy) if isinstance(policy, str) else Foreign(policy)
+        name, used = self.executor.name, self._seed if seed is None else seed
+        learner = Learner(self.spec, self._networks, self._params, chosen, name, self._threads, seed=used)
+        self._params, self._learner = learner.params, learner
+        self._taken = -1
+        return Trainer(learner, self._workload)
+
+    def _workload(self, instances: object) -> Workload:
+        """Instances brought together with the model."""
+        return open_workload(self.spec, self.read(cast(Given, instances)), self._networks)
+
+    def gradients(self, instances: Given) -> tuple[float, dict[str, Floats]]:
+        """The loss of some instances by the spec's section `train`, and its gradients by parameter and table.
+
+        Errors: as a call, and AbwError for what cannot be trained.
+        """
+        if self._gradients is None:
+            self._gradients = self.trainer()
+        loss, vector = self._gradients.gradient(instances)
+        found, at = {}, 0
+        for name, value in self.params.items():
+            found[name] = vector[at : at + value.size].reshape(value.shape)
+            at += value.size
+        return loss, found
 
     def warm(self) -> int:
         """Compile or load all that a call needs, by running some of the spec's own data; how many instances.
@@ -416,7 +461,7 @@ class LoadedModel:
         workload = open_workload(self.spec, instances, self._networks)
         clock, keep = Clock("construct", "schedule", "plan", "execute"), self._check_finite
         ready = self._ready()
-        found = run_all(workload, ready, self.executor, clock, leave_out, keep_all=keep, windows=windows)
+        found = run_all(workload, ready, self._current(), clock, leave_out, keep_all=keep, windows=windows)
         for batch, result in found:
             if self._check_finite:
                 refuse_values(batch, result, workload.instances)

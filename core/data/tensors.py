@@ -7,10 +7,10 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from zipfile import ZipFile, ZipInfo
 
 import numpy as np
@@ -54,6 +54,12 @@ _TYPES = {
 """NumPy's types by safetensors' names; bfloat16 comes as its bits."""
 
 
+VOCABULARY = "vocabulary/"
+"""Begins the name of a tensor that holds the words of a table's rows, of bytes, one a line."""
+TRAINING = "train/"
+"""Begins the names of what training keeps beside the weights."""
+_LONGEST_HEADER = 100_000_000
+
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 """NumPy's readers of an array's header, by its version; the third one is for arrays of records."""
 
@@ -79,6 +85,48 @@ class TensorFile:
     format: str
     sha256: str
     tensors: Mapping[str, Stored]
+
+
+def write_tensors(file: IO[bytes], tensors: Mapping[str, Array]) -> None:
+    """Write arrays as safetensors."""
+    names = {np.dtype(dtype).name: name for name, dtype in _TYPES.items() if name != "BF16"}
+    header: dict[str, Any] = {}
+    at = 0
+    # the wider elements first, so that all of them lie aligned
+    order = sorted(tensors, key=lambda name: -tensors[name].dtype.itemsize)
+    for name in order:
+        array = tensors[name]
+        header[name] = {
+            "dtype": names[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [at, at + array.nbytes],
+        }
+        at += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for name in order:
+        file.write(np.ascontiguousarray(tensors[name]).tobytes())
+
+
+def words_in(path: Path) -> dict[str, tuple[str, ...]]:
+    """The vocabularies that `abw train` keeps with weights, by table; none where the file has no such thing.
+
+    Reads nothing else of it; what is wrong with the file `read_tensors` says.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        if path.suffix == ".safetensors" and path.is_file():
+            with path.open("rb") as file:
+                begin = 8 + int.from_bytes(file.read(8), "little")
+                header = json.loads(file.read(min(begin - 8, _LONGEST_HEADER)))
+                for name, item in header.items():
+                    if name.startswith(VOCABULARY):
+                        first, last = item["data_offsets"]
+                        file.seek(begin + first)
+                        words = file.read(last - first).decode().split("\n")
+                        found[name.removeprefix(VOCABULARY)] = tuple(words)
+    return found
 
 
 def file_digest(path: Path) -> str:

@@ -34,6 +34,7 @@ class RunEpochs:
         self._network, self._params = network, params
         self._epoch = 0
         self._rows: Ints | None = None
+        self._last: Plan | None = None
         self._host = host
         self._held = 0
 
@@ -48,7 +49,12 @@ class RunEpochs:
             self._epoch += 1
         elif self._rows is None or not np.array_equal(plan.earlier.rows, self._rows):
             raise ValueError("the plan goes on from other runs than the executor's last")
-        self._rows = plan.rows
+        self._rows, self._last = plan.rows, plan
+
+    def require(self, plan: Plan) -> None:
+        """Raise RuntimeError unless this plan's run was the last one to begin."""
+        if plan is not self._last:
+            raise RuntimeError("the executor's last run was of another plan, or of other parameters")
 
     def go_on(self, rows: Ints, arenas: Arenas) -> None:
         """The run goes on by itself, and takes so many rows of each arena. Raises TooLargeError."""
@@ -70,7 +76,7 @@ class RunEpochs:
         params.refuse_unlike(self._params)
         self._params = params
         self._epoch += 1
-        self._rows = None
+        self._rows = self._last = None
 
     def reader(self, memory: Sequence[Floats], plan: Plan) -> Read:
         """What reads this run's values out of the arenas (see `Result.read`), until they are taken."""

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.data.vertices import Columns
+from abw.core.exec.gradient import Gradient, joined
 from abw.core.exec.params import Params
+from abw.core.grad.gradients import gradients_of
+from abw.core.grad.graph import TrainingGraph
 from abw.core.graph.graph import Graph
 from abw.core.graph.growing.decide import Grower
 from abw.core.graph.growing.sprout import Sprouter
@@ -99,10 +102,12 @@ class Abilities:
 
     `overlaps`: a run leaves the processor free, so that the next mini-batch is planned meanwhile; its memory
     is best not given to several values. `knows_batches`: the schedule it is given decides what it costs.
+    `halves`: it can stop amid a plan and go on.
     """
 
     overlaps: bool = False
     knows_batches: bool = True
+    halves: bool = False
 
 
 USUAL = Abilities()
@@ -198,6 +203,13 @@ class Executor(Protocol):
         Results of earlier runs cannot be read any more. Raises ValueError for other shapes.
         """
 
+    def refresh(self, params: Params, rows: Mapping[int, Ints]) -> None:
+        """The parameters given last were changed in place: all values, and of table t the rows `rows[t]`.
+
+        Results of earlier runs cannot be read any more.
+        """
+        self.update(params)
+
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
         """The same batches as this executor runs them best, to be planned: in parts, or as they are."""
         return schedule
@@ -208,6 +220,38 @@ class Executor(Protocol):
     def rounds(self, sprouter: Sprouter) -> Rounds | str:
         """What drives the rounds of a model that grows; or in words why Python is to do it."""
         return f"executor '{self.name}' has none of its own"
+
+    def begin(self, plan: Plan, until: int) -> Result:
+        """Execute the first `until` launches of a plan alone; its values can be read up to there.
+
+        Errors: AbwError where it cannot stop midway (`Abilities.halves`).
+        """
+        raise refuse_halves(self.name)
+
+    def gradient(self, made: TrainingGraph, plan: Plan, result: Result, params: Params) -> Gradient:
+        """The gradient of parameters and tables, from the `result` of a training graph's plan.
+
+        `params` are those in force. Sums are in the order of the nodes: the same bits whatever the batches
+        were. It may be taken again by the next call.
+        """
+        return joined(gradients_of(made, result.values, params.values), params)
+
+    def resume(self, plan: Plan, since: int) -> Result:
+        """Execute the launches from number `since` on, where `begin` stopped.
+
+        The fields of vertices (`Graph.given`) are read again: what was written there meanwhile counts.
+        Raises RuntimeError for a plan that was not begun last. Errors: as `begin`.
+        """
+        raise refuse_halves(self.name)
+
+
+def refuse_halves(executor: str) -> AbwError:
+    """The error of executors that cannot stop amid a plan."""
+    return AbwError(
+        f"executor '{executor}' runs a plan as a whole: training stops in its middle, for the loss",
+        hint="--executor cpu, with kernels ir, or --executor reference",
+        exit_code=2,
+    )
 
 
 def refuse_threads(executor: str, threads: int | None) -> None:

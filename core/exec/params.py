@@ -22,10 +22,25 @@ MATRIX_ROW_RMS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`values[i]` is `Network.params[i]`, `tables[i]` (rows, *shape) is `Network.tables[i]`; float32."""
+    """`values[i]` is `Network.params[i]`, `tables[i]` (rows, *shape) is `Network.tables[i]`; float32.
+
+    Where there is `flat` they are views of it: the values one after the other, then the tables.
+    """
 
     values: tuple[Floats, ...]
     tables: tuple[Floats, ...]
+    flat: Floats | None = None
+
+    def flattened(self) -> Params:
+        """A copy in one vector, to be changed in place (see `Executor.refresh`)."""
+        arrays = (*self.values, *self.tables)
+        ends = np.cumsum([0, *(array.size for array in arrays)])
+        flat = np.empty(ends[-1], np.float32)
+        views = []
+        for array, first in zip(arrays, ends[:-1].tolist(), strict=True):
+            views.append(flat[first : first + array.size].reshape(array.shape))
+            views[-1][...] = array
+        return Params(tuple(views[: len(self.values)]), tuple(views[len(self.values) :]), flat)
 
     def refuse_unlike(self, other: Params) -> None:
         """Raise ValueError unless all have the shapes of the other ones."""

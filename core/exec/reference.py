@@ -43,7 +43,7 @@ class ReferenceExecutor(Executor):
     """
 
     name = "reference"
-    abilities = Abilities(knows_batches=False)
+    abilities = Abilities(knows_batches=False, halves=True)
 
     def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:
         """Widen the parameters. Errors: AbwError for several threads."""
@@ -60,6 +60,7 @@ class ReferenceExecutor(Executor):
         self._params = params
         self._values = [np.asarray(value, np.float64) for value in params.values]
         self._runs: list[tuple[Plan, Result]] = []  # the last one, and those that it went on from
+        self._begun: tuple[Plan, list[list[Array]]] | None = None
 
     def run(self, plan: Plan) -> Result:
         """Compute every node's outputs; those can be read that the plan keeps."""
@@ -72,6 +73,24 @@ class ReferenceExecutor(Executor):
             return found.values(references)
 
         return replace(found, read=read)
+
+    def begin(self, plan: Plan, until: int) -> Result:
+        """Compute the nodes of the first launches."""
+        self._runs, self._begun = [], (plan, [[] for _ in range(len(plan.graph))])
+        return self._part(plan, 0, until)
+
+    def resume(self, plan: Plan, since: int) -> Result:
+        """Compute the others. Raises RuntimeError for a plan that was not begun last."""
+        if self._begun is None or self._begun[0] is not plan:
+            raise RuntimeError("the executor's last run was of another plan, or of other parameters")
+        return self._part(plan, since, len(plan.launch_ptr) - 1)
+
+    def _part(self, plan: Plan, first: int, last: int) -> Result:
+        assert self._begun is not None
+        begin, end = plan.schedule.ptr[plan.launch_ptr[[first, last]]].tolist()
+        wanted = set(plan.schedule.nodes[begin:end].tolist())
+        order = [node for node in topological(plan.graph) if node in wanted]
+        return self._walk(plan.graph, (), order, self._begun[1])
 
     def _held(self, earlier: Earlier) -> list[Array]:
         """The values of earlier runs that lie where a plan says."""
@@ -87,8 +106,13 @@ class ReferenceExecutor(Executor):
 
     def run_graph(self, graph: Graph, before: Sequence[Array] = ()) -> Result:
         """Compute every node's outputs, without a plan; `before`: the values of earlier runs (`Earlier`)."""
+        return self._walk(graph, before, topological(graph), [[] for _ in range(len(graph))])
+
+    def _walk(
+        self, graph: Graph, before: Sequence[Array], order: Sequence[int], outputs: list[list[Array]]
+    ) -> Result:
+        """Compute some nodes' outputs in order, beside those that are there."""
         network = self._network
-        outputs: list[list[Array]] = [[] for _ in range(len(graph))]
         own = len(graph) * network.width
         ptr = graph.operand_ptr.tolist()
         references = graph.operand.tolist()
@@ -111,7 +135,7 @@ class ReferenceExecutor(Executor):
 
         type_of = np.repeat(np.arange(len(network.types)), graph.type_sizes).tolist()
         with np.errstate(all="ignore"):
-            for node in topological(graph):
+            for node in order:
                 net_type = network.types[type_of[node]]
                 read = references[ptr[node] : ptr[node + 1]]
                 if net_type.cell is not None:
@@ -131,7 +155,7 @@ class ReferenceExecutor(Executor):
         def values(wanted: NDArray[np.integer[Any]]) -> Array:
             return np.array([value(reference) for reference in wanted.tolist()], np.float64)
 
-        return Result(graph, Counts(len(graph), len(graph), 0, 0), values)
+        return Result(graph, Counts(len(order), len(order), 0, 0), values)
 
 
 def topological(graph: Graph) -> list[int]:

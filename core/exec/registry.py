@@ -74,7 +74,10 @@ EXECUTORS: dict[str, Entry] = {
         lambda _: BlasExecutor(),
     ),
     "cpu": Entry(
-        "the default: one fused kernel a cell, on as many cores as there are", _cpu, options=CpuOptions
+        "the default: one fused kernel a cell, on as many cores as there are",
+        _cpu,
+        CpuExecutor.abilities,
+        CpuOptions,
     ),
     "cuda": Entry("an NVIDIA GPU", _cuda, ABILITIES, CudaOptions, "--device"),
 }

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, Problem, Span, SpecError, did_you_mean
-from abw.core.data.tensors import Stored, TensorFile, read_tensors
+from abw.core.data.tensors import TRAINING, VOCABULARY, Stored, TensorFile, read_tensors
 from abw.core.exec.params import Floats, Params, init_params
 from abw.core.ir.cell import Shape
 from abw.core.ir.library import Library
@@ -112,10 +112,19 @@ def needs(model: Owner) -> tuple[Need, ...]:
 
 
 def match(model: Owner, file: TensorFile) -> Matched:
-    """What a file has for each need of a model. Cost: that of the tensors."""
-    fits = tuple(_fit(need, file.tensors) for need in needs(model))
+    """What a file has for each need of a model. Cost: that of the tensors.
+
+    One that `abw train` wrote has them by their own names, whatever the model's map says of others.
+    """
+    ours = any(name.startswith(TRAINING) for name in file.tensors)
+    fits = tuple(_fit(replace(n, value=None) if ours else n, file.tensors) for n in needs(model))
     used = {name for fit in fits for name in names_in(fit.need.expr)}
-    unused = [name for name in file.tensors if name not in used and not model.weights.ignores(name)]
+    kept = (VOCABULARY, TRAINING)
+    unused = [
+        name
+        for name in file.tensors
+        if name not in used and not name.startswith(kept) and not model.weights.ignores(name)
+    ]
     return Matched(file, fits, tuple(unused))
 
 

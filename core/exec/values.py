@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,22 @@ def refill(memory: Sequence[Floats], arenas: Arenas, network: Network, params: P
     for a, values in enumerate(memory):
         if len(values):
             fill_constants(values, a, arenas, network, params)
+
+
+def refill_rows(
+    memory: Sequence[Floats], arenas: Arenas, network: Network, params: Params, rows: Mapping[int, Ints]
+) -> None:
+    """Write changed parameters to arenas (rows, *shape); of table t the rows `rows[t]`."""
+    for c, constant in enumerate(network.constants):
+        for a in np.flatnonzero(arenas.constant_row[:, c] >= 0).tolist():
+            first = int(arenas.constant_row[a, c])
+            if not len(memory[a]):
+                continue
+            if constant.kind == "param":
+                memory[a][first] = params.values[constant.number]
+            elif constant.kind == "table" and constant.number in rows:
+                changed = rows[constant.number]
+                memory[a][first + changed] = params.tables[constant.number][changed]
 
 
 def refuse_lost(plan: Plan, references: NDArray[np.integer[Any]]) -> None:
@@ -114,3 +130,54 @@ def _locate(references: Ints, type_ptr: Ints, output_arena: Ints, row: Ints, are
         lost |= reference >= 0 and rows[i] < 0
         together &= rows[i] >= 0 and arena[i] == arena[0]
     return LOST if lost else int(arena[0]) if together else SEVERAL
+
+
+def arenas_at(plan: Plan, references: Ints) -> Ints:
+    """The arenas of the values of nodes, and of fields of vertices, behind references (n,)."""
+    arenas, graph = plan.arenas, plan.graph
+    node, output = np.divmod(references, graph.network.width)
+    t = np.searchsorted(graph.type_ptr, node, side="right") - 1
+    found = arenas.output_arena[np.maximum(t, 0), output]
+    index = -1 - references
+    for c in graph.network.given:
+        here = (arenas.constant_first[c] <= index) & (index < arenas.constant_end[c])
+        found[here] = arenas.field_arena[c]
+    return np.asarray(found, np.int32)
+
+
+def rows_in(plan: Plan, arena: int, references: Ints) -> Ints:
+    """The rows of an arena where the values behind references lie (n,), nodes' and constants'.
+
+    They all lie in this arena, and the plan keeps them. Cost: some ns each.
+    """
+    arenas = plan.arenas
+    first = arenas.constant_row[arena].copy()
+    for number, (place, row, _) in zip(_given(plan), plan.given, strict=True):
+        if place == arena:
+            first[number] = row
+    rows = np.empty(len(references), np.int32)
+    _rows(references, plan.row, arenas.constant_first, arenas.constant_end, first, rows)
+    return rows
+
+
+def _given(plan: Plan) -> list[int]:
+    """The constants that `Plan.given` has rows of."""
+    return [c for c in plan.graph.network.given if plan.arenas.field_arena[c] >= 0]
+
+
+@njit
+def _rows(
+    references: Ints, row: Ints, constant_first: Ints, constant_end: Ints, first: Ints, rows: Ints
+) -> None:
+    c = 0
+    for i in range(len(references)):
+        reference = references[i]
+        if reference >= 0:
+            rows[i] = row[reference]
+            continue
+        index = -1 - reference
+        if not constant_first[c] <= index < constant_end[c]:  # mostly that of the value before
+            c = 0
+            while not constant_first[c] <= index < constant_end[c]:
+                c += 1
+        rows[i] = first[c] + index - constant_first[c]

@@ -14,6 +14,7 @@ from abw.core.ir.cell import Cell, Param, Port, Shape
 from abw.core.ir.growth import Growth
 from abw.core.ir.paths import Comparison, Hop
 from abw.core.ir.schema import Schema
+from abw.core.ir.training import Training
 from abw.core.ir.weights import Weights
 
 Reduction = Literal["sum", "mean", "max"]
@@ -208,7 +209,7 @@ class Model:
     a result to (type number, output number). `dims` are the sizes in force. `weights` are where its
     parameters and tables come from. `files` are the model's file, then its cells' and vocabularies.
     `schema` is what the instances of its data are made of; where `growth` is there, with what they grow.
-    `answers` say what some outputs are given back as.
+    `answers` say what some outputs are given back as, `training` how it is trained.
     """
 
     name: str
@@ -223,6 +224,7 @@ class Model:
     schema: Schema
     growth: Growth | None = None
     answers: Mapping[str, Answer] = field(default_factory=dict)
+    training: Training | None = None
 
     @property
     def given(self) -> Schema:

@@ -15,6 +15,7 @@ from abw.core.data.instances import Instances
 from abw.core.data.read import read
 from abw.core.data.readers.jsonl import schema_of_json
 from abw.core.data.stream import Chunk, chunks
+from abw.core.data.tensors import words_in
 from abw.core.data.vertices import with_room
 from abw.core.exec.interface import Executor
 from abw.core.exec.registry import get_executor
@@ -117,7 +118,11 @@ class Workload:
 
 def open_model(spec: Path, overrides: Overrides, *, skip_bad: bool = False) -> Model:
     """Read and check a spec. Errors: SpecError; with `skip_bad` none for bad instances of its data."""
-    model = load_model(spec, overrides, partial(schema_of_json, skip_bad=skip_bad))
+    schema_of = partial(schema_of_json, skip_bad=skip_bad)
+    model = load_model(spec, overrides, schema_of)
+    if model.weights.file and not overrides.words and (words := words_in(model.weights.file)):
+        # what `abw train` wrote says whose the rows are
+        model = load_model(spec, replace(overrides, words=words), schema_of)
     return hoist(model) if overrides.hoist else model
 
 

@@ -13,6 +13,7 @@ from abw.core.ir.answers import FORMS
 from abw.core.ir.formats import BESIDE, FORMATS
 from abw.core.ir.operations import FUNCTIONS, SIGNS
 from abw.core.ir.schema import DERIVED
+from abw.core.ir.training import INITS, LOSSES, METRICS, OPTIMIZERS, SCHEDULES
 from abw.core.spec.models.drafts import REDUCTIONS, SIMPLE
 from abw.core.spec.text.fields import LONGEST, MOST, NAME, WORD
 
@@ -184,6 +185,7 @@ def _model() -> Schema:
             ),
             "types": _named("The types of nodes.", "type", least=1),
             "weights": _weights(),
+            "train": _train(),
             "outputs": {
                 "description": "The model's results by name: TYPE.OUTPUT, or a list of them.",
                 "type": "object",
@@ -274,6 +276,98 @@ def _weights() -> Schema:
     }
     doc = "Trained weights; parameters are drawn from the seed where there is no file."
     return {"anyOf": [_text("A file of weights beside the spec."), _object(doc, keys)]}
+
+
+def _train() -> Schema:
+    number: Schema = {"type": "number", "minimum": 0}
+    over = _text("A kind or group of its vertices, or a link of the instance that leads to them.")
+    loss = _object(
+        "What an output costs beside its target.",
+        {
+            "of": _text("The output."),
+            "target": _text("FIELD, LINK.FIELD, or the row TABLE[LINK.FIELD]: next.word's."),
+            "kind": {"enum": list(LOSSES), "default": LOSSES[0], "description": "Of vectors of scores."},
+            "over": over,
+            "weight": {**number, "description": "What the loss is multiplied with."},
+            "classes": {"type": "array", "items": number, "description": "The weight of each class."},
+        },
+        ("of", "target"),
+    )
+    metric: Schema = {
+        "anyOf": [
+            {"enum": list(METRICS)},
+            _object(
+                "A metric of one of the losses' outputs.",
+                {
+                    "name": {"enum": list(METRICS), "description": "Which."},
+                    "of": _text("The output."),
+                    "over": over,
+                },
+                ("name",),
+            ),
+        ]
+    }
+    optimizer = _object(
+        "An optimiser and its numbers, as PyTorch has them.",
+        {
+            "name": {"enum": list(OPTIMIZERS), "description": "Which."},
+            "rate": {**number, "description": "The learning rate."},
+            "decay": {**number, "description": "Of matrices: weight decay."},
+            **{
+                name: {**number, "description": f"PyTorch's {name}."}
+                for name in ("momentum", "beta1", "beta2", "epsilon")
+            },
+        },
+        ("name",),
+    )
+    schedule = _object(
+        "How the learning rate changes.",
+        {
+            "name": {"enum": list(SCHEDULES), "description": "Which."},
+            "warmup": _integer("It grows from 0 over so many steps.", least=0),
+            "factor": {**number, "description": "exponential: what an epoch multiplies it with."},
+        },
+        ("name",),
+    )
+    return _object(
+        "How the model is trained: `abw train`.",
+        {
+            "loss": {
+                "description": "What is made small: one, or a list that is added.",
+                "anyOf": [loss, {"type": "array", "items": loss, "minItems": 1}],
+            },
+            "metric": {
+                "description": "How good it is; the first says which epoch is best.",
+                "anyOf": [*metric["anyOf"], {"type": "array", "items": metric, "minItems": 1}],
+            },
+            "optimizer": {
+                "description": "A name, or with its numbers.",
+                "anyOf": [{"enum": list(OPTIMIZERS)}, optimizer],
+            },
+            "schedule": {
+                "description": "Of the learning rate.",
+                "anyOf": [{"enum": list(SCHEDULES)}, schedule],
+            },
+            "per": {"enum": ["instance", "value"], "description": "What a step's loss is divided by."},
+            "clip": {**number, "description": "The most that the gradient's norm may be."},
+            "word-dropout": {
+                "description": "By table: how probably a word is read as unknown.",
+                "type": "object",
+                "additionalProperties": {**number, "exclusiveMaximum": 1},
+            },
+            "init": {
+                "description": "How parameters and tables begin, by patterns of their names.",
+                "type": "object",
+                "additionalProperties": _text(f"One of: {', '.join(INITS)}; uniform(0.1), normal(0.02)."),
+            },
+            "epochs": _integer("So often all instances are seen.", default=10),
+            "batch": _integer("Instances in a step.", default=32),
+            "patience": _integer("So many epochs without a better metric end it.", least=0, default=0),
+            "vocabulary": _integer("Words seen less often have no row of their own.", default=1),
+            "dev": _text("The dev data, beside the spec."),
+        },
+        ("loss",),
+    )
 
 
 def _type() -> Schema:

@@ -10,12 +10,13 @@ from pathlib import Path
 from abw.core.base.errors import AbwError, Problem, SpecError, did_you_mean, missing_file
 from abw.core.base.files import why_no_file
 from abw.core.ir.answers import Answer
-from abw.core.ir.cell import Cell
+from abw.core.ir.cell import Cell, Param
 from abw.core.ir.formats import BESIDE, FORMATS, SCHEMAS
 from abw.core.ir.growth import DecisionOutput, Growth
-from abw.core.ir.model import DataSpec, FieldSource, Model, NodeType, Table
+from abw.core.ir.model import DataSpec, FieldSource, Model, NodeType, Table, Vocabulary
 from abw.core.ir.phases import phases_of
 from abw.core.ir.schema import ARRAYS, Schema
+from abw.core.ir.training import Training
 from abw.core.spec.cells.files import make, read_cell, read_cells
 from abw.core.spec.models.answers import KEYS as ANSWER
 from abw.core.spec.models.answers import read_answer
@@ -26,6 +27,7 @@ from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.sections import clashes, own_params, owners_of
 from abw.core.spec.models.sources import parse_reference
 from abw.core.spec.models.tables import read_tables
+from abw.core.spec.models.train import Outputs, read_training
 from abw.core.spec.models.weights import read_weights
 from abw.core.spec.models.wiring import connect, finish, share
 from abw.core.spec.text import fields
@@ -39,7 +41,7 @@ from abw.core.spec.text.tokens import ExpressionError
 DEFAULT_SIZE = 64
 DEFAULT_BATCH = 64
 REQUIRED = ("model", "data", "types", "outputs")
-OPTIONAL = ("dims", "links", "tables", "params", "cells", "grow", "weights")
+OPTIONAL = ("dims", "links", "tables", "params", "cells", "grow", "weights", "train")
 _OF_DATA = ("path", "batch", "limit", "seed", "frequency", "tokens", "beside")
 _OF_FORMATS = {"frequency": "tags", "tokens": "words", "beside": "json"}
 """Keys of `data` that belong to one format."""
@@ -53,7 +55,9 @@ class Overrides:
 
     `hoist`: products of recurrent cells that can be computed beforehand become types of their own (see
     `abw.core.cell.hoist`). `allow_outside`: the files that the spec names may lie outside its folder.
-    `instances`: what those are made of that the model is opened with instead of its data.
+    `instances`: what those are made of that the model is opened with instead of its data. `words`: of tables
+    by their names the words of each row, of which the first stands for all that are not among them; a table
+    with a vocabulary of its own keeps that.
     """
 
     dims: Mapping[str, int] = field(default_factory=dict)
@@ -65,6 +69,7 @@ class Overrides:
     weights: Path | None = None
     allow_outside: bool = False
     instances: Schema | None = None
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def load_cell(path: Path, dims: Mapping[str, int] | None = None) -> Cell:
@@ -161,6 +166,7 @@ class _Loader:
         dims = resolve(written, self.overrides.dims, report)
         data = self._data()
         tables = read_tables(self._section("tables"), self.reach, dims, report)
+        tables = {name: (number, self._with_words(table)) for name, (number, table) in tables.items()}
         params = own_params(self._section("params"), dims, report)
         schema = self._schema(data)
         own_links = self._section("links")
@@ -189,6 +195,7 @@ class _Loader:
         outputs, decisions, answers = self._outputs(drafts, growth, schema, tables)
         owners = owners_of(drafts, (*tables, *params), shared)
         weights = read_weights(top, self.overrides.weights, self.reach, owners, dims, report)
+        training = self._training(drafts, outputs, schema, tables, shared)
         self._unused(resolver, cells)
         if len(report) or data is None or name is None:
             return None
@@ -215,7 +222,27 @@ class _Loader:
             schema,
             growth,
             answers,
+            training,
         )
+
+    def _training(
+        self,
+        drafts: list[TypeDraft],
+        outputs: tuple[tuple[str, tuple[tuple[int, int], ...]], ...],
+        schema: Schema,
+        tables: dict[str, tuple[int, Table | None]],
+        params: tuple[Param, ...],
+    ) -> Training | None:
+        """The section `train`."""
+        firsts = {name: pairs[0] for name, pairs in outputs if pairs}
+        known = Outputs(
+            {name: number for number, (name, _) in enumerate(outputs)},
+            {name: tuple(drafts[t].outputs.values())[o] for name, (t, o) in firsts.items()},
+            {name: frozenset[str]().union(*(drafts[t].kinds for t, _ in pairs)) for name, pairs in outputs},
+        )
+        names = (*(param.name for param in params), *tables)
+        section = self._section("train")
+        return read_training(section, schema, tables, names, known, self.reach, self.report)
 
     def _floats(self, types: tuple[NodeType, ...], schema: Schema) -> None:
         """Whole numbers of vertices that come to be are not there when a mini-batch's floats are laid out."""
@@ -225,6 +252,15 @@ class _Loader:
                     message = f"field '{source.field}' holds whole numbers, and this model grows"
                     hint = f"look them up: a table with dim 1, TABLE[{source.field}]"
                     self.report.add(message, wanted.where, hint)
+
+    def _with_words(self, table: Table | None) -> Table | None:
+        """A table whose words are known from elsewhere."""
+        words = self.overrides.words.get(table.name) if table and not table.vocab else None
+        if not table or not words:
+            return table
+        rows = {word: row for row, word in enumerate(words)}
+        path = self.overrides.weights or self.path
+        return replace(table, rows=len(words), vocab=Vocabulary(path, rows), unknown=0)
 
     def _section(self, name: str) -> Keys | None:
         return fields.mapping(self.top.get(name), name, self.report)

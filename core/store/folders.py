@@ -113,3 +113,27 @@ def number_of(path: Path) -> int:
     """The number of a folder `NNNN-...`; 0 for another."""
     number, dash, _ = path.name.partition("-")
     return int(number) if dash and number.isascii() and number.isdigit() else 0
+
+
+def begin_folder(parent: Path, name: str) -> Path:
+    """A folder `parent / NNNN-name` to fill bit by bit: it is there at once. Errors: AbwError."""
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        with locked(parent):
+            path = parent / f"{max([0, *map(number_of, parent.iterdir())]) + 1:04d}-{name}"
+            path.mkdir()
+            return path
+    except OSError as error:
+        raise _unwritable(parent, error.strerror) from error
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep a folder for this process alone to the block's end. Errors: AbwError where another has it."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        if not lock(file, wait=False):
+            raise AbwError(f"{folder} is being written by another process", hint="wait for it, or stop it")
+        yield
+    finally:
+        os.close(file)

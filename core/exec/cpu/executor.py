@@ -27,19 +27,24 @@ from abw.core.exec.cpu.llvm.walker import (
     note_plan,
 )
 from abw.core.exec.cpu.memory import ArenaMemory
+from abw.core.exec.cpu.outer import RowSums
 from abw.core.exec.cpu.packing import address, aligned
 from abw.core.exec.cpu.parts import get_sorter, shared_out
 from abw.core.exec.cpu.profile.profile import Profile, Profiler, Walk, peak_of_core
 from abw.core.exec.cpu.profile.recorder import Recorder
+from abw.core.exec.cpu.repack import Packing, packing_of
 from abw.core.exec.cpu.rounds.rounds import CompiledRounds
 from abw.core.exec.cpu.rounds.taken import why_not
 from abw.core.exec.cpu.target import TargetName, get_target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.cpu.tiling import CellTiling, layout_of, packed_constants
+from abw.core.exec.cpu.weights import WeightGradients
 from abw.core.exec.epochs import RunEpochs
-from abw.core.exec.interface import Executed, Executor, Result, Rounds
+from abw.core.exec.gradient import Gradient
+from abw.core.exec.interface import Abilities, Executed, Executor, Result, Rounds
 from abw.core.exec.params import Params
-from abw.core.exec.values import fill_given
+from abw.core.exec.values import fill_given, refill_rows
+from abw.core.grad.graph import TrainingGraph
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import structure
 from abw.core.graph.growing.sprout import Sprouter
@@ -51,6 +56,7 @@ from abw.core.plan.plan import Plan
 from abw.core.policy.schedule import Schedule
 
 Floats = NDArray[np.float32]
+Ints = NDArray[np.int32]
 
 
 TOGETHER_FLOPS = 2_500_000
@@ -71,6 +77,7 @@ class CpuExecutor(Executor):
     """
 
     name = "cpu"
+    abilities = Abilities(halves=True)
 
     def __init__(self, target: TargetName | None = None) -> None:
         """`target`: what to compile for; None takes the best that the machine has."""
@@ -98,6 +105,8 @@ class CpuExecutor(Executor):
         self._recorder: Recorder | None = None
         self._layouts = layouts
         self._constants = self._packed()
+        self._packings: list[Packing | None] | None = None
+        self._weights: WeightGradients | None = None
         size = max((layout.scratch_floats for layout in layouts if layout), default=0)
         # whole vectors are read at parts of the last row
         self._scratch = [aligned(size + lanes) for _ in range(self._threads)]
@@ -126,6 +135,28 @@ class CpuExecutor(Executor):
         self._own["constants"][:] = [address(c) for c in self._constants]
         self._memory.update(params)
 
+    def refresh(self, params: Params, rows: Mapping[int, Ints]) -> None:
+        """Pack the weights again, by numbers found once; of tables write the rows that changed.
+
+        Raises ValueError for parameters that are not those given last, in one vector.
+        """
+        if params is not self._params or params.flat is None:
+            raise ValueError("what was given last, in one vector, is to be changed in place: see `flattened`")
+        self._epochs.renew(params)
+        if self._packings is None:
+            ends = np.cumsum([0, *(value.size for value in params.values)]).tolist()
+            self._packings = []
+            for layout, t in zip(self._layouts, self._network.types, strict=True):
+                own = [params.values[i] for i in t.params], [ends[i] for i in t.params]
+                self._packings.append(packing_of(layout, *own) if layout else None)
+        every = zip(self._network.types, self._layouts, self._packings, self._constants, strict=True)
+        for net_type, layout, packing, memory in every:
+            if packing is not None:
+                packing.write(params.flat, memory)
+            elif layout is not None:
+                memory[:] = packed_constants(layout, [params.values[i] for i in net_type.params])
+        refill_rows(self._memory.views, self._arenas, self._network, params, rows)
+
     def _packed(self) -> list[Floats]:
         return [
             aligned(0)
@@ -140,22 +171,46 @@ class CpuExecutor(Executor):
 
     def run(self, plan: Plan) -> Result:
         """Execute the batches in order. Raises ValueError for a plan of another network."""
+        return self.begin(plan, len(plan.launch_ptr) - 1)
+
+    def begin(self, plan: Plan, until: int) -> Result:
+        """Execute the first launches. Raises ValueError for a plan of another network."""
         start = time.perf_counter()
         self._epochs.begin(plan)
         self._memory.reserve(plan.rows, plan.earlier.rows if plan.earlier else None)
+        return self._walked(plan, 0, until, start)
+
+    def resume(self, plan: Plan, since: int) -> Result:
+        """Execute the launches that `begin` left. Raises RuntimeError for a plan that was not run last."""
+        start = time.perf_counter()
+        self._epochs.require(plan)
+        return self._walked(plan, since, len(plan.launch_ptr) - 1, start)
+
+    def _walked(self, plan: Plan, first: int, last: int, start: float) -> Result:
+        """Execute the launches `first` to `last - 1` of a plan for which there is room."""
         fill_given(self._memory.views, plan)
         note_plan(self._table, *_SCHEDULE(plan.schedule), *_PLAN(plan))
         prepared = time.perf_counter()
-        batches = len(plan.schedule)
-        if self._recorder is not None:
-            self._recorder.begin(plan)
-        threads = self._walk_all(plan) if batches else 1
-        if self._recorder is not None:
-            self._recorder.end(plan, threads)
+        recorder = self._recorder if last - first == len(plan.launch_ptr) - 1 else None
+        if recorder is not None:
+            recorder.begin(plan)
+        threads = self._walk_all(plan, first, last) if first < last else 1
+        if recorder is not None:
+            recorder.end(plan, threads)
         if self._profiler is not None:
             self._profiler.took = threads, prepared - start, time.perf_counter() - prepared
-        counts = Counts(batches, len(plan.launch_ptr) - 1, 0, 0)
+        batches = int(plan.launch_ptr[last] - plan.launch_ptr[first])
+        counts = Counts(batches, last - first, 0, 0)
         return Result(plan.graph, counts, self._epochs.reader(self._memory.views, plan))
+
+    def gradient(self, made: TrainingGraph, plan: Plan, result: Result, params: Params) -> Gradient:
+        """The gradient of parameters and tables, by kernels that read rows where they lie."""
+        self._epochs.require(plan)
+        if self._weights is None:
+            sums = RowSums(self._target, self._team, self._threads)
+            self._weights = WeightGradients(sums, made.training, params, self._target.lanes)
+        arenas = self._memory.rowwise()
+        return self._weights.gradient(made, plan, arenas)
 
     @property
     def profiler(self) -> CpuExecutor:
@@ -185,7 +240,7 @@ class CpuExecutor(Executor):
         kernels[:] = self._profiler.kernels
         note_plan(self._table, *_SCHEDULE(plan.schedule), *_PLAN(plan))
         if len(plan.schedule):
-            self._profiler.sample(lambda: self._alone(plan))
+            self._profiler.sample(lambda: self._alone(plan, 0, len(plan.launch_ptr) - 1))
         kernels[:] = plain
 
     def profile(self) -> Profile:
@@ -212,29 +267,34 @@ class CpuExecutor(Executor):
             raise ValueError("the executor was not told to record")
         return self._recorder.runs(self._profiler.timing(), peak_of_core())
 
-    def _alone(self, plan: Plan) -> None:
-        """Run the batches on this thread."""
+    def _alone(self, plan: Plan, first: int, last: int) -> None:
+        """Run launches on this thread."""
         walk = self._walks[0][0]
-        walk(self._table_at, self._scratch_at[0], 0, len(plan.launch_ptr) - 1, 0, 1, None, None)
+        walk(self._table_at, self._scratch_at[0], first, last, 0, 1, None, None)
 
-    def _walk_all(self, plan: Plan) -> int:
-        """Run the batches, on several threads where that pays; on how many."""
-        shared = self._shared(plan)
+    def _walk_all(self, plan: Plan, first: int, last: int) -> int:
+        """Run launches, on several threads where that pays; on how many."""
+        flops = plan.product_flops
+        if last - first < len(plan.launch_ptr) - 1:  # their part of it, by the nodes
+            ends = plan.schedule.ptr[plan.launch_ptr[[first, last]]]
+            flops = flops * int(ends[1] - ends[0]) // len(plan.graph)
+        shared = self._shared(plan, first, last, flops)
         if self._team is None or shared is None:
-            self._alone(plan)
+            self._alone(plan, first, last)
             return 1
-        together = self._team.do(shared, lambda: self._alone(plan), plan.product_flops)
+        together = self._team.do(shared, lambda: self._alone(plan, first, last), flops)
         return self._threads if together else 1
 
-    def _shared(self, plan: Plan) -> Callable[[int], None] | None:
-        """What each thread does of a plan; None where one alone is faster."""
-        launches, flops = len(plan.launch_ptr) - 1, plan.product_flops
+    def _shared(self, plan: Plan, first: int, last: int, flops: int) -> Callable[[int], None] | None:
+        """What each thread does of some launches; None where one alone is faster."""
         if flops < parts.APART_FLOPS:
             return None
         if plan.schedule.split is not None:
             split, shares = address(plan.schedule.split), plan.schedule.split.shape[1] - 1
-            sections, taken = address(plan.sections), np.zeros(len(plan.sections), np.int64)
-            count = len(plan.sections) - 1
+            inside = plan.sections[(first < plan.sections) & (plan.sections < last)]
+            bounds = np.array([first, *inside, last], np.int32)
+            sections, taken = address(bounds), np.zeros(len(bounds), np.int64)
+            count = len(bounds) - 1
 
             def apart(thread: int) -> None:
                 walk_parts = self._walks[thread][1]
@@ -243,7 +303,7 @@ class CpuExecutor(Executor):
                 walk_parts(self._table_at, scratch, sections, count, shares, split, *counters)
 
             return apart
-        if flops < launches * TOGETHER_FLOPS:
+        if flops < (last - first) * TOGETHER_FLOPS:
             return None
         arrived = np.zeros(1, np.int64)
 
@@ -252,8 +312,8 @@ class CpuExecutor(Executor):
             walk(
                 self._table_at,
                 self._scratch_at[thread],
-                0,
-                launches,
+                first,
+                last,
                 thread,
                 self._threads,
                 None,

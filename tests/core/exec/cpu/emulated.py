@@ -92,7 +92,7 @@ class EmulatedExecutor(CpuExecutor):
         command = [COMPILER, "-static", "-o", "walk", "driver.c", "kernels.o"]
         subprocess.run(command, cwd=self._folder, check=True)
 
-    def _alone(self, plan: Plan) -> None:
+    def _alone(self, plan: Plan, first: int, last: int) -> None:
         block = bytearray()
 
         def put(array: NDArray[np.generic]) -> int:

@@ -1,0 +1,128 @@
+"""`abw train`: learn a model's weights."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from abw.cli import options
+from abw.cli.console import amount, print_json, progress
+from abw.core.base.errors import InterruptedWorkError
+from abw.core.base.interrupts import INTERRUPTED, Terminated
+
+if TYPE_CHECKING:
+    from abw.core.train.loop import Row
+
+
+def train(
+    spec: options.SpecOrNone = None,
+    data: options.Data = None,
+    dev: Annotated[
+        Path | None,
+        typer.Option("--dev", metavar="PATH", help="Tell the metrics by these data, not by the spec's."),
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option("--epochs", min=1, metavar="N", help="So often all instances are seen (the spec's)."),
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            "--resume",
+            metavar="N",
+            help="Go on with the training of that number or folder, or with the last one, with the same bits "
+            "as if it had not ended; no SPEC, no other options.",
+        ),
+    ] = None,
+    limit: options.Limit = None,
+    batch: options.Batch = None,
+    sizes: options.Set = None,
+    weights: options.Weights = None,
+    policy: Annotated[
+        str, typer.Option("--policy", help="The rule that batches, as for `abw run`.")
+    ] = "sufficient",
+    executor: Annotated[
+        Literal["cpu", "reference"], typer.Option("--executor", help="What computes.")
+    ] = "cpu",
+    seed: options.Seed = None,
+    threads: options.Threads = None,
+    checkpoint: Annotated[
+        float,
+        typer.Option("--checkpoint", min=0, metavar="SECONDS", help="How often a checkpoint is written."),
+    ] = 60.0,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Compare the gradients with finite differences, and train nothing."),
+    ] = False,
+    allow_outside: options.AllowOutside = False,
+    quiet: options.QuietFlag = False,
+    as_json: options.Json = False,
+) -> None:
+    """Train a model as the section `train` of its spec says, and keep curve and weights under .abw/training/.
+
+    After Ctrl-C, or when it was killed, `abw train --resume last` goes on.
+    """
+    changes = options.overrides(data, limit, batch, sizes, seed, False, weights, allow_outside)
+    from abw.core.train import session
+
+    if (spec is None) == (resume is None):
+        raise typer.BadParameter("a spec, or --resume", param_hint="SPEC")
+    if resume and any((data, dev, epochs, limit, batch, sizes, weights, seed, threads, check)):
+        message = "a training goes on as it was begun: leave the other options out"
+        raise typer.BadParameter(message, param_hint="--resume")
+    chosen = session.TrainOptions(dev, epochs, policy, executor, threads, seed or 0, checkpoint)
+    if check:
+        assert spec is not None
+        _check(spec, changes, chosen, as_json)
+        return
+
+    def told(row: Row) -> None:
+        if not as_json:
+            print(_line(row), file=sys.stderr, flush=True)
+
+    name = None if resume == "last" else resume
+    try:
+        with progress(quiet) as shown:
+            if spec is None:
+                report = session.resume(name, progress=shown, told=told)
+            else:
+                command = shlex.join(["abw", *sys.argv[1:]])
+                report = session.train(spec, changes, chosen, progress=shown, told=told, command=command)
+    except (KeyboardInterrupt, Terminated) as end:
+        word, code = ("terminated", end.code) if isinstance(end, Terminated) else ("interrupted", INTERRUPTED)
+        message = f"{word}: `abw train --resume last` goes on from the last step"
+        raise InterruptedWorkError(message, exit_code=int(code or 1)) from None
+    if as_json:
+        print_json(report)
+        return
+    best = f", the best after epoch {report['best_epoch']}" if report["best"] is not None else ""
+    print(f"{report['model']}: {report['epochs']} epochs, {report['steps']} steps{best}")
+    print(f"weights: {report['weights']}")
+
+
+def _line(row: Row) -> str:
+    """An epoch for people."""
+    known = ("epoch", "steps", "loss", "rate", "instances_per_second")
+    metrics = [f"{name} {_number(value)}" for name, value in row.items() if name not in known]
+    loss, rate = f"loss {row['loss']:.4f}", f"{amount(row['instances_per_second'])} instances/s"
+    return f"epoch {row['epoch']:>3}: {', '.join([loss, *metrics, rate])}"
+
+
+def _number(value: Any) -> str:  # noqa: ANN401
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _check(spec: Path, changes: Any, chosen: Any, as_json: bool) -> None:  # noqa: ANN401
+    from abw.core.train.check import check_gradients
+
+    report = check_gradients(spec, changes, chosen)
+    if as_json:
+        print_json(report)
+        return
+    for row in report["parameters"]:
+        print(f"{row['name']}: {row['checked']} of {row['size']} numbers, error {row['error']:.1e}")
+    print(f"{report['model']}: gradients are right, error {report['error']:.1e} of the largest")

@@ -1,0 +1,79 @@
+"""The gradient of a model's parameters and tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.exec.params import Params
+from abw.core.grad.gradients import Gradients
+
+Array = NDArray[np.floating[Any]]
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """Of a model's parameters, one after the other in `values`; of table t the `rows[t]` that were read,
+    (k,), with their gradients `tables[t]` (k, floats of a row).
+    """
+
+    values: Array
+    rows: Mapping[int, Ints]
+    tables: Mapping[int, Array]
+
+    def norm(self) -> float:
+        """The root of the sum of all squares."""
+        parts = (self.values, *self.tables.values())
+        return math.sqrt(sum(float(np.vdot(part, part)) for part in map(np.float64, parts)))
+
+    def clip(self, most: float) -> float:
+        """Scale it in place so that its norm is `most` at most (0: anything); the norm before."""
+        norm = self.norm() if most else 0.0
+        if most and norm > most:
+            for part in (self.values, *self.tables.values()):
+                part *= part.dtype.type(most / norm)
+        return norm
+
+    def vector(self, params: Params) -> Array:
+        """All of it in one vector, as `Params.flat`: the tables' other rows are zeros."""
+        size = sum(array.size for array in (*params.values, *params.tables))
+        vector = np.zeros(size, self.values.dtype)
+        at = len(self.values)
+        vector[:at] = self.values
+        for number, table in enumerate(params.tables):
+            if number in self.rows:
+                rows = vector[at : at + table.size].reshape(len(table), -1)
+                rows[self.rows[number]] = self.tables[number]
+            at += table.size
+        return vector
+
+
+def of_vector(vector: Array, params: Params) -> Gradient:
+    """The gradient that a vector is; rows of zeros are left out."""
+    at = sum(value.size for value in params.values)
+    values, rows, tables = vector[:at], {}, {}
+    for number, table in enumerate(params.tables):
+        own = vector[at : at + table.size].reshape(len(table), -1)
+        rows[number] = np.flatnonzero(own.any(axis=1)).astype(np.int32)
+        tables[number] = own[rows[number]]
+        at += table.size
+    return Gradient(values, rows, tables)
+
+
+def joined(found: Gradients, params: Params) -> Gradient:
+    """Gradients by parameter in one vector."""
+    parts = [
+        np.zeros(value.size) if gradient is None else gradient.ravel()
+        for gradient, value in zip(found.params, params.values, strict=True)
+    ]
+    return Gradient(
+        np.concatenate([np.zeros(0), *parts]),
+        {table: rows.astype(np.int32) for table, (rows, _) in found.tables.items()},
+        {table: sums.reshape(len(sums), -1) for table, (_, sums) in found.tables.items()},
+    )

@@ -1,0 +1,140 @@
+"""How a model is trained: what its section `train` says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+from abw.core.base.errors import Span
+from abw.core.ir.paths import Hop
+
+LossKind = Literal["cross-entropy", "binary", "squared"]
+LOSSES: tuple[LossKind, ...] = get_args(LossKind)
+
+OptimizerName = Literal["sgd", "momentum", "adam", "adamw", "adagrad"]
+OPTIMIZERS: Mapping[OptimizerName, float] = {
+    "sgd": 0.1, "momentum": 0.05, "adam": 1e-3, "adamw": 1e-3, "adagrad": 0.05,
+}  # fmt: skip
+"""Each with the learning rate that it has unless told another."""
+
+ScheduleName = Literal["constant", "linear", "cosine", "inverse-root", "exponential"]
+SCHEDULES: tuple[ScheduleName, ...] = get_args(ScheduleName)
+
+MetricName = Literal["accuracy", "span-f1", "perplexity", "squared-error", "loss"]
+METRICS: Mapping[MetricName, bool] = {
+    "accuracy": True, "span-f1": True, "perplexity": False, "squared-error": False, "loss": False,
+}  # fmt: skip
+"""Each with whether more of it is better."""
+
+INITS: Mapping[str, int] = {
+    "zeros": 0, "ones": 0, "constant": 1, "uniform": 1, "normal": 1, "linear": 0, "glorot-uniform": 0,
+    "glorot-normal": 0, "he-uniform": 0, "he-normal": 0, "orthogonal": 0,
+}  # fmt: skip
+"""Initialisations, each with the numbers that it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a vertex should give: `field` of the vertex that `hops` lead to, or its row of table `table`."""
+
+    field: str
+    hops: tuple[Hop, ...] = ()
+    table: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """The vertices that count: of some kinds, or those that a link of the instance leads to."""
+
+    text: str
+    kinds: frozenset[str] = frozenset()
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What is made small: the sum over the values of output number `output` whose vertex has a target.
+
+    `weight` multiplies it; `classes` are weights of the classes (cross-entropy), empty where all weigh 1.
+    """
+
+    output: int
+    kind: LossKind
+    target: Target
+    over: Among | None
+    weight: float
+    classes: tuple[float, ...]
+    where: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What tells how good the model is: of the values of loss number `loss`, over some of their vertices."""
+
+    name: MetricName
+    loss: int
+    over: Among | None = None
+
+    @property
+    def more_is_better(self) -> bool:
+        """Whether it grows as the model gets better."""
+        return METRICS[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """`decay` is that of matrices; vectors and tables have none. PyTorch's formulas."""
+
+    name: OptimizerName = "adam"
+    rate: float = 1e-3
+    decay: float = 0.0
+    momentum: float = 0.9
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+
+@dataclass(frozen=True, slots=True)
+class RateSchedule:
+    """How the learning rate changes; before it, it grows from 0 over `warmup` steps."""
+
+    name: ScheduleName = "constant"
+    warmup: int = 0
+    factor: float = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Init:
+    """How the parameters and tables begin whose name fits a pattern."""
+
+    pattern: str
+    name: str
+    numbers: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """All that a model's section `train` says.
+
+    A step's loss is the sum over its values, divided by its number of instances, or of values where
+    `per_value`. `clip` is the most that the gradient's norm may be, 0 for anything. `word_dropout` has for
+    tables (by number) the probability that a word is read as unknown. `patience`: so many epochs without a
+    better metric end it, 0: none does. `vocabulary`: words of the training data that are there less often
+    have no row of their own.
+    """
+
+    losses: tuple[Loss, ...]
+    metrics: tuple[Metric, ...]
+    optimizer: Optimizer = Optimizer()
+    schedule: RateSchedule = RateSchedule()
+    per_value: bool = False
+    clip: float = 0.0
+    word_dropout: Mapping[int, float] = field(default_factory=dict)
+    inits: tuple[Init, ...] = ()
+    epochs: int = 10
+    batch: int = 32
+    patience: int = 0
+    vocabulary: int = 1
+    dev: Path | None = None

@@ -1,0 +1,1 @@
+"""Training: losses, optimisers, metrics, and the loop over epochs."""

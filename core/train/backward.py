@@ -1,0 +1,131 @@
+"""A model forward and backward: outputs first, then from their gradients those of parameters and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.errors import AbwError
+from abw.core.exec.gradient import Gradient
+from abw.core.exec.interface import Executor, Result, refuse_halves
+from abw.core.exec.params import Params
+from abw.core.exec.registry import get_executor
+from abw.core.grad.graph import TrainingGraph, training_graph
+from abw.core.grad.network import training_network
+from abw.core.grad.schedule import training_schedule
+from abw.core.graph.graph import Graph
+from abw.core.ir.model import Model
+from abw.core.plan.plan import Plan, plan
+from abw.core.policy.schedule import Policy
+from abw.core.run.workload import Networks
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """A mini-batch whose outputs are there: its graph and plan, the launch to go on from, and the `result`.
+
+    `gradients` are by output what is to be written before it goes on: (m, *shape), zeros so far.
+    """
+
+    made: TrainingGraph
+    plan: Plan
+    until: int
+    result: Result
+    gradients: Mapping[str, Floats]
+
+    def values(self, name: str) -> Floats:
+        """The values of an output, in the order of `Graph.results`: (m, *shape)."""
+        refs = next(refs for refs in self.made.graph.results if refs.name == name)
+        return np.asarray(self.result.values(refs.reference)).reshape(self.gradients[name].shape)
+
+
+class Backward:
+    """A model's training network with an executor; its parameters lie in one vector, to be changed in place.
+
+    `changes` counts how often they were.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        networks: Networks,
+        params: Params,
+        policy: Policy,
+        outputs: Sequence[str],
+        executor: str = "cpu",
+        threads: int | None = None,
+    ) -> None:
+        """Compile what gives the gradients of these outputs. Errors: AbwError for what cannot be trained."""
+        if model.growth:
+            message = f"{model.name} grows, and what it grows depends on its weights: that is not trained"
+            raise AbwError(message, hint="train a model of the gold structures that shares its parameters")
+        self.networks, self.policy = networks, policy
+        self.network = networks.cells
+        self.params = params.flattened()
+        self.training = training_network(self.network, tuple(dict.fromkeys(outputs)))
+        self._name, self._threads = executor, threads
+        self.executor = get_executor(executor)
+        if not self.executor.abilities.halves:
+            raise refuse_halves(executor)
+        self.executor.prepare(self.training.network, self.params, threads)
+        self._alone: Executor | None = None
+        self.changes = 0
+        self._taken = 0
+        self._last: Half | None = None
+
+    def forward(self, graph: Graph) -> Half:
+        """Compute the outputs of a mini-batch.
+
+        Cost: as a run, and some 40 ns a node for the backward pass's graph. Until `backward` is called with
+        what this gives, no other mini-batch can be computed.
+        """
+        batches = self.policy.schedule(self.networks.seen(graph))
+        schedule = self.networks.launched(graph, batches)
+        gradients = {name: self._zeros(graph, name) for name in self.training.losses}
+        made = training_graph(self.training, graph, gradients)
+        arranged = self.executor.arrange(made.graph, training_schedule(made, schedule))
+        planned, until = plan(made.graph, arranged), len(schedule.launches) - 1
+        half = Half(made, planned, until, self.executor.begin(planned, until), gradients)
+        self._last = half
+        return half
+
+    def waits(self, half: Half) -> bool:
+        """Whether `backward` can be called with this half: it is the last, and was not gone on from."""
+        return half is self._last
+
+    def backward(self, half: Half) -> Gradient:
+        """The gradient of parameters and tables, by the `gradients` of the outputs that were written."""
+        result = self.executor.resume(half.plan, half.until)
+        self._last = None
+        return self.executor.gradient(half.made, half.plan, result, self.params)
+
+    def changed(self, rows: Mapping[int, Ints] | None = None) -> None:
+        """The parameters were changed in place; of tables the `rows` alone, where they are given."""
+        if rows is None:
+            self.executor.update(self.params)
+        else:
+            self.executor.refresh(self.params, rows)
+        self.changes += 1
+        self._last = None
+
+    def alone(self) -> Executor:
+        """An executor of the model's own network, with the present weights."""
+        if self._alone is None:
+            self._alone = get_executor(self._name)
+            self._alone.prepare(self.networks.network, self.params, self._threads)
+        elif self._taken != self.changes:
+            self._alone.update(self.params)
+        self._taken = self.changes
+        return self._alone
+
+    def _zeros(self, graph: Graph, name: str) -> Floats:
+        """Room for the gradient of an output."""
+        t, o = dict(self.network.outputs)[name][0]
+        count = next(len(refs.reference) for refs in graph.results if refs.name == name)
+        return np.zeros((count, *self.network.types[t].outputs[o].shape), np.float32)

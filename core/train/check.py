@@ -1,0 +1,79 @@
+"""Gradients beside finite differences, on a user's own model and data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from abw.core.base.errors import AbwError
+from abw.core.run.workload import open_workload
+from abw.core.spec.load import Overrides
+from abw.core.train.checkpoint import named
+from abw.core.train.session import TrainOptions, begin
+from abw.core.train.targets import targets_of
+
+INSTANCES, NUMBERS = 3, 4
+"""So many instances, and so many numbers of each parameter, are looked at."""
+STEP = 1e-3
+TOLERANCE = 5e-4
+"""Of the largest gradient: weights are in single precision, a step in them is known to some 1e-5."""
+
+
+def check_gradients(spec: Path, overrides: Overrides, options: TrainOptions) -> dict[str, Any]:
+    """Compare gradients with central differences of the loss, in double precision, at some numbers of each
+    parameter and table: those with the largest gradients and some at random.
+
+    Errors: AbwError where one is wrong. Cost: two runs of the reference executor a number.
+    """
+    few = replace(overrides, limit=min(overrides.limit or INSTANCES, INSTANCES))
+    begun = begin(spec, few, replace(options, executor="reference", threads=None))
+    learner, instances = begun.learner, begun.instances
+    workload = open_workload(learner.model, instances, learner.passes.networks)
+    targets = tuple(targets_of(learner.model, loss, instances) for loss in learner.training.losses)
+
+    def found() -> Any:  # noqa: ANN401
+        return learner.gradient(workload, 0, len(instances), targets)
+
+    first = found()
+    divisor = max(1, first.values if learner.training.per_value else len(instances))
+    gradient = first.gradient.vector(learner.params)
+    flat = learner.params.flat
+    assert flat is not None
+    random = np.random.default_rng(options.seed)
+    largest = max(float(np.abs(gradient).max(initial=0)), 1e-30)
+    rows: list[dict[str, Any]] = []
+    at = 0
+    for name, value in named(learner.network, learner.params).items():
+        own = gradient[at : at + value.size]
+        most = np.argsort(-np.abs(own))[: NUMBERS // 2]
+        chosen = sorted({*most.tolist(), *random.integers(0, value.size, NUMBERS // 2).tolist()})
+        error = 0.0
+        for i in chosen:
+            before, ends = flat[at + i], []
+            for sign in (1, -1):
+                flat[at + i] = before + sign * STEP
+                moved = float(flat[at + i])
+                learner.passes.changed()
+                ends.append((moved, found().loss / divisor))
+            flat[at + i] = before
+            slope = (ends[0][1] - ends[1][1]) / (ends[0][0] - ends[1][0])
+            error = max(error, abs(slope - float(own[i])) / largest)
+        rows.append({"name": name, "size": value.size, "checked": len(chosen), "error": error})
+        at += value.size
+    learner.passes.changed()
+    worst = max(rows, key=lambda row: row["error"], default=None)
+    if worst and worst["error"] > TOLERANCE:
+        raise AbwError(
+            f"the gradient of {worst['name']} is wrong: {worst['error']:.1e} of the largest away from its "
+            "finite differences",
+            hint="where an operation has a corner (relu, max, a comparison) differences fail: another --seed",
+        )
+    return {
+        "schema_version": 1,
+        "model": learner.model.name,
+        "error": worst["error"] if worst else 0.0,
+        "parameters": rows,
+    }

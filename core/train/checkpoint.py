@@ -1,0 +1,88 @@
+"""Checkpoints: weights, what the optimiser keeps, and how far training is; there whole or not at all.
+
+A checkpoint is a file of weights like any other, `abw run SPEC --weights FILE` takes it: the parameters and
+tables by their names, the vocabularies that were made of the training data (`vocabulary/TABLE`), and what
+training itself needs (`train/…`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.errors import AbwError
+from abw.core.base.files import replacing, writing
+from abw.core.data.tensors import TRAINING, read_tensors, words_in, write_tensors
+from abw.core.exec.params import Params
+from abw.core.ir.network import Network
+from abw.core.train.vocabulary import packed_words
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class Position:
+    """How far training is: `step` steps of epoch `epoch` are done (both from 0), all in all `done`.
+
+    `loss` and `values` sum up the epoch's losses and their values so far. `best` is the best first metric,
+    of epoch `best_epoch`; `curve` has a row an epoch.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    done: int = 0
+    loss: float = 0.0
+    values: int = 0
+    best: float | None = None
+    best_epoch: int = -1
+    curve: list[dict[str, Any]] = field(default_factory=list)
+
+
+def named(network: Network, params: Params) -> dict[str, Floats]:
+    """A model's parameters and tables by name."""
+    names = [*(p.name for p in network.params), *(t.name for t in network.tables)]
+    return dict(zip(names, (*params.values, *params.tables), strict=True))
+
+
+def save_checkpoint(
+    path: Path,
+    weights: Mapping[str, Floats],
+    words: Mapping[str, tuple[str, ...]],
+    position: Position,
+    state: Floats | None = None,
+) -> None:
+    """Write a checkpoint; without `state`, what the optimiser keeps, training cannot go on from it.
+
+    Errors: AbwError where it cannot be written; what was there is there still.
+    """
+    about = np.frombuffer(json.dumps(asdict(position)).encode(), np.uint8)
+    tensors: dict[str, NDArray[Any]] = {**weights, **packed_words(words), f"{TRAINING}position": about}
+    if state is not None:
+        tensors[f"{TRAINING}state"] = state
+    with writing(path), replacing(path) as file:
+        write_tensors(file, tensors)
+
+
+def load_checkpoint(
+    path: Path, weights: Mapping[str, Floats], state: Floats
+) -> tuple[Position, dict[str, tuple[str, ...]]]:
+    """Fill weights and the optimiser's state from a checkpoint, in place; where training was.
+
+    Errors: AbwError where it is damaged, or of another model.
+    """
+    tensors = read_tensors(path).tensors
+    for name, target in {**weights, f"{TRAINING}state": state}.items():
+        if name not in tensors or tensors[name].shape != target.shape:
+            raise AbwError(f"{path} is no checkpoint of this model: tensor '{name}' is not as it should be")
+        target[...] = tensors[name].read()
+    try:
+        about = json.loads(tensors[f"{TRAINING}position"].read().tobytes())
+        return Position(**about), words_in(path)
+    except (KeyError, TypeError, ValueError) as error:
+        raise AbwError(f"{path} is damaged: {error}") from None

@@ -1,0 +1,112 @@
+"""How good a model is on some data: its metrics, computed forward only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.errors import Problem, SpecError
+from abw.core.base.progress import Clock
+from abw.core.data.instances import Instances
+from abw.core.exec.interface import Executor
+from abw.core.ir.answers import AS_IT_IS
+from abw.core.ir.model import Model
+from abw.core.ir.training import Loss, Metric, Training
+from abw.core.policy.schedule import Policy
+from abw.core.run.minibatches import run_all
+from abw.core.run.workload import Workload
+from abw.core.train.losses import loss_of
+from abw.core.train.metrics import Score
+from abw.core.train.targets import Targets, counted, targets_of
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """What the values of some instances are held against: targets by loss, vertices (V,) by metric."""
+
+    model: Model
+    training: Training
+    instances: Instances
+    targets: tuple[Targets, ...]
+    over: tuple[NDArray[np.bool_], ...]
+
+    def scores(self, workload: Workload, policy: Policy, executor: Executor) -> tuple[Score, ...]:
+        """The metrics, in the order of the section `train`."""
+        found = tuple(Score(metric.name) for metric in self.training.metrics)
+        clock = Clock("construct", "schedule", "plan", "execute")
+        start = self.instances.start
+        for batch, result in run_all(workload, policy, executor, clock):
+            for metric, score, over in zip(self.training.metrics, found, self.over, strict=True):
+                loss, targets = self.training.losses[metric.loss], self.targets[metric.loss]
+                refs = batch.graph.results[loss.output]
+                vertex = int(start[batch.first]) + refs.vertex
+                counts = targets.has[vertex] & over[vertex]
+                values = np.asarray(result.values(refs.reference), np.float32)
+                if metric.name == "span-f1":
+                    self._spans(score, loss, values, vertex, refs.instance)
+                elif counts.any():
+                    _count(score, loss, values[counts], targets.values[vertex[counts]])
+        return found
+
+    def _spans(
+        self, score: Score, loss: Loss, values: NDArray[Any], vertex: NDArray[Any], instance: NDArray[Any]
+    ) -> None:
+        """Spans instance by instance; a vertex without a target is outside of all."""
+        names = tags_of(self.model, loss)
+        targets = self.targets[self.training.losses.index(loss)]
+        wanted = [names[c] if has else "O" for c, has in zip(
+            targets.values[vertex].tolist(), targets.has[vertex].tolist(), strict=True)]  # fmt: skip
+        given = [names[c] for c in values.argmax(axis=1).tolist()]
+        ends = np.append(np.flatnonzero(np.diff(instance)) + 1, len(instance)).tolist()
+        first = 0
+        for last in ends:
+            score.add_spans(given[first:last], wanted[first:last])
+            first = last
+
+
+def judge_of(model: Model, instances: Instances) -> Judge:
+    """Find what is wanted of a model on some instances. Errors: SpecError."""
+    training = model.training
+    assert training is not None
+    for metric in training.metrics:
+        if metric.name == "span-f1":
+            tags_of(model, training.losses[metric.loss])
+    targets = tuple(targets_of(model, loss, instances) for loss in training.losses)
+    over = tuple(counted(instances, metric.over) for metric in training.metrics)
+    return Judge(model, training, instances, targets, over)
+
+
+def tags_of(model: Model, loss: Loss) -> Sequence[str]:
+    """What the classes of an output are called. Errors: SpecError where nothing says it."""
+    name = model.outputs[loss.output][0]
+    names = model.answers.get(name, AS_IT_IS).names
+    if names is None:
+        hint = f"outputs: {{{name}: {{of: …, as: label, names: [O, B-PER, …]}}}}"
+        raise SpecError([Problem("spans need the names of the classes", loss.where, hint)])
+    return names
+
+
+def _count(score: Score, loss: Loss, values: NDArray[np.float32], wanted: NDArray[Any]) -> None:
+    """Add values (m, k) and what they should be to a metric."""
+    if score.name == "accuracy":
+        if loss.kind == "binary":
+            score.add_labels((values > 0).ravel(), (wanted > 0.5).ravel())
+        else:
+            score.add_labels(values.argmax(axis=1), wanted)
+    elif score.name == "squared-error":
+        score.add_sum(float(((values.astype(np.float64) - wanted) ** 2).sum()), values.size)
+    else:
+        weight = np.ones(len(values), np.float32)
+        total = loss_of(loss.kind, np.ascontiguousarray(values), wanted, weight, np.empty_like(values))
+        score.add_sum(total, len(values))
+
+
+def better(metric: Metric, value: float, than: float | None) -> bool:
+    """Whether a metric's value is better than another; anything is better than none, NaN than nothing."""
+    if value != value:
+        return False
+    return than is None or (value > than if metric.more_is_better else value < than)

@@ -1,0 +1,139 @@
+"""A model that learns: its gradients on some instances, and what an optimiser makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.errors import AbwError
+from abw.core.data.instances import Instances
+from abw.core.exec.gradient import Gradient
+from abw.core.exec.params import Params
+from abw.core.graph.graph import Graph
+from abw.core.ir.model import Model
+from abw.core.ir.network import Network
+from abw.core.policy.schedule import Policy
+from abw.core.run.workload import Networks, Workload
+from abw.core.train.backward import Backward, Half
+from abw.core.train.dropout import chances
+from abw.core.train.losses import loss_of
+from abw.core.train.optimizers import Stepper
+from abw.core.train.targets import Targets
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a step found: the sum of the losses over so many values, and the gradient that it divides."""
+
+    loss: float
+    values: int
+    gradient: Gradient
+
+
+class Learner:
+    """A model with its training network, its parameters in one vector, an executor and an optimiser."""
+
+    def __init__(
+        self,
+        model: Model,
+        networks: Networks,
+        params: Params,
+        policy: Policy,
+        executor: str = "cpu",
+        threads: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Compile what trains the model. Errors: AbwError for what cannot be trained."""
+        if model.training is None:
+            hint = "train: {loss: {of: OUTPUT, target: FIELD}}"
+            raise AbwError(f"{model.name} does not say what to learn: it has no section 'train'", hint=hint)
+        self.model, self.training, self._seed = model, model.training, seed
+        names = [model.outputs[loss.output][0] for loss in self.training.losses]
+        self.passes = Backward(model, networks, params, policy, names, executor, threads)
+        self.stepper = Stepper(self.training.optimizer, self.params, len(self.params.values))
+
+    @property
+    def params(self) -> Params:
+        """The parameters and tables, in one vector."""
+        return self.passes.params
+
+    @property
+    def network(self) -> Network:
+        """The model's own network."""
+        return self.passes.network
+
+    def gradient(
+        self,
+        workload: Workload,
+        first: int,
+        last: int,
+        targets: tuple[Targets, ...],
+        epoch: int | None = None,
+    ) -> Found:
+        """The gradient of the loss of instances `first` to `last` (exclusive), and that loss.
+
+        `targets` are those of the workload's instances, by loss. With an `epoch` words are left out as the
+        section `train` says. Errors: AbwError where the loss is not finite.
+        """
+        graph = workload.graph(first, last)
+        if epoch is not None:
+            graph = self._dropped(graph, workload.instances, first, epoch)
+        half = self.passes.forward(graph)
+        total, values = self._losses(half, int(workload.instances.start[first]), targets)
+        if not np.isfinite(total):
+            raise AbwError("the loss is not finite", hint="a lower rate, clip: 5, or schedule: {warmup: 100}")
+        divisor = values if self.training.per_value else last - first
+        for rows in half.gradients.values():
+            rows *= np.float32(1 / max(1, divisor))
+        return Found(total, values, self.passes.backward(half))
+
+    def apply(self, gradient: Gradient, factor: float = 1.0) -> None:
+        """Take a step: clip the gradient, change the parameters, pack them. `factor`: of the rate."""
+        gradient.clip(self.training.clip)
+        self.stepper.step(gradient, factor)
+        self.passes.changed(gradient.rows)
+
+    def _dropped(self, graph: Graph, instances: Instances, first: int, epoch: int) -> Graph:
+        """The graph where some words are read as unknown, by a hash of instance and vertex."""
+        if not self.training.word_dropout:
+            return graph
+        operand, index = graph.operand.copy(), -1 - graph.operand
+        start = instances.start[first:] - instances.start[first]
+        for constant in self.network.constants:
+            chance = self.training.word_dropout.get(constant.number, 0.0)
+            if constant.kind != "table" or not chance:
+                continue
+            unknown = self.model.tables[constant.number].unknown
+            here = np.flatnonzero((constant.first <= index) & (index < constant.first + constant.rows))
+            node = np.searchsorted(graph.operand_ptr, here, side="right") - 1
+            instance = graph.instance[node]
+            vertex = graph.vertex[node] - start[instance]
+            number = instances.numbers[first + instance]
+            drawn = chances(self._seed, epoch, constant.number, number, vertex)
+            operand[here[drawn < chance]] = -1 - (constant.first + (unknown or 0))
+        return replace(graph, operand=operand)
+
+    def _losses(self, half: Half, start: int, targets: tuple[Targets, ...]) -> tuple[float, int]:
+        """The sum of the losses, and of how many values; their gradients are added to the half's."""
+        total, count = 0.0, 0
+        for loss, wanted in zip(self.training.losses, targets, strict=True):
+            refs = half.made.graph.results[loss.output]
+            vertex = start + refs.vertex
+            at = np.flatnonzero(wanted.has[vertex])
+            if not len(at):
+                continue
+            target = wanted.values[vertex[at]]
+            weight = np.full(len(at), loss.weight, np.float32)
+            if loss.classes:
+                weight *= np.array(loss.classes, np.float32)[target]
+            values = np.ascontiguousarray(half.values(refs.name)[at], np.float32)
+            gradient = np.empty_like(values)
+            total += loss_of(loss.kind, values, target, weight, gradient)
+            half.gradients[refs.name][at] += gradient
+            count += len(at)
+        return total, count

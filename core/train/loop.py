@@ -1,0 +1,161 @@
+"""Epochs: shuffled instances, step after step, checkpoints, and the metrics of each epoch on the dev data."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from abw.core.base.interrupts import finished_before_interrupt
+from abw.core.base.progress import Progress
+from abw.core.data.instances import Instances
+from abw.core.data.permute import permuted, vertices_of
+from abw.core.run.workload import Workload, open_workload
+from abw.core.train.checkpoint import Position, named, save_checkpoint
+from abw.core.train.evaluate import Judge, better, judge_of
+from abw.core.train.learner import Learner
+from abw.core.train.optimizers import rate_at
+from abw.core.train.targets import Targets, require, targets_of
+
+CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
+"""Files of a training's folder: to go on from, and the weights of the best epoch."""
+
+Row = Mapping[str, Any]
+"""What is known of an epoch: `epoch` (from 1), `loss` a value, `rate`, metrics, `instances_per_second`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dev:
+    """The dev data: what it is held against, and how it is run."""
+
+    judge: Judge
+    workload: Workload
+
+
+@dataclass(slots=True)
+class Loop:
+    """Training on some instances.
+
+    `every`: seconds between checkpoints inside an epoch. `words`: vocabularies that go with the weights.
+    """
+
+    learner: Learner
+    instances: Instances
+    dev: Dev | None
+    folder: Path
+    words: Mapping[str, tuple[str, ...]]
+    seed: int
+    position: Position
+    every: float = 60.0
+
+    def run(self, progress: Progress, told: Callable[[Row], None] = lambda _: None) -> None:
+        """Train to the last epoch, or until patience ends; `told` hears of each epoch.
+
+        Ends early on Ctrl-C with a checkpoint of the last whole step. Errors: AbwError.
+        """
+        training, position = self.learner.training, self.position
+        targets = tuple(targets_of(self.learner.model, loss, self.instances) for loss in training.losses)
+        for loss, found in zip(training.losses, targets, strict=True):
+            require(found, loss, self.instances)
+        try:
+            while position.epoch < training.epochs and not self._tired():
+                self._epoch(targets, progress, told)
+        except BaseException:
+            # whole steps alone change anything: what is there now can be gone on from
+            with finished_before_interrupt():
+                self.save()
+            raise
+
+    def save(self) -> None:
+        """Write a checkpoint. Errors: AbwError."""
+        learner = self.learner
+        weights = named(learner.network, learner.params)
+        save_checkpoint(self.folder / CHECKPOINT, weights, self.words, self.position, learner.stepper.state)
+
+    def _tired(self) -> bool:
+        patience, position = self.learner.training.patience, self.position
+        return bool(patience) and position.best_epoch >= 0 and position.epoch - position.best_epoch > patience
+
+    def _epoch(self, targets: tuple[Targets, ...], progress: Progress, told: Callable[[Row], None]) -> None:
+        learner, position, training = self.learner, self.position, self.learner.training
+        count, size = len(self.instances), training.batch
+        order = np.random.default_rng([self.seed, position.epoch]).permutation(count)
+        shuffled = permuted(self.instances, order)
+        at = vertices_of(self.instances, order)
+        workload = open_workload(learner.model, shuffled, learner.passes.networks)
+        wanted = tuple(Targets(t.has[at], t.values[at]) for t in targets)
+        steps = math.ceil(count / size)
+        progress.phase(f"epoch {position.epoch + 1} of {training.epochs}", steps)
+        begun, first, saved = time.perf_counter(), position.step, time.monotonic()
+        for step in range(first, steps):
+            last = min(count, (step + 1) * size)
+            found = learner.gradient(workload, step * size, last, wanted, position.epoch)
+            factor = rate_at(training.schedule, position.done, training.epochs * steps, steps)
+            with finished_before_interrupt():  # the step is done, or it is not
+                learner.apply(found.gradient, factor)
+                position.step, position.done = step + 1, position.done + 1
+                position.loss, position.values = position.loss + found.loss, position.values + found.values
+            progress.reached(step + 1, self._note(step + 1, steps, begun, first))
+            if time.monotonic() > saved + self.every:
+                self.save()
+                saved = time.monotonic()
+        seconds = time.perf_counter() - begun
+        factor = rate_at(training.schedule, max(0, position.done - 1), training.epochs * steps, steps)
+        self._finish((steps - first) * size / max(seconds, 1e-9), factor, told)
+
+    def _note(self, step: int, steps: int, begun: float, first: int) -> str:
+        each = (time.perf_counter() - begun) / (step - first)
+        left = each * (steps - step + (self.learner.training.epochs - self.position.epoch - 1) * steps)
+        rate = self.learner.training.batch / each
+        loss = self.position.loss / max(1, self.position.values)
+        return f"{step}/{steps}, loss {loss:.4f}, {rate:,.0f} instances/s, {_span(left)} left"
+
+    def _finish(self, rate: float, factor: float, told: Callable[[Row], None]) -> None:
+        """The metrics of an epoch, its row of the curve, and a checkpoint."""
+        learner, position = self.learner, self.position
+        row: dict[str, Any] = {
+            "epoch": position.epoch + 1,
+            "steps": position.done,
+            "loss": position.loss / max(1, position.values),
+            "rate": learner.training.optimizer.rate * factor,
+            "instances_per_second": rate,
+        }
+        value = -row["loss"]
+        first = None
+        if self.dev:
+            scores = self.dev.judge.scores(self.dev.workload, learner.passes.policy, learner.passes.alone())
+            for metric, score in zip(learner.training.metrics, scores, strict=True):
+                over = f" over {metric.over.text}" if metric.over else ""
+                row[f"{metric.name}{over}"] = None if math.isnan(score.value) else score.value
+            first, value = learner.training.metrics[0], scores[0].value
+        with finished_before_interrupt():
+            is_best = better(first, value, position.best) if first else True
+            if is_best:
+                position.best = value
+                position.best_epoch = position.epoch
+            position.curve.append(row)
+            position.epoch, position.step, position.loss, position.values = position.epoch + 1, 0, 0.0, 0
+            if is_best:
+                save_checkpoint(
+                    self.folder / BEST, named(learner.network, learner.params), self.words, position
+                )
+            self.save()
+        told(row)
+
+
+def open_dev(learner: Learner, instances: Instances) -> Dev:
+    """The dev data brought together with the model. Errors: SpecError, DataError."""
+    judge = judge_of(learner.model, instances)
+    return Dev(judge, open_workload(learner.model, instances, learner.passes.networks))
+
+
+def _span(seconds: float) -> str:
+    """A time left, for people."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,165 @@
+"""Optimisers: how a gradient changes the parameters, by the formulas of PyTorch's `torch.optim`.
+
+Of tables only the rows are changed that a mini-batch has read, their moments too (PyTorch's `SparseAdam`; the
+same as for a matrix where the optimiser has no momentum and there is no decay).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.jit import inner, njit
+from abw.core.exec.gradient import Gradient
+from abw.core.exec.params import Params
+from abw.core.ir.training import Optimizer, RateSchedule
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int32]
+
+STATES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2, "adagrad": 1}
+"""How many numbers an optimiser keeps for each parameter."""
+_CODES = {name: code for code, name in enumerate(STATES)}
+_SGD, _MOMENTUM, _ADAM, _ADAMW, _ADAGRAD = range(5)
+
+
+def rate_at(schedule: RateSchedule, step: int, steps: int, each: int) -> float:
+    """What the learning rate is multiplied with at step `step` (from 0) of `steps`; an epoch has `each`."""
+    warm = schedule.warmup
+    if step < warm:
+        return (step + 1) / warm
+    done = (step - warm) / max(1, steps - warm)
+    match schedule.name:
+        case "linear":
+            return max(0.0, 1 - done)
+        case "cosine":
+            return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+        case "inverse-root":
+            return math.sqrt(max(1, warm) / (step + 1)) if step >= max(1, warm) else 1.0
+        case "exponential":
+            return schedule.factor ** ((step - warm) // max(1, each))
+        case _:
+            return 1.0
+
+
+class Stepper:
+    """An optimiser with what it keeps: `state` (STATES, floats of `params.flat`) and the steps `done`."""
+
+    def __init__(self, optimizer: Optimizer, params: Params, trained: int) -> None:
+        """`params` in one vector; of its values the first `trained` are learned, and all tables."""
+        assert params.flat is not None
+        self._optimizer = optimizer
+        self._params, self._trained = params, trained
+        self.state = np.zeros((STATES[optimizer.name], params.flat.size), np.float32)
+        self.done = 0
+
+    def step(self, gradient: Gradient, factor: float = 1.0) -> None:
+        """Change the parameters in place; the learning rate is multiplied with `factor`. Cost: O(changed)."""
+        self.done += 1
+        flat, made = self._params.flat, self._optimizer
+        assert flat is not None
+        numbers = (
+            np.float32(made.rate * factor),
+            np.float32(made.momentum if made.name == "momentum" else made.beta1),
+            np.float32(made.beta2),
+            np.float32(made.epsilon),
+            np.float32(1 - made.beta1**self.done),
+            np.float32(1 - made.beta2**self.done),
+        )
+        code = _CODES[made.name]
+        # what an optimiser does not keep is not touched
+        first, second = (self.state[i] if i < len(self.state) else flat for i in range(2))
+        at = 0
+        for value in self._params.values[: self._trained]:
+            own = gradient.values[at : at + value.size].astype(np.float32, copy=False)
+            decay = np.float32(made.decay if value.ndim == 2 else 0)
+            _change_rows(code, flat, at, _ALL, own, value.size, first, second, decay, numbers)
+            at += value.size
+        at = sum(value.size for value in self._params.values)
+        for number, table in enumerate(self._params.tables):
+            if number in gradient.rows and len(gradient.rows[number]):
+                own = gradient.tables[number].ravel().astype(np.float32, copy=False)
+                floats = table.size // len(table)
+                rows = gradient.rows[number]
+                _change_rows(code, flat, at, rows, own, floats, first, second, np.float32(0), numbers)
+            at += table.size
+
+
+Numbers = tuple[np.float32, np.float32, np.float32, np.float32, np.float32, np.float32]
+_ALL = np.zeros(1, np.int32)
+"""Of what is no table: one row."""
+
+
+@njit
+def _change_rows(
+    code: int,
+    theta: Floats,
+    begin: int,
+    rows: Ints,
+    gradient: Floats,
+    floats: int,
+    first: Floats,
+    second: Floats,
+    decay: np.float32,
+    numbers: Numbers,
+) -> None:
+    """Change the `rows` of `theta` from `begin` on, each of so many floats, and what is kept of them."""
+    for k in range(len(rows)):
+        at = begin + rows[k] * floats
+        own, g = theta[at : at + floats], gradient[k * floats : (k + 1) * floats]
+        one, two = first[at : at + floats], second[at : at + floats]
+        if code == _SGD:
+            _sgd(own, g, decay, numbers)
+        elif code == _MOMENTUM:
+            _momentum(own, g, one, decay, numbers)
+        elif code == _ADAGRAD:
+            _adagrad(own, g, one, decay, numbers)
+        else:
+            _adam(own, g, one, two, decay, code == _ADAMW, numbers)
+
+
+@inner
+def _sgd(theta: Floats, gradient: Floats, decay: np.float32, numbers: Numbers) -> None:
+    rate = numbers[0]
+    for i in range(len(theta)):
+        theta[i] -= rate * (gradient[i] + decay * theta[i])
+
+
+@inner
+def _momentum(theta: Floats, gradient: Floats, kept: Floats, decay: np.float32, numbers: Numbers) -> None:
+    rate, momentum = numbers[0], numbers[1]
+    for i in range(len(theta)):
+        kept[i] = momentum * kept[i] + (gradient[i] + decay * theta[i])
+        theta[i] -= rate * kept[i]
+
+
+@inner
+def _adagrad(theta: Floats, gradient: Floats, squares: Floats, decay: np.float32, numbers: Numbers) -> None:
+    rate, epsilon = numbers[0], numbers[3]
+    for i in range(len(theta)):
+        g = gradient[i] + decay * theta[i]
+        squares[i] += g * g
+        theta[i] -= rate * g / (np.sqrt(squares[i]) + epsilon)
+
+
+@inner
+def _adam(
+    theta: Floats,
+    gradient: Floats,
+    mean: Floats,
+    square: Floats,
+    decay: np.float32,
+    apart: bool,
+    numbers: Numbers,
+) -> None:
+    rate, beta1, beta2, epsilon, bias1, bias2 = numbers
+    one = np.float32(1)
+    shrink = one - rate * decay if apart else one
+    added = np.float32(0) if apart else decay
+    for i in range(len(theta)):
+        g = gradient[i] + added * theta[i]
+        mean[i] = beta1 * mean[i] + (one - beta1) * g
+        square[i] = beta2 * square[i] + (one - beta2) * g * g
+        theta[i] = shrink * theta[i] - rate / bias1 * mean[i] / (np.sqrt(square[i] / bias2) + epsilon)

@@ -1,0 +1,221 @@
+"""`abw train` as a whole: spec and data to a folder with curve, checkpoints and weights.
+
+A training's folder `NNNN-model/` under `.abw/training/` holds `training.json` (what it was begun with),
+`curve.json` (a row an epoch), `checkpoint.safetensors` and `best.safetensors`. Each file is there whole or
+not at all: a training that was killed at any moment can be gone on from, with the same bits as if it had not
+been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from abw.core.base.errors import AbwError
+from abw.core.base.files import home, read_json, write_json
+from abw.core.base.progress import Progress, Quiet
+from abw.core.data.instances import Instances
+from abw.core.data.tensors import file_digest
+from abw.core.exec.trained import load_weights, make_params
+from abw.core.ir.model import Model
+from abw.core.policy.registry import get_policy
+from abw.core.run.pipeline import versions
+from abw.core.run.workload import open_model, open_networks, read_instances
+from abw.core.spec.load import Overrides
+from abw.core.store.folders import begin_folder, held, number_of, numbered
+from abw.core.train.checkpoint import Position, load_checkpoint, named
+from abw.core.train.initial import initialise
+from abw.core.train.learner import Learner
+from abw.core.train.loop import BEST, CHECKPOINT, Loop, Row, open_dev
+from abw.core.train.vocabulary import vocabularies
+
+ABOUT, CURVE = "training.json", "curve.json"
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOptions:
+    """How to train: what `abw train`'s flags say. None: what the spec says.
+
+    `every`: seconds between checkpoints inside an epoch.
+    """
+
+    dev: Path | None = None
+    epochs: int | None = None
+    policy: str = "sufficient"
+    executor: str = "cpu"
+    threads: int | None = None
+    seed: int = 0
+    every: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A training that is ready to begin: its learner, its data, and what goes with its weights."""
+
+    learner: Learner
+    instances: Instances
+    dev: Instances | None
+    words: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def training_folder() -> Path:
+    """Where trainings lie."""
+    return home() / "training"
+
+
+def begin(spec: Path, overrides: Overrides, options: TrainOptions) -> Begun:
+    """Read a spec and its data, make what vocabularies are missing, draw or load the weights, compile.
+
+    Errors: SpecError, DataError, AbwError.
+    """
+    model = open_model(spec, overrides)
+    if model.training is None:
+        hint = "train: {loss: {of: OUTPUT, target: FIELD}}"
+        raise AbwError(f"{model.name} does not say what to learn: it has no section 'train'", hint=hint)
+    instances = read_instances(model.data, model.data.limit)
+    words = {t.name: tuple(t.vocab.rows) for t in model.tables if t.vocab and t.name in overrides.words}
+    if not model.weights.file:
+        words |= vocabularies(model, instances, model.training.vocabulary)
+    if words != overrides.words:
+        model = open_model(spec, replace(overrides, words={**words, **overrides.words}))
+    training = model.training
+    assert training is not None
+    batch, dev = overrides.batch or training.batch, options.dev or training.dev
+    training = replace(training, batch=batch, epochs=options.epochs or training.epochs, dev=dev)
+    model = replace(model, training=training)
+    networks = open_networks(model, "cell")
+    trained = load_weights(model)
+    params = make_params(networks.cells, trained, options.seed)
+    policy = get_policy(options.policy)
+    learner = Learner(model, networks, params, policy, options.executor, options.threads, options.seed)
+    if trained is None:
+        initialise(networks.cells, learner.params, training.inits, options.seed)
+        learner.passes.changed()
+    held_out = read_instances(replace(model.data, path=dev), None) if dev else None
+    return Begun(learner, instances, held_out, dict(words))
+
+
+def train(
+    spec: Path,
+    overrides: Overrides,
+    options: TrainOptions,
+    *,
+    progress: Progress | None = None,
+    told: Callable[[Row], None] = lambda _: None,
+    command: str = "",
+) -> dict[str, Any]:
+    """Train a spec's model from its beginning, in a new folder; the report that `--json` prints.
+
+    Errors: SpecError, DataError, AbwError. After Ctrl-C the folder has a checkpoint.
+    """
+    begun = begin(spec, overrides, options)
+    folder = begin_folder(training_folder(), begun.learner.model.name)
+    with held(folder):
+        about = {
+            "schema_version": SCHEMA_VERSION,
+            "model": begun.learner.model.name,
+            "spec": str(spec.absolute()),
+            "overrides": _written(overrides),
+            "options": _written(options),
+            "files": _digests(begun.learner.model),
+            "command": command,
+            "versions": versions(),
+        }
+        write_json(folder / ABOUT, about)
+        return _run(begun, Position(), folder, options, progress or Quiet(), told)
+
+
+def resume(
+    name: str | None, *, progress: Progress | None = None, told: Callable[[Row], None] = lambda _: None
+) -> dict[str, Any]:
+    """Go on with a training, by its number or folder; the latest for None.
+
+    Errors: AbwError where there is none, where its files have changed, or another process is at it.
+    """
+    folder = find_training(name)
+    about = read_json(folder / ABOUT, "training")
+    if about.get("schema_version") != SCHEMA_VERSION:
+        raise AbwError(f"{folder} was written by another version of abw")
+    overrides, options = Overrides(**_read(about["overrides"])), TrainOptions(**_read(about["options"]))
+    with held(folder):
+        begun = begin(Path(about["spec"]), overrides, options)
+        changed = {n for n, d in _digests(begun.learner.model).items() if about["files"].get(n) != d}
+        if changed:
+            message = f"{min(changed)} is not as it was when training {number_of(folder)} began"
+            raise AbwError(
+                message, hint="begin anew: `abw train SPEC --weights FILE` begins with its weights"
+            )
+        position = Position()
+        if (folder / CHECKPOINT).is_file():
+            learner = begun.learner
+            weights = named(learner.network, learner.params)
+            position, _ = load_checkpoint(folder / CHECKPOINT, weights, learner.stepper.state)
+            learner.stepper.done = position.done
+            learner.passes.changed()
+        return _run(begun, position, folder, options, progress or Quiet(), told)
+
+
+def find_training(name: str | None) -> Path:
+    """A training's folder by its number, name or path; the latest for None. Errors: AbwError."""
+    folders = [folder for folder in numbered(training_folder()) if (folder / ABOUT).is_file()]
+    for folder in reversed(folders):
+        if name in (None, folder.name, str(folder), str(number_of(folder))):
+            return folder
+    if not folders:
+        raise AbwError(f"there are no trainings in {training_folder()}", hint="begin one: `abw train SPEC`")
+    known = ", ".join(str(number_of(folder)) for folder in folders)
+    raise AbwError(f"there is no training '{name}'", hint=f"numbers here: {known}")
+
+
+def _run(
+    begun: Begun,
+    position: Position,
+    folder: Path,
+    options: TrainOptions,
+    progress: Progress,
+    told: Callable[[Row], None],
+) -> dict[str, Any]:
+    learner = begun.learner
+    dev = open_dev(learner, begun.dev) if begun.dev is not None else None
+    loop = Loop(learner, begun.instances, dev, folder, begun.words, options.seed, position, options.every)
+
+    def noted(row: Row) -> None:
+        write_json(folder / CURVE, {"schema_version": SCHEMA_VERSION, "rows": position.curve})
+        told(row)
+
+    loop.run(progress, noted)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": learner.model.name,
+        "path": str(folder),
+        "instances": len(begun.instances),
+        "epochs": position.epoch,
+        "steps": position.done,
+        "best": position.best,
+        "best_epoch": position.best_epoch + 1,
+        "weights": str(folder / BEST),
+        "curve": position.curve,
+    }
+
+
+def _digests(model: Model) -> dict[str, str]:
+    """What a training is made of, file by file."""
+    assert model.training is not None
+    paths = [*model.reads, *([model.training.dev] if model.training.dev else [])]
+    return {str(path.absolute()): file_digest(path) for path in dict.fromkeys(paths)}
+
+
+def _written(options: Overrides | TrainOptions) -> dict[str, Any]:
+    """Options as JSON has them."""
+    found = asdict(options)
+    return {key: {"path": str(v.absolute())} if isinstance(v, Path) else v for key, v in found.items()}
+
+
+def _read(document: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: Path(v["path"]) if isinstance(v, dict) and v.keys() == {"path"} else v
+        for key, v in document.items()
+    }

@@ -1,0 +1,125 @@
+"""Targets: what the values of an output should be, found in the instances once for all mini-batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.errors import AbwError, Problem, SpecError
+from abw.core.data.derive import field, floats, link
+from abw.core.data.instances import Instances
+from abw.core.data.links import along
+from abw.core.data.lookup import word_rows
+from abw.core.ir.answers import AS_IT_IS
+from abw.core.ir.model import Model
+from abw.core.ir.training import Among, Loss
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """A loss's targets: `has` (V,) bool, of vertices that count; `values` (V,) classes or (V, k) floats."""
+
+    has: NDArray[np.bool_]
+    values: NDArray[Any]
+
+
+def targets_of(model: Model, loss: Loss, instances: Instances) -> Targets:
+    """Find a loss's targets. Errors: SpecError where a class is none that the output has.
+
+    Cost: linear in the vertices.
+    """
+    name, pairs = model.outputs[loss.output]
+    t, o = pairs[0]
+    (size,) = model.types[t].outputs[o].shape
+    reached = _reached(model, loss, instances)
+    if loss.kind != "cross-entropy":
+        given = floats(instances, loss.target.field, model.data.seed)
+        if given.rows.shape[1] != size:
+            message = f"field '{loss.target.field}' has {given.rows.shape[1]} numbers, output '{name}' {size}"
+            raise SpecError([Problem(message, loss.where)])
+        row = np.full(len(instances.kind) + 1, -1, np.int32)
+        row[given.vertex] = np.arange(len(given.vertex))
+        at = row[reached]
+        values = np.zeros((len(at), size), np.float32)
+        values[at >= 0] = given.rows[at[at >= 0]]
+        return Targets((at >= 0) & counted(instances, loss.over), values)
+    number = np.append(field(instances, loss.target.field, model.data.seed), -1)[reached]
+    classes = _classes(model, loss, instances)
+    if classes is not None:
+        number = np.where(number >= 0, np.append(classes, -1)[number], -1).astype(np.int32)
+    has = (number >= 0) & counted(instances, loss.over)
+    if number[has].max(initial=0) >= size:
+        message = f"there is a target {number[has].max()}, and output '{name}' has {size} scores"
+        raise SpecError([Problem(message, loss.where, f"classes are 0 to {size - 1}")])
+    return Targets(has, number)
+
+
+def _reached(model: Model, loss: Loss, instances: Instances) -> Ints:
+    """For each vertex that whose field is its target (V,); V where there is none."""
+    count = len(instances.kind)
+    if not loss.target.hops:
+        return np.arange(count, dtype=np.int32)
+    ways = [(link(instances, hop.link), hop.index) for hop in loss.target.hops]
+    way = along(ways, count)
+    assert way.indptr is not None
+    reached = np.full(count, count, np.int32)
+    some = way.indptr[:-1] < way.indptr[1:]
+    reached[some] = way.target[way.indptr[:-1][some]]
+    return reached
+
+
+def _classes(model: Model, loss: Loss, instances: Instances) -> Ints | None:
+    """The class of each number of the target's field; None where it is the number.
+
+    Of words it is their row of a table, or their place among the output's names, or the number they spell.
+    """
+    target = loss.target
+    if target.table is not None:
+        rows = word_rows(instances, target.field, model.tables[target.table])
+        return rows if len(rows) else None
+    if target.field not in instances.vocabulary:
+        return None
+    words = instances.vocabulary[target.field]
+    names = model.answers.get(model.outputs[loss.output][0], AS_IT_IS).names
+    if names is not None:
+        place = {word: number for number, word in enumerate(names)}
+        return np.array([place.get(word, -1) for word in words], np.int32)
+    wrong = next((word for word in words if not word.isdecimal()), None)
+    if wrong is not None:
+        name = model.outputs[loss.output][0]
+        hint = f"outputs: {{{name}: {{of: …, as: label, names: [one a class, in order]}}}}"
+        message = f"'{wrong}' is a target of field '{target.field}': which class is that?"
+        raise SpecError([Problem(message, loss.where, hint)])
+    return np.array([int(word) for word in words], np.int32)
+
+
+def counted(instances: Instances, over: Among | None) -> NDArray[np.bool_]:
+    """Which vertices count (V,)."""
+    if over is None:
+        return np.ones(len(instances.kind), np.bool_)
+    if not over.link:
+        return np.array([kind in over.kinds for kind in instances.schema.kinds])[instances.kind]
+    way = link(instances, over.link)
+    instance = instances.schema.kinds.index("instance")
+    ends = way.target
+    if way.indptr is None:
+        ends = ends[instances.kind == instance]
+    else:
+        own = np.repeat(instances.kind == instance, np.diff(way.indptr))
+        ends = ends[own]
+    found = np.zeros(len(instances.kind), np.bool_)
+    found[ends[ends >= 0]] = True
+    return found
+
+
+def require(found: Targets, loss: Loss, instances: Instances) -> None:
+    """Refuse data without a single target. Errors: AbwError."""
+    if not found.has.any():
+        where = f" over '{loss.over.text}'" if loss.over else ""
+        raise AbwError(f"{instances.source} has no target '{loss.target.field}'{where}")

@@ -1,0 +1,98 @@
+"""Training from Python: steps on instances of one's own, losses of one's own, gradients as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.errors import AbwError
+from abw.core.exec.gradient import Gradient, of_vector
+from abw.core.run.workload import Workload
+from abw.core.train.checkpoint import Position, named, save_checkpoint
+from abw.core.train.learner import Found, Learner
+from abw.core.train.targets import targets_of
+
+Floats = NDArray[np.float32]
+OwnLoss = Callable[[Mapping[str, Floats]], tuple[float, Mapping[str, Floats]]]
+"""From outputs by name (m, *shape), instance after instance, to a loss and its gradients by them."""
+
+
+class Trainer:
+    """A model that learns step by step; made by `LoadedModel.trainer`.
+
+    After a step the model itself has the new weights. `params` are the weights by name, to be read and
+    written; `flat` is all of them in one vector, of which those are views. After writing call `changed`.
+    """
+
+    def __init__(self, learner: Learner, workload: Callable[[object], Workload]) -> None:
+        """`workload` brings the model together with whatever instances are given as."""
+        self.learner, self._workload = learner, workload
+
+    @property
+    def params(self) -> Mapping[str, Floats]:
+        """Parameters and tables by name: views, in single precision."""
+        return named(self.learner.network, self.learner.params)
+
+    @property
+    def flat(self) -> Floats:
+        """All of them in one vector: parameters in their order, then tables."""
+        assert self.learner.params.flat is not None
+        return self.learner.params.flat
+
+    def changed(self) -> None:
+        """Parameters were written: use them from now on."""
+        self.learner.passes.changed()
+
+    def step(self, instances: object, loss: OwnLoss | None = None) -> float:
+        """Take a step on some instances; the loss before it, divided as the section `train` says.
+
+        Errors: as `LoadedModel`'s calls, and AbwError where the loss is not finite.
+        """
+        found, divisor = self._found(instances, loss)
+        self.learner.apply(found.gradient)
+        return found.loss / divisor
+
+    def gradient(self, instances: object, loss: OwnLoss | None = None) -> tuple[float, Floats]:
+        """The loss of some instances, and its gradient as a vector like `flat`.
+
+        Several processes can each take this of instances of their own, average the vectors, and `apply` that.
+        """
+        found, divisor = self._found(instances, loss)
+        return found.loss / divisor, found.gradient.vector(self.learner.params).astype(np.float32)
+
+    def apply(self, gradient: Floats, factor: float = 1.0) -> None:
+        """Take a step by a gradient like `flat`; the learning rate is multiplied with `factor`.
+
+        Rows of tables whose gradient is zero stay as they are. Raises ValueError for another length.
+        """
+        if gradient.shape != self.flat.shape:
+            raise ValueError(f"a gradient has the shape {self.flat.shape}, not {gradient.shape}")
+        self.learner.apply(of_vector(gradient.astype(np.float32), self.learner.params), factor)
+
+    def save(self, path: str | Path) -> None:
+        """Write the weights as a .safetensors, with the words of tables. Errors: AbwError."""
+        tables = {t.name: tuple(t.vocab.rows) for t in self.learner.model.tables if t.vocab}
+        save_checkpoint(Path(path), self.params, tables, Position(done=self.learner.stepper.done))
+
+    def _found(self, instances: object, loss: OwnLoss | None) -> tuple[Found, int]:
+        """What a step finds, and what its loss is divided by."""
+        learner, workload = self.learner, self._workload(instances)
+        count = len(workload.instances)
+        if loss is None:
+            targets = tuple(
+                targets_of(learner.model, item, workload.instances) for item in learner.training.losses
+            )
+            found = learner.gradient(workload, 0, count, targets)
+            return found, max(1, found.values if learner.training.per_value else count)
+        half = learner.passes.forward(workload.graph(0, count))
+        total, gradients = loss({name: half.values(name) for name in half.gradients})
+        for name, rows in gradients.items():
+            if name not in half.gradients or np.shape(rows) != half.gradients[name].shape:
+                known = ", ".join(f"{n} {list(g.shape)}" for n, g in half.gradients.items())
+                raise AbwError(f"a loss's gradient of '{name}' is not one of: {known}")
+            half.gradients[name][...] = rows
+        gradient: Gradient = learner.passes.backward(half)
+        return Found(float(total), count, gradient), 1

@@ -1,0 +1,172 @@
+"""Training as a whole: it goes on with the same bits after a kill at any moment, and its weights are used."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from abw.core.base.errors import AbwError
+from abw.core.data.tensors import read_tensors
+from abw.core.run.workload import open_model
+from abw.core.spec.load import Overrides
+from abw.core.train import checkpoint, loop, session
+from abw.core.train.learner import Learner
+from abw.core.train.session import TrainOptions
+from tests.core.train.models import spec_of
+
+OPTIONS = TrainOptions(epochs=2, threads=1, every=0.0)
+OVERRIDES = Overrides(dims={"hidden": 4}, batch=10)
+
+
+@pytest.fixture
+def home(tmp_path: Path, kernels_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (kernels_home / "kernels").mkdir(exist_ok=True)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "kernels").symlink_to(kernels_home / "kernels")
+    monkeypatch.setenv("ABW_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def state(folder: Path) -> dict[str, Any]:
+    """All of a training that does not tell how fast it was."""
+    found: dict[str, Any] = {}
+    for name in (loop.CHECKPOINT, loop.BEST):
+        for key, tensor in read_tensors(folder / name).tensors.items():
+            value = tensor.read()
+            if key == "train/position":
+                about = json.loads(value.tobytes())
+                for row in about["curve"]:
+                    del row["instances_per_second"]
+                found[f"{name} {key}"] = about
+            else:
+                found[f"{name} {key}"] = value.tobytes()
+    return found
+
+
+def killed(action: Callable[[], object]) -> int:
+    """Run something in a process of its own; by what signal it ended."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            action()
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def die_at(call: int, function: Callable[..., Any], after: bool) -> Callable[..., Any]:
+    """The same function, which ends the process at its `call`-th call."""
+    calls = [0]
+
+    def counted(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        calls[0] += 1
+        found = function(*args, **kwargs) if after or calls[0] < call else None
+        if calls[0] == call:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    return counted
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    return spec_of("sst", "", tmp_path)
+
+
+@pytest.fixture
+def whole(spec: Path, home: Path) -> dict[str, Any]:
+    """What an undisturbed training leaves."""
+    report = session.train(spec, OVERRIDES, OPTIONS)
+    assert report["epochs"] == 2
+    return state(Path(report["path"]))
+
+
+WHERE = {
+    "before a step": (Learner, "apply", False, 1),
+    "after a step": (Learner, "apply", True, 8),
+    "before a file is written": (checkpoint, "write_tensors", False, 4),
+    "before a file is there": (checkpoint, "write_tensors", True, 3),
+    "after a checkpoint": (loop.Loop, "save", True, 5),
+    "after the best": (loop, "save_checkpoint", True, 6),
+    "before the curve": (session, "write_json", False, 2),
+}
+"""A function, whether it is killed behind that, and at which call."""
+
+
+def test_killed_at_any_moment_it_goes_on_with_the_same_bits(
+    spec: Path, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for owner, name, after, call in WHERE.values():
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, die_at(call, getattr(owner, name), after))
+            assert killed(lambda: session.train(spec, OVERRIDES, OPTIONS)) == -signal.SIGKILL
+        session.resume(None)
+        assert state(max(session.training_folder().iterdir())) == whole
+
+
+def test_interrupted_twice_it_goes_on_with_the_same_bits(
+    spec: Path, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gradient = Learner.gradient
+    calls = [0]
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        calls[0] += 1
+        if calls[0] in (3, 6):
+            raise KeyboardInterrupt
+        return gradient(*args, **kwargs)
+
+    monkeypatch.setattr(Learner, "gradient", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        session.train(spec, OVERRIDES, OPTIONS)
+    with pytest.raises(KeyboardInterrupt):
+        session.resume(None)
+    report = session.resume(None)
+    assert state(Path(report["path"])) == whole
+
+
+def test_a_finished_training_stays_as_it_is(spec: Path, whole: dict[str, Any]) -> None:
+    report = session.resume(None)
+    assert report["epochs"] == 2
+    assert state(Path(report["path"])) == whole
+
+
+def test_what_changed_meanwhile_is_told(spec: Path, home: Path) -> None:
+    session.train(spec, OVERRIDES, TrainOptions(epochs=1, threads=1))
+    spec.write_text(spec.read_text().replace("rate: 0.05", "rate: 0.06"))
+    with pytest.raises(AbwError, match=r"sst\.yaml is not as it was when training 1 began"):
+        session.resume("1")
+    with pytest.raises(AbwError, match="there is no training '7'"):
+        session.resume("7")
+
+
+def test_a_checkpoint_of_another_model_is_refused(spec: Path, home: Path) -> None:
+    report = session.train(spec, OVERRIDES, TrainOptions(epochs=1, threads=1))
+    weights, kept = {"leaf.Wi": np.zeros((9, 9), np.float32)}, np.zeros((1, 1), np.float32)
+    with pytest.raises(AbwError, match=r"is no checkpoint of this model: tensor 'leaf\.Wi'"):
+        checkpoint.load_checkpoint(Path(report["path"]) / loop.CHECKPOINT, weights, kept)
+
+
+def test_weights_carry_their_vocabulary(spec: Path, home: Path) -> None:
+    report = session.train(spec, OVERRIDES, TrainOptions(epochs=1, threads=1))
+    overrides = Overrides(dims={"hidden": 4}, weights=Path(report["weights"]))
+    (table,) = open_model(spec, overrides).tables
+    assert table.vocab is not None
+    words = (spec.parent / "data/trees.txt").read_text().replace("(", " ").replace(")", " ").split()
+    assert set(table.vocab.rows) == {"<unk>"} | {word for word in words if not word.isdecimal()}
+
+
+def test_patience_ends_it(spec: Path, home: Path) -> None:
+    spec.write_text(spec.read_text() + "  patience: 1\n")
+    options = TrainOptions(epochs=30, threads=1)
+    spec.write_text(spec.read_text().replace("rate: 0.05", "rate: 0"))
+    report = session.train(spec, OVERRIDES, options)
+    assert report["best_epoch"] == 1
+    assert report["epochs"] == 2
