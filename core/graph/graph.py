@@ -39,7 +39,8 @@ class Graph:
     an attention's query is the same value k times).
 
     A slot with a reduction of its own may have a list there, of two values or more: list l has the reference
-    `LISTED - l` and the values `list_operand[list_ptr[l]:list_ptr[l + 1]]`.
+    `LISTED - l` and the values `list_operand[list_ptr[l]:list_ptr[l + 1]]`. Lists that no slot names may be
+    shorter.
 
     `given` are the rows of the constants that are fields of vertices (`Network.given`), of each (rows, size).
     """

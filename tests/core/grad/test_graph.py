@@ -41,7 +41,7 @@ from abw.core.run.workload import (
     whole,
 )
 from abw.core.spec.load import Overrides
-from tests.core.exec.builder import random_graph, random_network, random_schedule
+from tests.core.exec.builder import launched, random_graph, random_network, random_schedule
 from tests.core.exec.cpu.test_njit import _interpreted
 from tests.core.exec.cuda.simulated import SimulatedDevice
 
@@ -167,6 +167,31 @@ def test_random_graphs(seed: int, nodes: int) -> None:
     executor.prepare(made.training.network, params)
     with np.errstate(all="ignore"):
         expected = nodewise_gradients(graph.network, params, graph, gradients)
+        if all(np.isfinite(g).all() for side in expected for g in side if g is not None):
+            assert apart(run(executor, made, plan, params), expected) < 1e-10
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2**32 - 1))
+def test_types_that_share_parameters_and_launches(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph, schedule = launched(rng, 20)
+    if any(slot.reduction for t in graph.network.types for slot in t.slots):
+        return
+    network, graph = with_outputs(rng, graph.network, graph)
+    try:
+        training = training_network(network, [name for name, _ in network.outputs])
+    except AbwError:
+        return
+    gradients, params = given_gradients(training, graph, seed), init_params(network, seed)
+    made = training_graph(training, graph, gradients)
+    both = training_schedule(made, schedule)
+    assert both.launch_ptr is not None
+    plan = planned(made, both)
+    executor = get_executor("reference")
+    executor.prepare(training.network, params)
+    with np.errstate(all="ignore"):
+        expected = nodewise_gradients(network, params, graph, gradients)
         if all(np.isfinite(g).all() for side in expected for g in side if g is not None):
             assert apart(run(executor, made, plan, params), expected) < 1e-10
 
