@@ -52,10 +52,10 @@ types: {step: rnn, join: rnn}
 """
 
 
-def small(folder: Path, executor: str | Executor = "cpu", policy: str = "critical") -> Net:
+def small(folder: Path, executor: str | Executor = "cpu", policy: str = "critical", threads: int = 1) -> Net:
     path = folder / "small.yaml"
     path.write_text(LIBRARY)
-    return abw.cells(path, executor=executor, policy=policy, threads=1)
+    return abw.cells(path, executor=executor, policy=policy, threads=threads)
 
 
 class Number:

@@ -73,6 +73,12 @@ def test_policies_change_no_result(net: Net, tmp_path: Path, policy: str) -> Non
     assert same(other.run(Programs(other).parse, SENTENCES), net.run(Programs(net).parse, SENTENCES))
 
 
+def test_threads_change_no_result(net: Net, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("abw.core.exec.cpu.parts.APART_FLOPS", 0)
+    other = small(tmp_path, threads=2)
+    assert same(other.run(Programs(other).parse, SENTENCES), net.run(Programs(net).parse, SENTENCES))
+
+
 def test_verify_finds_nothing_wrong(net: Net) -> None:
     found = net.verify(Programs(net).parse, SENTENCES, batch=5)
     assert found.ok and found.instances == len(SENTENCES)
