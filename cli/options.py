@@ -126,7 +126,7 @@ NoTensorCores = Annotated[
         "compute them where those are faster (3xTF32: about float32's own accuracy).",
     ),
 ]
-QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
+QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on standard error but errors.")]
 
 
 def overrides(

@@ -187,9 +187,7 @@ def run(
     no_keep: Annotated[
         bool, typer.Option("--no-keep", help="Keep no run: outputs go to --output, or nowhere.")
     ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Say nothing but errors: no progress, no summary.")
-    ] = False,
+    quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
     """Run a model on its data, batched by a policy, and keep the run under .abw/runs/.
@@ -282,8 +280,9 @@ def run(
         return
     for text in texts:
         print(text)
-    if not quiet:
-        print_run(report, on_stderr=to_stdout or bool(texts))
+    on_stderr = to_stdout or bool(texts)
+    if not (quiet and on_stderr):
+        print_run(report, on_stderr=on_stderr)
 
 
 ALL = "all"

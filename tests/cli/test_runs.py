@@ -111,7 +111,8 @@ def test_a_run_that_is_not_kept_leaves_nothing_but_its_outputs(abw: Abw, home: P
     before = set(home.iterdir())
     file = tmp_path / "out.jsonl"
     done = abw("run", *FIG1, "--policy", "depth", "--no-keep", "--output", str(file))
-    assert (done.code, done.out, done.err, file.read_text().count("\n")) == (0, "", "", 1)
+    assert (done.code, done.err, file.read_text().count("\n")) == (0, "", 1)
+    assert "results:" not in done.out
     report = abw("run", *FIG1, "--policy", "depth", "--no-keep", "--json").json()
     assert "path" not in report and report["batches"] == 9
     assert set(home.iterdir()) == before
@@ -120,6 +121,8 @@ def test_a_run_that_is_not_kept_leaves_nothing_but_its_outputs(abw: Abw, home: P
 
 
 def test_quiet_is_quiet_and_errors_stay(abw: Abw) -> None:
-    assert (abw("run", *FIG1).out, abw("run", *FIG1).err) == ("", "")
+    for flags in ((), ("--output", "-"), ("--show-kernels", "O"), ("--json",)):
+        assert abw("run", *FIG1, *flags).err == ""
+    assert abw("run", *FIG1[:-1], "--output", "-").err != ""
     wrong = abw("run", *FIG1, "--data", "nosuch.txt")
     assert (wrong.code, wrong.out) == (1, "") and "nosuch.txt" in wrong.err
