@@ -227,6 +227,8 @@ def words(text: str, tokens: str = "") -> list[Plain]:
             line = text.split("\n")[number - 1].strip("".join(map(chr, range(33))))
             found = [match[0] for match in re.finditer(tokens, line)]
         one = Plain(number, ["instance"])
+        if not found:
+            raise ValueError(f"no token on line {number}")
         vertices = [one.add("token", word=word) for word in found]
         one.chain(vertices)
         one.join("first", 0, vertices[0])

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from abw.core.base.errors import DataError
 from abw.core.data.derive import link
 from abw.core.data.read import read
 from abw.core.data.readers.jsonl import schema_of_json
@@ -157,7 +158,13 @@ def test_random_text_is_read_as_the_slow_reader_reads_it(
                 ["", r"\S+", r"\w+|[^\w\s]|\s", ".", r"\d+|\w+|[^\s]", r"(?:a|b)+|.", r"[^\W\d]+|\d|\W+"]
             )
         )
-    expected = oracle.READERS[format](text, **options)
+    try:
+        expected = oracle.READERS[format](text, **options)
+    except ValueError as error:  # a blank that is none between tokens, as U+00A0
+        with pytest.raises(DataError, match="no token on this line"):
+            read(path, format, **options)
+        assert "no token" in str(error)
+        return
     instances = read(path, format, **options)
     oracle.check_arrays(instances)
     assert oracle.plain(instances) == expected
