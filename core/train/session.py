@@ -17,7 +17,7 @@ from abw.core.base.errors import AbwError
 from abw.core.base.files import home, read_json, write_json
 from abw.core.base.progress import Progress, Quiet
 from abw.core.data.instances import Instances
-from abw.core.data.tensors import file_digest
+from abw.core.data.tensors import file_digest, words_in
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.ir.model import Model
 from abw.core.policy.registry import get_policy
@@ -76,11 +76,13 @@ def begin(spec: Path, overrides: Overrides, options: TrainOptions) -> Begun:
         hint = "train: {loss: {of: OUTPUT, target: FIELD}}"
         raise AbwError(f"{model.name} does not say what to learn: it has no section 'train'", hint=hint)
     instances = read_instances(model.data, model.data.limit)
-    words = {t.name: tuple(t.vocab.rows) for t in model.tables if t.vocab and t.name in overrides.words}
-    if not model.weights.file:
+    words = dict(overrides.words)
+    if model.weights.file:
+        words |= words_in(model.weights.file)
+    else:
         words |= vocabularies(model, instances, model.training.vocabulary)
-    if words != overrides.words:
-        model = open_model(spec, replace(overrides, words={**words, **overrides.words}))
+    if words:
+        model = open_model(spec, replace(overrides, words=words))
     training = model.training
     assert training is not None
     batch, dev = overrides.batch or training.batch, options.dev or training.dev
@@ -95,7 +97,7 @@ def begin(spec: Path, overrides: Overrides, options: TrainOptions) -> Begun:
         initialise(networks.cells, learner.params, training.inits, options.seed)
         learner.passes.changed()
     held_out = read_instances(replace(model.data, path=dev), None) if dev else None
-    return Begun(learner, instances, held_out, dict(words))
+    return Begun(learner, instances, held_out, words)
 
 
 def train(

@@ -74,8 +74,14 @@ class Trainer:
 
     def save(self, path: str | Path) -> None:
         """Write the weights as a .safetensors, with the words of tables. Errors: AbwError."""
-        tables = {t.name: tuple(t.vocab.rows) for t in self.learner.model.tables if t.vocab}
-        save_checkpoint(Path(path), self.params, tables, Position(done=self.learner.stepper.done))
+        tables = self.learner.model.tables
+        rows = {t.name: sorted((row, word) for word, row in t.vocab.rows.items()) for t in tables if t.vocab}
+        words = {
+            name: tuple(word for _, word in found)
+            for name, found in rows.items()
+            if [row for row, _ in found] == list(range(len(found)))
+        }
+        save_checkpoint(Path(path), self.params, words, Position(done=self.learner.stepper.done))
 
     def _found(self, instances: object, loss: OwnLoss | None) -> tuple[Found, int]:
         """What a step finds, and what its loss is divided by."""

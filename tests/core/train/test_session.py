@@ -163,6 +163,17 @@ def test_weights_carry_their_vocabulary(spec: Path, home: Path) -> None:
     assert set(table.vocab.rows) == {"<unk>"} | {word for word in words if not word.isdecimal()}
 
 
+def test_training_goes_on_from_weights_with_their_vocabulary(spec: Path, home: Path) -> None:
+    first = session.train(spec, OVERRIDES, TrainOptions(epochs=1, threads=1))
+    more = Overrides(dims={"hidden": 4}, batch=10, limit=5, weights=Path(first["weights"]))
+    second = session.train(spec, more, TrainOptions(epochs=1, threads=1))
+    files = [read_tensors(Path(report["weights"])).tensors for report in (first, second)]
+    assert files[0]["words"].shape == files[1]["words"].shape
+    words = [file["vocabulary/words"].read().tobytes() for file in files]
+    assert words[0] == words[1]
+    assert second["curve"][0]["loss"] < first["curve"][0]["loss"]
+
+
 def test_patience_ends_it(spec: Path, home: Path) -> None:
     spec.write_text(spec.read_text() + "  patience: 1\n")
     options = TrainOptions(epochs=30, threads=1)
