@@ -81,7 +81,7 @@ def train(
         return
 
     def told(row: Row) -> None:
-        if not as_json:
+        if not (as_json or quiet):
             print(_line(row), file=sys.stderr, flush=True)
 
     name = None if resume == "last" else resume

@@ -141,10 +141,14 @@ def resume(
     about = read_json(folder / ABOUT, "training")
     if about.get("schema_version") != SCHEMA_VERSION:
         raise AbwError(f"{folder} was written by another version of abw")
-    overrides, options = Overrides(**_read(about["overrides"])), TrainOptions(**_read(about["options"]))
+    try:
+        overrides, options = Overrides(**_read(about["overrides"])), TrainOptions(**_read(about["options"]))
+        spec, files = Path(about["spec"]), dict(about["files"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise AbwError(f"{folder / ABOUT} is damaged: {error}") from None
     with held(folder):
-        begun = begin(Path(about["spec"]), overrides, options)
-        changed = {n for n, d in _digests(begun.learner.model).items() if about["files"].get(n) != d}
+        begun = begin(spec, overrides, options)
+        changed = {n for n, d in _digests(begun.learner.model).items() if files.get(n) != d}
         if changed:
             message = f"{min(changed)} is not as it was when training {number_of(folder)} began"
             raise AbwError(

@@ -147,6 +147,17 @@ def test_what_changed_meanwhile_is_told(spec: Path, home: Path) -> None:
         session.resume("7")
 
 
+@pytest.mark.parametrize(
+    "text", ["{}", '{"schema_version": 1}', "[1", '{"schema_version": 1, "overrides": 3}']
+)
+def test_a_damaged_folder_is_told(home: Path, text: str) -> None:
+    folder = session.training_folder() / "0001-sst"
+    folder.mkdir(parents=True)
+    (folder / session.ABOUT).write_text(text)
+    with pytest.raises(AbwError, match=r"damaged|another version"):
+        session.resume(None)
+
+
 def test_a_checkpoint_of_another_model_is_refused(spec: Path, home: Path) -> None:
     report = session.train(spec, OVERRIDES, TrainOptions(epochs=1, threads=1))
     weights, kept = {"leaf.Wi": np.zeros((9, 9), np.float32)}, np.zeros((1, 1), np.float32)
