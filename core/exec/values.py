@@ -133,11 +133,11 @@ def _locate(references: Ints, type_ptr: Ints, output_arena: Ints, row: Ints, are
 
 
 def arenas_at(plan: Plan, references: Ints) -> Ints:
-    """The arenas of the values of nodes, and of fields of vertices, behind references (n,)."""
+    """The arenas of the values of nodes, and of fields of vertices, behind references (n,); -1 of zeros."""
     arenas, graph = plan.arenas, plan.graph
     node, output = np.divmod(references, graph.network.width)
     t = np.searchsorted(graph.type_ptr, node, side="right") - 1
-    found = arenas.output_arena[np.maximum(t, 0), output]
+    found = np.where(references >= 0, arenas.output_arena[np.maximum(t, 0), output], np.int32(-1))
     index = -1 - references
     for c in graph.network.given:
         here = (arenas.constant_first[c] <= index) & (index < arenas.constant_end[c])

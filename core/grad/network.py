@@ -109,6 +109,7 @@ class _Builder:
         for t, made in enumerate(parts):
             for o in sorted(self.given[t]) if made and self.types[t].reduction == "sum" else ():
                 sums_of[t, o] = len(self.types) + len(derived)
+                self.zero(self.types[t].outputs[o].shape)  # of a sum that no node reads
                 derived.append(Derived(t, -1, o))
         flows = _Flows(self, parts, first, sums_of, losses)
         forward = [

@@ -64,15 +64,15 @@ class WeightGradients:
                 sums = TableSums(1, row_floats(constant.shape, self._lanes))
             sums.clear()
             places = arenas_at(plan, references)
-            for arena in np.unique(places).tolist():
+            for arena in np.unique(places[places >= 0]).tolist():
                 own = places == arena
                 sums.add(number[own], arenas[arena], rows_in(plan, arena, references[own]))
             values = matrix_view(sums.values, constant.shape, self._lanes)
-            if constant.kind == "param":
-                self._views[constant.number] += values[0]
-            else:
+            if constant.kind == "table":
                 rows[constant.number] = sums.rows
                 tables[constant.number] = np.ascontiguousarray(values).reshape(len(values), -1)
+            elif len(values):
+                self._views[constant.number] += values[0]
         return Gradient(self._flat, rows, tables)
 
     def _type(
