@@ -46,9 +46,10 @@ def _shown(said: str, drawn: Svg | None = None) -> str:
 def show_run(run: StoredRun) -> str:
     """A run: its numbers, and its schedule beside others'."""
     report = run.report
+    bound = "not known" if report["lower_bound"] is None else report["lower_bound"]
     said = (
         f"run {run.number}: {report['model']}, {report['instances']} instances, {report['nodes']} nodes, "
-        f"{report['batches']} batches by {report['policy']} (lower bound {report['lower_bound']})"
+        f"{report['batches']} batches by {report['policy']} (lower bound {bound})"
     )
     small = report["batches"] <= BATCHES * max(1, report["mini_batches"])
     return _shown(said, as_svg(batches_picture(scene_of_run(run))) if small else None)

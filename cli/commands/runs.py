@@ -120,9 +120,10 @@ def _table(stored: list[StoredRun]) -> Any:  # noqa: ANN401
         if run.damage:
             table.add_row(str(run.number), date, "damaged", *[""] * 8, style="red")
             continue
+        bound = "" if report["lower_bound"] is None else f"{report['lower_bound']:,}"
         table.add_row(
             str(run.number), date, report["model"], report["data"], report["policy"], report["executor"],
-            f"{report['batches']:,}", f"{report['lower_bound']:,}", amount(report["instances_per_second"]),
+            f"{report['batches']:,}", bound, amount(report["instances_per_second"]),
             " ".join(run.tags), run.note,
         )  # fmt: skip
     return table

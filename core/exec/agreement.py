@@ -27,7 +27,7 @@ def compare(result: Result, expected: Result, fusion: Fusion | None = None) -> t
     all expected values are zero the error is absolute. With `fusion` the result is of the network that it
     made, what is expected of the one it was made of: the types that are gone have nothing to compare.
     """
-    network = expected.graph.network
+    network = expected.nodes.network
     kept = np.arange(len(network.types)) if fusion is None else np.flatnonzero(~fusion.gone)
     differences = []
     for number, t in enumerate(kept.tolist()):

@@ -15,7 +15,7 @@ from abw.core.exec.gradient import Gradient, joined
 from abw.core.exec.params import Params
 from abw.core.grad.gradients import gradients_of
 from abw.core.grad.graph import TrainingGraph
-from abw.core.graph.graph import Graph
+from abw.core.graph.graph import Graph, Nodes
 from abw.core.graph.growing.decide import Grower
 from abw.core.graph.growing.sprout import Sprouter
 from abw.core.graph.growing.whose import Whose
@@ -48,7 +48,7 @@ class Result:
     the executor's next run, which takes the memory again unless its plan goes on from this one.
     """
 
-    graph: Graph
+    nodes: Nodes
     counts: Counts
     read: Callable[[NDArray[np.integer[Any]]], Array]
 
@@ -58,8 +58,8 @@ class Result:
 
     def value(self, type: int, output: int) -> Array:
         """Output number `output` of all nodes of type `type`, in the order of the nodes: (n_type, *shape)."""
-        first, last = self.graph.type_ptr[type : type + 2].tolist()
-        network = self.graph.network
+        first, last = self.nodes.type_ptr[type : type + 2].tolist()
+        network = self.nodes.network
         found = self.read(np.arange(first, last) * network.width + output)
         return found.reshape(last - first, *network.types[type].outputs[output].shape)
 

@@ -131,9 +131,9 @@ def training_graph(training: Training, graph: Graph, gradients: Mapping[str, Flo
         return build_dag(names, type_of, source, target).edges
 
     made = Graph(
-        network, Dag(names, type_of, find), type_ptr, whose[0], whose[1], operand_ptr, operand,
+        network, type_ptr, whose[0], whose[1],
         tuple(replace(r, reference=_widened(r.reference, shift, wide)) for r in graph.results),
-        graph.instances, list_ptr, members, given,
+        graph.instances, Dag(names, type_of, find), operand_ptr, operand, list_ptr, members, given,
     )  # fmt: skip
     return TrainingGraph(training, made, len(graph), sum_node, *of_constants)
 

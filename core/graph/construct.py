@@ -16,7 +16,7 @@ from abw.core.graph.bind import Binding
 from abw.core.graph.cells import MOST_GIVEN
 from abw.core.graph.dag import Dag
 from abw.core.graph.edges import consumers
-from abw.core.graph.graph import Graph, ResultRefs
+from abw.core.graph.graph import Graph, ResultRefs, merged
 from abw.core.graph.refuse import refuse, refuse_circle, refuse_cycle
 from abw.core.graph.walk import (
     AT,
@@ -77,14 +77,14 @@ def construct(binding: Binding, first: int, last: int) -> Graph:
     type_of, vertex, instance = nodes
     graph = Graph(
         network,
-        Dag(program.types, type_of, find, edges.order),
         type_ptr,
         vertex,
         instance,
-        operand_ptr,
-        operand,
         results,
         last - first,
+        Dag(program.types, type_of, find, edges.order),
+        operand_ptr,
+        operand,
         given=given,
     )
     if BOTH_WAYS in state[:, WAYS].tolist():
@@ -142,12 +142,6 @@ def _results(
         instance = np.searchsorted(start - start[0], vertex, side="right") - 1
         return reference.copy(), vertex.copy(), instance.astype(np.int32)
 
-    results = []
-    for name, producers in binding.network.outputs:
-        parts = [of(t, output) for t, output in producers]
-        reference, vertex, instance = parts[0]
-        if len(parts) > 1:
-            together = np.concatenate(parts, axis=1)
-            reference, vertex, instance = together.take(np.argsort(together[1], kind="stable"), axis=1)
-        results.append(ResultRefs(name, reference, vertex, instance))
-    return tuple(results)
+    return tuple(
+        merged(name, [of(t, o) for t, o in producers]) for name, producers in binding.network.outputs
+    )

@@ -104,14 +104,14 @@ def fuse(graph: Graph, fusion: Fusion) -> Graph:
     stays = place >= 0
     return Graph(
         fusion.network,
-        Dag(names, type_of, find, fusion.order),
         type_ptr,
         graph.vertex[stays],
         graph.instance[stays],
-        operand_ptr,
-        operand,
         tuple(replace(r, reference=_renamed(r.reference, place, width)) for r in graph.results),
         graph.instances,
+        Dag(names, type_of, find, fusion.order),
+        operand_ptr,
+        operand,
         list_ptr,
         list_operand,
         graph.given,

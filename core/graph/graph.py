@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,36 +28,31 @@ class ResultRefs:
     instance: Ints
 
 
+def merged(name: str, parts: Sequence[tuple[Ints, Ints, Ints]]) -> ResultRefs:
+    """What several types give back under one name (references, vertices, instances) in order of vertices."""
+    reference, vertex, instance = parts[0]
+    if len(parts) > 1:
+        together = np.concatenate(parts, axis=1)
+        reference, vertex, instance = together.take(np.argsort(together[1], kind="stable"), axis=1)
+    return ResultRefs(name, reference, vertex, instance)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class Graph:
-    """n nodes with their operands.
+class Nodes:
+    """n nodes, whose they are, and what they give back: a graph without its edges.
 
     Node v belongs to `vertex[v]` (n,), a vertex number counted from the mini-batch's first, and to
-    instance `instance[v]` (n,) of the mini-batch. Nodes of one type are numbered one after the other (at
-    granularity `cell` in the order of their vertices): type t has the nodes `type_ptr[t]:type_ptr[t + 1]`.
-    It reads the values `operand[operand_ptr[v]:operand_ptr[v + 1]]` (references: see `Network.width`). Of a
-    cell there is one for each slot; of a reduction with k neighbours, slot s has the s-th run of k (that of
-    an attention's query is the same value k times).
-
-    A slot with a reduction of its own may have a list there, of two values or more: list l has the reference
-    `LISTED - l` and the values `list_operand[list_ptr[l]:list_ptr[l + 1]]`. Lists that no slot names may be
-    shorter.
-
-    `given` are the rows of the constants that are fields of vertices (`Network.given`), of each (rows, size).
+    instance `instance[v]` (n,) of the mini-batch's `instances`. Nodes of one type are numbered one after the
+    other (at granularity `cell` in the order of their vertices): type t has the nodes
+    `type_ptr[t]:type_ptr[t + 1]`.
     """
 
     network: Network
-    dag: Dag
     type_ptr: Ints
     vertex: Ints
     instance: Ints
-    operand_ptr: Ints
-    operand: Ints
     results: tuple[ResultRefs, ...]
     instances: int
-    list_ptr: Ints = field(default_factory=lambda: np.zeros(1, np.int32))
-    list_operand: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
-    given: tuple[NDArray[np.float32], ...] = ()
 
     def __len__(self) -> int:
         return len(self.vertex)
@@ -65,6 +61,29 @@ class Graph:
     def type_sizes(self) -> Ints:
         """How many nodes each type has (T,)."""
         return self.type_ptr[1:] - self.type_ptr[:-1]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Graph(Nodes):
+    """n nodes with their operands.
+
+    Node v reads the values `operand[operand_ptr[v]:operand_ptr[v + 1]]` (references: see `Network.width`).
+    Of a cell there is one for each slot; of a reduction with k neighbours, slot s has the s-th run of k (that
+    of an attention's query is the same value k times).
+
+    A slot with a reduction of its own may have a list there, of two values or more: list l has the reference
+    `LISTED - l` and the values `list_operand[list_ptr[l]:list_ptr[l + 1]]`. Lists that no slot names may be
+    shorter.
+
+    `given` are the rows of the constants that are fields of vertices (`Network.given`), of each (rows, size).
+    """
+
+    dag: Dag
+    operand_ptr: Ints
+    operand: Ints
+    list_ptr: Ints = field(default_factory=lambda: np.zeros(1, np.int32))
+    list_operand: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
+    given: tuple[NDArray[np.float32], ...] = ()
 
     def __repr__(self) -> str:
         counts = zip(self.type_sizes.tolist(), self.dag.types, strict=True)

@@ -339,13 +339,13 @@ def _assemble(
     results = tuple(ResultRefs(r.name, translate(r.reference), r.vertex, r.instance) for r in graph.results)
     return Graph(
         network,
-        dag,
         type_ptr,
         graph.vertex[origin],
         graph.instance[origin],
-        operand_ptr,
-        operand,
         results,
         graph.instances,
+        dag,
+        operand_ptr,
+        operand,
         given=graph.given,
     )

@@ -157,14 +157,14 @@ class BatchEngine:
         type_ptr = np.append(0, np.cumsum(counts)).astype(np.int32)
         graph = Graph(
             self._network,
-            dag,
             type_ptr,
             order.astype(np.int32) + np.int32(segment.first),
             segment.instance[order],
-            operand_ptr,
-            operand,
             (),
             int(segment.instance.max(initial=0)) + 1,
+            dag,
+            operand_ptr,
+            operand,
         )
         return graph, outer[:read].copy(), local
 

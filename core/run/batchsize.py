@@ -17,7 +17,7 @@ from abw.core.exec.interface import Executor, TooLargeError
 from abw.core.plan.plan import Plan
 from abw.core.policy.cost import Cost, cost_of
 from abw.core.policy.schedule import Policy
-from abw.core.run.footprint import footprint
+from abw.core.run.footprint import Footprint, footprint, footprint_of
 from abw.core.run.measure import measure
 from abw.core.run.minibatches import planned, run_all
 from abw.core.run.workload import Workload
@@ -105,7 +105,7 @@ def try_growing(
         count, most, fits, begun = 0, 0, True, clock()
         for batch, _ in islice(run_all(sized, policy, executor, phases, leave_out), WINDOWS):
             count += batch.last - batch.first
-            most = max(most, needed_bytes(batch.plan))
+            most = max(most, _with_room(footprint_of(batch)))
             fits &= not batch.piece
         if fits or not tried:
             tried.append(Tried(size, count / max(clock() - begun, 1e-9), most))
@@ -168,5 +168,8 @@ def _executed(plan: Plan, executor: Executor) -> float:
 
 def needed_bytes(plan: Plan) -> int:
     """What a mini-batch takes, with the room that arenas have to grow. O(arenas)."""
-    found = footprint(plan)
+    return _with_room(footprint(plan))
+
+
+def _with_room(found: Footprint) -> int:
     return int(ROOM * found.arenas) + found.graph + found.outputs

@@ -16,18 +16,19 @@ from abw.core.exec.cpu.target import get_target
 from abw.core.exec.cpu.tiling import layout_of
 from abw.core.exec.lower.rows import row_floats
 from abw.core.graph.dag import Dag
-from abw.core.graph.graph import Graph, ResultRefs
+from abw.core.graph.graph import Graph, Ints, Nodes, ResultRefs
 from abw.core.ir.model import Model
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import arenas_of
 from abw.core.plan.plan import Plan
 from abw.core.policy.schedule import Schedule
+from abw.core.run.minibatches import MiniBatch
 
 LANES = 16
 """Floats of the widest vectors, to which an executor may pad rows."""
 
 _FIELDS: dict[type[Any], Callable[[Any], Iterable[Any]]] = {
-    kind: attrgetter(*(f.name for f in fields(kind))) for kind in (Plan, Graph, Schedule, ResultRefs)
+    kind: attrgetter(*(f.name for f in fields(kind))) for kind in (Plan, Nodes, Graph, Schedule, ResultRefs)
 }
 # edges only where a policy has asked for them
 _FIELDS[Dag] = lambda dag: (dag.type, *vars(dag).get("edges", ()))
@@ -53,11 +54,21 @@ class Footprint:
 
 def footprint(planned: Plan) -> Footprint:
     """What running a plan takes. O(arenas)."""
-    graph, arenas = planned.graph, planned.arenas
-    pitch = (row_floats(shape, LANES) for shape in arenas.shape)
-    floats = sum(map(mul, planned.rows.tolist(), pitch))
-    arrays = _array_bytes((planned, graph, graph.dag, planned.schedule, *graph.results))
-    return Footprint(4 * floats, arrays, _output_bytes(graph))
+    return _footprint(planned.graph, planned.rows, (planned,))
+
+
+def footprint_of(batch: MiniBatch) -> Footprint:
+    """What a mini-batch takes; of one that has grown, all its values and the plans of its pieces."""
+    if batch.grown is None:
+        return footprint(batch.plan)
+    return _footprint(batch.grown.result.nodes, batch.grown.tape.rows, batch.grown.pieces)
+
+
+def _footprint(nodes: Nodes, rows: Ints, plans: Sequence[Plan]) -> Footprint:
+    pitch = (row_floats(shape, LANES) for shape in arenas_of(nodes.network).shape)
+    floats = sum(map(mul, rows.tolist(), pitch))
+    parts = [part for made in plans for part in (made, made.graph, made.graph.dag, made.schedule)]
+    return Footprint(4 * floats, _array_bytes((nodes, *nodes.results, *parts)), _output_bytes(nodes))
 
 
 NODE_BYTES, OPERAND_BYTES = 48, 12
@@ -148,12 +159,12 @@ def weight_bytes(network: Network) -> int:
     return 4 * numbers
 
 
-def _output_bytes(graph: Graph) -> int:
+def _output_bytes(nodes: Nodes) -> int:
     shapes = [
-        graph.network.types[pairs[0][0]].outputs[pairs[0][1]].shape for _, pairs in graph.network.outputs
+        nodes.network.types[pairs[0][0]].outputs[pairs[0][1]].shape for _, pairs in nodes.network.outputs
     ]
     return sum(
-        4 * len(refs.reference) * size_of(shape) for refs, shape in zip(graph.results, shapes, strict=True)
+        4 * len(refs.reference) * size_of(shape) for refs, shape in zip(nodes.results, shapes, strict=True)
     )
 
 

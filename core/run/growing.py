@@ -1,13 +1,15 @@
 """Mini-batches that grow: what is given is computed, then round after round what came to be, then the rest.
 
 A round makes the nodes of new vertices, plans and executes these alone, decides, and adds vertices; values
-stay where they are. The finished mini-batch is as any other: instances, their graph, its schedule and plan.
+stay where they are. The finished mini-batch is as any other: instances, their graph, its schedule and plan,
+of which outputs need the instances alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,6 +25,7 @@ from abw.core.graph.construct import construct
 from abw.core.graph.graph import Graph
 from abw.core.graph.growing.beam import PICK, Beam, Picks
 from abw.core.graph.growing.decide import Chances, Grower, ScoreError, decide
+from abw.core.graph.growing.finished import finished_nodes, noted
 from abw.core.graph.growing.part import part
 from abw.core.graph.growing.sprout import Ground
 from abw.core.graph.growing.whose import NodeColumn, StandInColumn
@@ -36,27 +39,47 @@ Batched = Callable[[Graph], Schedule]
 """The batches of a graph, by the run's policy."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Grown:
     """A mini-batch that has grown to its end.
 
-    `instances` are its own, with what grew; `graph` is all of theirs, `schedule` the batches as they were
-    executed, `plan` what a single plan of that is, `pieces` the plans that were executed (compiled rounds
-    have none), `result` all values. `rounds`: how many there were, `driven`: why by Python, None where they
-    are compiled; `cut`: by kind, instances that had `most` of it and wanted more; `picks`: what a decision
-    `best` picked.
+    `instances` are its own, with what grew; `number` (n,) says where their nodes are on the `tape`, `result`
+    has all values. `rounds`: how many there were, `driven`: why by Python, None where they are compiled;
+    `cut`: by kind, instances that had `most` of it and wanted more; `picks`: what a decision `best` picked.
+    Outputs need no more; `graph`, `schedule` and `plan` are made when they are first asked for.
     """
 
     instances: Instances
-    graph: Graph
-    schedule: Schedule
-    plan: Plan
-    pieces: tuple[Plan, ...]
+    tape: Tape
+    number: Ints
     result: Result
     rounds: int
     cut: dict[str, int]
     driven: str | None
     picks: Picks | None
+    whole: Callable[[], Graph]
+
+    @property
+    def graph(self) -> Graph:
+        """All nodes with their operands. Cost, the first time: finding names, and construction."""
+        return self.whole()
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The batches as they were executed. Cost: linear in the nodes."""
+        back = np.empty(len(self.number), np.int32)
+        back[self.number] = np.arange(len(self.number), dtype=np.int32)
+        return self.tape.schedule(back)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What a single plan of that is. Cost: graph, schedule, and planning them."""
+        return plan(self.graph, self.schedule)
+
+    @property
+    def pieces(self) -> tuple[Plan, ...]:
+        """The plans that were executed; compiled rounds have none."""
+        return tuple(self.tape.plans)
 
 
 def grow(
@@ -250,34 +273,33 @@ class _Growing:
             place[order] = np.arange(len(order), dtype=np.int32)
             picks = self.beam.close(self.columns, place) if self.beam else None
             instances = finished(self.binding.instances, self.first, self.last, self.columns, growth)
-            bound = bind(self.binding.model, network, self.binding.program, instances)
-            try:
-                graph = construct(bound, 0, len(instances))
-            except InstanceError as error:
-                raise InstanceError(error.problems[0], self.first + error.instance) from None
-            number = self._numbers_on_tape(graph, order)
-            missing = number < 0
-        if missing.any():
+            whole = cache(partial(self._whole, instances))
+            if noted(self.sprouter):
+                nodes, number = finished_nodes(self.sprouter, self.columns, order, len(instances))
+            else:
+                nodes, number = whole(), self._numbers_on_tape(whole(), order)
+        if (missing := number < 0).any():
             with self.clock("construct"):
-                rest, outer = part(graph, missing)
+                rest, outer = part(whole(), missing)
                 node, output = np.divmod(outer, network.width)
                 first = len(self.tape)
                 outer = number[node] * network.width + output
                 number[missing] = np.arange(first, first + len(rest))
             self._advance(rest, outer.astype(np.int32), self.batched)
-        if len(self.tape) != len(graph):
-            raise ValueError(f"{len(self.tape)} nodes grew, and the finished instances have {len(graph)}")
-        with self.clock("plan"):
-            back = np.empty(len(graph), np.int32)
-            back[number] = np.arange(len(graph), dtype=np.int32)
-            schedule = self.tape.schedule(back)
-            made = plan(graph, schedule)
+        if len(self.tape) != len(nodes):
+            raise ValueError(f"{len(self.tape)} nodes grew, and the finished instances have {len(nodes)}")
         names = instances.schema.kinds
         cut = {names[k]: int(row.sum()) for k, row in enumerate(self.grower.cut) if row.any()}
-        result = Result(graph, self.tape.counts, _reader(self.tape, number, network.width))
-        return Grown(
-            instances, graph, schedule, made, tuple(self.tape.plans), result, rounds, cut, driven, picks
-        )
+        result = Result(nodes, self.tape.counts, _reader(self.tape, number, network.width))
+        return Grown(instances, self.tape, number, result, rounds, cut, driven, picks, whole)
+
+    def _whole(self, instances: Instances) -> Graph:
+        """The graph of the finished instances. Errors: InstanceError."""
+        bound = bind(self.binding.model, self.binding.network, self.binding.program, instances)
+        try:
+            return construct(bound, 0, len(instances))
+        except InstanceError as error:
+            raise InstanceError(error.problems[0], self.first + error.instance) from None
 
     def _numbers_on_tape(self, graph: Graph, order: Ints) -> Ints:
         """For each node of the finished graph its number on the tape; -1 where it is not computed yet.

@@ -23,29 +23,62 @@ caches with weights and values, and what plans finds its code and tables there o
 
 
 @dataclass(frozen=True, slots=True)
+class Planned:
+    """A graph, what a policy saw of it (`dag`) and made of that (`schedule`), and its plan.
+
+    The plan's own schedule is of the graph's types.
+    """
+
+    graph: Graph
+    dag: Dag
+    schedule: Schedule
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
 class MiniBatch:
-    """Instances `first` to `last` (exclusive) of a workload, ready to run.
+    """Instances `first` to `last` (exclusive) of a workload, ready to run, or grown.
 
     `window` numbers the mini-batch that they are, or are a part of: of several where instances between them
-    were left out, or as `piece` of one that did not fit the executor's memory. `dag` is what the policy saw
-    of the graph, `schedule` what it made of that; the plan's own is of the graph's types. One that has
-    `grown` was executed in pieces, of which graph, schedule and plan are the whole.
+    were left out, or as `piece` of one that did not fit the executor's memory. One that has `grown` was
+    executed in pieces, of which graph, schedule and plan are the whole: they are made when asked for.
     """
 
     window: int
     first: int
     last: int
-    graph: Graph
-    dag: Dag
-    schedule: Schedule
-    plan: Plan
+    made: Planned | Grown
     piece: bool = False
-    grown: Grown | None = None
+
+    @property
+    def grown(self) -> Grown | None:
+        """The mini-batch if it has grown."""
+        return self.made if isinstance(self.made, Grown) else None
+
+    @property
+    def graph(self) -> Graph:
+        """Its graph."""
+        return self.made.graph
+
+    @property
+    def dag(self) -> Dag:
+        """What the policy saw of the graph; of one that has grown, all of it."""
+        return self.made.dag if isinstance(self.made, Planned) else self.made.graph.dag
+
+    @property
+    def schedule(self) -> Schedule:
+        """What the policy made of that."""
+        return self.made.schedule
+
+    @property
+    def plan(self) -> Plan:
+        """A plan of the whole."""
+        return self.made.plan
 
     @property
     def executed(self) -> tuple[Plan, ...]:
         """The plans that were executed: one, unless the mini-batch has grown."""
-        return self.grown.pieces if self.grown else (self.plan,)
+        return self.made.pieces if isinstance(self.made, Grown) else (self.made.plan,)
 
 
 def planned(
@@ -77,7 +110,7 @@ def planned(
         # on a device batches wait for those alone that they read from, not for earlier readers of a row
         keep = None if keep_all or executor.abilities.overlaps else wanted_of(graph, times)
         made = plan(graph, executor.arrange(graph, launched), keep)
-    return MiniBatch(window, first, last, graph, dag, schedule, made)
+    return MiniBatch(window, first, last, Planned(graph, dag, schedule, made))
 
 
 def run_all(
@@ -153,9 +186,7 @@ def _grown(
             middle = (first + last) // 2
             waiting[:0] = [(first, middle, True), (middle, last, True)]
         else:
-            made, graph = grown.plan, grown.graph
-            batch = MiniBatch(window, first, last, graph, graph.dag, grown.schedule, made, piece, grown)
-            yield batch, grown.result
+            yield MiniBatch(window, first, last, grown, piece), grown.result
 
 
 def _around(

@@ -369,12 +369,12 @@ def _report(
         "in_pieces": sums.in_pieces,
         "nodes": sums.nodes,
         "batches": sums.batches,
-        "lower_bound": sums.lower_bound,
+        "lower_bound": sums.lower_bound if sums.whole == sums.mini_batches else None,
         "compared": sums.of_kept.compared,
         "kept": sums.kept,
         "kept_lower_bound": sums.of_kept.lower_bound,
         "unseen_states": sums.unseen_states,
-        **asdict(sums.executed),
+        **_executed(sums),
         "seconds": seconds,
         "instances_per_second": sums.instances / (working or 1.0),
         "not_finite": sums.not_finite,
@@ -388,6 +388,14 @@ def _report(
         "versions": versions(),
         "command": command,
     }
+
+
+def _executed(sums: Sums) -> dict[str, int | None]:
+    """What was executed; what was avoided only where that is known of all mini-batches."""
+    counts = asdict(sums.executed)
+    if sums.whole < sums.mini_batches:
+        counts |= dict.fromkeys(("memory_kernels_avoided", "bytes_avoided"))
+    return counts
 
 
 def _memory(before: int | None, needed: Footprint | None, during: int | None) -> dict[str, int] | None:

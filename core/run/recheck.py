@@ -11,7 +11,7 @@ from abw.core.base.errors import AbwError
 from abw.core.data.instances import Instances, Ints
 from abw.core.data.vertices import Columns
 from abw.core.exec.interface import Array, Result
-from abw.core.graph.graph import Graph
+from abw.core.graph.graph import Nodes
 from abw.core.graph.growing.beam import Picks
 from abw.core.graph.growing.decide import Chances, Read, ScoreError, allowed, decide, shares
 from abw.core.graph.growing.sprout import Ground, Sprouter
@@ -48,7 +48,7 @@ def recheck(
     total, close = 0, 0
 
     def read(t: int, output: int, vertices: Ints) -> Array:
-        return expected.values(_nodes(expected.graph, t, vertices) * expected.graph.network.width + output)
+        return expected.values(_nodes(expected.nodes, t, vertices) * expected.nodes.network.width + output)
 
     for kind in sprouter.growth.kinds:
         numbers = [number for number, name in enumerate(names) if name in kind.kinds]
@@ -104,10 +104,10 @@ def _scale(scores: Array) -> float:
     return float(np.sqrt(np.mean(np.square(finite)))) if finite.any() else 1.0
 
 
-def _nodes(graph: Graph, t: int, vertices: Ints) -> NDArray[np.int64]:
+def _nodes(nodes: Nodes, t: int, vertices: Ints) -> NDArray[np.int64]:
     """The node of type t on each vertex."""
-    first, last = graph.type_ptr[t : t + 2].tolist()
-    return np.int64(first) + np.searchsorted(graph.vertex[first:last], vertices)
+    first, last = nodes.type_ptr[t : t + 2].tolist()
+    return np.int64(first) + np.searchsorted(nodes.vertex[first:last], vertices)
 
 
 def _apart(

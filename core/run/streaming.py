@@ -35,7 +35,7 @@ from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
 from abw.core.policy.trace import ready_counts
 from abw.core.run.finite import not_finite, refuse_values
-from abw.core.run.footprint import Footprint, footprint
+from abw.core.run.footprint import Footprint, footprint_of
 from abw.core.run.growing import Grown
 from abw.core.run.minibatches import MiniBatch, run_all
 from abw.core.run.recheck import recheck
@@ -100,11 +100,14 @@ class Executed:
     memory_kernels_avoided: int = 0
     bytes_avoided: int = 0
 
-    def add(self, taken: Counts, contiguous: Counts) -> None:
+    def add(self, taken: Counts) -> None:
         """Count a mini-batch."""
         self.launches += taken.launches
         self.memory_kernels += taken.memory_kernels
         self.bytes_moved += taken.bytes_moved
+
+    def avoid(self, taken: Counts, contiguous: Counts) -> None:
+        """Count what a mini-batch did not take, by the counts of its plan."""
         self.memory_kernels_avoided += contiguous.memory_kernels - taken.memory_kernels
         self.bytes_avoided += contiguous.bytes_moved - taken.bytes_moved
 
@@ -146,8 +149,9 @@ class Growth:
 class Sums:
     """What a run counts, over its mini-batches.
 
-    `needed`: the memory of the mini-batch that takes most. `not_finite`: values of the outputs that are none,
-    or infinite.
+    `needed`: the memory of the mini-batch that takes most. `whole`: mini-batches whose graph was looked at
+    as a whole, for its lower bound and what was avoided: all, but of those that grow only the ones kept.
+    `not_finite`: values of the outputs that are none, or infinite.
     """
 
     seconds: float = 0.0
@@ -155,6 +159,7 @@ class Sums:
     skipped: int = 0
     complaints: list[str] = field(default_factory=list)
     mini_batches: int = 0
+    whole: int = 0
     in_pieces: int = 0
     nodes: int = 0
     batches: int = 0
@@ -239,21 +244,24 @@ class _Run:
         in_pieces = set()
         keep_all = job.params is not None or job.check_finite
         for batch, result in run_all(workload, job.policy, job.executor, clock, leave_out, keep_all=keep_all):
-            graph, schedule, planned = batch.graph, batch.schedule, batch.plan
-            last = batch.last
-            needed = footprint(planned)
+            nodes, schedule, last = result.nodes, batch.schedule, batch.last
+            needed = footprint_of(batch)
             if sums.needed is None or needed.total > sums.needed.total:
                 sums.needed = needed
             # a device may still be at it: what needs no result comes before what does
-            bound = int(lower_bound(batch.dag).sum())
-            if sums.mini_batches < KEPT:
-                self._keep(batch, bound)
+            kept = sums.mini_batches < KEPT
+            if kept or batch.grown is None:
+                bound = int(lower_bound(batch.dag).sum())
+                sums.whole += 1
+                sums.lower_bound += bound
+                sums.executed.avoid(result.counts, batch.plan.counts)
+                if kept:
+                    self._keep(batch, bound)
             sums.mini_batches += 1
-            sums.instances += graph.instances
-            sums.nodes += len(graph)
+            sums.instances += nodes.instances
+            sums.nodes += len(nodes)
             sums.batches += len(schedule)
-            sums.lower_bound += bound
-            sums.executed.add(result.counts, planned.counts)
+            sums.executed.add(result.counts)
             sums.unseen_states += schedule.unseen
             if batch.grown is not None and job.model.growth:
                 sums.grown.add(batch.grown, job.model.growth.grown)
@@ -266,13 +274,13 @@ class _Run:
                 refuse_values(batch, result, workload.instances)
             if job.params:
                 if batch.grown is not None:
-                    check_schedule(graph.dag, schedule)
+                    check_schedule(batch.dag, schedule)
                 for made in batch.executed:
                     check_schedule(made.graph.dag, made.schedule)
                     check_plan(made.graph, made)
                 sums.max_error = max(sums.max_error, self._verified(workload, batch, result))
             if job.profiler:
-                job.profiler.sample(planned)
+                job.profiler.sample(batch.plan)
             if batch.grown is not None and job.grown is not None:
                 with job.clock("write"):
                     job.grown.write(batch.grown.instances)
@@ -338,11 +346,11 @@ def columns_of(workload: Workload, batch: MiniBatch, result: Result) -> tuple[Co
     model, instances = workload.model, workload.instances if batch.grown is None else batch.grown.instances
     start = instances.start if batch.grown else instances.start[batch.first : batch.last + 1]
     base = start[0]
-    given = tuple(_column_of(refs, result, start - base) for refs in batch.graph.results)
+    given = tuple(_column_of(refs, result, start - base) for refs in result.nodes.results)
     if model.answers:
         given = tuple(
             _answered(column, refs.vertex + base, model, refs.name, instances)
-            for column, refs in zip(given, batch.graph.results, strict=True)
+            for column, refs in zip(given, result.nodes.results, strict=True)
         )
     growth = workload.model.growth
     if batch.grown is None or growth is None:
@@ -367,7 +375,7 @@ def _column_of(refs: ResultRefs, result: Result, start: NDArray[np.int64]) -> Co
     """An output of a mini-batch whose instances begin at the vertices `start` (n + 1,), its first at 0."""
     values = np.asarray(result.values(refs.reference), np.float32)
     if not len(values):  # what is nowhere was not computed: only the network knows its shape
-        network = result.graph.network
+        network = result.nodes.network
         t, o = dict(network.outputs)[refs.name][0]
         values = values.reshape(0, *network.types[t].outputs[o].shape)
     if len(start) == 2:  # a single instance waits for its answer

@@ -115,6 +115,13 @@ class Tape:
         return found
 
     @property
+    def rows(self) -> Ints:
+        """How many rows of each arena (A,) are taken. Raises ValueError where nothing was executed."""
+        if self._rows is None:
+            raise ValueError("nothing was executed")
+        return self._rows
+
+    @property
     def counts(self) -> Counts:
         """What executing all pieces took."""
         return Counts(*(sum(getattr(c, f.name) for c in self._counts) for f in fields(Counts)))

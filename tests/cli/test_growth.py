@@ -34,6 +34,22 @@ def test_a_run_tells_what_grew_and_what_was_cut(abw: Abw) -> None:
     assert "60 rounds, driven by Python: executor 'blas' has none of its own" in said.out
 
 
+def test_only_mini_batches_that_are_kept_are_looked_at_as_a_whole(
+    abw: Abw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = abw(*GREEDY, "--json").json()
+    assert every["mini_batches"] == 3 and every["lower_bound"] == every["kept_lower_bound"]
+    monkeypatch.setattr("abw.core.run.streaming.KEPT", 1)
+    report = abw(*GREEDY, "--json").json()
+    for name in ("mini_batches", "nodes", "batches", "launches", "memory_kernels", "bytes_moved", "growth"):
+        assert report[name] == every[name]
+    assert 0 < report["kept_lower_bound"] < every["lower_bound"]
+    assert report["lower_bound"] is report["memory_kernels_avoided"] is report["bytes_avoided"] is None
+    said = abw(*GREEDY)
+    assert said.code == 0 and "avoided" not in said.out
+    assert abw("runs").code == 0
+
+
 def test_outputs_are_words_in_lines_and_numbers_in_arrays(abw: Abw, tmp_path: Path, root: Path) -> None:
     lines, arrays = tmp_path / "o.jsonl", tmp_path / "o.npz"
     assert abw(*GREEDY, "--output", str(lines)).code == 0

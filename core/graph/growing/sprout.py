@@ -172,7 +172,7 @@ class Sprouter:
         dag = build_dag(tuple(t.name for t in types), type_of, operand[inside] // width, target[inside])
         type_ptr = np.append(0, np.cumsum(counts)).astype(np.int32)
         owner = columns[INSTANCE][vertex]
-        graph = Graph(self.network, dag, type_ptr, vertex, owner, ptr, operand, (), whose.count, given=given)
+        graph = Graph(self.network, type_ptr, vertex, owner, (), whose.count, dag, ptr, operand, given=given)
         return graph, outer.astype(np.int32)
 
     def field(self, columns: Columns, name: str) -> Ints:

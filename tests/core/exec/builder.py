@@ -388,14 +388,14 @@ def make_graph(network: Network, type_of: list[int], operands: list[list[int]]) 
     flat = np.array([r for found in operands for r in found], np.int32)
     return Graph(
         network,
-        dag,
         ptr,
         own,
         own,
-        np.cumsum(lengths).astype(np.int32),
-        flat,
         (),
         nodes,
+        dag,
+        np.cumsum(lengths).astype(np.int32),
+        flat,
         given=given_rows(network),
     )
 

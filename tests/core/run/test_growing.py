@@ -23,6 +23,9 @@ from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.interface import Executor, Result, TooLargeError
 from abw.core.exec.params import Params, init_params
 from abw.core.exec.reference import ReferenceExecutor
+from abw.core.graph.bind import Binding
+from abw.core.graph.construct import construct
+from abw.core.graph.graph import Graph
 from abw.core.ir.model import Model
 from abw.core.plan.check import check_plan
 from abw.core.plan.plan import Plan
@@ -31,6 +34,7 @@ from abw.core.policy.registry import get_policy
 from abw.core.run.growing import Grown, grow
 from abw.core.run.minibatches import run_all
 from abw.core.run.recheck import recheck
+from abw.core.run.streaming import columns_of
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances, whole
 from abw.core.spec.load import Overrides
 from tests.core.exec.cuda.simulated import SimulatedDevice
@@ -66,8 +70,21 @@ def grown(workload: Workload, executor: Executor, first: int = 0, last: int | No
     return grow(workload.binding, workload.ground, executor, lambda g: policy.schedule(g.dag), first, last)
 
 
+def same_nodes(made: Grown) -> None:
+    """Nodes and results as outputs read them are those of the finished instances' graph."""
+    nodes, graph = made.result.nodes, made.graph
+    for name in ("type_ptr", "vertex", "instance"):
+        np.testing.assert_array_equal(getattr(nodes, name), getattr(graph, name))
+    assert (nodes.network, nodes.instances) == (graph.network, graph.instances)
+    for ours, theirs in zip(nodes.results, graph.results, strict=True):
+        assert ours.name == theirs.name
+        for name in ("reference", "vertex", "instance"):
+            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+
+
 def check_as_the_oracle(workload: Workload, made: Grown, params: Params) -> None:
     """The same vertices, links, fields and decisions as the slow grower, and the same values."""
+    same_nodes(made)
     model = workload.model
     assert model.growth is not None
     given = read_instances(model.data, model.data.limit)
@@ -351,6 +368,26 @@ def test_alone_and_together_and_on_two_threads_the_bits_are_the_same(
     found = [part for i in range(8) for part in values_by_instance(grown(workload, alone, i, i + 1))]
     assert found == expected
     assert sum(len(part.graph) for part in parts) == len(together.graph)
+
+
+@pytest.mark.parametrize("executor", ["cpu", "blas"])
+def test_outputs_need_no_graph_of_finished_instances(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = opened(SPECS / "greedy.yaml", hidden=6, limit=4)
+    constructed: list[int] = []
+
+    def counted(binding: Binding, first: int, last: int) -> Graph:
+        constructed.append(len(binding.instances))
+        return construct(binding, first, last)
+
+    monkeypatch.setattr("abw.core.run.growing.construct", counted)
+    policy, clock = get_policy("depth"), Clock("construct", "schedule", "plan", "execute")
+    runner = ready(workload, executor, init_params(workload.network, 1), 1)
+    ((batch, result),) = run_all(workload, policy, runner, clock, windows=[(0, 3)])
+    (words,) = columns_of(workload, batch, result)
+    assert len(words.values) == words.counts.sum() > 3
+    assert constructed == [4]  # of what is given, before growth
+    assert len(batch.graph) == len(result.nodes) and batch.graph is batch.plan.graph
+    assert constructed == [4, 3]
 
 
 def values_by_instance(made: Grown) -> list[bytes]:

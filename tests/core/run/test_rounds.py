@@ -29,6 +29,7 @@ from tests.core.run.test_growing import (
     opened,
     ready,
     same_instances,
+    same_nodes,
     values_by_instance,
 )
 
@@ -48,6 +49,7 @@ def check_same(made: Grown, expected: Grown, *, lanes: bool = True) -> None:
     """The same, bit for bit; `lanes`: also the order in each batch."""
     assert made.driven is None
     assert (made.rounds, made.cut) == (expected.rounds, expected.cut)
+    same_nodes(made)
     same_instances(made.instances, expected.instances)
     assert values_by_instance(made) == values_by_instance(expected)
     for t, node_type in enumerate(made.graph.network.types):

@@ -53,7 +53,7 @@ pytestmark = pytest.mark.usefixtures("always_shared")
 def equal(a: Result, b: Result) -> bool:
     return all(
         np.array_equal(a.value(t, o), b.value(t, o), equal_nan=True)
-        for t, net_type in enumerate(a.graph.network.types)
+        for t, net_type in enumerate(a.nodes.network.types)
         for o in range(len(net_type.outputs))
     )
 
