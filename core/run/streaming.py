@@ -360,9 +360,9 @@ def columns_of(workload: Workload, batch: MiniBatch, result: Result) -> tuple[Co
 
 def _decided(output: DecisionOutput, instances: Instances) -> Column:
     """What was decided, as an output of finished instances."""
-    kinds = [number for number, name in enumerate(instances.schema.kinds) if name in output.kinds]
+    wanted = np.array([name in output.kinds for name in instances.schema.kinds])
     values = instances.fields[output.decision.name]
-    vertex = np.flatnonzero(np.isin(instances.kind, kinds))
+    vertex = np.flatnonzero(wanted[instances.kind])
     if output.decision.how == "best":  # the others are of hypotheses that were given up
         vertex = vertex[values[vertex] >= 0]
     instance = np.searchsorted(instances.start, vertex, side="right") - 1

@@ -45,7 +45,8 @@ class Networks:
     """A model's network of cells, the program that constructs its graphs, and what is made of them.
 
     `ops`: the network of operations, at granularity `op`. `fusion`: that network, or the one of cells, with
-    reductions read in place. `groups`: what policies take for types, where that is not the types.
+    reductions read in place. `groups`: what policies take for types, where that is not the types. `sprouter`:
+    what the rounds of a model that grows are made of; executors compile them once for it.
     """
 
     cells: Network
@@ -53,6 +54,7 @@ class Networks:
     ops: OpNetwork | None = None
     fusion: Fusion | None = None
     groups: Groups | None = None
+    sprouter: Sprouter | None = None
 
     @property
     def network(self) -> Network:
@@ -159,7 +161,11 @@ def open_networks(
         raise AbwError(message, hint="leave it out: rounds are of cells", exit_code=2)
     cells = cell_network(model, layout)
     ops = op_network(cells) if granularity == "op" else None
-    found = Networks(cells, program_of(model, cells), ops)
+    sprouter = None
+    if model.growth:
+        phases, _ = phases_of(model.types, model.schema, model.growth)
+        sprouter = Sprouter(model, model.growth, cells, phases)
+    found = Networks(cells, program_of(model, cells), ops, sprouter=sprouter)
     if fuse:
         found = replace(found, fusion=fuse_network(found.unfused))
     groups = group_types(found.network)
@@ -168,14 +174,13 @@ def open_networks(
 
 def open_workload(model: Model, instances: Instances, networks: Networks) -> Workload:
     """Bring a model and its instances together. Errors: DataError (a word or a row that is not there)."""
-    growth = model.growth
+    sprouter = networks.sprouter
     instances = with_derived(instances, model.given)
-    if growth is None or growth.decided | growth.grown <= {*instances.schema.kinds, *instances.schema.fields}:
+    there = {*instances.schema.kinds, *instances.schema.fields}
+    if sprouter is None or sprouter.growth.decided | sprouter.growth.grown <= there:
         return Workload(model, bind(model, networks.cells, networks.program, instances), networks)
-    instances = with_room(instances, growth)
+    instances = with_room(instances, sprouter.growth)
     binding = bind(model, networks.cells, networks.program, instances)
-    phases, _ = phases_of(model.types, model.schema, growth)
-    sprouter = Sprouter(model, growth, networks.cells, phases)
     return Workload(model, binding, networks, Ground(sprouter, instances))
 
 

@@ -9,11 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import abw
 from abw.core.base.errors import AbwError, InstanceError
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.rounds import rounds
+from abw.core.exec.cpu.rounds.emit import Emitted, emit_rounds
 from abw.core.exec.cpu.rounds.taken import why_not
+from abw.core.exec.cpu.target import Target
 from abw.core.exec.params import Params, init_params
+from abw.core.graph.growing.sprout import Sprouter
+from abw.core.plan.arenas import Arenas
 from abw.core.policy.check import check_schedule
 from abw.core.run.growing import Grown
 from abw.core.run.workload import Workload
@@ -60,6 +65,22 @@ def check_same(made: Grown, expected: Grown, *, lanes: bool = True) -> None:
     np.testing.assert_array_equal(made.schedule.ptr, expected.schedule.ptr)
     if lanes:
         np.testing.assert_array_equal(made.schedule.nodes, expected.schedule.nodes)
+
+
+def test_calls_of_a_model_compile_its_rounds_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    emitted: list[int] = []
+
+    def counted(sprouter: Sprouter, arenas: Arenas, target: Target) -> Emitted:
+        emitted.append(1)
+        return emit_rounds(sprouter, arenas, target)
+
+    monkeypatch.setattr(rounds, "emit_rounds", counted)
+    model = abw.load(SPECS / "greedy.yaml", dims={"hidden": 6}, policy="depth", threads=1)
+    texts = (SPECS / "data/pairs.txt").read_text().splitlines()[:4]
+    first, again, alone = model(texts), model(texts), model(texts[2:3])
+    assert emitted == [1]
+    np.testing.assert_array_equal(first["words"].values, again["words"].values)
+    np.testing.assert_array_equal(first["words"][2], alone["words"][0])
 
 
 def test_beams_are_driven_by_python() -> None:
