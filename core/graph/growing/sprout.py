@@ -324,6 +324,7 @@ class Ground:
         instances = self.instances
         begin, end = int(instances.start[first]), int(instances.start[last])
         found = Columns(end - begin)
+        found.make((*self._columns, KIND, INSTANCE, INDEX))
         for name, values in self._columns.items():
             part = values[begin:end]
             if isinstance(name, GivenColumn):

@@ -146,11 +146,10 @@ class _Growth:
             default=1,
         )
         self.fields = _field_rows(before, rounds.arenas)
-        self._note_values(before)
         # all columns that compiled code reads or writes are there from now on
         self.named = [(n, w) for n, w in rounds.words.items() if isinstance(n, tuple) and n[0] == "column"]
-        for name, _ in self.named:
-            columns[name[1]]
+        columns.make(name[1] for name, _ in self.named)
+        self._note_values(before)
         self.shares = self._shared()
 
     def run(self) -> Computed | None:
