@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Array
-from abw.core.graph.growing.decide import GOLDEN, WORD, drawn, sampled, shares
+from abw.core.graph.growing.decide import GOLDEN, WORD, Bools, among, drawn, sampled, shares
 
 Answer = Any
 """An int of `argmax` and `sample`, a bool of `above`, an array of `value`, of `best` a list of `Picked`."""
@@ -75,13 +75,14 @@ def answer(how: str, rows: Array, asks: Sequence[Ask]) -> list[Answer]:
     if how == "above":
         found = (flat[:, 0] > np.array([ask.given for ask in asks])).tolist()
     else:
-        scores = masked(flat, asks)
+        may = allowed(flat, asks)
+        scores = masked(flat, may)
         if how == "argmax":
             chosen = scores.argmax(axis=1)
         else:
             chosen = sampled(scores, np.array([ask.chance for ask in asks]))
-        if scores is not flat:
-            chosen = _only_allowed(chosen, scores, asks)
+        if may is not None:
+            chosen = among(chosen, scores, may)
         found = chosen.tolist()
     if odd.any():
         both = zip(asks, odd.tolist(), found, strict=True)
@@ -89,21 +90,17 @@ def answer(how: str, rows: Array, asks: Sequence[Ask]) -> list[Answer]:
     return found
 
 
-def masked(flat: Array, asks: Sequence[Ask]) -> Array:
-    """The scores (n, choices), -inf where they are not allowed; the same array where all are."""
+def allowed(flat: Array, asks: Sequence[Ask]) -> Bools | None:
+    """Which choices are allowed (n, choices); None where all are."""
     if all(ask.given is None for ask in asks):
-        return flat
+        return None
     everything = [True] * flat.shape[1]
-    return np.where([ask.given or everything for ask in asks], flat, -np.inf)
+    return np.array([ask.given or everything for ask in asks], np.bool_)
 
 
-def _only_allowed(chosen: NDArray[np.intp], scores: Array, asks: Sequence[Ask]) -> NDArray[np.intp]:
-    """Where all that is allowed is -inf, the first of that."""
-    lowest = np.isneginf(scores[np.arange(len(scores)), chosen])
-    for i in np.flatnonzero(lowest).tolist():
-        if asks[i].given is not None:
-            chosen[i] = asks[i].given.index(True)
-    return chosen
+def masked(flat: Array, may: Bools | None) -> Array:
+    """The scores (n, choices), -inf where they are not allowed."""
+    return flat if may is None else np.where(may, flat, -np.inf)
 
 
 def best(flat: Array, given: Best) -> list[Picked]:
@@ -143,7 +140,7 @@ def margin(how: str, rows: Array, ask: Ask, taken: Answer) -> tuple[Answer, floa
         return right, abs(float(flat[0, 0]) - ask.given)
     if how == "best":
         return right, _best_margin(flat, ask.given, right, taken)
-    scores = masked(flat, [ask])[0]
+    scores = masked(flat, allowed(flat, [ask]))[0]
     if how == "sample":
         ends = shares(scores[None])[0]
         return right, float(np.abs(ends[:-1] - ask.chance).min(initial=np.inf))

@@ -35,7 +35,7 @@ from abw.core.program.engine import BatchEngine
 from abw.core.program.fibers import Asked, Done, Failed, Fibers, Program
 from abw.core.program.network import constants_of, library_network, shapes_of, width_of
 from abw.core.program.recorder import Callee, Recorder, callable_cell, joined
-from abw.core.program.results import with_arrays
+from abw.core.program.results import noted, with_arrays
 from abw.core.program.runner import RUNNING, BatchRunner, EagerRunner, Log, Runner, Task
 from abw.core.program.values import BITS, KINDS, SHAPES, Value, kind_of
 from abw.core.program.verify import Verified, verify
@@ -322,8 +322,7 @@ class Net:
         errors: Errors = "raise",
     ) -> Iterator[Any]:
         """What `run` gives, as it comes: of the instances a mini-batch is taken at a time."""
-        if batch < 1:
-            raise AbwError(f"batch cannot be {batch}", hint="1 or more")
+        _check_batch(batch)
         if errors not in ("raise", "return"):
             raise AbwError(f"errors cannot be '{errors}'", hint=did_you_mean(errors, ("raise", "return")))
         source, first = iter(instances), 0
@@ -356,6 +355,7 @@ class Net:
         precision each program is given the decisions of the mini-batch: each must be right within `tolerance`
         of its scores' root mean square, and so must all values be.
         """
+        _check_batch(batch)
         return verify(self._batch, self._eager, function, list(instances), batch, tolerance)
 
     def trace(self, function: Program, instance: object) -> Graph:
@@ -527,11 +527,7 @@ def in_arrays(outcomes: Sequence[Done | Failed | None], runner: Runner) -> list[
     ]
 
 
-def noted(error: Exception, function: Program, number: int, others: Sequence[int] = ()) -> Exception:
-    """An error with a note in which instance it was raised."""
-    name = getattr(function, "__name__", type(function).__name__)
-    error.add_note(f"in instance {number} of {name}")
-    if others:
-        shown = ", ".join(map(str, others[:10])) + (", …" if len(others) > 10 else "")
-        error.add_note(f"instances {shown} failed, too; errors='return' gives the results of the rest")
-    return error
+def _check_batch(batch: object) -> None:
+    """Errors: AbwError for what is no number of instances."""
+    if not isinstance(batch, int | np.integer) or batch < 1:
+        raise AbwError(f"batch cannot be {batch!r}", hint="a number of instances, 1 or more")

@@ -1,4 +1,4 @@
-"""What programs return, with arrays in the place of values."""
+"""What programs return, with arrays in the place of values; and what they raise."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from abw.core.exec.interface import Array
+from abw.core.program.fibers import Program
 from abw.core.program.values import KINDS, Value
 
 Read = Callable[[Sequence[int]], Array]
@@ -54,3 +55,13 @@ def _mapped(thing: Any, change: Callable[[Value], object]) -> Any:  # noqa: ANN4
         changed = {name: value for name, value in made.items() if value is not held[name]}
         return replace(thing, **changed) if changed else thing
     return thing
+
+
+def noted(error: Exception, function: Program, number: int, others: Sequence[int] = ()) -> Exception:
+    """An error with a note in which instance it was raised."""
+    name = getattr(function, "__name__", type(function).__name__)
+    error.add_note(f"in instance {number} of {name}")
+    if others:
+        shown = ", ".join(map(str, others[:10])) + (", …" if len(others) > 10 else "")
+        error.add_note(f"instances {shown} failed, too; errors='return' gives the results of the rest")
+    return error

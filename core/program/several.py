@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import isnan
 from typing import Any
+
+import numpy as np
 
 from abw.core.base.errors import AbwError
 from abw.core.program.asks import Ask, Best, Picked
@@ -33,13 +36,17 @@ def best(k: int, values: Sequence[Value], plus: Sequence[float] | None = None) -
     gives what the sentences so far have. Of equals the first; k, or all where there are fewer. Errors:
     AbwError for values of several shapes, or none.
     """
+    if isinstance(values, Value) or not all(isinstance(value, Value) for value in values):
+        raise TypeError("best picks among several values: abw.best(k, [value, …])")
     if not values:
         raise AbwError("best needs a value")
-    if k < 1:
-        raise AbwError(f"best cannot pick {k}", hint="1 or more")
+    if not isinstance(k, int | np.integer) or k < 1:
+        raise AbwError(f"best cannot pick {k!r}", hint="a number of elements, 1 or more")
     start = [0.0] * len(values) if plus is None else [float(number) for number in plus]
     if len(start) != len(values):
         raise AbwError(f"plus has {len(start)} numbers, for {len(values)} values")
+    if any(map(isnan, start)):
+        raise AbwError(f"plus has what is not a number: {start}")
     net = values[0]._net
     if any(value._net is not net for value in values):
         raise AbwError("best of values of several nets")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.program.fibers import Done, Failed, Program
+from abw.core.program.results import noted
 from abw.core.program.runner import EagerRunner, Log, Weighed
 
 Together = Callable[[Program, Sequence[object], int, Log], list[Done | Failed]]
@@ -71,12 +72,14 @@ def verify(
     unlike: list[int] = []
     runners: list[EagerRunner] = []
     for first in range(0, len(items), batch):
-        results += map(_plain, together(function, items[first : first + batch], first, log))
+        ends = together(function, items[first : first + batch], first, log)
+        results += [_plain(end, function, i) for i, end in enumerate(ends, first)]
     for i, item in enumerate(items):
-        once = _plain(together(function, [item], i, alone)[0])
+        once = _plain(together(function, [item], i, alone)[0], function, i)
         if not _same(results[i], once) or _answers(log, i) != _answers(alone, i):
             unlike.append(i)
-    exact = [_plain(end) for end in exactly(function, items, 0, log, runners)]
+    ends = exactly(function, items, 0, log, runners)
+    exact = [_plain(end, function, i) for i, end in enumerate(ends)]
     weighed = [one for runner in runners for one in runner.log]
     decided = [one for one in weighed if one.how != "value"]
     shown = [one for one in weighed if one.how == "value"]
@@ -97,10 +100,10 @@ def verify(
     )
 
 
-def _plain(end: Done | Failed) -> Any:  # noqa: ANN401
-    """A result; raises what a program raised."""
+def _plain(end: Done | Failed, function: Program, number: int) -> Any:  # noqa: ANN401
+    """An instance's result; raises what its program raised."""
     if isinstance(end, Failed):
-        raise end.error
+        raise noted(end.error, function, number)
     return end.result
 
 

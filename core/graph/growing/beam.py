@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from abw.core.data.instances import Ints
 from abw.core.data.vertices import INSTANCE, Columns, FieldColumn
-from abw.core.graph.growing.decide import Bools, Read, Scores, masked, relative
+from abw.core.graph.growing.decide import Bools, Read, Scores, among, masked, relative
 from abw.core.ir.growth import Decision, GrowingKind
 
 Totals = NDArray[np.float64]
@@ -94,7 +94,7 @@ def continuations(decision: Decision, columns: Columns, at: Ints, read: Read, be
         some = left[row, chosen] > -np.inf
         if n == 0:
             if may is not None:
-                chosen = np.where(some, chosen, may.argmax(axis=1))
+                chosen = among(chosen, left, may)
             some = np.ones(len(at), np.bool_)  # where nothing is possible, it ends
         left[row, chosen] = -np.inf
         numbers.append(np.where(possible, chosen, -1))

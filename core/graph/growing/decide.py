@@ -146,12 +146,15 @@ def decide(decision: Decision, columns: Columns, at: Ints, read: Read, chances: 
         chosen = sampled(scores, chances.drawn(decision, columns, at))
     else:
         chosen = scores.argmax(axis=1)
-        if may is not None:  # where all that is allowed is -inf, the first of that
-            taken = may[np.arange(len(at)), chosen]
-            chosen = np.where(taken, chosen, may.argmax(axis=1))
     if may is not None:
-        chosen = np.where(may.any(axis=1), chosen, -1)
+        chosen = np.where(may.any(axis=1), among(chosen, scores, may), -1)
     return chosen.astype(np.int32)
+
+
+def among(chosen: NDArray[np.intp], scores: Scores, may: Bools) -> NDArray[np.intp]:
+    """What is chosen (n,), but where all that is allowed scores -inf, the first of that."""
+    some = scores[np.arange(len(chosen)), chosen] > -np.inf
+    return np.where(some, chosen, may.argmax(axis=1))
 
 
 def sampled(scores: Scores, drawn: NDArray[np.float64]) -> NDArray[np.int64]:

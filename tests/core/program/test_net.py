@@ -287,6 +287,9 @@ MISTAKES = {
     "an array": (lambda net: np.asarray(net.gate(net.start)), "value.value()"),
     "no scores": (lambda net: abw.best(2, []), "best needs a value"),
     "none best": (lambda net: abw.best(0, [net.score(net.start, net.start)]), "cannot pick 0"),
+    "half a best": (lambda net: abw.best(1.5, [net.score(net.start, net.start)]), "cannot pick 1.5"),
+    "best of one": (lambda net: abw.best(1, net.score(net.start, net.start)), "picks among several values"),
+    "odd plus": (lambda net: abw.best(1, [net.score(net.start, net.start)], [np.nan]), "not a number"),
     "plus": (lambda net: abw.best(1, [net.score(net.start, net.start)], []), "plus has 0 numbers"),
     "a run inside": (lambda net: net.run(len, [[]]), "the net runs already"),
 }  # fmt: skip
@@ -424,8 +427,16 @@ def test_values_show_themselves_where_they_are_known(net: Net) -> None:
 def test_a_run_of_nothing_is_nothing(net: Net) -> None:
     assert net.run(Programs(net).parse, []) == []
     assert net.verify(Programs(net).parse, []).ok
-    with pytest.raises(AbwError, match="batch cannot be 0"):
-        net.run(len, [[]], batch=0)
+    for batch in (0, 1.5, None, "8"):
+        for run in (net.run, net.verify):
+            with pytest.raises(AbwError, match=f"batch cannot be {batch!r}"):
+                run(len, [[]], batch=batch)
+
+
+def test_what_verify_meets_names_the_instance(net: Net) -> None:
+    with pytest.raises(ZeroDivisionError) as error:
+        net.verify(lambda item: 1 / item, [1, 2, 0])
+    assert error.value.__notes__ == ["in instance 2 of <lambda>"]
 
 
 def test_a_word_s_row_is_a_spec_s(tmp_path: Path) -> None:

@@ -199,21 +199,23 @@ def test_choices_among_equal_and_infinite_scores(
         )
 
 
+@pytest.mark.parametrize("how", ["argmax", "sample"])
 def test_nothing_follows_where_nothing_is_allowed(
-    random_folder: Path, monkeypatch: pytest.MonkeyPatch
+    how: str, random_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (random_folder / "twice.yaml").write_text(TWICE)
     spec = random_folder / "allowed.yaml"
-    some = "{argmax: score.y, allow: {x: index < 3, y: index < 5}}"
-    spec.write_text(ROWS.replace("WIDTH", "2").replace("HOW score.y", some))
-    workload = opened(spec, limit=2)
+    some = f"{{{how}: score.y, allow: {{x: index < 3, y: index < 5, z: index < 5}}}}"
+    spec.write_text(ROWS.replace("WIDTH", "3").replace("HOW score.y", some))
+    workload = opened(spec, limit=8)
     params = init_params(workload.network, 0)
-    params.tables[0][:] = [1, 0]
-    params.tables[0][4] = [1, -np.inf]  # chosen all the same: nothing else is allowed there
+    params.tables[0][:3] = [1, -np.inf, -np.inf]
+    params.tables[0][3] = [1, 0, -np.inf]
+    params.tables[0][4] = [1, -np.inf, -np.inf]  # the first of what is allowed, however unlikely
     made = grown(workload, ready(workload, "cpu", params, 1))
     check_same(made, driven(workload, params, monkeypatch))
     inside = made.instances.kind == made.instances.schema.kinds.index("a")
-    assert made.instances.fields["pick"][inside].tolist() == [0, 0, 0, 1, 1, -1] * 2
+    assert made.instances.fields["pick"][inside].tolist() == [0, 0, 0, 1, 1, -1] * 8
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -58,13 +58,13 @@ class Choices:
         may = [holds(f, tests, vertex) for tests in decision.allow]
         if decision.how == "argmax":
             return self._best(scores, may)
-        for i, (score, allowed) in enumerate(zip(scores, may, strict=True)):
+        some, first = "false", "-1"
+        for i, (score, allowed) in reversed([*enumerate(zip(scores, may, strict=True))]):
             kept = f.let(f"select i1 {allowed}, float {score}, float {INFINITE}")
             f.put("double", f.let(f"fpext float {kept} to double"), f.address("shares"), i)
-        some = "false"
-        for allowed in may:
-            some = f.let(f"or i1 {some}, {allowed}")
-        return f.either(some, self._by_share(decision, vertex, count), "-1")
+            above = f.let(f"fcmp ogt float {kept}, {INFINITE}")
+            some, first = f.let(f"or i1 {some}, {above}"), f.either(allowed, str(i), first)
+        return f.either(some, self._by_share(decision, vertex, count), first)
 
     def _best(self, scores: Sequence[str], may: Sequence[str]) -> str:
         """The first of the largest scores among those allowed, -1 where there is none."""
