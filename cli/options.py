@@ -22,6 +22,14 @@ def found(spec: Path) -> Path:
     return find_spec(spec)
 
 
+def _words(tags: list[str] | None) -> list[str] | None:
+    """Tags as they are given; errors for what lists with blanks between tags could not show."""
+    for tag in tags or ():
+        if tag.split() != [tag]:
+            raise typer.BadParameter(f"'{tag}' is no tag: a tag is one word")
+    return tags
+
+
 def found_or_none(spec: Path | None) -> Path | None:
     """The same for a spec that may be left out."""
     return found(spec) if spec else None
@@ -107,7 +115,8 @@ Threads = Annotated[
     int | None, typer.Option("--threads", min=1, metavar="N", help="Threads to compute with (all).")
 ]
 Tags = Annotated[
-    list[str] | None, typer.Option("--tag", metavar="WORD", help="A tag of the run; can be repeated.")
+    list[str] | None,
+    typer.Option("--tag", metavar="WORD", help="A tag of the run; can be repeated.", callback=_words),
 ]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else on standard output.")

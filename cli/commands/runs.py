@@ -83,8 +83,10 @@ def list_all(
         print_json({"schema_version": 1, "runs": [_document(run) for run in stored]})
         return
     if not stored:
-        none = "none of the runs is like that" if run_folders() and chosen else f"no runs in {runs_folder()}"
-        show(f"{none}: make one with `abw run SPEC`")
+        if chosen and run_folders():
+            show("none of the runs is like that: `abw runs` lists them all")
+        else:
+            show(f"no runs in {runs_folder()}: make one with `abw run SPEC`")
         return
     show(_table(stored))
     for run in stored:
@@ -161,7 +163,7 @@ def note(
     name: Annotated[
         str, typer.Argument(metavar="RUN", help="Its number or folder.", autocompletion=completion.runs)
     ],
-    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The note; '' takes it away.")] = None,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The note; '' takes it away.")] = None,
     tags: options.Tags = None,
     untag: Annotated[
         list[str] | None, typer.Option("--untag", metavar="WORD", help="Take a tag away; can be repeated.")

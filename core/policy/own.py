@@ -77,7 +77,7 @@ def _placed(name: str) -> Iterator[None]:
         raise
     except SyntaxError as error:
         raise AbwError(f"{_near(error.filename or name)}:{error.lineno}: {error.msg}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         passed = (__file__, importlib.__file__, contextlib.__file__)
         every = traceback.extract_tb(error.__traceback__)
         frames = [f for f in every if f.filename not in passed and not f.filename.startswith("<")]

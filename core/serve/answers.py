@@ -62,13 +62,12 @@ def told(error: AbwError, line: int) -> dict[str, Any]:
     }
 
 
-def as_tensors(
-    answers: Sequence[Answer], outputs: Sequence[Output], model: str, asked: Mapping[str, Any]
-) -> Reply:
+def as_tensors(answers: Sequence[Answer], outputs: Sequence[Output], asked: Mapping[str, Any]) -> Reply:
     """Tensors of all instances together: values one behind the other, and offsets that say whose they are.
 
-    `asked`: `id` of the request; `outputs`, the names of those wanted (None: all) with whether each comes as
-    bytes; `binary`, whether those not named do. 422 where any instance is wrong: tensors have no errors.
+    `asked`: the `model`'s name; `id` of the request; `outputs`, the names of those wanted (none: all) with
+    whether each comes as bytes; `binary`, whether those not named do. 422 where any instance is
+    wrong: tensors have no errors.
     """
     for number, answer in enumerate(answers):
         if answer.error is not None:
@@ -105,7 +104,7 @@ def as_tensors(
         else:
             entry["data"] = values.ravel()
         shown.append(entry)
-    document = {"model_name": model, "model_version": "1", "outputs": shown}
+    document = {"model_name": asked["model"], "model_version": "1", "outputs": shown}
     if asked["id"]:
         document["id"] = asked["id"]
     head = orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)

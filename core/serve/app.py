@@ -44,6 +44,10 @@ class Service:
         about = self.dispatcher.about
         return self._name or (about["name"] if about else "")
 
+    def unknown(self, name: str) -> str:
+        """What is said of a name that is not the model's."""
+        return f"no model is called '{name}': {self.name or 'it is not ready yet'}"
+
     @property
     def ready(self) -> bool:
         """Whether requests are run now: kernels are compiled, weights packed."""
@@ -79,6 +83,10 @@ class Service:
         body = await self._body(headers, receive)
         if self.draining or self.dispatcher.about is None:
             raise BodyError(503, "the server is ending" if self.draining else "the model is not ready yet")
+        if (coding := headers.get(b"content-encoding", b"identity")) != b"identity":
+            raise BodyError(
+                415, f"requests are not decompressed: content-encoding {coding.decode('latin-1')}"
+            )
         request = parse(body, headers)
         if len(request) > self.limits.queue:
             raise BodyError(413, f"{len(request)} instances: {self.limits.queue} may wait at once")
@@ -166,11 +174,15 @@ class _Infer:
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._service.answer(scope, receive, send, self._parse, JSON)
+        name = scope["path_params"]["name"]
 
-    def _parse(self, body: bytes, headers: dict[bytes, bytes]) -> Request:
-        size = headers.get(KSERVE_HEADER, b"")
-        return of_tensors(body, int(size) if size.isdigit() else None)
+        def parse(body: bytes, headers: dict[bytes, bytes]) -> Request:
+            if name != self._service.name:
+                raise BodyError(404, self._service.unknown(name))
+            size = headers.get(KSERVE_HEADER, b"")
+            return of_tensors(body, int(size) if size.isdigit() and len(size) < 20 else None, name)
+
+        await self._service.answer(scope, receive, send, parse, JSON)
 
 
 def make_app(service: Service) -> Starlette:
@@ -180,7 +192,7 @@ def make_app(service: Service) -> Starlette:
         return Response(orjson.dumps(document), status, media_type="application/json")
 
     def unknown(name: str) -> Response:
-        return said({"error": f"no model is called '{name}': {service.name or 'it is not ready yet'}"}, 404)
+        return said({"error": service.unknown(name)}, 404)
 
     async def live(_: HttpRequest) -> Response:
         return said({"live": True})

@@ -15,11 +15,13 @@ from abw.core.base.errors import AbwError
 from abw.core.serve.answers import Reply
 from abw.core.serve.metrics import Metrics
 from abw.core.serve.queue import RequestQueue, Waiting
-from abw.core.serve.requests import Request
+from abw.core.serve.requests import BodyError, Request
 from abw.core.serve.settings import Limits, Loading
 from abw.core.serve.wire import packed, receive_async
 
 ENGINE = "abw.core.serve.engine"
+
+DIED = "the engine died while it ran this request, and it alone"
 
 RESTART = 0.1
 """Seconds until an engine that died before it was ready is started again; each time twice as many."""
@@ -137,7 +139,8 @@ class Dispatcher:
             waiting = self._running.pop(number)
             self.metrics.instances.inc(waiting.instances)
             self.metrics.wrong.inc(wrong)
-            _settle(waiting, Reply(status, bodies[at : at + size], json_bytes))
+            if not waiting.asked.reply.done():
+                waiting.asked.reply.set_result(Reply(status, bodies[at : at + size], json_bytes))
             at += size
         if said["done"]:
             self.metrics.run.observe(said["seconds"])
@@ -145,11 +148,11 @@ class Dispatcher:
 
     def _give_back(self) -> None:
         """The engine died: what it ran is run again, each request alone; one that was alone is the cause."""
-        running = [w for w in self._running.values() if not w.gone]
+        running = [w for w in self._running.values() if not w.asked.reply.done()]
         self._running = {}
         for waiting in running:
             if len(running) == 1 and waiting.suspect:
-                _settle(waiting, Reply(500, DIED))
+                waiting.asked.reply.set_exception(BodyError(500, DIED))
             else:
                 self.queue.put_back(waiting)
 
@@ -157,12 +160,3 @@ class Dispatcher:
         if self.engine is not None:
             self.engine.kill()
             self.engine.wait()
-
-
-DIED = b'{"error":{"message":"the engine died while it ran this request, and it alone"}}\n'
-
-
-def _settle(waiting: Waiting[Asked], reply: Reply) -> None:
-    waiting.gone = True
-    if not waiting.asked.reply.done():
-        waiting.asked.reply.set_result(reply)

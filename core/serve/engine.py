@@ -71,7 +71,7 @@ class Engine:
 
     def _reply(self, request: Request, answers: Sequence[Answer]) -> tuple[Reply, int]:
         if request.form == TENSORS:
-            reply = as_tensors(answers, self.model.outputs, self.model.spec.name, request.asked)
+            reply = as_tensors(answers, self.model.outputs, request.asked)
         else:
             reply = as_lines(answers, self.model.outputs, request.lines)
         return reply, sum(answer.error is not None for answer in answers)

@@ -62,11 +62,12 @@ def of_lines(body: bytes, content_type: str, format: str) -> Request:
     return Request(LINES, json and format != "json", texts, range(1, len(texts) + 1))
 
 
-def of_tensors(body: bytes, json_bytes: int | None) -> Request:
+def of_tensors(body: bytes, json_bytes: int | None, model: str) -> Request:
     """Instances of KServe's `infer`: one tensor of type BYTES; an element is an instance's text, or JSON
     where the tensor's parameter `content_type` is that of JSON. Raises BodyError.
 
-    `json_bytes`: the length of the JSON part, where the tensor's elements follow as bytes.
+    `json_bytes`: the length of the JSON part, where the tensor's elements follow as bytes; `model`: what the
+    answer calls the model.
     """
     try:
         said = orjson.loads(body[:json_bytes])
@@ -80,17 +81,22 @@ def of_tensors(body: bytes, json_bytes: int | None) -> Request:
         else:
             texts = _flat(given["data"])
         wanted = {
-            output["name"]: bool((output.get("parameters") or {}).get("binary_data", _binary(said)))
+            _text(output["name"]): bool((output.get("parameters") or {}).get("binary_data", _binary(said)))
             for output in said.get("outputs") or ()
         }
-        asked = {"id": str(said.get("id") or ""), "outputs": wanted, "binary": _binary(said)}
+        asked = {
+            "model": model,
+            "id": str(said.get("id") or ""),
+            "outputs": wanted,
+            "binary": _binary(said),
+        }
         count = 1
         for n in given["shape"]:
             count *= int(n)
         json = str(parameters.get("content_type", "")) in JSON_TYPES
     except orjson.JSONDecodeError as error:
         raise BodyError(400, f"not JSON: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         message = 'not {"inputs": [{"name", "shape", "datatype": "BYTES", "data"}]}, with one input'
         raise BodyError(400, f"{message} ({type(error).__name__}: {error})") from None
     if count != len(texts):
@@ -129,10 +135,14 @@ def _elements(data: bytes) -> list[str]:
 def _flat(data: Any) -> list[str]:  # noqa: ANN401 (what JSON holds)
     found: list[str] = []
     for item in data:
-        if isinstance(item, str):
-            found.append(item)
-        elif isinstance(item, list):
+        if isinstance(item, list):
             found += _flat(item)
         else:
-            raise TypeError(f"an element is {str(item)[:40]}, no text")
+            found.append(_text(item))
     return found
+
+
+def _text(item: Any) -> str:  # noqa: ANN401 (what JSON holds)
+    if not isinstance(item, str):
+        raise TypeError(f"{str(item)[:40]} is no text")
+    return item

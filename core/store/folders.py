@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -12,8 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from abw.core.base.errors import AbwError
-from abw.core.base.files import DRAFT, home, writing
+from abw.core.base.files import DRAFT, home, write_text, writing
 from abw.core.base.locks import lock, locked
+
+LAST = ".last"
+"""The file in which the largest number is kept when its folder is discarded."""
 
 ABANDONED = 3600.0
 """Seconds after which a draft that no process has is removed."""
@@ -45,8 +49,8 @@ class Draft:
 def new_folder(parent: Path, name: str) -> Iterator[Draft]:
     """A folder to fill; it appears as `parent / NNNN-name` when the block ends well, else not at all.
 
-    The number is one more than the largest there; runs that end at once get different ones. Drafts that a
-    killed process left are removed.
+    The number is one more than the largest that was given; runs that end at once get different ones. Drafts
+    that a killed process left are removed.
     """
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -73,17 +77,26 @@ def passing_folder() -> Iterator[Draft]:
 
 
 def discard(folder: Path) -> None:
-    """Remove a folder such that nobody sees half of it. Errors: AbwError."""
+    """Remove a folder such that nobody sees half of it; its number is not given again. Errors: AbwError."""
     draft = folder.with_name(f"{DRAFT}{folder.name}")
-    with writing(folder):
+    with writing(folder), locked(folder.parent):
+        with suppress(AbwError):  # on a full disk removing comes first
+            write_text(folder.parent / LAST, f"{_largest(folder.parent)}\n")
         folder.rename(draft)
     shutil.rmtree(draft, ignore_errors=True)
 
 
 def _settle(draft: Path, parent: Path, name: str) -> Path:
     with locked(parent):
-        number = max(map(number_of, parent.iterdir())) + 1
-        return draft.rename(parent / f"{number:04d}-{name}")
+        return draft.rename(parent / f"{_largest(parent) + 1:04d}-{name}")
+
+
+def _largest(parent: Path) -> int:
+    """The largest number that a folder has, or had before it was discarded."""
+    last = parent / LAST
+    said = last.read_text(errors="replace").strip() if last.is_file() else ""
+    given = int(said) if re.fullmatch("[0-9]{1,9}", said) else 0
+    return max([given, *map(number_of, parent.iterdir())])
 
 
 def _sweep(parent: Path) -> None:
@@ -120,7 +133,7 @@ def begin_folder(parent: Path, name: str) -> Path:
     try:
         parent.mkdir(parents=True, exist_ok=True)
         with locked(parent):
-            path = parent / f"{max([0, *map(number_of, parent.iterdir())]) + 1:04d}-{name}"
+            path = parent / f"{_largest(parent) + 1:04d}-{name}"
             path.mkdir()
             return path
     except OSError as error:

@@ -77,3 +77,11 @@ def test_its_own_mistakes_have_their_place(abw: Abw, tmp_path: Path) -> None:
         done = abw(command[0], *SMALL, *command[1:], option, str(path))
         assert done.code == 1
         assert f"error: {path}:3: AttributeError" in done.err
+
+
+@pytest.mark.parametrize("line", ["raise SystemExit(3)", "raise KeyError('x')"])
+def test_what_it_raises_is_told_with_its_line(abw: Abw, tmp_path: Path, line: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(f"class A:\n    def schedule(self, dag):\n        {line}\n")
+    done = abw("run", *SMALL, "--policy", str(path), "--no-keep", "-q")
+    assert done.code == 1 and f"mine.py:3: {line.split()[1].split('(')[0]}: " in done.err

@@ -59,6 +59,8 @@ def test_a_note_can_be_changed_and_taken_away(three: Abw, home: Path) -> None:
     assert (second["note"], second["tags"]) == ("", ["dynet"])
     assert (home / "runs" / "0001-fig1" / "run.json").read_bytes() == before
     assert three("runs", "note", "1").code == 2
+    for word in ("two words", "", "a\tb"):
+        assert "is no tag" in three("runs", "note", "1", "--tag", word).err
     (home / "runs" / "0001-fig1" / "note.json").write_text("{")  # it is no part of the run
     assert three("runs", "show", "1").code == 0
 
@@ -69,8 +71,10 @@ def test_runs_are_removed_one_by_one_and_in_ranges(three: Abw, home: Path) -> No
     assert re.fullmatch(r"1 run removed: [\d.,]+ k?B\n", done.out)
     assert numbers(three) == [1, 3]
     assert three("runs", "rm", "1-9").code == 0
-    assert list((home / "runs").iterdir()) == []
+    assert [path.name for path in (home / "runs").iterdir()] == [".last"]
     assert "no runs" in three("runs").out
+    assert three("run", *FIG1, "--policy", "depth").code == 0
+    assert numbers(three) == [4]  # a note elsewhere that says 3 means the one that is gone
 
 
 def test_pruning_leaves_the_latest_and_what_is_noted(three: Abw) -> None:

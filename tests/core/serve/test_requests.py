@@ -14,6 +14,7 @@ from abw.core.base.errors import AbwError
 from abw.core.serve.answers import Answer, as_tensors
 from abw.core.serve.engine import windows_of
 from abw.core.serve.requests import BodyError, of_lines, of_tensors
+from abw.core.serve.wire import packed
 from abw.core.store.outputs import Column, Output
 
 
@@ -48,9 +49,9 @@ def test_tensors_of_texts(texts: list[str], binary: bool) -> None:
     else:
         given["data"] = texts
     head = json.dumps({"id": "7", "inputs": [given]}).encode()
-    request = of_tensors(head + behind, len(head) if binary else None)
+    request = of_tensors(head + behind, len(head) if binary else None, "m")
     assert request.texts == texts
-    assert request.asked == {"id": "7", "outputs": {}, "binary": False}
+    assert request.asked == {"model": "m", "id": "7", "outputs": {}, "binary": False}
 
 
 @given(
@@ -67,12 +68,32 @@ def test_tensors_of_texts(texts: list[str], binary: bool) -> None:
     )
 )
 def test_anything_else_is_refused(document: Any) -> None:  # noqa: ANN401
+    whole = {"datatype": "BYTES", "shape": [1], "data": ["x"]}
     wrapped = {"inputs": [document], "outputs": document}
-    for body in (json.dumps(document), json.dumps(wrapped), json.dumps(document)[1:]):
+    asked = {"inputs": [whole], "outputs": [{"name": document}]}
+    for body in (json.dumps(document), json.dumps(wrapped), json.dumps(asked), json.dumps(document)[1:]):
         try:
-            assert of_tensors(body.encode(), None).texts
+            assert packed(of_tensors(body.encode(), None, "m").document())  # the engine can be told
         except BodyError as error:
             assert error.status in (400, 422)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        '"outputs": [{"name": 5}]',
+        '"outputs": [{"name": ["x"]}]',
+        f'"data": {"[" * 1000}"x"{"]" * 1000}',
+        '"data": [5]',
+    ],
+)
+def test_what_is_almost_a_request_is_refused(wrong: str) -> None:
+    tensor = '"name": "instances", "datatype": "BYTES", "shape": [1], "data": ["(2 a)"]'
+    where = (tensor, wrong) if wrong.startswith('"outputs"') else (f"{tensor}, {wrong}", '"id": "1"')
+    body = '{{"inputs": [{{{}}}], {}}}'.format(*where)
+    with pytest.raises(BodyError, match=r"not \{") as error:
+        of_tensors(body.encode(), None, "m")
+    assert error.value.status == 400
 
 
 def test_tensors_have_values_and_offsets() -> None:
@@ -82,19 +103,20 @@ def test_tensors_have_values_and_offsets() -> None:
     outputs = (Output("y", (2,), False), Output("label", (), True, True))
     ends = [0, 2, 2, 5]
     answers = [Answer(i, ((column, ends[i], ends[i + 1]), (single, i, i + 1))) for i in range(3)]
-    reply = as_tensors(answers, outputs, "m", {"id": "", "outputs": {}, "binary": False})
+    reply = as_tensors(answers, outputs, {"model": "m", "id": "", "outputs": {}, "binary": False})
     found = {t["name"]: t for t in json.loads(reply.body)["outputs"]}
     assert found["y"]["shape"] == [5, 2] and found["y"]["data"] == list(range(10))
     assert found["y.offsets"] == {"name": "y.offsets", "datatype": "INT64", "shape": [4], "data": ends}
     assert found["label"]["datatype"] == "INT32" and found["label"]["data"] == [4, -1, 2]
-    wanted = {"id": "a", "outputs": {"y": True}, "binary": False}
-    reply = as_tensors(answers, outputs, "m", wanted)
+    wanted = {"model": "m", "id": "a", "outputs": {"y": True}, "binary": False}
+    reply = as_tensors(answers, outputs, wanted)
     head = json.loads(reply.body[: reply.json_bytes])
-    assert head["id"] == "a" and head["outputs"][0]["parameters"] == {"binary_data_size": 40}
+    assert head["model_name"] == "m" and head["id"] == "a"
+    assert head["outputs"][0]["parameters"] == {"binary_data_size": 40}
     np.testing.assert_array_equal(np.frombuffer(reply.body[reply.json_bytes :], np.float32), values.ravel())
-    assert as_tensors(answers, outputs, "m", {**wanted, "outputs": {"z": True}}).status == 400
+    assert as_tensors(answers, outputs, {**wanted, "outputs": {"z": True}}).status == 400
     wrong = [*answers, Answer(3, (), AbwError("no"))]
-    reply = as_tensors(wrong, outputs, "m", wanted)
+    reply = as_tensors(wrong, outputs, wanted)
     assert reply.status == 422 and json.loads(reply.body)["error"] == "instance 3: no"
 
 

@@ -144,12 +144,14 @@ def test_what_is_refused(server: Server) -> None:
             await server.ask("/v2/models/other/ready"),
             await server.ask("/nothing"),
             await server.ask("/v2/models/treelstm/infer", b"{"),
+            await server.ask("/v2/models/other/infer", b"{}"),
+            await server.ask("/v1/predict", b"(2 a)", {"content-encoding": "gzip"}),
             await server.ask("/health/live"),
             await server.ask("/health/ready"),
         ]
         return [reply.status for reply in replies]
 
-    assert asyncio.run(statuses()) == [422, 422, 413, 413, 405, 404, 404, 400, 200, 200]
+    assert asyncio.run(statuses()) == [422, 422, 413, 413, 405, 404, 404, 400, 404, 415, 200, 200]
 
 
 def test_a_slow_client_holds_up_nobody(strict: Server) -> None:

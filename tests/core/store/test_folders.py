@@ -11,7 +11,7 @@ import pytest
 
 from abw.core.base.errors import AbwError
 from abw.core.base.locks import locked
-from abw.core.store.folders import ABANDONED, new_folder
+from abw.core.store.folders import ABANDONED, LAST, begin_folder, discard, new_folder
 from abw.core.store.runs import REPORT, find_run, list_runs, save_report
 
 HOUR = 3600.0
@@ -109,3 +109,13 @@ def test_a_folder_without_a_report_is_no_run(home: Path) -> None:
     (home / "runs/notes-2").mkdir()
     assert find_run(None).number == 1
     assert len(list_runs()) == 1
+
+
+def test_the_number_of_a_discarded_folder_is_not_given_again(tmp_path: Path) -> None:
+    first, second = make(tmp_path), make(tmp_path)
+    discard(second)
+    assert make(tmp_path).name == "0003-m"
+    discard(first)
+    assert begin_folder(tmp_path, "m").name == "0004-m"
+    (tmp_path / LAST).write_text("9" * 5000)  # no number: those of the folders count
+    assert make(tmp_path).name == "0005-m"
