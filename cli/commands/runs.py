@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,13 +12,15 @@ import typer
 from abw.cli import completion, options
 from abw.cli.console import amount, counted, duration, give, grid, print_json, show
 from abw.cli.report import print_run
+from abw.cli.trainings import print_training, print_training_diff, training_document, trainings_table
 from abw.core.base.errors import AbwError, printable
 
 if TYPE_CHECKING:
     from abw.core.store.runs import StoredRun
+    from abw.core.store.trainings import StoredTraining
 
 app = typer.Typer(
-    help="The runs kept under .abw/runs/: list, show, compare, annotate, remove them.",
+    help="The runs kept here, and trainings (t1, t2): list, show, compare, annotate, remove them.",
     invoke_without_command=True,
 )
 
@@ -38,7 +41,9 @@ KEYS: dict[str, Callable[[StoredRun], Any]] = {
 Which = Annotated[
     list[str],
     typer.Argument(
-        metavar="RUN...", help="Numbers or folders; 3-7 is those from 3 to 7.", autocompletion=completion.runs
+        metavar="RUN...",
+        help="Numbers or folders; 3-7 is those from 3 to 7; t1 is a training.",
+        autocompletion=completion.runs,
     ),
 ]
 
@@ -71,6 +76,7 @@ def list_all(
         return
     key = KEYS[options.one_of(sort, tuple(KEYS), "--sort")]
     from abw.core.store.runs import list_runs, run_folders, runs_folder
+    from abw.core.store.trainings import list_trainings
 
     filters = {"model": model, "policy": policy}
     chosen = any((*filters.values(), tags))
@@ -79,8 +85,16 @@ def list_all(
         stored = [run for run in stored if not run.damage and _meant(run, filters, tags or [])]
         stored = stored[-(last or len(stored)) :]
     stored.sort(key=lambda run: (not run.damage, run.number if run.damage else key(run)))
+    # what is not said of trainings chooses none of them
+    several = last if last or as_json else LAST
+    trainings = [] if policy or sort != "run" else list_trainings(None if chosen else several)
+    trainings = [t for t in trainings if not chosen or _meant_too(t, model, tags or [])]
     if as_json:
-        print_json({"schema_version": 1, "runs": [_document(run) for run in stored]})
+        trained = [training_document(t) for t in trainings]
+        print_json({"schema_version": 1, "runs": [_document(run) for run in stored], "trainings": trained})
+        return
+    if trainings and not stored:
+        show(trainings_table(trainings))
         return
     if not stored:
         if chosen and run_folders():
@@ -94,12 +108,20 @@ def list_all(
             show(f"run {run.number} is damaged: {run.damage}")
     if not chosen and (earlier := len(run_folders()) - len(stored)):
         show(f"and {counted(earlier, 'earlier run')}: --last N lists more")
+    if trainings:
+        show("", trainings_table(trainings))
 
 
 def _meant(run: StoredRun, filters: dict[str, str | None], tags: list[str]) -> bool:
     """Whether a run is one of those asked for."""
     named = all(text is None or text in run.report[key] for key, text in filters.items())
     return named and set(tags) <= set(run.tags)
+
+
+def _meant_too(training: StoredTraining, model: str | None, tags: list[str]) -> bool:
+    """The same of a training."""
+    named = not training.damage and (model is None or model in training.about["model"])
+    return named and set(tags) <= set(training.tags)
 
 
 def _document(run: StoredRun) -> dict[str, Any]:
@@ -143,7 +165,12 @@ def show_one(
 ) -> None:
     """Show one run as `abw run` did, with the command that made it and the files it left."""
     from abw.core.store.runs import find_run
+    from abw.core.store.trainings import is_training, stored_training
 
+    if is_training(name):
+        training = stored_training(name)
+        give(training_document(training), as_json, lambda _: print_training(training))
+        return
     found = find_run(name)
     report = {**found.report, "path": str(found.path)}
     if as_json:
@@ -171,10 +198,11 @@ def note(
 ) -> None:
     """Give a run a note, or tags, by which `abw runs` finds it."""
     from abw.core.store.runs import find_run, write_note
+    from abw.core.store.trainings import is_training, stored_training
 
     if text is None and not tags and not untag:
         raise typer.BadParameter("say a note, --tag or --untag")
-    run = find_run(name)
+    run = stored_training(name) if is_training(name) else find_run(name)
     kept = {*run.tags, *(tags or ())} - set(untag or ())
     write_note(run.path, run.note if text is None else text, kept)
 
@@ -182,7 +210,7 @@ def note(
 @app.command("rm")
 def remove(which: Which) -> None:
     """Remove runs, with all that is in their folders."""
-    _remove([run for name in which for run in _named(name)])
+    _remove([path for name in which for path in _named(name)])
 
 
 @app.command("prune")
@@ -193,7 +221,7 @@ def prune(
     from abw.core.store.runs import list_runs
 
     stored = list_runs()
-    _remove([run for run in stored[: max(0, len(stored) - keep)] if not (run.note or run.tags)])
+    _remove([run.path for run in stored[: max(0, len(stored) - keep)] if not (run.note or run.tags)])
 
 
 @app.command("diff")
@@ -206,29 +234,48 @@ def diff(
 ) -> None:
     """Say how two runs differ: spec, options, counts, times, batches, and outputs beyond the tolerance."""
     from abw.core.store.runs import find_run
+    from abw.core.store.trainings import is_training, stored_training
     from abw.core.tools.rundiff import diff_runs
+    from abw.core.tools.trainingdiff import diff_trainings
 
+    if is_training(one) and is_training(other):
+        pair = stored_training(one), stored_training(other)
+        give(diff_trainings(*pair), as_json, lambda report: print_training_diff(report, *pair))
+        return
+    if is_training(one) or is_training(other):
+        raise AbwError("a run and a training are not compared", hint="two of either: 1 and 2, t1 and t2")
     give(diff_runs(find_run(one), find_run(other)), as_json, _print_diff)
 
 
-def _named(name: str) -> list[StoredRun]:
-    """The runs that a number, a range or a folder means. Errors: AbwError where there are none."""
-    from abw.core.store.runs import list_runs
+def _named(name: str) -> list[Path]:
+    """The folders of the runs that a number, a range or a folder means, or of a training (t3).
 
+    Errors: AbwError where there are none, or the training goes on.
+    """
+    from abw.core.store.folders import held
+    from abw.core.store.runs import list_runs
+    from abw.core.store.trainings import find_training, is_training
+
+    if is_training(name):
+        folder = find_training(name)
+        with held(folder):
+            return [folder]
     span = re.fullmatch(r"(\d+)(?:-(\d+))?", name)
     first, last = (int(span[1]), int(span[2] or span[1])) if span else (0, -1)
     found = [
-        run for run in list_runs() if first <= run.number <= last or name in (run.path.name, str(run.path))
+        run.path
+        for run in list_runs()
+        if first <= run.number <= last or name in (run.path.name, str(run.path))
     ]
     if not found:
         raise AbwError(f"there is no run '{name}'", hint="`abw runs` lists them")
     return found
 
 
-def _remove(runs: list[StoredRun]) -> None:
+def _remove(folders: list[Path]) -> None:
     from abw.core.store.runs import remove_run
 
-    unique = {run.path: run for run in runs}.values()
+    unique = dict.fromkeys(folders)
     size = sum(map(remove_run, unique))
     show(f"{counted(len(unique), 'run')} removed: {amount(size, 'B')}")
 

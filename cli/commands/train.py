@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from abw.cli import options
-from abw.cli.console import amount, print_json, progress
+from abw.cli.console import amount, counted, print_json, progress
 from abw.core.base.errors import InterruptedWorkError
 from abw.core.base.interrupts import INTERRUPTED, Terminated
+from abw.core.store.folders import number_of
 
 if TYPE_CHECKING:
     from abw.core.train.loop import Row
+
+Executor = Literal["cpu", "reference"]
+POLICY, EVERY = "sufficient", 60.0
+EXECUTOR: Executor = "cpu"
+"""What is taken unless told otherwise; a training that goes on takes none of it."""
 
 
 def train(
@@ -44,16 +50,14 @@ def train(
     weights: options.Weights = None,
     policy: Annotated[
         str, typer.Option("--policy", help="The rule that batches, as for `abw run`.")
-    ] = "sufficient",
-    executor: Annotated[
-        Literal["cpu", "reference"], typer.Option("--executor", help="What computes.")
-    ] = "cpu",
+    ] = POLICY,
+    executor: Annotated[Executor, typer.Option("--executor", help="What computes.")] = EXECUTOR,
     seed: options.Seed = None,
     threads: options.Threads = None,
     checkpoint: Annotated[
         float,
         typer.Option("--checkpoint", min=0, metavar="SECONDS", help="How often a checkpoint is written."),
-    ] = 60.0,
+    ] = EVERY,
     check: Annotated[
         bool,
         typer.Option("--check", help="Compare the gradients with finite differences, and train nothing."),
@@ -71,7 +75,8 @@ def train(
 
     if (spec is None) == (resume is None):
         raise typer.BadParameter("a spec, or --resume", param_hint="SPEC")
-    if resume and any((data, dev, epochs, limit, batch, sizes, weights, seed, threads, check)):
+    how = (policy, executor, checkpoint) != (POLICY, EXECUTOR, EVERY)
+    if resume and (how or any((data, dev, epochs, limit, batch, sizes, weights, seed, threads, check))):
         message = "a training goes on as it was begun: leave the other options out"
         raise typer.BadParameter(message, param_hint="--resume")
     chosen = session.TrainOptions(dev, epochs, policy, executor, threads, seed or 0, checkpoint)
@@ -85,22 +90,33 @@ def train(
             print(_line(row), file=sys.stderr, flush=True)
 
     name = None if resume == "last" else resume
+    folders: list[Path] = []
     try:
         with progress(quiet) as shown:
             if spec is None:
-                report = session.resume(name, progress=shown, told=told)
+                report = session.resume(name, progress=shown, told=told, started=folders.append)
             else:
                 command = shlex.join(["abw", *sys.argv[1:]])
-                report = session.train(spec, changes, chosen, progress=shown, told=told, command=command)
+                report = session.train(
+                    spec, changes, chosen, progress=shown, told=told, started=folders.append, command=command
+                )
     except (KeyboardInterrupt, Terminated) as end:
+        if not folders:
+            raise
         word, code = ("terminated", end.code) if isinstance(end, Terminated) else ("interrupted", INTERRUPTED)
-        message = f"{word}: `abw train --resume last` goes on from the last step"
+        message = f"{word}: `abw train --resume {number_of(folders[0])}` goes on from the last step"
         raise InterruptedWorkError(message, exit_code=int(code or 1)) from None
     if as_json:
         print_json(report)
         return
     best = f", the best after epoch {report['best_epoch']}" if report["best"] is not None else ""
-    print(f"{report['model']}: {report['epochs']} epochs, {report['steps']} steps{best}")
+    seen = f"{counted(report['epochs'], 'epoch')}, {counted(report['steps'], 'step')}"
+    print(f"{report['model']}: {seen}{best}")
+    if len(report["curve"]) > 1 and not quiet:
+        from abw.cli.trainings import show_curves
+        from abw.core.store.trainings import stored_training
+
+        show_curves(stored_training(report["path"]))
     print(f"weights: {report['weights']}")
 
 
@@ -108,12 +124,14 @@ def _line(row: Row) -> str:
     """An epoch for people."""
     known = ("epoch", "steps", "loss", "rate", "instances_per_second")
     metrics = [f"{name} {_number(value)}" for name, value in row.items() if name not in known]
-    loss, rate = f"loss {row['loss']:.4f}", f"{amount(row['instances_per_second'])} instances/s"
+    loss, rate = f"loss {_number(row['loss'])}", f"{amount(row['instances_per_second'])} instances/s"
     return f"epoch {row['epoch']:>3}: {', '.join([loss, *metrics, rate])}"
 
 
 def _number(value: Any) -> str:  # noqa: ANN401
-    return "-" if value is None else f"{value:.4f}"
+    if value is None:
+        return "-"
+    return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.4g}"
 
 
 def _check(spec: Path, changes: Any, chosen: Any, as_json: bool) -> None:  # noqa: ANN401

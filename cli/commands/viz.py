@@ -11,7 +11,8 @@ import typer
 from typer.core import TyperCommand
 
 from abw.cli import completion, options
-from abw.cli.console import print_json, progress
+from abw.cli.console import print_json, progress, show
+from abw.core.base.errors import AbwError
 
 FileFormat = Literal["html", "svg", "dot", "png", "text"]
 SPEC = (".yaml", ".yml")
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from abw.core.ir.network import Granularity
     from abw.core.run.learning import Choice
     from abw.core.spec.load import Overrides
+    from abw.core.store.trainings import StoredTraining
     from abw.viz.data.collect import Picture
     from abw.viz.data.scene import Scene
 
@@ -59,7 +61,7 @@ def viz(
         str | None,
         typer.Argument(
             metavar="[RUN|SPEC]",
-            help="A run's number or folder, a spec, or a policy's .json; the latest run.",
+            help="A run's number or folder, a training (t1), a spec, or a policy's .json; the latest run.",
             autocompletion=completion.runs_and_specs,
         ),
     ] = None,
@@ -147,13 +149,19 @@ def viz(
     changes = options.overrides(data, limit, batch, sizes, seed, allow_outside=allow_outside)
     from abw.core.run.workload import open_model
     from abw.core.spec.shipped import find_shipped
+    from abw.core.store.trainings import is_training, stored_training
     from abw.viz.data.collect import KINDS, USUAL, collect, document
     from abw.viz.data.fsm import read_policy
     from abw.viz.data.model import model_picture
-    from abw.viz.drawing.terminal import show
+    from abw.viz.drawing.terminal import show as show_pictures
     from abw.viz.export import export
     from abw.viz.page import page
 
+    if is_training(target):
+        if any(named.values()) or as_json or format not in ("text", "svg"):
+            raise typer.BadParameter("of a training there are curves, as text or --svg", param_hint="RUN")
+        _curves(stored_training(target), format == "svg", output, open_it)
+        return
     # DOT and PNG hold one graph
     kinds = [kind for kind in KINDS if named[kind]] or (
         USUAL if format in ("text", "svg", "html") else ("policy",)
@@ -180,10 +188,29 @@ def viz(
     if as_json or format == "html":
         print_json(document(name, pictures))
     elif format == "text" and not output:
-        show(name, pictures)
+        show_pictures(name, pictures)
     else:
         default = Path(f"{kinds[0]}.png") if format == "png" else None
         _write(export(name, pictures, format, engine), output or default, reads, open_it)
+
+
+def _curves(training: StoredTraining, svg: bool, output: Path | None, open_it: bool) -> None:
+    """Loss and metrics of a training. Errors: AbwError before its first epoch has ended."""
+    from abw.cli.trainings import charts_of
+    from abw.viz.drawing.chart import chart_svg, chart_text
+    from abw.viz.drawing.svg import document, stacked
+
+    charts = charts_of(training)
+    if not charts:
+        raise AbwError(f"training {training.name} has no epoch yet", hint="`abw train --resume` goes on")
+    if svg:
+        content = document(stacked([chart_svg(chart) for chart in charts]))
+    else:
+        content = "".join(f"{chart_text(chart).plain}\n" for chart in charts)
+        if output is None:
+            show(*map(chart_text, charts))
+            return
+    _write(content.encode(), output, (), open_it)
 
 
 def _format(flags: dict[FileFormat, bool], output: Path | None, open_it: bool) -> FileFormat:

@@ -133,11 +133,11 @@ def _read(folder: Path) -> StoredRun:
             )
     except AbwError as error:
         return StoredRun(folder, {}, error.message)
-    return StoredRun(folder, report, "", *_read_note(folder))
+    return StoredRun(folder, report, "", *read_note(folder))
 
 
-def _read_note(folder: Path) -> tuple[str, tuple[str, ...]]:
-    """A run's note and tags; nothing where there are none, or none that can be read."""
+def read_note(folder: Path) -> tuple[str, tuple[str, ...]]:
+    """The note and tags of a run or training; nothing where there are none, or none that can be read."""
     try:
         found = read_json(folder / NOTE, "note")
         return str(found["note"]), tuple(map(str, found["tags"]))
@@ -146,18 +146,18 @@ def _read_note(folder: Path) -> tuple[str, tuple[str, ...]]:
 
 
 def write_note(folder: Path, note: str, tags: Iterable[str]) -> None:
-    """Give a run a note and tags instead of those it had. Errors: AbwError."""
+    """Give a run or training a note and tags instead of those it had. Errors: AbwError."""
     write_json(folder / NOTE, {"note": note, "tags": sorted(set(tags))})
 
 
-def remove_run(run: StoredRun) -> int:
-    """Remove a run; returns the bytes that its files had.
+def remove_run(path: Path) -> int:
+    """Remove a run's or training's folder; returns the bytes that its files had.
 
     It disappears whole; what is left of its folder where that is interrupted, later runs clear away. Errors:
     AbwError.
     """
-    size = sum(file.stat().st_size for file in run.path.rglob("*") if file.is_file())
-    discard(run.path)
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    discard(path)
     return size
 
 

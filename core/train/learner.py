@@ -26,6 +26,14 @@ Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
 
 
+CALMER = "a lower rate, clip: 5, or schedule: {warmup: 100}"
+"""What helps where the loss grows without end."""
+
+
+class NotFiniteError(AbwError):
+    """The loss is infinite or not a number; no parameter was changed by it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What a step found: the sum of the losses over so many values, and the gradient that it divides."""
@@ -78,7 +86,7 @@ class Learner:
         """The gradient of the loss of instances `first` to `last` (exclusive), and that loss.
 
         `targets` are those of the workload's instances, by loss. With an `epoch` words are left out as the
-        section `train` says. Errors: AbwError where the loss is not finite.
+        section `train` says. Errors: NotFiniteError.
         """
         graph = workload.graph(first, last)
         if epoch is not None:
@@ -86,7 +94,7 @@ class Learner:
         half = self.passes.forward(graph)
         total, values = self._losses(half, int(workload.instances.start[first]), targets)
         if not np.isfinite(total):
-            raise AbwError("the loss is not finite", hint="a lower rate, clip: 5, or schedule: {warmup: 100}")
+            raise NotFiniteError("the loss is not finite", hint=CALMER)
         divisor = values if self.training.per_value else last - first
         for rows in half.gradients.values():
             rows *= np.float32(1 / max(1, divisor))

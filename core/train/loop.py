@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from abw.core.base.errors import AbwError
 from abw.core.base.interrupts import finished_before_interrupt
 from abw.core.base.progress import Progress
 from abw.core.data.instances import Instances
@@ -18,7 +19,7 @@ from abw.core.data.permute import permuted, vertices_of
 from abw.core.run.workload import Workload, open_workload
 from abw.core.train.checkpoint import Position, named, save_checkpoint
 from abw.core.train.evaluate import Judge, better, judge_of
-from abw.core.train.learner import Learner
+from abw.core.train.learner import Learner, NotFiniteError
 from abw.core.train.optimizers import rate_at
 from abw.core.train.targets import Targets, require, targets_of
 
@@ -94,7 +95,11 @@ class Loop:
         begun, first, saved = time.perf_counter(), position.step, time.monotonic()
         for step in range(first, steps):
             last = min(count, (step + 1) * size)
-            found = learner.gradient(workload, step * size, last, wanted, position.epoch)
+            try:
+                found = learner.gradient(workload, step * size, last, wanted, position.epoch)
+            except NotFiniteError as error:
+                message = f"{error.message} at step {step + 1} of epoch {position.epoch + 1}"
+                raise AbwError(message, hint=f"begin anew with {error.hint}") from None
             factor = rate_at(training.schedule, position.done, training.epochs * steps, steps)
             with finished_before_interrupt():  # the step is done, or it is not
                 learner.apply(found.gradient, factor)
@@ -106,12 +111,12 @@ class Loop:
                 saved = time.monotonic()
         seconds = time.perf_counter() - begun
         factor = rate_at(training.schedule, max(0, position.done - 1), training.epochs * steps, steps)
-        self._finish((steps - first) * size / max(seconds, 1e-9), factor, told)
+        self._finish((count - first * size) / max(seconds, 1e-9), factor, told)
 
     def _note(self, step: int, steps: int, begun: float, first: int) -> str:
         each = (time.perf_counter() - begun) / (step - first)
         left = each * (steps - step + (self.learner.training.epochs - self.position.epoch - 1) * steps)
-        rate = self.learner.training.batch / each
+        rate = min(self.learner.training.batch, len(self.instances)) / each
         loss = self.position.loss / max(1, self.position.values)
         return f"{step}/{steps}, loss {loss:.4f}, {rate:,.0f} instances/s, {_span(left)} left"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from abw.core.base.errors import AbwError
-from abw.core.base.files import home, read_json, write_json
+from abw.core.base.files import read_json, write_json
 from abw.core.base.progress import Progress, Quiet
 from abw.core.data.instances import Instances
 from abw.core.data.tensors import file_digest, words_in
@@ -24,15 +24,13 @@ from abw.core.policy.registry import get_policy
 from abw.core.run.pipeline import versions
 from abw.core.run.workload import open_model, open_networks, read_instances
 from abw.core.spec.load import Overrides
-from abw.core.store.folders import begin_folder, held, number_of, numbered
+from abw.core.store.folders import begin_folder, discard, held, number_of
+from abw.core.store.trainings import ABOUT, CURVE, SCHEMA_VERSION, find_training, training_folder
 from abw.core.train.checkpoint import Position, load_checkpoint, named
 from abw.core.train.initial import initialise
 from abw.core.train.learner import Learner
 from abw.core.train.loop import BEST, CHECKPOINT, Loop, Row, open_dev
 from abw.core.train.vocabulary import vocabularies
-
-ABOUT, CURVE = "training.json", "curve.json"
-SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +57,6 @@ class Begun:
     instances: Instances
     dev: Instances | None
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-def training_folder() -> Path:
-    """Where trainings lie."""
-    return home() / "training"
 
 
 def begin(spec: Path, overrides: Overrides, options: TrainOptions) -> Begun:
@@ -107,11 +100,13 @@ def train(
     *,
     progress: Progress | None = None,
     told: Callable[[Row], None] = lambda _: None,
+    started: Callable[[Path], None] = lambda _: None,
     command: str = "",
 ) -> dict[str, Any]:
     """Train a spec's model from its beginning, in a new folder; the report that `--json` prints.
 
-    Errors: SpecError, DataError, AbwError. After Ctrl-C the folder has a checkpoint.
+    `told` hears of each epoch, `started` of the folder. After Ctrl-C it has a checkpoint.
+    Errors: SpecError, DataError, AbwError; where not even a step could be tried, no folder stays.
     """
     begun = begin(spec, overrides, options)
     folder = begin_folder(training_folder(), begun.learner.model.name)
@@ -127,11 +122,21 @@ def train(
             "versions": versions(),
         }
         write_json(folder / ABOUT, about)
-        return _run(begun, Position(), folder, options, progress or Quiet(), told)
+        started(folder)
+        try:
+            return _run(begun, Position(), folder, options, progress or Quiet(), told)
+        except AbwError:
+            if not (folder / CHECKPOINT).is_file():
+                discard(folder)
+            raise
 
 
 def resume(
-    name: str | None, *, progress: Progress | None = None, told: Callable[[Row], None] = lambda _: None
+    name: str | None,
+    *,
+    progress: Progress | None = None,
+    told: Callable[[Row], None] = lambda _: None,
+    started: Callable[[Path], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Go on with a training, by its number or folder; the latest for None.
 
@@ -161,19 +166,8 @@ def resume(
             position, _ = load_checkpoint(folder / CHECKPOINT, weights, learner.stepper.state)
             learner.stepper.done = position.done
             learner.passes.changed()
+        started(folder)
         return _run(begun, position, folder, options, progress or Quiet(), told)
-
-
-def find_training(name: str | None) -> Path:
-    """A training's folder by its number, name or path; the latest for None. Errors: AbwError."""
-    folders = [folder for folder in numbered(training_folder()) if (folder / ABOUT).is_file()]
-    for folder in reversed(folders):
-        if name in (None, folder.name, str(folder), str(number_of(folder))):
-            return folder
-    if not folders:
-        raise AbwError(f"there are no trainings in {training_folder()}", hint="begin one: `abw train SPEC`")
-    known = ", ".join(str(number_of(folder)) for folder in folders)
-    raise AbwError(f"there is no training '{name}'", hint=f"numbers here: {known}")
 
 
 def _run(
@@ -188,10 +182,15 @@ def _run(
     dev = open_dev(learner, begun.dev) if begun.dev is not None else None
     loop = Loop(learner, begun.instances, dev, folder, begun.words, options.seed, position, options.every)
 
+    def keep() -> None:
+        curve = {"best_epoch": position.best_epoch + 1, "rows": position.curve}
+        write_json(folder / CURVE, {"schema_version": SCHEMA_VERSION, **curve})
+
     def noted(row: Row) -> None:
-        write_json(folder / CURVE, {"schema_version": SCHEMA_VERSION, "rows": position.curve})
+        keep()
         told(row)
 
+    keep()  # where training was killed it may lack an epoch that the checkpoint has
     loop.run(progress, noted)
     return {
         "schema_version": SCHEMA_VERSION,

@@ -56,7 +56,10 @@ def targets_of(model: Model, loss: Loss, instances: Instances) -> Targets:
     has = (number >= 0) & counted(instances, loss.over)
     if number[has].max(initial=0) >= size:
         message = f"there is a target {number[has].max()}, and output '{name}' has {size} scores"
-        raise SpecError([Problem(message, loss.where, f"classes are 0 to {size - 1}")])
+        hint = f"classes are 0 to {size - 1}"
+        if loss.target.table is not None:
+            hint += "; a larger size (--set), or fewer words: vocabulary: 2 in the section 'train'"
+        raise SpecError([Problem(message, loss.where, hint)])
     return Targets(has, number)
 
 

@@ -44,12 +44,41 @@ def test_check_prints_each_parameter(abw: Abw) -> None:
     assert "gradients are right" in done.out
 
 
+def test_trainings_are_listed_shown_compared_drawn_and_removed(abw: Abw, home: Path, tmp_path: Path) -> None:
+    for seed in ("1", "2"):
+        done = abw("train", "sst", *SMALL[:-1], "--epochs", "2", "--seed", seed)
+        assert "sst: training loss" in done.out and "accuracy over root" in done.out
+    assert abw("runs", "note", "t2", "another seed", "--tag", "seeds").code == 0
+    first, second = abw("runs", "--json").json()["trainings"]
+    assert (first["name"], second["note"], second["tags"]) == ("t1", "another seed", ["seeds"])
+    best = first["best"]["accuracy over root"]
+    assert best == max(row["accuracy over root"] for row in first["curve"])
+    listed = abw("runs").out
+    assert f"accuracy over root {best:.4g}" in listed and "another seed" in listed
+    assert [t["name"] for t in abw("runs", "--tag", "seeds", "--json").json()["trainings"]] == ["t2"]
+    assert "--seed 2" in abw("runs", "show", "t2").out
+    differs = abw("runs", "diff", "t1", "t2", "--json").json()
+    assert differs["options"] == {"seed": [1, 2]} and differs["files"] == []
+    assert "t2: accuracy over root" in abw("runs", "diff", "t1", "t2").out
+    assert "are not compared" in abw("runs", "diff", "1", "t2").err
+    assert abw("viz", "t1", "-o", str(tmp_path / "curves.svg")).code == 0
+    assert "accuracy over root" in (tmp_path / "curves.svg").read_text()
+    assert "sst: training loss" in abw("viz", "t1").out
+    assert "there are curves" in " ".join(abw("viz", "t1", "--graph").err.split())
+    assert abw("runs", "rm", "t1").code == 0
+    assert "there is no training 't1'" in abw("runs", "show", "t1").err
+    (home / "training" / "0002-sst" / "curve.json").write_text("[1")
+    assert "damaged" in abw("runs").out
+    assert "t2 is damaged" in abw("runs", "show", "t2").err
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
         (("treelstm",), "it has no section 'train'"),
         (("sst", "--resume", "1"), "a spec, or --resume"),
         (("--resume", "1", "--epochs", "2"), "leave the other options out"),
+        (("--resume", "1", "--policy", "depth"), "leave the other options out"),
         (("--resume", "1"), "there are no trainings"),
         (("sst", "--policy", "fsm"), "the policy fsm must be learned first"),
     ],

@@ -16,6 +16,7 @@ from abw.core.base.errors import AbwError
 from abw.core.data.tensors import read_tensors
 from abw.core.run.workload import open_model
 from abw.core.spec.load import Overrides
+from abw.core.store.trainings import ABOUT, stored_training, training_folder
 from abw.core.train import checkpoint, loop, session
 from abw.core.train.learner import Learner
 from abw.core.train.session import TrainOptions
@@ -95,7 +96,7 @@ WHERE = {
     "before a file is there": (checkpoint, "write_tensors", True, 3),
     "after a checkpoint": (loop.Loop, "save", True, 5),
     "after the best": (loop, "save_checkpoint", True, 6),
-    "before the curve": (session, "write_json", False, 2),
+    "before the curve": (session, "write_json", False, 3),
 }
 """A function, whether it is killed behind that, and at which call."""
 
@@ -108,7 +109,11 @@ def test_killed_at_any_moment_it_goes_on_with_the_same_bits(
             patched.setattr(owner, name, die_at(call, getattr(owner, name), after))
             assert killed(lambda: session.train(spec, OVERRIDES, OPTIONS)) == -signal.SIGKILL
         session.resume(None)
-        assert state(max(session.training_folder().iterdir())) == whole
+        folder = max(training_folder().iterdir())
+        assert state(folder) == whole
+        kept = stored_training(str(folder))
+        assert [row["epoch"] for row in kept.rows] == [1, 2]
+        assert kept.best_epoch > 0
 
 
 def test_interrupted_twice_it_goes_on_with_the_same_bits(
@@ -151,9 +156,9 @@ def test_what_changed_meanwhile_is_told(spec: Path, home: Path) -> None:
     "text", ["{}", '{"schema_version": 1}', "[1", '{"schema_version": 1, "overrides": 3}']
 )
 def test_a_damaged_folder_is_told(home: Path, text: str) -> None:
-    folder = session.training_folder() / "0001-sst"
+    folder = training_folder() / "0001-sst"
     folder.mkdir(parents=True)
-    (folder / session.ABOUT).write_text(text)
+    (folder / ABOUT).write_text(text)
     with pytest.raises(AbwError, match=r"damaged|another version"):
         session.resume(None)
 
@@ -183,6 +188,27 @@ def test_training_goes_on_from_weights_with_their_vocabulary(spec: Path, home: P
     words = [file["vocabulary/words"].read().tobytes() for file in files]
     assert words[0] == words[1]
     assert second["curve"][0]["loss"] < first["curve"][0]["loss"]
+
+
+def test_a_loss_without_end_is_told_with_its_step(spec: Path, home: Path) -> None:
+    spec.write_text(spec.read_text().replace("name: adagrad, rate: 0.05", "name: sgd, rate: 1.0e+30"))
+    with pytest.raises(AbwError, match="the loss is not finite at step 3 of epoch 1") as found:
+        session.train(spec, OVERRIDES, OPTIONS)
+    assert "begin anew with a lower rate" in found.value.hint
+
+
+def test_where_nothing_could_be_tried_no_folder_stays(spec: Path, home: Path) -> None:
+    with pytest.raises(AbwError, match="there is a target 4, and output 'classes' has 3 scores"):
+        session.train(spec, Overrides(dims={"hidden": 4, "classes": 3}), OPTIONS)
+    assert not list(training_folder().iterdir())
+
+
+def test_the_rate_is_of_instances_that_are_there(spec: Path, home: Path) -> None:
+    ticks = iter(range(1000))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("abw.core.train.loop.time.perf_counter", lambda: float(next(ticks)))
+        report = session.train(spec, Overrides(dims={"hidden": 4}, batch=1000), OPTIONS)
+    assert all(row["instances_per_second"] <= report["instances"] for row in report["curve"])
 
 
 def test_patience_ends_it(spec: Path, home: Path) -> None:

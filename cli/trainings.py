@@ -1,0 +1,100 @@
+"""Trainings as `abw runs` and `abw train` show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from abw.cli.console import amount, grid, show
+from abw.core.base.errors import printable
+
+if TYPE_CHECKING:
+    from abw.core.store.trainings import StoredTraining
+    from abw.viz.drawing.chart import Chart
+
+
+def trainings_table(trainings: Sequence[StoredTraining]) -> Any:  # noqa: ANN401
+    """Trainings, one a row."""
+    table = grid(
+        "training", "date", "model", "epochs", "steps", "loss", "best", "of epoch", "instances/s", "tags",
+        "note",
+        left=["training", "date", "model", "best", "tags"], prose="note",
+        optional=["instances/s", "steps", "date", "tags", "of epoch"],
+    )  # fmt: skip
+    for each in trainings:
+        if each.damage:
+            table.add_row(each.name, "", "damaged", *[""] * 7, each.damage, style="red")
+            continue
+        last = each.rows[-1] if each.rows else None
+        table.add_row(
+            each.name, f"{each.date:%Y-%m-%d %H:%M}", each.about["model"], str(len(each.rows)),
+            f"{last['steps']:,}" if last else "", f"{last['loss']:.4g}" if last else "", best_said(each),
+            str(each.best_epoch or ""), amount(last["instances_per_second"]) if last else "",
+            " ".join(each.tags), each.note,
+        )  # fmt: skip
+    return table
+
+
+def best_said(training: StoredTraining) -> str:
+    """The best epoch's metric with its name."""
+    if training.best is None:
+        return ""
+    name, value = training.best
+    return f"{name} -" if value is None else f"{name} {value:.4g}"
+
+
+def training_document(training: StoredTraining) -> dict[str, Any]:
+    """A training as --json lists it."""
+    if training.damage:
+        return {"name": training.name, "path": str(training.path), "damage": training.damage}
+    return {
+        "name": training.name,
+        "path": str(training.path),
+        "date": training.date.isoformat(),
+        "note": training.note,
+        "tags": list(training.tags),
+        "best_epoch": training.best_epoch,
+        "best": training.best and dict([training.best]),
+        **training.about,
+        "curve": list(training.rows),
+    }
+
+
+def charts_of(*trainings: StoredTraining) -> list[Chart]:
+    """Loss and metrics over epochs, each training with its lines."""
+    from abw.viz.drawing.curves import curve_charts
+
+    title = " and ".join(dict.fromkeys(str(each.about["model"]) for each in trainings))
+    metrics = dict.fromkeys(name for each in trainings for name in each.metrics)
+    return curve_charts(title, {each.name: each.rows for each in trainings}, tuple(metrics))
+
+
+def show_curves(*trainings: StoredTraining) -> None:
+    """Print the curves."""
+    from abw.viz.drawing.chart import chart_text
+
+    show(*map(chart_text, charts_of(*trainings)))
+
+
+def print_training(training: StoredTraining) -> None:
+    """All of one training."""
+    show(trainings_table([training]), "")
+    show_curves(training)
+    about = training.about
+    print(printable(f"command: {about['command']}"))
+    print(printable(f"files: {', '.join(sorted(p.name for p in training.path.iterdir()))}"))
+    print(printable("versions: " + ", ".join(f"{name} {v}" for name, v in about.get("versions", {}).items())))
+
+
+def print_training_diff(report: dict[str, Any], one: StoredTraining, other: StoredTraining) -> None:
+    """How two trainings differ."""
+    table = grid("", one.name, other.name)
+    for name, pair in report["options"].items():
+        table.add_row(name, *map(str, pair))
+    table.add_row("epochs", *map(str, report["epochs"]))
+    table.add_row("best", best_said(one), best_said(other))
+    table.add_row("of epoch", *(str(epoch or "") for epoch in report["best_epoch"]))
+    show(table)
+    for name in report["files"]:
+        print(printable(f"not the same: {name}"))
+    show_curves(one, other)
