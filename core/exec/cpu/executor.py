@@ -324,6 +324,8 @@ class CpuExecutor(Executor):
 
     def rounds(self, sprouter: Sprouter) -> Rounds | str:
         """Those of a model that grows, compiled where they can be."""
+        if self._recorder is not None:
+            return "each is noted by itself, with its batches"
         if reason := why_not(sprouter):
             return reason
         if self._rounds is None or self._rounds.sprouter is not sprouter:

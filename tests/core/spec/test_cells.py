@@ -390,7 +390,7 @@ def test_a_comma_that_tears_an_equation_apart_is_told_as_that(folder: Folder) ->
 
 def test_recipes_of_the_docs_are_cells(folder: Folder, root: Path) -> None:
     rows = re.findall(r"^\| [^|]+ \| `(.*)` *\|$", (root / "docs" / "spec.md").read_text(), re.MULTILINE)
-    found = [row.split("`")[0] for row in rows if "(" in row and "=" not in row.split("`")[0]]
+    found = [recipe for row in rows if "(" in (recipe := row.split("`")[0]) and "=" not in recipe]
     assert len(found) > 6
     for recipe in found:
         names = "cell: c\ndims: [n, m]\ninputs: {x: n, y: m, q: n, K: [3, n], V: [3, n]}\n"
