@@ -19,6 +19,8 @@ SIGNS = (
     *(b"[/nope]", b"[red]", b"../../x", b"/dev/zero", b"%s%n", b"{}", b"'", b'"', b"\\", b"\n", b" ", b"#"),
 )
 """What no file should hold, or what means something to a reader behind the first one."""
+LARGEST = 1 << 20
+"""Bytes of a damaged file: what is read in linear time may hold a million words and have its seconds."""
 BRACKETS = ((b"(", b")"), (b"[", b"]"), (b"{", b"}"), (b'{"a":', b"}"), (b"(a ", b")"))
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?")
 _TOKEN = re.compile(rb"[^\s()\[\]{},:|\"]+")
@@ -29,7 +31,7 @@ Way = Callable[[Random, bytes, Sequence[bytes], bytes], bytes]
 def damaged(rng: Random, data: bytes, words: Sequence[bytes] = (), other: bytes = b"") -> bytes:
     """The bytes with one to eight changes; `words` are a format's own, `other` is a file to take parts of."""
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 5, 8))):
-        data = rng.choice(WAYS)(rng, data, words, other)
+        data = rng.choice(WAYS)(rng, data, words, other)[:LARGEST]
     return data
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from abw.core.run.workload import open_model, open_networks
+from abw.core.spec.library import load_library
 from abw.core.spec.load import Overrides, is_cell
 from abw.core.tools.inspect import inspect, inspect_cell
 from tests.core.spec.writing import LATTICE, LINEAR, LSTM
@@ -36,7 +37,7 @@ KEYS = (
     ),
     *(b"{", b"}", b"[", b"]", b"@", b"+", b"concat(", b"softmax(", b"transpose(", b"x[0:1]", b"1e309", b": "),
 )
-SHIPPED = ("fig1", "treelstm-2type", "mvrnn", "dag", "torch-lstm")
+SHIPPED = ("fig1", "treelstm-2type", "mvrnn", "dag", "torch-lstm", "greedy", "beam", "sst")
 
 
 def _corpus() -> list[Mapping[str, bytes]]:
@@ -70,6 +71,21 @@ def spec(case: Mapping[str, bytes], folder: Path) -> None:
         open_networks(open_model(path, Overrides(hoist=True)), "op", "paper", fuse=True, group=True)
     else:
         inspect(path, Overrides(), "cell")
+
+
+PROGRAMS = sorted((ROOT / "specs/programs").glob("*.yaml"))
+
+
+def _libraries() -> list[Mapping[str, bytes]]:
+    """Libraries that programs call, each with the cells that are shipped."""
+    cells = {f"cells/{path.name}": path.read_bytes() for path in (ROOT / "specs/cells").glob("*.yaml")}
+    return [{**cells, "programs/library.yaml": path.read_bytes()} for path in PROGRAMS]
+
+
+@target("libraries", _libraries, share=0.3, words=(*KEYS, b"library: l", b"cell: ../cells/lstm.yaml"))
+def library(case: Mapping[str, bytes], folder: Path) -> None:
+    put(folder, case)
+    load_library(folder / "programs" / "library.yaml", Overrides(allow_outside=True))
 
 
 CELLS = [f"cells/{path.name}" for path in sorted((ROOT / "specs/cells").glob("*.yaml"))]
