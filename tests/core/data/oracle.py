@@ -90,8 +90,10 @@ def check_arrays(instances: Instances) -> None:
         may = np.array([kind in schema.links[name].source for kind in schema.kinds])
         assert not np.any(degree[~may[instances.kind]]), f"{name} where the schema has none"
         reached = instances.kind[way.target[way.target >= 0]]
-        assert {schema.kinds[k] for k in reached} <= schema.links[name].target, name
+        assert {schema.kinds[k] for k in np.unique(reached)} <= schema.links[name].target, name
     owner, index = link_of(instances, "instance").target, field_of(instances, "index")
+    groups = (*schema.kinds[1:], *schema.groups)
+    members = [(link_of(instances, g), np.isin(schema.kinds, list(schema.members(g)))) for g in groups]
     for i in range(len(instances)):
         start, end = instances.start[i : i + 2]
         assert instances.kind[start] == 0 and owner[start] == -1 and np.all(owner[start + 1 : end] == start)
@@ -100,12 +102,10 @@ def check_arrays(instances: Instances) -> None:
         for v in range(start, end):
             assert index[v] == seen[int(instances.kind[v])]
             seen[int(instances.kind[v])] += 1
-        for name in (*schema.kinds[1:], *schema.groups):
-            way = link_of(instances, name)
+        for way, member in members:
             assert way.indptr is not None
-            members = schema.members(name)
-            expected = [v for v in range(start, end) if schema.kinds[instances.kind[v]] in members]
-            assert way.target[way.indptr[start] : way.indptr[start + 1]].tolist() == expected
+            expected = start + np.flatnonzero(member[instances.kind[start:end]])
+            assert np.array_equal(way.target[way.indptr[start] : way.indptr[start + 1]], expected)
             assert way.indptr[start + 1] == way.indptr[end]
     for name, values in instances.fields.items():
         assert values.dtype == np.int32 and values.shape == (count,)
