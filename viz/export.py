@@ -1,4 +1,4 @@
-"""Pictures as files: text, SVG, DOT, PNG."""
+"""Pictures as files: text, SVG, DOT, PNG, PDF."""
 
 from __future__ import annotations
 
@@ -10,43 +10,64 @@ from abw.viz.data.collect import Picture
 from abw.viz.data.pictures import GraphPicture, ModelPicture, PolicyPicture
 from abw.viz.drawing.dot import as_dot, render
 from abw.viz.drawing.draw import as_svg
-from abw.viz.drawing.svg import document, stacked
+from abw.viz.drawing.svg import Svg, Theme, document, stacked
 from abw.viz.drawing.terminal import plain
 
-Format = Literal["text", "svg", "dot", "png"]
+Format = Literal["text", "svg", "dot", "png", "pdf"]
 Engine = Literal["own", "dot"]
+RESOLUTION = 192
+"""Dots an inch of a PNG: twice those of a browser's pixels."""
 
 
-def export(title: str, pictures: Sequence[Picture], format: Format, engine: Engine = "own") -> bytes:
-    """Pictures as one file. SVG is drawn by our own layout, or by Graphviz where asked for and there.
+def export(
+    title: str,
+    pictures: Sequence[Picture],
+    format: Format,
+    engine: Engine = "own",
+    theme: Theme = "light",
+) -> bytes:
+    """Pictures as one file. They are drawn by our own layout, or by Graphviz where asked for and there.
 
-    Errors: AbwError for DOT or PNG of what is no graph, of several pictures at once, and for PNG where
-    neither `dot` nor pygraphviz is there.
+    Errors: AbwError for DOT of what is no graph, or of several pictures at once, and for PNG and PDF where
+    what makes them is not there.
     """
     if format == "text":
         return plain(title, pictures).encode()
-    if format == "svg":
-        drawn = _by_graphviz(pictures) if engine == "dot" else None
-        return drawn or document(stacked([as_svg(picture) for picture in pictures])).encode()
-    if len(pictures) != 1:
-        raise AbwError(
-            f"{format.upper()} holds one picture, not {len(pictures)}",
-            hint="add --policy, --graph or --model",
-        )
-    dot = as_dot(pictures[0])
     if format == "dot":
-        return dot.encode()
-    drawn = render(dot, "png")
-    if drawn is None:
+        if len(pictures) != 1:
+            raise AbwError(
+                f"DOT holds one picture, not {len(pictures)}", hint="add --policy, --graph or --model"
+            )
+        return as_dot(pictures[0]).encode()
+    if engine == "dot" and (drawn := _by_graphviz(pictures)):
+        return drawn if format == "svg" else image(drawn, format)
+    return drawings([as_svg(picture) for picture in pictures], format, theme)
+
+
+def drawings(drawn: Sequence[Svg], format: Literal["svg", "png", "pdf"], theme: Theme = "light") -> bytes:
+    """Drawings under each other as one file. Errors: AbwError for PNG and PDF without the extra images."""
+    svg = document(stacked(drawn), theme).encode()
+    return svg if format == "svg" else image(svg, format)
+
+
+def image(svg: bytes, format: Literal["png", "pdf"], *, resolution: int = RESOLUTION) -> bytes:
+    """An SVG as PNG, or as PDF, whose lines and letters stay such. Errors: AbwError without the extra."""
+    try:
+        import typst
+    except ImportError:
         raise AbwError(
-            "PNG needs Graphviz, which is not here",
-            hint="pip install 'abw[dot]', or apt install graphviz; --svg needs nothing",
-        )
-    return drawn
+            f"{format.upper()} needs a library that is not here",
+            hint="pip install 'abw[images]'; --svg needs nothing",
+        ) from None
+    page = '#set page(width: auto, height: auto, margin: 0pt)\n#image(bytes(sys.inputs.svg), format: "svg")'
+    made: bytes = typst.compile(
+        page.encode(), format=format, ppi=resolution, sys_inputs={"svg": svg.decode()}
+    )
+    return made
 
 
 def _by_graphviz(pictures: Sequence[Picture]) -> bytes | None:
     """One graph drawn by Graphviz; None where it is not there, or for anything else."""
     if len(pictures) == 1 and isinstance(pictures[0], PolicyPicture | GraphPicture | ModelPicture):
-        return render(as_dot(pictures[0]), "svg")
+        return render(as_dot(pictures[0]))
     return None

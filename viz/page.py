@@ -25,7 +25,7 @@ from abw.viz.data.scene import Kept, Scene
 from abw.viz.data.steps import batches_picture, frontier_picture
 from abw.viz.drawing.draw import as_svg
 from abw.viz.drawing.palette import colour, ink, marks, pattern
-from abw.viz.drawing.svg import DARK, STYLE, Svg, inline, patterns, variables
+from abw.viz.drawing.svg import DARK, STYLE, Svg, Theme, inline, patterns, variables
 from abw.viz.placement import arrange
 
 SCRIPTS = ("model.js", "graph.js", "timeline.js", "panels.js", "app.js")
@@ -36,15 +36,17 @@ STILL = 4_000
 """Drawings of more batches, blocks or states than this are left out: the page's own views show them."""
 
 
-def page(scene: Scene) -> bytes:
+def page(scene: Scene, theme: Theme | None = None) -> bytes:
     """A scene as a file that works without a network: some 65 bytes a node, 100,000 nodes 7 MB.
 
+    `theme`: the colours that it opens with; None: the system's.
     Cost: layout, plans and the text itself, about 15 us a node.
     """
     machines = [policy_picture(scene, name) for name in scene.schedules]
     assets = files("abw.viz") / "assets"
     filled = Template((assets / "page.html").read_text(encoding="utf-8")).substitute(
         title=escape(scene.title),
+        theme=f' data-theme="{theme}"' if theme else "",
         style=STYLE + _dark() + (assets / "page.css").read_text(encoding="utf-8"),
         patterns=patterns(),
         machines="".join(_machine(picture) for picture in machines),

@@ -14,13 +14,14 @@ from abw.cli import completion, options
 from abw.cli.console import print_json, progress, show
 from abw.core.base.errors import AbwError
 
-FileFormat = Literal["html", "svg", "dot", "png", "text"]
+FileFormat = Literal["html", "svg", "dot", "png", "pdf", "text"]
 SPEC = (".yaml", ".yml")
 ENDINGS: dict[str, FileFormat] = {
     ".html": "html",
     ".svg": "svg",
     ".dot": "dot",
     ".png": "png",
+    ".pdf": "pdf",
     ".txt": "text",
 }
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from abw.core.store.trainings import StoredTraining
     from abw.viz.data.collect import Picture
     from abw.viz.data.scene import Scene
+    from abw.viz.drawing.svg import Theme
 
 
 class VizCommand(TyperCommand):
@@ -103,18 +105,21 @@ def viz(
     dot: Annotated[
         bool, typer.Option("--dot", help="DOT text for Graphviz: a policy, a graph or a model.")
     ] = False,
-    png: Annotated[
-        bool, typer.Option("--png", help="PNG through Graphviz: a policy, a graph or a model.")
-    ] = False,
+    png: Annotated[bool, typer.Option("--png", help="PNG (needs the extra images).")] = False,
+    pdf: Annotated[bool, typer.Option("--pdf", help="PDF (needs the extra images).")] = False,
     text: Annotated[
         bool, typer.Option("--text", help="The terminal's picture, as it is by default.")
     ] = False,
     engine: Annotated[
         Literal["own", "dot"],
         typer.Option(
-            "--engine", help="What lays out an SVG of a policy, graph or model; own where dot is absent."
+            "--engine", help="What lays out a picture of a policy, graph or model; own where dot is absent."
         ),
     ] = "own",
+    theme: Annotated[
+        Literal["light", "dark"] | None,
+        typer.Option("--theme", help="Colours of SVG, PNG, PDF (light) and the page (the system's)."),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -126,7 +131,7 @@ def viz(
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show what was batched, how, and why, or a model: on the terminal, as SVG, DOT, PNG or one HTML page.
+    """Show what was batched, how, and why, or a model: as text, SVG, PNG, PDF, DOT or one HTML page.
 
     Options that change a spec (--data, --limit, --batch, --set, --granularity, --encoding) apply to specs;
     a run is shown as it was.
@@ -140,7 +145,17 @@ def viz(
         "pqtree": pqtree,
         "model": model,
     }
-    format = _format({"html": html, "svg": svg, "dot": dot, "png": png, "text": text}, output, open_it)
+    flags: dict[FileFormat, bool] = {
+        "html": html,
+        "svg": svg,
+        "dot": dot,
+        "png": png,
+        "pdf": pdf,
+        "text": text,
+    }
+    format = _format(flags, output, open_it)
+    if theme and format in ("dot", "text"):
+        raise typer.BadParameter(f"{format} has no colours of its own", param_hint="--theme")
     if by and encoding and by != "fsm":
         raise typer.BadParameter(f"it goes with --by fsm, not with {by}", param_hint="--encoding")
     for option, names in (("--by", [by] if by else []), ("--against", against or [])):
@@ -158,14 +173,13 @@ def viz(
     from abw.viz.page import page
 
     if is_training(target):
-        if any(named.values()) or as_json or format not in ("text", "svg"):
-            raise typer.BadParameter("of a training there are curves, as text or --svg", param_hint="RUN")
-        _curves(stored_training(target), format == "svg", output, open_it)
+        if any(named.values()) or as_json or format in ("html", "dot"):
+            said = "of a training there are curves: text, --svg, --png or --pdf"
+            raise typer.BadParameter(said, param_hint="RUN")
+        _curves(stored_training(target), format, theme or "light", output, open_it)
         return
-    # DOT and PNG hold one graph
-    kinds = [kind for kind in KINDS if named[kind]] or (
-        USUAL if format in ("text", "svg", "html") else ("policy",)
-    )
+    # DOT holds one graph
+    kinds = [kind for kind in KINDS if named[kind]] or (("policy",) if format == "dot" else USUAL)
     if target and (shipped := find_shipped(target)):
         target = str(shipped)
     pictures: list[Picture]
@@ -182,7 +196,7 @@ def viz(
         with progress(quiet) as told:
             scene = _open(target, changes, granularity, encoding, mini_batch, against, by, told)
         if format == "html" and not as_json:
-            _write(page(scene), output or Path(f"{scene.model}.html"), scene.reads, open_it)
+            _write(page(scene, theme), output or Path(f"{scene.model}.html"), scene.reads, open_it)
             return
         name, pictures, reads = scene.title, collect(scene, kinds, by, instances), scene.reads
     if as_json or format == "html":
@@ -190,27 +204,39 @@ def viz(
     elif format == "text" and not output:
         show_pictures(name, pictures)
     else:
-        default = Path(f"{kinds[0]}.png") if format == "png" else None
-        _write(export(name, pictures, format, engine), output or default, reads, open_it)
+        _write(
+            export(name, pictures, format, engine, theme or "light"),
+            output or _file(kinds, format),
+            reads,
+            open_it,
+        )
 
 
-def _curves(training: StoredTraining, svg: bool, output: Path | None, open_it: bool) -> None:
+def _file(kinds: Sequence[str], format: FileFormat) -> Path | None:
+    """Where pictures go that are no text, unless told: a terminal can do nothing with them."""
+    name = kinds[0] if len(kinds) == 1 else "pictures"
+    return Path(f"{name}.{format}") if format in ("png", "pdf") else None
+
+
+def _curves(
+    training: StoredTraining, format: FileFormat, theme: Theme, output: Path | None, open_it: bool
+) -> None:
     """Loss and metrics of a training. Errors: AbwError before its first epoch has ended."""
     from abw.cli.trainings import charts_of
     from abw.viz.drawing.chart import chart_svg, chart_text
-    from abw.viz.drawing.svg import document, stacked
+    from abw.viz.export import drawings
 
     charts = charts_of(training)
     if not charts:
         raise AbwError(f"training {training.name} has no epoch yet", hint="`abw train --resume` goes on")
-    if svg:
-        content = document(stacked([chart_svg(chart) for chart in charts]))
+    if format in ("svg", "png", "pdf"):
+        content = drawings([chart_svg(chart) for chart in charts], format, theme)
     else:
-        content = "".join(f"{chart_text(chart).plain}\n" for chart in charts)
+        content = "".join(f"{chart_text(chart).plain}\n" for chart in charts).encode()
         if output is None:
             show(*map(chart_text, charts))
             return
-    _write(content.encode(), output, (), open_it)
+    _write(content, output or _file(["curves"], format), (), open_it)
 
 
 def _format(flags: dict[FileFormat, bool], output: Path | None, open_it: bool) -> FileFormat:

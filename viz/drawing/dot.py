@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 import graphviz
 
@@ -29,8 +29,8 @@ def as_dot(picture: object) -> str:
     if isinstance(picture, ModelPicture):
         return _model(picture)
     raise AbwError(
-        "DOT and PNG are for --policy, --graph and --model: the other pictures are no graphs",
-        hint="--svg draws all of them",
+        "DOT is for --policy, --graph and --model: the other pictures are no graphs",
+        hint="--svg, --png and --pdf draw all of them",
     )
 
 
@@ -105,13 +105,13 @@ def _left(lines: Iterable[str]) -> str:
     return "".join(f"{graphviz.escape(line)}\\l" for line in lines)
 
 
-def render(dot: str, format: Literal["svg", "png"]) -> bytes | None:
-    """DOT as a picture, by the system's `dot`, else by pygraphviz; None where neither is there.
+def render(dot: str) -> bytes | None:
+    """DOT as SVG, by the system's `dot`, else by pygraphviz; None where neither is there.
 
     Errors: AbwError where Graphviz is there and fails.
     """
     if program := shutil.which("dot"):
-        done = subprocess.run([program, f"-T{format}"], input=dot.encode(), capture_output=True, check=False)
+        done = subprocess.run([program, "-Tsvg"], input=dot.encode(), capture_output=True, check=False)
         if done.returncode:
             raise AbwError(f"dot failed: {done.stderr.decode(errors='replace').strip()}")
         return done.stdout
@@ -119,12 +119,12 @@ def render(dot: str, format: Literal["svg", "png"]) -> bytes | None:
         import pygraphviz as untyped
     except ImportError:
         return None
-    drawn: bytes = _drawn(untyped, dot, format)
+    drawn: bytes = _drawn(untyped, dot)
     return drawn
 
 
-def _drawn(pygraphviz: Any, dot: str, format: str) -> Any:  # noqa: ANN401 - pygraphviz has no types
+def _drawn(pygraphviz: Any, dot: str) -> Any:  # noqa: ANN401 - pygraphviz has no types
     try:
-        return pygraphviz.AGraph(string=dot).draw(format=format, prog="dot")
+        return pygraphviz.AGraph(string=dot).draw(format="svg", prog="dot")
     except OSError as error:
         raise AbwError(f"pygraphviz failed: {error}") from None

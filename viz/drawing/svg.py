@@ -1,10 +1,11 @@
-"""SVG by hand: elements, one style for light and dark, patterns beside the colours."""
+"""SVG by hand: elements, a style in light and one in dark, patterns beside the colours."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 from xml.sax.saxutils import escape, quoteattr
 
 from abw.core.base.errors import AbwError
@@ -34,6 +35,8 @@ DARK = {
     "bad": "#ff7b93",
     "fine": "#3ecf9f",
 }
+Theme = Literal["light", "dark"]
+THEMES: Mapping[Theme, Mapping[str, str]] = {"light": LIGHT, "dark": DARK}
 _RULES = """
 .abw{font:12px system-ui,"Segoe UI","DejaVu Sans",sans-serif;color:var(--ink)}
 .abw text{fill:var(--ink)} .abw .soft{fill:var(--soft)} .abw .bad{fill:var(--bad)} .abw .small{font-size:10px}
@@ -192,9 +195,9 @@ def arrow(type: int) -> str:
     return f"url(#abw-arrow-{type % len(COLOURS)})"
 
 
-def document(picture: Svg) -> str:
-    """A file of its own: its colours are right in any program, dark ones in those that ask for them."""
-    style = f"<style>{_literal(LIGHT)}@media (prefers-color-scheme:dark){{{_literal(DARK)}}}</style>"
+def document(picture: Svg, theme: Theme = "light") -> str:
+    """A file of its own: its colours are written out, and so the same in any program."""
+    style = f"<style>{_literal(THEMES[theme])}</style>"
     paper = rect(0, 0, picture.width, picture.height, "paper")
     return inline(picture, style + tag("defs", patterns()) + paper) + "\n"
 
