@@ -181,4 +181,4 @@ def test_a_graph_too_large_for_svg_is_an_error_with_a_way_out(lattice: Scene) ->
         frontier_svg(FrontierPicture(("a",), many[:, None] + 1, lane))
     block = ArenaBlock(0, 0, "a", "y", 0, 1)
     with pytest.raises(AbwError, match="--html"):
-        arena_svg(ArenaPicture(((1,),), (1,), (0,), 1, (block,) * (MOST + 1)))
+        arena_svg(ArenaPicture(((1,),), (1,), (0,), 1, (block.type,), (block,) * (MOST + 1)))

@@ -83,5 +83,6 @@ def arena_picture(graph: Graph, schedule: Schedule) -> ArenaPicture:
         tuple(planned.rows.tolist()),
         tuple(arenas.head.tolist()),
         len(schedule),
+        tuple(t.name for t in types),
         tuple(blocks),
     )

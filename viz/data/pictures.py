@@ -217,6 +217,7 @@ class ArenaPicture:
     rows: tuple[int, ...]
     head: tuple[int, ...]
     batches: int
+    types: tuple[str, ...]
     blocks: tuple[ArenaBlock, ...]
 
 

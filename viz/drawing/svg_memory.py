@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 from abw.pqtree import shape
 from abw.pqtree.draw import code_svg
 from abw.viz.data.pictures import ArenaPicture, MemoryPicture, OperandView, Ordering, TreePicture
+from abw.viz.drawing.palette import marks
 from abw.viz.drawing.svg import Svg, filled, legend, rect, require_small, tag, text, title, wide
 
 MARGIN, HIGH, LINE = 16.0, 24.0, 17.0
@@ -131,8 +132,7 @@ def tree_svg_of(picture: TreePicture) -> Svg:
 def arena_svg(picture: ArenaPicture) -> Svg:
     """Rows upwards, batches to the right: each block from the batch that writes it on."""
     require_small(len(picture.blocks), "blocks")
-    names = list(dict.fromkeys(block.type for block in picture.blocks))
-    head, right = legend(names, [name[:1] for name in names], MARGIN, 42)
+    head, right = legend(picture.types, marks(picture.types), MARGIN, 42)
     parts = [text(MARGIN, 20, "arenas: which batch writes which rows", "big"), head]
     width, y = min(1000.0, max(240.0, picture.batches * 22.0)), 62.0
     for a, dims in enumerate(picture.shapes):
@@ -155,7 +155,9 @@ def arena_svg(picture: ArenaPicture) -> Svg:
             top = y + height - (block.first + block.rows) / rows * height
             rows_said = f"rows {block.first} to {block.first + block.rows - 1}"
             tip = f"batch {block.batch + 1}: {block.type}.{block.output}, {rows_said}"
-            parts.append(filled(names.index(block.type), x, top, MARGIN + width - x, high, title(tip)))
+            parts.append(
+                filled(picture.types.index(block.type), x, top, MARGIN + width - x, high, title(tip))
+            )
         y += height + 22
     return Svg(
         max(right, MARGIN + width, 380.0) + MARGIN,
