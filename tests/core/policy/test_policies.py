@@ -200,7 +200,7 @@ def test_fig1() -> None:
 
 def counts(dag: Dag) -> dict[str, int]:
     result = {}
-    for name in PLAIN:
+    for name in (name for name in PLAIN if name != "exact"):  # which takes a minute to give up on real data
         schedule = get_policy(name).schedule(dag)
         check_schedule(dag, schedule)
         result[name] = len(schedule)
