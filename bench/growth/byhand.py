@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+WIDTH = 4
+"""So many hypotheses of a sentence a beam keeps."""
+
 Arrays = Mapping[str, NDArray[np.float32]]
 
 
@@ -55,6 +58,35 @@ class Greedy:
                     break
             words = torch.stack(said, 1).tolist()
         return [row[:length] for row, length in zip(words, self.lengths.tolist(), strict=True)]
+
+
+class Beam(Greedy):
+    """Beam search with `WIDTH` hypotheses a sentence, all of which go on until the longest has its words."""
+
+    def run(self) -> list[list[int]]:
+        """The words of each sentence's likeliest hypothesis."""
+        torch = self.torch
+        with torch.inference_mode():
+            h, c = (state.repeat_interleave(WIDTH, 0) for state in self.first)
+            count, longest = len(self.lengths), int(self.lengths.max())
+            word = torch.zeros(len(h), dtype=torch.long)
+            base = WIDTH * torch.arange(count)[:, None]
+            said, best = (torch.zeros(n, longest, dtype=torch.long) for n in (len(h), count))
+            total = torch.full((count, WIDTH), -torch.inf)
+            total[:, 0] = 0.0
+            for step in range(longest):
+                h, c = self.cell(self.table[word], (h, c))
+                shares = torch.log_softmax(self.out(h), 1)
+                words = shares.shape[1]
+                shares = (total[:, :, None] + shares.view(count, WIDTH, -1)).view(count, -1)
+                total, number = shares.topk(WIDTH, 1)
+                came, word = (base + number // words).view(-1), (number % words).view(-1)
+                h, c, said = h[came], c[came], said[came]
+                said[:, step] = word
+                ends = (self.lengths == step + 1).nonzero()[:, 0]
+                best[ends] = said[WIDTH * ends]
+            found = best.tolist()
+        return [row[:length] for row, length in zip(found, self.lengths.tolist(), strict=True)]
 
 
 class GreedyLoop:

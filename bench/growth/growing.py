@@ -54,6 +54,10 @@ types:
 outputs: {words: step.next}
 """
 """Greedy decoding of as many words as the sentence's own translation has, up to 60."""
+BEAM = (
+    GREEDY.replace("argmax", "best 4 of").replace("add: step,", "add: step, each: next,").replace("60", "237")
+)
+"""The same with a beam of four hypotheses: of one step, and then of 59 times four."""
 
 
 class Growing:

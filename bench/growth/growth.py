@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from abw.bench.executors.blas import import_torch
-from abw.bench.growth.byhand import Arrays, Greedy, GreedyLoop, Parser
-from abw.bench.growth.growing import GREEDY, Growing
+from abw.bench.growth.byhand import Arrays, Beam, Greedy, GreedyLoop, Parser
+from abw.bench.growth.growing import BEAM, GREEDY, Growing
 from abw.bench.growth.overhead import overhead, score_seconds
 from abw.bench.timing import cpu_seconds
 from abw.core.base.errors import AbwError
@@ -49,19 +49,30 @@ def bench_growth(data: Path, runs: int, specs: Path = Path("specs"), *, torch: b
     if library is not None:
         library.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        spec = Path(folder) / "greedy.yaml"
         pairs = (data / "pairs/tst2012.en-vi.txt").resolve()
-        spec.write_text(GREEDY.replace("SPECS", str(specs.resolve())).replace("DATA", str(pairs)))
-        greedy = [
-            decoding(library, spec, pairs, hidden, words, batch, runs)
-            for hidden, words in SIZES
-            for batch in BATCHES
-        ]
+        spec, beam = Path(folder) / "greedy.yaml", Path(folder) / "beam.yaml"
+        for path, text in ((spec, GREEDY), (beam, BEAM)):
+            path.write_text(text.replace("SPECS", str(specs.resolve())).replace("DATA", str(pairs)))
+        greedy, beams = (
+            [
+                decoding(library, path, pairs, hidden, words, batch, runs)
+                for hidden, words in SIZES
+                for batch in BATCHES
+            ]
+            for path in (spec, beam)
+        )
         beside = overhead(spec, pairs, 3 * runs)
     parsers = [parsing(library, specs, data / "tags/dev.txt", hidden, runs) for hidden in (64, 256)]
     table = [_published(specs, data / "tags/dev.txt", *case, runs) for case in PUBLISHED]
     scores = [{"words": words, "seconds": score_seconds(words, 3 * runs)} for words in SCORES]
-    return {"overhead": beside, "scores": scores, "decoding": greedy, "parsing": parsers, "published": table}
+    return {
+        "overhead": beside,
+        "scores": scores,
+        "decoding": greedy,
+        "beams": beams,
+        "parsing": parsers,
+        "published": table,
+    }
 
 
 def decoding(
@@ -73,7 +84,7 @@ def decoding(
     batch: int,
     runs: int,
 ) -> dict[str, Any]:
-    """Greedy decoding of one mini-batch."""
+    """Greedy decoding of one mini-batch, or with a beam."""
     dims = {"hidden": hidden, "embed": hidden, "vocabulary": words}
     growing = Growing(spec, data, batch, dims)
     made = growing.grown(0, batch)
@@ -84,8 +95,9 @@ def decoding(
         values = made.result.value(0, 0)[last], made.result.value(0, 1)[last]
         first = {"h": values[0].copy(), "c": values[1].copy()}
         beginning = _weights(growing), first, np.array([len(row) for row in said])
-        theirs["torch"] = Greedy(library, *beginning)
-        if (jax := import_jax()) is not None:
+        beam = made.picks is not None
+        theirs["torch"] = (Beam if beam else Greedy)(library, *beginning)
+        if not beam and (jax := import_jax()) is not None:
             theirs["jax"] = GreedyLoop(jax, *beginning)
     row = _measured(growing, theirs, said, batch, runs)
     return {"hidden": hidden, "words": words, "batch": batch, "tokens": sum(map(len, said)), **row}
@@ -190,10 +202,13 @@ def _spans(made: Grown) -> list[tuple[int, int]]:
 
 
 def _decided(made: Grown, kind: str, decision: str) -> list[list[int]]:
-    """What was decided in each instance, in order."""
+    """What was decided in each instance, in order; of a beam by the best hypothesis."""
     instances = made.instances
     number, values = instances.schema.kinds.index(kind), instances.fields[decision]
-    return [values[a:b][instances.kind[a:b] == number].tolist() for a, b in _spans(made)]
+    there = instances.kind == number
+    if made.picks is not None:
+        there &= values >= 0
+    return [values[a:b][there[a:b]].tolist() for a, b in _spans(made)]
 
 
 def _last_sources(made: Grown) -> np.ndarray[Any, np.dtype[np.int64]]:

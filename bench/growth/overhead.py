@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -12,8 +13,9 @@ import numpy as np
 
 from abw.bench.growth.growing import Growing
 from abw.core.exec.cpu.llvm.compiled import compile_ir
-from abw.core.exec.cpu.llvm.emit import Module
+from abw.core.exec.cpu.llvm.emit import Module, number
 from abw.core.exec.cpu.packing import address, aligned
+from abw.core.exec.cpu.rounds.best import Best, whole
 from abw.core.exec.cpu.rounds.choices import argmax
 from abw.core.exec.cpu.rounds.state import StateFunction, Words
 from abw.core.exec.cpu.target import get_target
@@ -46,13 +48,38 @@ def _taken(growing: Growing, batch: int, runs: int) -> dict[str, Any]:
     return {"batch": batch, "rounds": made.rounds, "nodes": nodes, "seconds": median(found)}
 
 
-def score_seconds(words: int, runs: int) -> float:
-    """What choosing the largest of so many scores takes a score, the row being in the cache."""
+def score_seconds(words: int, runs: int) -> dict[str, float]:
+    """Seconds a score, the row being in the cache: of choosing the largest of so many, the four largest, and
+    of what a softmax divides them by.
+    """
+
+    def four(f: StateFunction, scores: str) -> None:
+        best = Best(f, words, 4)
+
+        def find(_: str) -> None:
+            best.find(scores)
+            f.set("chosen", best.number(3))
+
+        f.repeat(AGAIN, find)
+
+    def divide(f: StateFunction, scores: str) -> None:
+        chosen = f.words["chosen"]
+        f.repeat(AGAIN, lambda _: f.put("double", whole(f, scores, words, number(1.0)), "%state", chosen))
+
+    choices: dict[str, Callable[[StateFunction, str], None]] = {
+        "argmax": lambda f, scores: f.repeat(AGAIN, lambda _: f.set("chosen", argmax(f, scores, words))),
+        "best": four,
+        "softmax": divide,
+    }
+    return {name: _score_seconds(choice, words, runs) for name, choice in choices.items()}
+
+
+def _score_seconds(choice: Callable[[StateFunction, str], None], words: int, runs: int) -> float:
     target, names = get_target(), Words()
     module = Module(target)
     f = StateFunction(module, "choose", names)
     scores = f.address("scores")
-    f.repeat(AGAIN, lambda _: f.set("chosen", argmax(f, scores, words)))
+    choice(f, scores)
     module.add(f)
     code = compile_ir(module.text(), target)
     choose = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("choose"))

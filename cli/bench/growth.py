@@ -26,20 +26,22 @@ def growth(
     beside = report["overhead"]
     yield f"beside kernels: {1e9 * beside['round']:.0f} ns a round, {1e9 * beside['node']:.0f} ns a node"
     for row in report["scores"]:
-        yield f"argmax of {row['words']:,} scores: {1e9 * row['seconds']:.3f} ns a score"
-    table = grid(
-        "greedy", "words", "mini-batch", "tokens/s", "PyTorch", "times", "JAX", "times", "from instances on"
-    )
-    for row in report["decoding"]:
-        ours, torches, jaxes, whole = (
-            _rate(row["tokens"], row.get(key))
-            for key in ("seconds", "torch_seconds", "jax_seconds", "whole_seconds")
+        spent = ", ".join(f"{what} {1e9 * seconds:.3f}" for what, seconds in row["seconds"].items())
+        yield f"of {row['words']:,} scores, ns a score: {spent}"
+    for search, rows in (("greedy", "decoding"), ("beam of 4", "beams")):
+        table = grid(
+            search, "words", "mini-batch", "tokens/s", "PyTorch", "times", "JAX", "times", "from instances on"
         )
-        table.add_row(
-            str(row["hidden"]), f"{row['words']:,}", str(row["batch"]), ours, torches, _times(row, "torch"),
-            jaxes, _times(row, "jax"), whole,
-        )  # fmt: skip
-    yield table
+        for row in report[rows]:
+            ours, torches, jaxes, whole = (
+                _rate(row["tokens"], row.get(key))
+                for key in ("seconds", "torch_seconds", "jax_seconds", "whole_seconds")
+            )
+            table.add_row(
+                str(row["hidden"]), f"{row['words']:,}", str(row["batch"]), ours, torches,
+                _times(row, "torch"), jaxes, _times(row, "jax"), whole,
+            )  # fmt: skip
+        yield table
     table = grid(
         "parser", "mini-batch", "actions", "time", "PyTorch", "times", "two threads", "from instances on"
     )

@@ -16,6 +16,7 @@ from abw.core.exec.params import Params
 from abw.core.grad.gradients import gradients_of
 from abw.core.grad.graph import TrainingGraph
 from abw.core.graph.graph import Graph, Nodes
+from abw.core.graph.growing.beam import Beam
 from abw.core.graph.growing.decide import Grower
 from abw.core.graph.growing.sprout import Sprouter
 from abw.core.graph.growing.whose import Whose
@@ -86,13 +87,19 @@ class Rounds(Protocol):
     """Grows the instances of a mini-batch to their end, without the host between one round and the next."""
 
     def grow(
-        self, columns: Columns, whose: Whose, grower: Grower, numbers: NDArray[np.int64], before: Plan
+        self,
+        columns: Columns,
+        whose: Whose,
+        grower: Grower,
+        beam: Beam | None,
+        numbers: NDArray[np.int64],
+        before: Plan,
     ) -> Computed | None:
         """Add all vertices to `columns`, each instance's as they come to be; None where a score or an input
         is wrong, which the rounds that the host drives tell.
 
         `before` is the plan of what was computed before growth, `numbers` are the instances' in their file;
-        `grower` counts what comes to be. Errors: TooLargeError.
+        `grower` counts what comes to be, `beam` is told what was picked. Errors: TooLargeError.
         """
 
 

@@ -202,9 +202,8 @@ class _Growing:
     def _compiled_rounds(self, compiled: Rounds) -> int | None:
         """The same by the executor; None where a score or an input is wrong."""
         with self.clock("execute"):
-            made = compiled.grow(
-                self.columns, self.whose, self.grower, self.chances.numbers, self.tape.plans[-1]
-            )
+            before, numbers = self.tape.plans[-1], self.chances.numbers
+            made = compiled.grow(self.columns, self.whose, self.grower, self.beam, numbers, before)
         if made is None:
             return None
         with self.clock("plan"):

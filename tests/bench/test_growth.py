@@ -7,14 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from abw.bench.growth.growing import GREEDY, Growing
+from abw.bench.growth.growing import BEAM, GREEDY, Growing
 from abw.bench.growth.growth import decoding, parsing
 from abw.bench.growth.overhead import overhead, score_seconds
 
 
 @pytest.fixture
 def spec(tmp_path: Path, root: Path) -> Path:
-    (tmp_path / "greedy.yaml").write_text(GREEDY.replace("SPECS", str(root / "specs")).replace("DATA", "-"))
+    for name, text in (("greedy", GREEDY), ("beam", BEAM)):
+        (tmp_path / f"{name}.yaml").write_text(
+            text.replace("SPECS", str(root / "specs")).replace("DATA", "-")
+        )
     return tmp_path / "greedy.yaml"
 
 
@@ -37,12 +40,17 @@ def test_what_is_told(spec: Path, root: Path) -> None:
     one, many = found["rows"]
     for row in (one, many):
         assert row["rounds"] * found["round"] + row["nodes"] * found["node"] == pytest.approx(row["seconds"])
-    assert score_seconds(40, 3) > 0
+    scores = score_seconds(40, 3)
+    assert scores.keys() == {"argmax", "best", "softmax"} and min(scores.values()) > 0
     row = decoding(None, spec, root / "specs/data/pairs.txt", 8, 9, 2, 1)
     assert "torch_seconds" not in row and row["whole_seconds"] > row["seconds"] > 0
+    beam = decoding(None, spec.with_name("beam.yaml"), root / "specs/data/pairs.txt", 8, 9, 2, 1)
+    assert beam["tokens"] == row["tokens"] and beam["whole_seconds"] > beam["seconds"] > 0
 
 
 def test_pytorch_decides_the_same(spec: Path, root: Path) -> None:
     torch = pytest.importorskip("torch", reason="compares with PyTorch")
-    assert decoding(torch, spec, root / "specs/data/pairs.txt", 8, 9, 8, 1)["torch_seconds"] > 0
+    for name in ("greedy.yaml", "beam.yaml"):
+        row = decoding(torch, spec.with_name(name), root / "specs/data/pairs.txt", 8, 9, 8, 1)
+        assert row["torch_seconds"] > 0
     assert parsing(torch, root / "specs", root / "specs/data/tags.txt", 8, 1)["torch_seconds"] > 0

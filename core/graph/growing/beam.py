@@ -4,10 +4,13 @@ All continuations of an instance's vertices that came to be in the same round ar
 hypotheses that have ended; the `width` best are kept. A hypothesis ends where its pick adds no vertex of its
 kind, or nothing is allowed. No continuation makes a log-probability larger: where the best of an instance has
 ended, nothing can come before it, and the others are not continued either.
+
+Rounds that are compiled do the same (`abw.core.exec.cpu.rounds.beams`), step by step and bit by bit.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +25,14 @@ from abw.core.ir.growth import Decision, GrowingKind
 Totals = NDArray[np.float64]
 PICK = "pick"
 """The column of the pick by which a vertex came to be, or the one that it came from; -1 for none."""
+
+LEAST, LOG2_E, NEAREST = -40.0, 1 / math.log(2), 1.5 * 2.0**52
+POWERS = tuple(math.log(2) ** i / math.factorial(i) for i in range(8))
+UNIT, IN_UNITS = 2.0**-40, 1.5 * 2.0**12
+"""How `exponentials` are found: the least number that counts, what makes powers of 2 of those of e, what
+leaves the nearest whole number in the last bits of a sum, the coefficients of a power of 2 as a polynomial;
+what is counted, and what leaves the number of these in the last bits of a sum."""
+_AT_ONCE = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +80,34 @@ class Picks:
 def log_shares(scores: Scores, row: Ints, number: Ints) -> Totals:
     """The logarithm of the share of some of the scores (n, choices): the log softmax, in double precision.
 
-    Of m of them: number `number` of row `row`.
+    Of m of them: number `number` of row `row`. Equal rows, in whatever order, have equal sums.
     """
     shifted = relative(scores)
     chosen = shifted[row, number]
-    whole = np.log(np.exp(shifted, out=shifted).sum(axis=1))
+    rows = max(1, _AT_ONCE // max(1, shifted.shape[1]))  # what they take on the way stays in the cache
+    parts = [exponentials(shifted[i : i + rows]).sum(axis=1) for i in range(0, len(shifted), rows)]
+    sums = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.float64) * UNIT
+    whole = np.array([math.log(total) for total in sums.tolist()])  # as compiled code does, to the bit
     found: Totals = chosen - whole[row]
     return found
+
+
+def exponentials(x: Totals) -> NDArray[np.int64]:
+    """exp(x) of numbers of 0 or less, as the nearest whole number of UNITs: to 5e-9, exact at 0.
+
+    By sums and products alone, each rounded, so that whoever does them has the same; whole numbers, so that
+    they add up to the same in whatever order.
+    """
+    turned = np.maximum(x, LEAST)
+    turned *= LOG2_E
+    nearest = turned + NEAREST
+    turned -= nearest - NEAREST
+    power = np.full_like(turned, POWERS[-1])
+    for coefficient in POWERS[-2::-1]:
+        power *= turned
+        power += coefficient
+    scaled = (power.view(np.int64) + (nearest.view(np.int64) << 52)).view(np.float64)
+    return (scaled + IN_UNITS).view(np.int64) - np.float64(IN_UNITS).view(np.int64)
 
 
 def continuations(decision: Decision, columns: Columns, at: Ints, read: Read, before: Totals) -> Candidates:
@@ -170,6 +202,18 @@ class Beam:
             if clause.adds == kind.name:
                 ends &= ~there
         self._ended[picks[ends]] = True
+
+    def take(
+        self,
+        columns: Columns,
+        made: Candidates,
+        ended: Bools,
+        kept: Ints,
+        rounds: list[tuple[Ints, Ints]],
+    ) -> None:
+        """All at once, what `pick` and `follow` note round after round; `made.row` are vertices."""
+        self._picks, self._ended, self._kept, self._rounds = made, ended, kept, rounds
+        self._instance = columns[INSTANCE][made.row]
 
     def close(self, columns: Columns, place: Ints) -> Picks:
         """Give vertices what the best hypotheses chose there; all that was picked.

@@ -17,6 +17,7 @@ from abw.core.exec.cpu.rounds.emit import Emitted, emit_rounds
 from abw.core.exec.cpu.rounds.taken import why_not
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.params import Params, init_params
+from abw.core.graph.growing.beam import Picks
 from abw.core.graph.growing.sprout import Sprouter
 from abw.core.plan.arenas import Arenas
 from abw.core.policy.check import check_schedule
@@ -50,6 +51,22 @@ def driven(
     return made
 
 
+def check_same_picks(made: Picks | None, expected: Picks | None) -> None:
+    """The same hypotheses, as likely to the bit."""
+    if made is None or expected is None:
+        assert made is expected
+        return
+
+    def told(picks: Picks) -> tuple[object, ...]:
+        """All of them, each told by itself, for threads number their own."""
+        arrays = (picks.vertex, picks.number, picks.total, picks.ended)
+        each = [*zip(*(array.tolist() for array in arrays), strict=True), None]
+        rounds = [(sorted(at.tolist()), [each[p] for p in kept]) for at, kept in picks.rounds]
+        return {*each}, [each[p] for p in picks.by], [each[p] for p in picks.best], rounds
+
+    assert told(made) == told(expected)
+
+
 def check_same(made: Grown, expected: Grown, *, lanes: bool = True) -> None:
     """The same, bit for bit; `lanes`: also the order in each batch."""
     assert made.driven is None
@@ -57,6 +74,7 @@ def check_same(made: Grown, expected: Grown, *, lanes: bool = True) -> None:
     same_nodes(made)
     same_instances(made.instances, expected.instances)
     assert values_by_instance(made) == values_by_instance(expected)
+    check_same_picks(made.picks, expected.picks)
     for t, node_type in enumerate(made.graph.network.types):
         for o in range(len(node_type.outputs)):
             np.testing.assert_array_equal(made.result.value(t, o), expected.result.value(t, o))
@@ -83,13 +101,7 @@ def test_calls_of_a_model_compile_its_rounds_once(monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(first["words"][2], alone["words"][0])
 
 
-def test_beams_are_driven_by_python() -> None:
-    workload = opened(SPECS / "beam.yaml", hidden=6, limit=2)
-    made = grown(workload, ready(workload, "cpu", init_params(workload.network, 1), 1))
-    assert made.driven == "its decisions compare hypotheses (best)"
-
-
-@pytest.mark.parametrize("name", sorted({*GROWING} - {"beam"}))
+@pytest.mark.parametrize("name", GROWING)
 def test_shipped_specs_run_compiled_and_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     workload = opened(SPECS / f"{name}.yaml", hidden=6, limit=16)
     assert workload.ground is not None
@@ -139,7 +151,7 @@ def test_random_sections_grow_the_same_alone_together_and_on_threads(
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("name", ["stackrnn", "drnn", "experts", "greedy-attention"])
+@pytest.mark.parametrize("name", ["stackrnn", "drnn", "experts", "greedy-attention", "beam"])
 def test_there_is_more_room_where_more_comes_to_be(
     name: str, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +185,12 @@ outputs: {pick: a.pick}
 TWICE = "cell: twice\ndims: [hidden]\ninputs: {x: hidden}\nequations: y = x + x\noutputs: {y: y}\n"
 
 
-@pytest.mark.parametrize("how", ["argmax", "sample"])
+def rows(how: str, width: int) -> str:
+    text = ROWS.replace("HOW", how).replace("WIDTH", str(width))
+    return text.replace("{add: a,", "{add: a, each: pick,") if "best" in how else text
+
+
+@pytest.mark.parametrize("how", ["argmax", "sample", "best 3 of"])
 @settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(width=st.integers(1, 300), seed=st.integers(0, 2**32 - 1))
 def test_choices_among_equal_and_infinite_scores(
@@ -181,14 +198,14 @@ def test_choices_among_equal_and_infinite_scores(
 ) -> None:
     (random_folder / "twice.yaml").write_text(TWICE)
     spec = random_folder / "rows.yaml"
-    spec.write_text(ROWS.replace("WIDTH", str(width)).replace("HOW", how))
+    spec.write_text(rows(how, width))
     workload = opened(spec, limit=2)
     params = init_params(workload.network, 0)
     draw = np.random.default_rng(seed)
     params.tables[0][:] = draw.integers(-2, 3, (40, width))
     params.tables[0][draw.random((40, width)) < draw.random((40, 1)) * 1.2] = -np.inf
     params.tables[0][::7, draw.integers(0, width)] = 2
-    if how == "argmax":
+    if how != "sample":
         params.tables[0][draw.random((40, width)) < 0.02] = np.inf
     expected = driven(workload, params, monkeypatch)
     check_same(grown(workload, ready(workload, "cpu", params, 1)), expected)
@@ -257,3 +274,56 @@ def test_values_are_refused_once_they_are_overwritten() -> None:
     grown(workload, executor, 2, 4)
     with pytest.raises(RuntimeError, match="has run again"):
         made.result.value(1, 0)
+
+
+BEAM = """\
+model: rows
+dims: {hidden: 3}
+data: {format: tags, path: d.txt, batch: 8}
+tables: {scores: {dim: hidden, rows: 40}}
+grow:
+  a:
+    links: {up: a or none}
+    fields: {row: number}
+    most: 60
+    start: {row: index}
+    choose: {pick: {best: 4 of score.y, allow: {x: row != 3, y: row < 9, z: up and row != 5}}}
+    then:
+      - {add: a, each: pick, as: next, unless: pick == 2, up: this, row: row + 1}
+      - {add: b, each: pick, when: pick == 1, of: next, row: row}
+      - {add: a, each: pick, when: pick == 0 and index < 9, up: up, row: row + 2}
+  b:
+    links: {of: a}
+    fields: {row: number}
+    most: 9
+    then: [{add: a, when: row < 4, up: of, row: of.row}]
+types:
+  score: {per: a, cell: twice.yaml, inputs: {x: "scores[row]"}}
+outputs: {pick: a.pick}
+"""
+"""Hypotheses that fork, wait a round, and end where nothing is allowed."""
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32 - 1), width=st.sampled_from([1, 2, 4, 30]))
+def test_beams_among_equal_hypotheses_alone_together_and_on_threads(
+    random_folder: Path, monkeypatch: pytest.MonkeyPatch, seed: int, width: int
+) -> None:
+    (random_folder / "twice.yaml").write_text(TWICE)
+    spec = random_folder / "beam.yaml"
+    spec.write_text(BEAM.replace("4 of", f"{width} of"))
+    workload = opened(spec, limit=64)
+    params = init_params(workload.network, 0)
+    draw = np.random.default_rng(seed)
+    params.tables[0][:] = draw.integers(-1, 3, (40, 3))
+    params.tables[0][draw.random((40, 3)) < 0.1] = -np.inf
+    with monkeypatch.context() as patched:
+        patched.setattr("abw.core.exec.cpu.parts.APART_FLOPS", 0)
+        alone, two = ready(workload, "cpu", params, 1), ready(workload, "cpu", params, 2)
+        expected = driven(workload, params, monkeypatch)
+        check_same(grown(workload, alone), expected)
+        check_same(grown(workload, two), expected, lanes=False)
+        check_same(grown(workload, two, 5, 13), driven(workload, params, monkeypatch, 5, 13), lanes=False)
+        one = values_by_instance(expected)
+        for i in (0, 1, 3):
+            assert values_by_instance(grown(workload, alone, i, i + 1)) == one[i : i + 1]

@@ -304,6 +304,17 @@ def number(value: float) -> str:
     return f"0x{bits:016X}"
 
 
+def double(value: float) -> str:
+    """A constant of double precision."""
+    (bits,) = struct.unpack("<Q", struct.pack("<d", value))
+    return f"0x{bits:016X}"
+
+
+def splat_double(value: float) -> str:
+    """A vector constant of equal doubles."""
+    return f"splat (double {double(value)})"
+
+
 def splat(value: float) -> str:
     """A vector constant of equal floats."""
     return f"splat (float {number(value)})"

@@ -200,8 +200,14 @@ def _sum(f: Function, x: str, count: int) -> str:
     return across(f, "fadd", total)
 
 
-def _largest(f: Function, x: str, count: int) -> str:
-    """The largest number of a row; not a number where one is none, which is looked for beside."""
+def largest(f: Function, x: str, count: int) -> str:
+    """The largest number of a row; not a number where one is none."""
+    best, none = lanewise(f, x, count)
+    return f.let(f"select i1 {none}, float {number(float('nan'))}, float {across(f, 'fmax', best)}")
+
+
+def lanewise(f: Function, x: str, count: int) -> tuple[str, str]:
+    """The largest number of a row in each lane, and whether one is none, which is looked for beside."""
     kind, flags = f.target.vector, f"<{f.target.lanes} x i1>"
 
     def compare(place: str | int, mask: str | None, found: list[str]) -> list[str]:
@@ -212,15 +218,13 @@ def _largest(f: Function, x: str, count: int) -> str:
     start = [(kind, splat(-float("inf"))), (flags, "zeroinitializer")]
     best, none = over(f, count, compare, start)
     f.module.declare(f"i1 @llvm.vector.reduce.or.v{f.target.lanes}i1({flags})")
-    found = f.let(f"call i1 @llvm.vector.reduce.or.v{f.target.lanes}i1({flags} {none})")
-    largest = across(f, "fmax", best)
-    return f.let(f"select i1 {found}, float {number(float('nan'))}, float {largest}")
+    return best, f.let(f"call i1 @llvm.vector.reduce.or.v{f.target.lanes}i1({flags} {none})")
 
 
 def _along(f: Function, name: str, out: str, operand: str, shape: Shape) -> None:
     """The sum or the largest of each row."""
     count, floats = columns(shape), padded(columns(shape), f.target.lanes)
-    reduce = _sum if name == "sum" else _largest
+    reduce = _sum if name == "sum" else largest
 
     def row(i: str) -> None:
         f.put("float", reduce(f, f.at(operand, f.i64("mul", i, 4 * floats)), count), out, i)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 
 from abw.core.data.vertices import INDEX, INSTANCE, KIND, FieldColumn
-from abw.core.exec.cpu.llvm.emit import number, splat
+from abw.core.exec.cpu.llvm.emit import double, number, splat
 from abw.core.exec.cpu.llvm.singles import across, masked, over
 from abw.core.exec.cpu.rounds.feeds import ValueColumn
 from abw.core.exec.cpu.rounds.launch import Launcher
@@ -39,7 +38,7 @@ class Choices:
     def _chosen(self, decision: Decision, vertex: str, count: int) -> str:
         f = self.f
         if decision.how == "chance":
-            below = f.let(f"fcmp olt double {self._drawn(decision, vertex)}, {_double(decision.limit)}")
+            below = f.let(f"fcmp olt double {self._drawn(decision, vertex)}, {double(decision.limit)}")
             return f.let(f"zext i1 {below} to i64")
         arena = int(self.arenas.output_arena[decision.type, decision.output])
         x = self.launcher.place(arena, f.column(ValueColumn(decision.type, decision.output), vertex))
@@ -90,7 +89,7 @@ class Choices:
     def _by_share(self, decision: Decision, vertex: str, count: int) -> str:
         """The choice up to which the shares of the scores in `shares` add up to more than what is drawn."""
         f, shares = self.f, self.f.address("shares")
-        least = _double(-float("inf"))
+        least = double(-float("inf"))
 
         def larger(j: str, top: list[str]) -> list[str]:
             score = f.item("double", shares, j)
@@ -108,13 +107,13 @@ class Choices:
             score = f.item("double", shares, j)
             equal = f.let(f"fcmp oeq double {score}, {top}")
             apart = f.let(f"fsub double {score}, {top}")
-            shifted = f.let(f"select i1 {equal}, double {_double(0.0)}, double {apart}")
+            shifted = f.let(f"select i1 {equal}, double {double(0.0)}, double {apart}")
             part = f.let(f"call double @exp(double {shifted})")
             total = [f.let(f"fadd double {total[0]}, {part}")]
             f.put("double", total[0], shares, j)
             return total
 
-        (total,) = f.loop(count, power, [("double", _double(0.0))])
+        (total,) = f.loop(count, power, [("double", double(0.0))])
         drawn = self._drawn(decision, vertex)
 
         def passed(j: str, found: list[str]) -> list[str]:
@@ -139,7 +138,7 @@ class Choices:
                 if factor != 1:
                     x = f.i64("mul", x, _signed(factor))
         top = f.let(f"uitofp i64 {f.i64('lshr', x, 11)} to double")
-        return f.let(f"fmul double {top}, {_double(2.0**-53)}")
+        return f.let(f"fmul double {top}, {double(2.0**-53)}")
 
 
 def argmax(f: StateFunction, x: str, count: int) -> str:
@@ -189,12 +188,6 @@ def _spread_int(f: StateFunction, scalar: str) -> str:
     lanes, places = f.target.lanes, f.target.integers
     first = f.let(f"insertelement {places} poison, i32 {scalar}, i64 0")
     return f.let(f"shufflevector {places} {first}, {places} poison, <{lanes} x i32> zeroinitializer")
-
-
-def _double(value: float) -> str:
-    """A constant of double precision."""
-    (bits,) = struct.unpack("<Q", struct.pack("<d", value))
-    return f"0x{bits:016X}"
 
 
 def _signed(value: int) -> int:

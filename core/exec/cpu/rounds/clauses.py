@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from abw.core.data.vertices import INDEX, INSTANCE, KIND, FieldColumn
 from abw.core.exec.cpu.rounds.state import StateFunction
 from abw.core.exec.cpu.rounds.tests import evaluate, holds
+from abw.core.graph.growing.beam import PICK
 from abw.core.ir.growth import Clause, GrowingKind, Number
 from abw.core.ir.paths import Hop
 
@@ -19,14 +20,15 @@ class Clauses:
 
     def __init__(self, f: StateFunction, kinds: Mapping[str, GrowingKind]) -> None:
         self.f, self.kinds = f, kinds
+        self.beam = any(kind.best for kind in kinds.values())
 
     def start(self, clause: Clause, roots: str, count: str) -> None:
         """What `count` instances begin with; `roots` are their own vertices."""
         f = self.f
-        f.each(0, count, lambda j: self._add(clause, f.int_item(roots, j), j, [], None))
+        f.each(0, count, lambda j: self._add(clause, f.int_item(roots, j), lambda _: None, []))
 
     def grow(self, kind: GrowingKind, vertices: str, count: str) -> None:
-        """Do a kind's clauses at `count` vertices, whose decisions are made."""
+        """Do a kind's clauses at `count` vertices, whose decisions are made; or at those of picks."""
         named = {needed for clause in kind.clauses for needed in clause.needs}
         for number, clause in enumerate(kind.clauses):
             self._clause(kind, clause, number if number in named else None, vertices, count)
@@ -38,6 +40,7 @@ class Clauses:
 
         def at(j: str) -> None:
             vertex = f.int_item(vertices, j)
+            by = self._pick(kind, vertex, j)
             # of clauses that are not needed nothing is asked
             added = {i: f.int_item(f.address(("added", i)), j) for i in clause.needs}
             known = [added.get(i, "-1") for i in range(len(kind.clauses))]
@@ -48,12 +51,33 @@ class Clauses:
                 conditions.append(f.let(f"xor i1 {holds(f, clause.unless, vertex, known)}, true"))
             if number is not None:
                 f.put_int("-1", f.address(("added", number)), j)
-            f.when(f.both(conditions), lambda: self._add(clause, vertex, j, known, number))
+
+            def note(new: str) -> None:
+                if number is not None:
+                    f.put_int(new, f.address(("added", number)), j)
+                if by is not None:
+                    f.note(PICK, new, by)
+                if by is not None and kind.best and clause.adds == kind.name:
+                    f.put("i8", "0", f.address(("pick", "ended")), by)
+
+            f.when(f.both(conditions), lambda: self._add(clause, vertex, note, known))
 
         f.each(0, count, at)
 
-    def _add(self, clause: Clause, vertex: str, j: str, added: list[str], number: int | None) -> None:
-        """A new vertex where there is room for it."""
+    def _pick(self, kind: GrowingKind, vertex: str, j: str) -> str | None:
+        """The pick by which clauses are done, or by which a vertex came to be; None where nothing is picked.
+
+        What it has picked is the decision until the next.
+        """
+        f = self.f
+        if kind.best is None:
+            return f.column(PICK, vertex) if self.beam else None
+        pick = f.i64("add", f.get(("pick", "first")), j)
+        f.note(FieldColumn(kind.best.name), vertex, f.int_item(f.address(("pick", "number")), pick))
+        return pick
+
+    def _add(self, clause: Clause, vertex: str, note: Callable[[str], None], added: list[str]) -> None:
+        """A new vertex where there is room for it, of which something else is to `note`."""
         f = self.f
         whose, kind = f.column(INSTANCE, vertex), f.get(("kind", clause.adds))
         place = f.i64("add", f.i64("mul", kind, f.get("instances")), whose)
@@ -74,8 +98,7 @@ class Clauses:
             f.note(ROUND, new, f.get("round"))
             home = f.column(Hop("instance"), vertex)
             f.note(Hop("instance"), new, f.either(f.test("sge", home, 0), home, vertex))
-            if number is not None:
-                f.put_int(new, f.address(("added", number)), j)
+            note(new)
 
         def cut() -> None:
             f.put("i8", "1", f.address("cut"), place)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from abw.core.data.vertices import KIND
 from abw.core.exec.cpu.llvm.emit import Module
+from abw.core.exec.cpu.rounds.beams import Beams
 from abw.core.exec.cpu.rounds.choices import Choices
 from abw.core.exec.cpu.rounds.clauses import Clauses
 from abw.core.exec.cpu.rounds.feeds import Feeds
@@ -61,7 +62,12 @@ def wide(sprouter: Sprouter, arenas: Arenas) -> dict[int, int]:
 
 def most_added(sprouter: Sprouter) -> int:
     """How many vertices a vertex may add in a round."""
-    return max(len(kind.clauses) for kind in sprouter.growth.kinds)
+    return max(len(k.clauses) * (k.best.width if k.best else 1) for k in sprouter.growth.kinds)
+
+
+def width(sprouter: Sprouter) -> int:
+    """How many continuations of a vertex may be picked in a round, if any are."""
+    return sprouter.growth.beam[1].width if sprouter.growth.beam else 1
 
 
 class _Rounds:
@@ -71,6 +77,8 @@ class _Rounds:
         self.f, self.sprouter, self.arenas = f, sprouter, arenas
         self.model = sprouter.model
         launcher = Launcher(f, arenas)
+        beam = sprouter.growth.beam
+        self.beams = Beams(f, launcher, arenas, beam[1]) if beam else None
         self.feeds = Feeds(f, launcher, sprouter, arenas)
         self.choices = Choices(f, launcher, arenas, self.model.data.seed)
         self.clauses = Clauses(f, {kind.name: kind for kind in sprouter.growth.kinds})
@@ -92,6 +100,8 @@ class _Rounds:
         f.set("wanted", count)
         bounds: list[tuple[Hashable, Hashable, int]] = [("next", "end", most_added(self.sprouter))]
         bounds += [(("row", a), ("row_end", a), n) for a, n in wide(self.sprouter, self.arenas).items()]
+        if self.beams:  # what is kept is never less than what is picked
+            bounds.append((("kept", "next"), ("kept", "end"), width(self.sprouter)))
         fits = [
             f.test("sle", f.i64("add", f.get(at), f.i64("mul", count, times)), f.get(end))
             for at, end, times in bounds
@@ -109,11 +119,15 @@ class _Rounds:
         for kind in self.sprouter.growth.kinds:
             for decision in kind.decisions:
                 scores = self._scores(decision.type, decision.output)
-                self.choices.decide(decision, *self._of(kind.kinds), scores)
+                if self.beams and decision is kind.best:
+                    self.beams.pick(*self._of(kind.kinds), scores)
+                else:
+                    self.choices.decide(decision, *self._of(kind.kinds), scores)
         before = f.get("next")
         for kind in self.sprouter.growth.kinds:
             if kind.clauses:
-                self.clauses.grow(kind, *self._of(kind.kinds))
+                picked = self.beams.picked() if self.beams and kind.best else None
+                self.clauses.grow(kind, *(picked or self._of(kind.kinds)))
         self._next(before)
 
     def _next(self, first: str) -> None:

@@ -17,13 +17,15 @@ from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.memory import ArenaMemory
 from abw.core.exec.cpu.packing import address
 from abw.core.exec.cpu.rounds.clauses import ROUND
-from abw.core.exec.cpu.rounds.emit import emit_rounds, most_added, wide
+from abw.core.exec.cpu.rounds.emit import emit_rounds, most_added, wide, width
 from abw.core.exec.cpu.rounds.feeds import OwnColumn, ValueColumn
+from abw.core.exec.cpu.rounds.picked import Arrays, Part, longer, of_instances, take
 from abw.core.exec.cpu.rounds.state import DONE, FAILED, FULL
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.epochs import Read, RunEpochs
 from abw.core.exec.interface import Computed
+from abw.core.graph.growing.beam import Beam
 from abw.core.graph.growing.decide import Grower
 from abw.core.graph.growing.sprout import Sprouter
 from abw.core.graph.growing.whose import NodeColumn, StandInColumn, Whose
@@ -68,16 +70,22 @@ class CompiledRounds:
         walk = ctypes.CFUNCTYPE(None, pointer, pointer)(self._code.address("rounds"))
         self.rounds: Callable[[int, int], None] = walk
         self.wide = wide(sprouter, self.arenas)
-        self.added = most_added(sprouter)
+        self.added, self.width = most_added(sprouter), width(sprouter)
         self.guess = FIRST_GUESS
         self.quota = 1.0
         self.lanes_flops = sum(int(self.arenas.product_flops[t]) for t in sprouter.phases.during)
 
     def grow(
-        self, columns: Columns, whose: Whose, grower: Grower, numbers: Longs, before: Plan
+        self,
+        columns: Columns,
+        whose: Whose,
+        grower: Grower,
+        beam: Beam | None,
+        numbers: Longs,
+        before: Plan,
     ) -> Computed | None:
         """See `abw.core.exec.interface.Rounds`."""
-        return _Growth(self, columns, whose, grower, numbers, before).run()
+        return _Growth(self, columns, whose, grower, beam, numbers, before).run()
 
 
 class _Share:
@@ -87,6 +95,7 @@ class _Share:
         self.words, self.roots = words, roots
         self.state = np.zeros(len(words), np.int64)
         self.buffers: dict[Hashable, NDArray[Any]] = {}
+        self.picks: Arrays = {}
         self.used = 0
 
     def __getitem__(self, name: Hashable) -> int:
@@ -96,19 +105,31 @@ class _Share:
         if name in self.words:
             self.state[self.words[name]] = value
 
-    def reserve(self, room: int, widest: int, scores: int) -> None:
-        """Have buffers for rounds of so many vertices, each with lists of at most `widest`."""
+    def reserve(self, room: int, widest: int, picks: int, scores: int) -> None:
+        """Have buffers for rounds of so many vertices, each with lists of at most `widest`, and `picks`."""
         self["room"] = room
         for name in self.words:
             match name:
-                case ("list" | "added", _) | "lanes" | "ends":
+                case ("list", _) | "lanes" | "ends":
                     self.buffers[name] = np.empty(room + 2, np.int32)
+                case ("added", _):
+                    self.buffers[name] = np.empty(room * picks, np.int32)
                 case ("index", _):
                     self.buffers[name] = np.empty((room + 1) * widest + 1, np.int32)
                 case "shares":
                     self.buffers[name] = np.empty(scores, np.float64)
-        for name, buffer in self.buffers.items():
-            self[name] = address(buffer)
+        self.point(self.buffers)
+
+    def hold(self, count: int) -> None:
+        """Have room for so many picks."""
+        self.picks = longer(self.picks, count)
+        self.point(self.picks)
+        self["kept", "end"] = count
+
+    def point(self, arrays: Mapping[Any, NDArray[Any]]) -> None:
+        """Tell where arrays lie, by the names of words."""
+        for name, array in arrays.items():
+            self[name] = address(array)
 
 
 class _Growth:
@@ -120,11 +141,13 @@ class _Growth:
         columns: Columns,
         whose: Whose,
         grower: Grower,
+        beam: Beam | None,
         numbers: Longs,
         before: Plan,
     ) -> None:
         self.made, self.sprouter = rounds, rounds.sprouter
-        self.columns, self.whose, self.grower = columns, whose, grower
+        self.columns, self.whose, self.grower, self.beam = columns, whose, grower, beam
+        self.of_instances = of_instances(whose.count, rounds.width) if beam else {}
         self.given = self.limit = columns.count
         self.rows, self.held = before.rows.astype(np.int64), before.rows
         self.numbers = np.ascontiguousarray(numbers)
@@ -226,6 +249,8 @@ class _Growth:
                     share[name] = self.fields[number]
         share["numbers"] = address(self.numbers)
         share["count"], share["cut"] = address(self.grower.count), address(self.grower.cut)
+        share["instance_first"], share["instance_last"] = first, last
+        share.point(self.of_instances)
         deciding = frozenset().union(*(kind.kinds for kind in growth.kinds if kind.given))
         given = np.arange(start[first], start[last], dtype=np.int32)
         own = self.whose.of_kinds(deciding, self.columns, given)
@@ -235,7 +260,9 @@ class _Growth:
         now = count * starts + share["given_last"] - share["given_first"]
         most = count * sum(kind.most for kind in growth.kinds if not kind.given)
         vertices = min(most, made.guess * count) + 4 * now * made.added
-        share.reserve(max(LEAST_ROOM, 2 * now), self.widest, self.scores)
+        share.reserve(max(LEAST_ROOM, 2 * now), self.widest, made.width, self.scores)
+        if self.beam:
+            share.hold(vertices + now * made.width)
         self._give_vertices(share, vertices)
         self._give_rows(share, vertices)
         return share
@@ -256,9 +283,11 @@ class _Growth:
         """More room for a share that has none for its next round."""
         made, now = self.made, share["wanted"]
         if now > share["room"]:
-            share.reserve(2 * now, self.widest, self.scores)
+            share.reserve(2 * now, self.widest, made.width, self.scores)
         share.used *= 2
         share.used = max(share.used, 4 * now * made.added, FIRST_GUESS)
+        if self.beam and share["kept", "next"] + now * made.width > share["kept", "end"]:
+            share.hold(2 * share["kept", "end"] + now * made.width)
         if share["next"] + now * made.added > share["end"]:
             self._give_vertices(share, share.used)
         if any(share["row", a] + now * n > share["row_end", a] for a, n in made.wide.items()):
@@ -303,18 +332,24 @@ class _Growth:
         if len(self.shares) == 1 and self.limit == self.shares[0]["end"] and not self.shares[0].used:
             columns.count = self.shares[0]["next"]
         else:
-            columns.keep(np.flatnonzero(columns[INSTANCE][: self.limit] >= 0).astype(np.int32))
+            there = np.flatnonzero(columns[INSTANCE][: self.limit] >= 0).astype(np.int32)
+            columns.keep(there)
+            for share in self.shares if self.beam else ():
+                vertices = share.picks["pick", "vertex"]
+                vertices[:] = np.searchsorted(there, vertices)
+        if self.beam:
+            self._take(self.beam)
         made.guess = max(made.guess, 2 * (columns.count - given) // self.whose.count)
         phases, types = self.sprouter.phases, self.sprouter.model.types
-        vertices, keys = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+        found, keys = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
         for place, t in enumerate(phases.during):
             own = OwnColumn(t) if types[t].reduction is not None else ValueColumn(t, 0)
             here = np.flatnonzero(columns[own][given : columns.count] >= 0).astype(np.int32) + np.int32(given)
-            vertices.append(here)
+            found.append(here)
             keys.append(columns[ROUND][here] * np.int32(len(phases.during)) + np.int32(place))
         key = np.concatenate(keys)
         order = np.argsort(key, kind="stable")
-        vertex: Ints = np.concatenate(vertices)[order]
+        vertex: Ints = np.concatenate(found)[order]
         type_of: Ints = np.array(phases.during, np.int32)[key[order] % max(1, len(phases.during))]
         row = np.full((self.sprouter.network.width, len(vertex)), -1, np.int32)
         for t in phases.during:
@@ -324,6 +359,17 @@ class _Growth:
         read = made.epochs.guarded(self._reader(type_of, row))
         rounds = max(share["round"] for share in self.shares)
         return Computed(type_of, vertex, columns[ROUND][vertex], row, rows, rounds, read)
+
+    def _take(self, beam: Beam) -> None:
+        """Tell what was picked."""
+        parts = [
+            Part(s["instance_first"], s.picks, s["pick", "next"], s["kept", "next"]) for s in self.shares
+        ]
+        kinds = self.sprouter.growth.beam
+        assert kinds is not None
+        vertices = np.arange(self.columns.count, dtype=np.int32)
+        compared = self.whose.of_kinds(kinds[0].kinds, self.columns, vertices)
+        take(beam, self.columns, parts, self.of_instances, compared)
 
     def _reader(self, type_of: Ints, row: Ints) -> Read:
         """What reads the values of nodes of these types that lie in these rows."""

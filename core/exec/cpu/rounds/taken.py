@@ -9,6 +9,4 @@ def why_not(sprouter: Sprouter) -> str | None:
     """Why the rounds of a model are driven by Python; None where they are compiled."""
     if not sprouter.phases.ordered:
         return "its types may wait for each other in a round"
-    if sprouter.growth.beam:
-        return "its decisions compare hypotheses (best)"
     return None

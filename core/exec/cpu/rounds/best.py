@@ -1,0 +1,169 @@
+"""The best of a row of scores, and what a softmax divides them by, as compiled code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from abw.core.exec.cpu.llvm.emit import double, number, splat, splat_double
+from abw.core.exec.cpu.llvm.singles import across, lanewise, masked, over
+from abw.core.exec.cpu.rounds.state import StateFunction
+from abw.core.exec.lower.rows import padded
+from abw.core.graph.growing.beam import IN_UNITS, LEAST, LOG2_E, NEAREST, POWERS, UNIT
+
+NAN, INFINITE = float("nan"), float("inf")
+LARGEST = number(float(np.finfo(np.float32).max))
+
+
+def insert(
+    f: StateFunction, kind: str, keys: str, width: int, key: str, others: Sequence[tuple[str, str]]
+) -> None:
+    """Put a key among `width` that are sorted, the largest first, behind equal ones; the last falls out.
+
+    A key that is not a number stands for none: it is behind all. `others`: arrays of 32-bit integers that go
+    with the keys, and what goes with this one.
+    """
+
+    def turn(place: str, carried: list[str]) -> list[str]:
+        moved, now, *rest = carried
+        held = f.item(kind, keys, place)
+        moved = f.let(f"or i1 {moved}, {f.let(f'fcmp ugt {kind} {now}, {held}')}")
+        f.put(kind, f.let(f"select i1 {moved}, {kind} {now}, {kind} {held}"), keys, place)
+        left = [moved, f.let(f"select i1 {moved}, {kind} {held}, {kind} {now}")]
+        for (array, _), value in zip(others, rest, strict=True):
+            before = f.int_item(array, place)
+            f.put_int(f.either(moved, value, before), array, place)
+            left.append(f.either(moved, before, value))
+        return left
+
+    f.loop(width, turn, [("i1", "false"), (kind, key), *(("i64", value) for _, value in others)])
+
+
+class Best:
+    """Writes the choice of the `width` largest of `count` scores; of equals the first. On the stack."""
+
+    def __init__(self, f: StateFunction, count: int, width: int) -> None:
+        self.f, self.count, self.width = f, count, min(count, width)
+        self._scores, self._numbers = (f.room((self.width + 1) // 2) for _ in range(2))
+
+    def find(self, x: str) -> str:
+        """Find those of a row; what is less than all numbers is none of them. Gives the largest.
+
+        The function fails where a score is not a number. Cost: two passes over the row, and some 10 ns for
+        each score that may be among the best.
+        """
+        f = self.f
+
+        def empty(place: str) -> None:
+            f.put("float", number(NAN), self._scores, place)
+            f.put_int("-1", self._numbers, place)
+
+        f.repeat(self.width, empty)
+        with f.several(padded(self.count, f.target.lanes)):
+            most, odd = lanewise(f, x, self.count)
+            f.fail(odd)
+            top = across(f, "fmax", most)
+            self._scan(x, self._below(most, top))
+        return top
+
+    def _below(self, most: str, top: str) -> str:
+        """A score that all of the best are above: so many lanes have one above it."""
+        f, kind = self.f, self.f.target.vector
+        if self.width > f.target.lanes:
+            return number(-INFINITE)
+
+        def without(_: str, left: list[str]) -> list[str]:
+            equal = f.let(f"fcmp oeq {kind} {left[0]}, {f.spread(left[1])}")
+            rest = f.select(equal, splat(-INFINITE), left[0])
+            return [rest, across(f, "fmax", rest)]
+
+        if self.width > 1:
+            _, top = f.loop(self.width - 1, without, [(kind, most), ("float", top)])
+        top = f.let(f"select i1 {f.let(f'fcmp olt float {top}, {LARGEST}')}, float {top}, float {LARGEST}")
+        f.module.declare("float @llvm.fabs.f32(float)")
+        size = f.let(f"fmul float {f.let(f'call float @llvm.fabs.f32(float {top})')}, {number(2.0**-20)}")
+        return f.let(f"fsub float {top}, {f.let(f'fadd float {size}, {number(1e-30)}')}")
+
+    def _scan(self, x: str, below: str) -> None:
+        """Look at all that is above `below`, and above the last of as many as are wanted."""
+        f, lanes, flags = self.f, self.f.target.lanes, f"<{self.f.target.lanes} x i1>"
+        last = f.let(f"getelementptr float, ptr {self._scores}, i64 {self.width - 1}")
+        for name in ("ctpop", "cttz"):
+            f.module.declare(f"i64 @llvm.{name}.i64(i64{', i1' * (name == 'cttz')})")
+
+        def limit() -> str:
+            held = f.item("float", last, 0)
+            there = f.let(f"fcmp ord float {held}, {held}")
+            return f.let(f"select i1 {there}, float {held}, float {below}")
+
+        def look(place: str | int, mask: str | None, _: list[str]) -> list[str]:
+            value = masked(f, f.load(x, place), mask, -INFINITE)
+            above = f.let(f"fcmp ogt {f.target.vector} {value}, {f.spread(limit())}")
+            bits = f.let(f"bitcast {flags} {above} to i{lanes}")
+            bits = f.let(f"zext i{lanes} {bits} to i64") if lanes < 64 else bits
+            first = f.i64("lshr", place, 2)
+
+            def one(_: str, left: list[str]) -> list[str]:
+                at = f.i64("add", first, f.let(f"call i64 @llvm.cttz.i64(i64 {left[0]}, i1 true)"))
+                score = f.item("float", x, at)
+                still = f.let(f"fcmp ogt float {score}, {limit()}")
+                numbers = [(self._numbers, at)]
+                f.when(still, lambda: insert(f, "float", self._scores, self.width, score, numbers))
+                return [f.i64("and", left[0], f.i64("sub", left[0], 1))]
+
+            def some() -> None:
+                f.loop(f.let(f"call i64 @llvm.ctpop.i64(i64 {bits})"), one, [("i64", bits)])
+
+            f.when(f.test("ne", bits, 0), some)
+            return []
+
+        over(f, self.count, look, [])
+
+    def number(self, place: str | int) -> str:
+        """The number of one of those found, -1 for none."""
+        return self.f.int_item(self._numbers, place)
+
+
+def whole(f: StateFunction, x: str, count: int, top: str) -> str:
+    """The logarithm of the sum of `count` scores' exponentials beside that of the largest, `top`.
+
+    As `abw.core.graph.growing.beam.log_shares` has it, to the bit.
+    """
+    lanes, kind, wide = f.target.lanes, f.target.vector, f.target.wide
+    ints, tops = f"<{lanes} x i64>", f.spread(top)
+    wide_tops = f.widened(tops)
+
+    def do(operation: str, a: str, b: str | float) -> str:
+        return f.let(f"{operation} {wide} {a}, {splat_double(b) if isinstance(b, float) else b}")
+
+    def cast(before: str, value: str, after: str) -> str:
+        return f.let(f"bitcast {before} {value} to {after}")
+
+    def add(place: str | int, mask: str | None, total: list[str]) -> list[str]:
+        value = f.load(x, place)
+        apart = do("fsub", f.widened(value), wide_tops)
+        equal = f.let(f"fcmp oeq {kind} {value}, {tops}")  # also where both are infinite
+        near = f.let(f"fcmp ogt {wide} {apart}, {splat_double(LEAST)}")
+        apart = f.let(f"select <{lanes} x i1> {near}, {wide} {apart}, {wide} {splat_double(LEAST)}")
+        apart = f.let(f"select <{lanes} x i1> {equal}, {wide} {splat_double(0.0)}, {wide} {apart}")
+        turned = do("fmul", apart, LOG2_E)
+        nearest = do("fadd", turned, NEAREST)
+        turned = do("fsub", turned, do("fsub", nearest, NEAREST))
+        power = splat_double(POWERS[-1])
+        for coefficient in POWERS[-2::-1]:
+            power = do("fadd", do("fmul", power, turned), coefficient)
+        shift = f.let(f"shl {ints} {cast(wide, nearest, ints)}, splat (i64 52)")
+        scaled = f.let(f"add {ints} {cast(wide, power, ints)}, {shift}")
+        units = cast(wide, do("fadd", cast(ints, scaled, wide), IN_UNITS), ints)
+        if mask is not None:
+            units = f.let(f"select <{lanes} x i1> {mask}, {ints} {units}, {ints} zeroinitializer")
+        return [f.let(f"add {ints} {total[0]}, {units}")]
+
+    (total,) = over(f, count, add, [(ints, "zeroinitializer")])
+    f.module.declare(f"i64 @llvm.vector.reduce.add.v{lanes}i64({ints})")
+    total = f.let(f"call i64 @llvm.vector.reduce.add.v{lanes}i64({ints} {total})")
+    total = f.i64("sub", total, f.i64("mul", count, int(np.float64(IN_UNITS).view(np.int64))))
+    total = f.let(f"fmul double {f.let(f'sitofp i64 {total} to double')}, {double(UNIT)}")
+    f.module.declare("double @log(double)")
+    return f.let(f"call double @log(double {total})")
