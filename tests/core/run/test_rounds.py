@@ -83,13 +83,20 @@ def test_calls_of_a_model_compile_its_rounds_once(monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(first["words"][2], alone["words"][0])
 
 
-def test_beams_are_driven_by_python() -> None:
-    workload = opened(SPECS / "beam.yaml", hidden=6, limit=2)
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("beam", "its decisions compare hypotheses (best)"),
+        ("berxit", "it has lists of what grew (parts)"),
+    ],
+)
+def test_what_is_driven_by_python(name: str, why: str) -> None:
+    workload = opened(SPECS / f"{name}.yaml", hidden=6, limit=2)
     made = grown(workload, ready(workload, "cpu", init_params(workload.network, 1), 1))
-    assert made.driven == "its decisions compare hypotheses (best)"
+    assert made.driven == why
 
 
-@pytest.mark.parametrize("name", sorted({*GROWING} - {"beam"}))
+@pytest.mark.parametrize("name", sorted({*GROWING} - {"beam", "berxit"}))
 def test_shipped_specs_run_compiled_and_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     workload = opened(SPECS / f"{name}.yaml", hidden=6, limit=16)
     assert workload.ground is not None
