@@ -45,9 +45,9 @@ class _Analysis:
             for kind in growth.kinds
             for clause in kind.clauses
             for name, place in clause.links
-            if place.added is not None
+            if place.fresh
         )
-        self.fresh = {name for _, name in fresh}
+        self.fresh = {name for _, name in fresh} | growth.closed
         self.problems: list[Problem] = []
 
     def phases(self) -> tuple[Phases, tuple[Problem, ...]]:
@@ -103,7 +103,7 @@ class _Analysis:
         for hop in hops:
             link = self.schema.links[hop.link]
             kinds = link.reached(kinds)
-            if link.many and kinds & self.grown:
+            if link.many and kinds & self.grown and hop.link not in self.growth.closed:
                 yield hop.link
 
     def _producers(self, t: int) -> set[int]:
@@ -151,6 +151,10 @@ class _Analysis:
                 single = sorted(n for n in self.schema.links_of(kinds) if not self.schema.links[n].many)
                 message = f"{name}, and it reads '{link}', known only when growth has ended"
                 self._note(message, t, f"read what is there already: {', '.join(single)}", wanted)
+            lists = [h.link for h in source.hops if self.schema.links[h.link].many and h.index is None]
+            if len(lists) > 1 and lists[0] in self.growth.closed:
+                hint = "what has grown can be one list on the way, and the last"
+                self._note(f"'{lists[0]}' and '{lists[1]}' both lead to several vertices", t, hint, wanted)
             for hop in source.hops:
                 kinds, link_schema = self.schema.links[hop.link].reached(kinds), self.schema.links[hop.link]
                 if link_schema.many and hop.index is None and not (listed and n == 0):

@@ -172,7 +172,7 @@ class _Loader:
         own_links = self._section("links")
         grows = self._section("grow")
         schema = with_derived(schema, own_links, grows, report) if schema else None
-        growing = sketch(grows, schema, tables, report) if grows and schema else None
+        growing = sketch(grows, schema, own_links, tables, report) if grows and schema else None
         schema = growing.schema if growing else schema
         types = self._section("types")
         clashes(top, ("tables", "params", "types"), report)

@@ -41,7 +41,17 @@ from tests.core.exec.cuda.simulated import SimulatedDevice
 from tests.core.run.growth_oracle import Oracle
 
 SPECS = Path(__file__).resolve().parents[3] / "specs"
-GROWING = ("greedy", "greedy-attention", "stackrnn", "drnn", "nested", "early-exit", "experts", "beam")
+GROWING = (
+    "greedy",
+    "greedy-attention",
+    "stackrnn",
+    "drnn",
+    "nested",
+    "early-exit",
+    "experts",
+    "beam",
+    "berxit",
+)
 EXECUTORS: dict[str, Callable[[], Executor]] = {
     "reference": ReferenceExecutor,
     "blas": BlasExecutor,
@@ -223,7 +233,34 @@ class Draft:
     def then(self, kind: str) -> str:
         added: dict[str, str] = {}
         count = self.draw.draw(st.integers(1, 3))
-        return "".join(self.clause(kind, number, added) for number in range(count))
+        found = "".join(self.clause(kind, number, added) for number in range(count))
+        return found + (self.crowd(added) if kind == "a" else "")
+
+    def crowd(self, added: dict[str, str]) -> str:
+        """Clauses of kind a that add one vertex of kind c for each of a list, with what was just added."""
+        lists = {"instance.token": "token", "members": "c", "up.members": "c", "side.owner.members": "c"}
+        homes = [name for name, kind in added.items() if kind == "a"]
+        found = []
+        for number in range(int(self.one("0", "1", "2", "3"))):
+            where = self.one(*lists) if number else "instance.token"
+            parts = ["add: c", f"each: x in {where}"] if not self.beam else ["add: c", "each: pick"]
+            home = self.one("added", "added", "added", "this", "")
+            if home == "added" and homes:
+                parts.append(f"home: {self.one(*homes)}")
+            elif home == "this" and not self.beam:
+                parts.append("home: this")
+            if self.draw.draw(st.booleans()):
+                parts.append(f"when: {self.tests('a')}")
+            if not self.beam:
+                of = self.one("index", "of.index + 1") if lists[where] == "c" else "index"
+                parts.append(f"place: x.{of}")
+                parts.append("of: x, at: x.at" if lists[where] == "c" else "at: x")
+                if self.draw.draw(st.booleans()):
+                    parts.append(f"unless: x.index > {self.one('0', '1', '2')} and {self.tests('a')}")
+            else:
+                parts.append("place: pick")
+            found.append("      - {" + ", ".join(parts) + "}\n")
+        return "".join(found)
 
     def choose(self) -> str:
         how = "best" if self.beam else self.one("argmax", "sample")
@@ -240,13 +277,16 @@ class Draft:
         read = self.one(
             "up.run.h", "side.pass.h", "up.up.run.h", "at.buffer.h", "instance.pooled.h", "near.h"
         )
-        scored = self.one("run.h", "look.y", "up.look.y or run.h")
+        scored = self.one("run.h", "look.y", "up.look.y or run.h", "gather.h", "members[0].each.h or run.h")
+        those = self.one("home.members.each.h", "home.members.of.each.h")
+        own = self.one("home.run.h", "home.up.run.h", "of.others.y")
         return f"""\
 model: random
 dims: {{hidden: 3}}
 data: {{format: tags, path: d.txt, batch: 3, seed: {self.draw.draw(st.integers(0, 9))}}}
 tables: {{words: {{dim: hidden, rows: 8}}, rows: {{dim: hidden, rows: 3}}, depths: {{dim: hidden, rows: 4}}}}
 params: {{idle: hidden}}
+links: {{members: {{reverse: home}}}}
 grow:
   a:
     links: {{{optional(self.links["a"])}}}
@@ -261,7 +301,11 @@ grow:
     most: {self.draw.draw(st.integers(1, 7))}
     choose: {{toss: chance {self.one("0", "0.4", "0.9")}}}
     then:
-{self.then("b")}types:
+{self.then("b")}  c:
+    links: {{home: a or none, of: c or none, at: token or none}}
+    fields: {{place: number}}
+    most: {self.draw.draw(st.integers(1, 12))}
+types:
   buffer: {{per: token, cell: rnn.yaml, inputs: {{x: "words[word]", h: prev.buffer.h or zeros, g: idle}}}}
   run: {{per: a, cell: rnn.yaml, inputs: {{x: "rows[row]", h: {read} or zeros,
     g: side.pass.h or up.run.h or idle}}}}
@@ -270,10 +314,15 @@ grow:
   pooled: {{per: instance, mean: {{h: token.buffer.h}}}}
   near: {{per: a, sum: {{h: at.instance.token.buffer.h or idle}}}}
   look: {{per: a, attend: {{query: run.h, keys: at.instance.token.buffer.h, values: {self.one(*VALUES)}}}}}
-  score: {{per: a, cell: scores.yaml, inputs: {{x: {scored}}}}}
+  each: {{per: c, cell: rnn.yaml, inputs: {{x: "depths[place] or zeros",
+    h: of.each.h or at.buffer.h or zeros, g: {own} or idle}}}}
+  others: {{per: c, attend: {{query: each.h, keys: {those}, values: {those} or idle}}}}
+  gather: {{per: a, {self.one("mean", "sum", "max")}: {{h: members.each.h or idle}}}}
+  score: {{per: a, cell: scores.yaml, inputs: {{x: "{scored}"}}}}
   all: {{per: instance, mean: {{h: a.run.h or idle}}}}
   end: {{per: instance, cell: scores.yaml, inputs: {{x: all.h}}}}
-outputs: {{pick: a.pick, toss: b.toss, end: end.y}}
+  least: {{per: c, cell: scores.yaml, inputs: {{x: others.y}}}}
+outputs: {{pick: a.pick, toss: b.toss, end: end.y, least: least.y}}
 """
 
 

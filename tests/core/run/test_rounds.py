@@ -101,7 +101,13 @@ def test_calls_of_a_model_compile_its_rounds_once(monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(first["words"][2], alone["words"][0])
 
 
-@pytest.mark.parametrize("name", GROWING)
+def test_lists_are_driven_by_python() -> None:
+    workload = opened(SPECS / "berxit.yaml", hidden=6, limit=2)
+    made = grown(workload, ready(workload, "cpu", init_params(workload.network, 1), 1))
+    assert made.driven == "it has lists of what grew (parts)"
+
+
+@pytest.mark.parametrize("name", sorted({*GROWING} - {"berxit"}))
 def test_shipped_specs_run_compiled_and_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     workload = opened(SPECS / f"{name}.yaml", hidden=6, limit=16)
     assert workload.ground is not None
