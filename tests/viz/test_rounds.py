@@ -25,6 +25,7 @@ from abw.viz.drawing.draw import as_svg
 from abw.viz.drawing.svg import document
 from abw.viz.drawing.terminal import plain
 from abw.viz.page import page
+from tests.conftest import Golden
 
 
 @functools.cache
@@ -57,6 +58,11 @@ def test_every_kind_of_growth_is_a_picture(home: Path, name: str) -> None:
     assert sum(s in tip for s in said[:50] for tip in tips) >= len(said[:50]) > 0
     content = page(scene).decode()
     assert json.loads(content.split('id="data">')[1].split("</script>")[0])["growth"]["said"] == said
+
+
+def test_rounds_drawn_and_on_the_terminal(rounds: RoundsPicture, golden: Golden) -> None:
+    golden("rounds.svg", document(as_svg(rounds)))
+    golden("rounds.txt", plain("two sentences", [rounds], 100))
 
 
 def test_words_are_those_of_the_model(home: Path) -> None:
