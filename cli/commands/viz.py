@@ -71,6 +71,10 @@ def viz(
     graph: Annotated[bool, typer.Option("--graph", help="The graph, nodes numbered by batch.")] = False,
     frontier: Annotated[bool, typer.Option("--frontier", help="What was ready at every step.")] = False,
     batches: Annotated[bool, typer.Option("--batches", help="The schedules of several policies.")] = False,
+    rounds: Annotated[
+        bool,
+        typer.Option("--rounds", help="What grew in each round: every decision, its score, the next best."),
+    ] = False,
     memory: Annotated[bool, typer.Option("--memory", help="Cells' variables in memory; arenas.")] = False,
     pqtree: Annotated[bool, typer.Option("--pqtree", help="The PQ-trees behind cells' memory.")] = False,
     model: Annotated[
@@ -88,7 +92,10 @@ def viz(
         int, typer.Option("--mini-batch", min=0, metavar="N", help="Which mini-batch.")
     ] = 0,
     instances: Annotated[
-        int | None, typer.Option("--instances", min=1, metavar="N", help="Draw only the first N instances.")
+        int | None,
+        typer.Option(
+            "--instances", min=1, metavar="N", help="Only the first N instances of graph and choices."
+        ),
     ] = None,
     data: options.Data = None,
     limit: options.Limit = None,
@@ -141,6 +148,7 @@ def viz(
         "graph": graph,
         "frontier": frontier,
         "batches": batches,
+        "rounds": rounds,
         "memory": memory,
         "pqtree": pqtree,
         "model": model,
@@ -179,7 +187,8 @@ def viz(
         _curves(stored_training(target), format, theme or "light", output, open_it)
         return
     # DOT holds one graph
-    kinds = [kind for kind in KINDS if named[kind]] or (("policy",) if format == "dot" else USUAL)
+    asked = [kind for kind in KINDS if named[kind]]
+    kinds = asked or (("policy",) if format == "dot" else USUAL)
     if target and (shipped := find_shipped(target)):
         target = str(shipped)
     pictures: list[Picture]
@@ -198,6 +207,8 @@ def viz(
         if format == "html" and not as_json:
             _write(page(scene, theme), output or Path(f"{scene.model}.html"), scene.reads, open_it)
             return
+        if scene.growth and kinds == USUAL:
+            kinds = (*USUAL, "rounds")
         name, pictures, reads = scene.title, collect(scene, kinds, by, instances), scene.reads
     if as_json or format == "html":
         print_json(document(name, pictures))

@@ -254,7 +254,7 @@ class Grower:
             return found
         number, most = self._numbers[clause.adds], self._kinds[clause.adds].most
         whose = columns[INSTANCE][at[who]]
-        index = self.count[number][whose] + _ranks(whose)
+        index = self.count[number][whose] + ranks(whose)
         room = index < most
         if not room.all():
             self.cut[number][whose[~room]] = True
@@ -283,7 +283,7 @@ class Grower:
         return found
 
 
-def _ranks(groups: Ints) -> Ints:
+def ranks(groups: Ints) -> Ints:
     """For each entry how many before it are of the same group."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]

@@ -81,7 +81,7 @@ class Oracle:
         self.file_number = int(instances.numbers[number])
         self.vertices = self._given(number)
         self.given = len(self.vertices)
-        self.cut: set[str] = set()
+        self.cut: dict[str, int] = {}  # by kind the round in which it was first
         self.rounds = 0
         self.kept: list[Pick] = []
 
@@ -210,7 +210,7 @@ class Oracle:
         count = sum(v.kind == clause.adds for v in self.vertices)
         most = next(k.most for k in self.growth.kinds if k.name == clause.adds)
         if count >= most:
-            self.cut.add(clause.adds)
+            self.cut.setdefault(clause.adds, self.rounds)
             return []
         new = Vertex(clause.adds, count, born=self.rounds)
         new.links["instance"] = self.vertices[0]

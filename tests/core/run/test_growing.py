@@ -39,6 +39,7 @@ from abw.core.run.workload import Workload, open_model, open_networks, open_work
 from abw.core.spec.load import Overrides
 from tests.core.exec.cuda.simulated import SimulatedDevice
 from tests.core.run.growth_oracle import Oracle
+from tests.core.run.history_check import check_history
 
 SPECS = Path(__file__).resolve().parents[3] / "specs"
 GROWING = (
@@ -100,6 +101,7 @@ def check_as_the_oracle(workload: Workload, made: Grown, params: Params) -> None
     given = read_instances(model.data, model.data.limit)
     schema = made.instances.schema
     cut: dict[str, int] = {}
+    oracles = []
     nodes = {
         (int(t), int(v)): n
         for n, (t, v) in enumerate(zip(made.graph.dag.type, made.graph.vertex, strict=True))
@@ -107,6 +109,7 @@ def check_as_the_oracle(workload: Workload, made: Grown, params: Params) -> None
     for i in range(len(given)):
         oracle = Oracle(model, given, i, params)
         vertices = oracle.grow()
+        oracles.append(oracle)
         begin, end = made.instances.start[i : i + 2].tolist()
         assert [schema.kinds[k] for k in made.instances.kind[begin:end]] == [v.kind for v in vertices]
         number = {vertex: begin + n for n, vertex in enumerate(vertices)}
@@ -131,6 +134,7 @@ def check_as_the_oracle(workload: Workload, made: Grown, params: Params) -> None
                         reference = np.array([node * made.graph.network.width + o])
                         np.testing.assert_allclose(made.result.values(reference)[0], expected, 1e-9, 1e-12)
     assert made.cut == cut
+    check_history(workload, made, oracles)
 
 
 @pytest.mark.parametrize("name", GROWING)
