@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from abw.core.exec.interface import Array
-from abw.core.program.fibers import Program
+from abw.core.program.fibers import Done, Failed, Program
 from abw.core.program.values import KINDS, Value
 
 Read = Callable[[Sequence[int]], Array]
@@ -65,3 +65,12 @@ def noted(error: Exception, function: Program, number: int, others: Sequence[int
         shown = ", ".join(map(str, others[:10])) + (", …" if len(others) > 10 else "")
         error.add_note(f"instances {shown} failed, too; errors='return' gives the results of the rest")
     return error
+
+
+def in_arrays(outcomes: Sequence[Done | Failed | None], read: Read) -> list[Done | Failed]:
+    """How programs ended, with arrays for values."""
+    known = [outcome for outcome in outcomes if outcome is not None]
+    results = with_arrays([end.result if isinstance(end, Done) else None for end in known], read)
+    return [
+        end if isinstance(end, Failed) else Done(result) for end, result in zip(known, results, strict=True)
+    ]
