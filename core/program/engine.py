@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
 from abw.core.plan.plan import Earlier, Plan, plan
 from abw.core.policy.schedule import Policy
+from abw.core.program.given import Floats, Given
 from abw.core.program.recorder import Ints, Longs, Segment
 
 
@@ -52,8 +53,10 @@ class BatchEngine:
     some nanoseconds a node. `batches` counts those executed in this run, `segments` are its segments.
     """
 
-    def __init__(self, network: Network, params: Params, executor: Executor, policy: Policy) -> None:
-        self._network, self._params = network, params
+    def __init__(
+        self, network: Network, params: Params, executor: Executor, policy: Policy, given: Given
+    ) -> None:
+        self._network, self._params, self._given = network, params, given
         self._executor, self._policy = executor, policy
         self._names = tuple(t.name for t in network.types)
         self._first: dict[bytes, Planned] = {}
@@ -80,12 +83,15 @@ class BatchEngine:
         if not len(segment):
             return
         width = self._network.width
-        key = b"".join(part.tobytes() for part in (segment.type, segment.operand, segment.instance))
+        own, given = self._given.split(self._network, segment) if self._given else (segment, ())
+        key = b"".join(part.tobytes() for part in (own.type, own.operand, own.instance))
         found = self._next.get(key)
         if found is None:
-            self._next[key] = found = self._planned(segment)
+            self._next[key] = found = self._planned(own, given)
             self._kept += len(segment)
         made, local = found.plan, found.local
+        if given:
+            made = with_given(made, given)
         self._next = found.behind
         self.segments.append(segment)
         self._results.append(self._executor.run(made))
@@ -100,13 +106,13 @@ class BatchEngine:
         self._count = new.stop
         self.batches += len(made.schedule)
 
-    def _planned(self, segment: Segment) -> Planned:
+    def _planned(self, segment: Segment, given: tuple[Floats, ...]) -> Planned:
         width = self._network.width
-        graph, outer, local = self.graph(segment)
+        graph, outer, local = self._graph(segment, given)
         earlier = None
         if self._last is not None:
             arena = self._last.arenas.output_arena[self._type[outer // width], outer % width]
-            earlier = Earlier(self._last.rows, arena, self._row[outer])
+            earlier = Earlier(self._last.rows, arena, self._row[outer], fields=False)
         schedule = self._policy.schedule(graph.dag)
         return Planned(plan(graph, self._executor.arrange(graph, schedule), None, earlier), local, {})
 
@@ -134,12 +140,17 @@ class BatchEngine:
         return found
 
     def _constant(self, reference: int) -> NDArray[np.float32]:
-        return constant_value(self._network, self._params, reference)
+        given = self._given.row(self._network, reference)
+        return constant_value(self._network, self._params, reference) if given is None else given
 
     def graph(self, segment: Segment) -> tuple[Graph, Longs, Ints]:
         """A segment as a graph, whose nodes are in the order of their types; the references that it reads of
         earlier nodes; the number of each of its nodes there.
         """
+        return self._graph(*self._given.split(self._network, segment))
+
+    def _graph(self, segment: Segment, given: tuple[Floats, ...]) -> tuple[Graph, Longs, Ints]:
+        """The same of one that numbers the rows that are `given`."""
         n, width = len(segment), self._network.width
         counts = np.bincount(segment.type, minlength=len(self._names))
         order = np.argsort(segment.type, kind="stable")
@@ -165,6 +176,7 @@ class BatchEngine:
             dag,
             operand_ptr,
             operand,
+            given=given,
         )
         return graph, outer[:read].copy(), local
 
@@ -178,6 +190,13 @@ class BatchEngine:
                 held = self._count * each
                 grown[:held] = getattr(self, name)[:held]
                 setattr(self, name, grown)
+
+
+def with_given(made: Plan, given: tuple[Floats, ...]) -> Plan:
+    """A plan for other rows of fields, as many as it was made for."""
+    held = {id(old): new for old, new in zip(made.graph.given, given, strict=True)}
+    places = tuple((arena, row, held[id(old)]) for arena, row, old in made.given)
+    return replace(made, graph=replace(made.graph, given=given), given=places)
 
 
 @njit

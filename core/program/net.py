@@ -17,10 +17,12 @@ from abw.core.exec.registry import get_executor
 from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Shape
 from abw.core.ir.library import Library
+from abw.core.ir.network import Constant
 from abw.core.policy.foreign import Foreign
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
-from abw.core.program.fibers import Failed, Program
+from abw.core.program.fibers import Failed, Program, require_program
+from abw.core.program.given import numbers_of
 from abw.core.program.network import constants_of, shapes_of, width_of
 from abw.core.program.recorder import Callee, callable_cell, joined
 from abw.core.program.results import noted
@@ -84,6 +86,7 @@ class Net(Session):
         self._number = next(_NUMBERS)
         self._value: type[Value] = type("Value", (Value,), {"__slots__": (), "_net": self})
         self._zeros: dict[Shape, Value] = {}
+        self._inputs: dict[Shape, Constant] = {}
         self._name(0)
 
     def _name(self, first: int) -> None:
@@ -98,13 +101,15 @@ class Net(Session):
             assert node_type.cell is not None
             inputs = tuple((port.name, kind[port.shape]) for port in node_type.cell.inputs)
             callee = Callee(node_type.name, t, inputs, tuple(kind[p.shape] for p in node_type.outputs))
-            self.__dict__[callee.name] = callable_cell(callee, self._recorder, self._value, self._refuse)
+            self.__dict__[callee.name] = callable_cell(callee, self._recorder, self._value, self._otherwise)
         for constant in constants_of(library):
 
             def made(row: int, first: int = constant.first, kind: int = kind[constant.shape]) -> Value:
                 return self._value(((-1 - first - row) << BITS) + kind)
 
-            if constant.kind == "zeros":
+            if constant.kind == "field":
+                self._inputs[constant.shape] = constant
+            elif constant.kind == "zeros":
                 self._zeros.setdefault(constant.shape, made(0))
             elif first:
                 continue
@@ -165,6 +170,7 @@ class Net(Session):
     ) -> Iterator[Any]:
         """What `run` gives, as it comes: of the instances a mini-batch is taken at a time."""
         _check_batch(batch)
+        require_program(function)
         if errors not in ("raise", "return"):
             raise AbwError(f"errors cannot be '{errors}'", hint=did_you_mean(errors, ("raise", "return")))
         source, first = iter(instances), 0
@@ -198,6 +204,7 @@ class Net(Session):
         of its scores' root mean square, and so must all values be.
         """
         _check_batch(batch)
+        require_program(function)
         return verify(self._batch, self._eager, function, list(instances), batch, tolerance)
 
     def trace(self, function: Program, instance: object) -> Graph:
@@ -217,6 +224,22 @@ class Net(Session):
             shapes = ", ".join(str(list(s)) for s in self._shapes)
             raise AbwError(f"no cell has a value of shape {list(shape)}", hint=f"shapes here: {shapes}")
         return self._zeros[shape]
+
+    def input(self, numbers: object) -> Value:
+        """Numbers that an instance brings along, as a value: an array, numbers in lists, or one number.
+
+        Cells take numbers as they are, too; what several calls read is made a value once. Errors: TypeError,
+        AbwError where no cell has an input of that shape, or a number is not finite.
+        """
+        shapes = dict.fromkeys(port.shape for t in self.library.types if t.cell for port in t.cell.inputs)
+        return self._brought(numbers, "net.input", tuple(shapes))
+
+    def _brought(self, numbers: object, what: str, shapes: Sequence[Shape]) -> Value:
+        if self._runner is None:
+            self._refuse_idle(())
+        values = numbers_of(numbers, what, shapes)
+        reference = self._given.add(self._inputs[values.shape], values)
+        return self._value((reference << BITS) + kind_of(self._number, self._shapes.index(values.shape)))
 
     @property
     def params(self) -> Mapping[str, NDArray[np.float32]]:
@@ -247,24 +270,29 @@ class Net(Session):
             raise AbwError(f"library '{self.library.name}' has no dim '{size}'", hint=hint)
         return self.library.dims[size]
 
-    def _refuse(self, callee: Callee, arguments: Sequence[object]) -> Any:  # noqa: ANN401 (symbols)
-        """Say what is wrong with a call's arguments; of symbols, make the cell a part of the one traced."""
+    def _otherwise(self, callee: Callee, arguments: Sequence[object]) -> Any:  # noqa: ANN401 (symbols)
+        """A call whose arguments are not all values of the right shapes: of symbols, make the cell a part of
+        the one traced; call it with numbers as values; else say what is wrong.
+        """
         symbol = next((given for given in arguments if isinstance(given, Symbol)), None)
         if symbol is not None:
             node_type = self.library.types[callee.number]
             assert node_type.cell is not None
             names = [self.library.params[number].name for number in node_type.params]
             return symbol.tracer.call(callee.name, node_type.cell, node_type.params, names, arguments)
-        for (name, kind), given in zip(callee.inputs, arguments, strict=True):
+        given: list[Value] = []
+        for (name, kind), argument in zip(callee.inputs, arguments, strict=True):
             what = f"input '{name}' of {callee.name}"
-            if not isinstance(given, Value):
-                raise TypeError(f"{what} wants a value, not {type(given).__name__}")
-            if type(given) is not self._value:
+            if not isinstance(argument, Value):
+                given.append(self._brought(argument, what, (self.shape_of(kind),)))
+                continue
+            if type(argument) is not self._value:
                 raise AbwError(f"{what}: this is a value of another net")
-            if given.ref & (KINDS - 1) != kind:
-                wanted, got = list(self.shape_of(kind)), list(given.shape)
+            if argument.ref & (KINDS - 1) != kind:
+                wanted, got = list(self.shape_of(kind)), list(argument.shape)
                 raise AbwError(f"{what} wants {wanted}, this is {got}", hint="check the dims of both")
-        raise AssertionError(callee.name)
+            given.append(argument)
+        return self.__dict__[callee.name](*given)
 
 
 TAKEN = (*(name for name in dir(Net) if not name.startswith("_")), "library", "executor")

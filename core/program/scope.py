@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from abw.core.base.errors import AbwError
-from abw.core.program.fibers import Done, Failed, Program
+from abw.core.program.fibers import Done, Failed, Program, require_program
 from abw.core.program.results import in_arrays, noted
 from abw.core.program.runner import BatchRunner, Task
 
@@ -49,6 +49,7 @@ class Batching:
         """Begin the program of an instance."""
         if self._runner is None:
             raise AbwError("the scope has ended", hint="with net.batching() as batch: batch(function, item)")
+        require_program(function)
         number = len(self._futures)
         future = Future(self._runner.begin(function, instance, number), function, number)
         self._futures.append(future)

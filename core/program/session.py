@@ -20,7 +20,8 @@ from abw.core.policy.schedule import Policy
 from abw.core.program.asks import Ask
 from abw.core.program.eager import EagerTape
 from abw.core.program.engine import BatchEngine
-from abw.core.program.fibers import Asked, Done, Failed, Fibers, Program
+from abw.core.program.fibers import Asked, Done, Failed, Fibers, Program, require_program
+from abw.core.program.given import Given
 from abw.core.program.network import library_network, width_of
 from abw.core.program.recorder import Recorder
 from abw.core.program.results import in_arrays
@@ -47,6 +48,7 @@ class Session:
         self.executor = executor
         self._policy, self._threads, self._seed = policy, threads, seed
         self._fibers = Fibers()
+        self._given = Given()
         self._runner: Runner | None = None
         self._outer: Runner | None = None
         self._last: BatchRunner | None = None
@@ -82,7 +84,7 @@ class Session:
             network = library_network(self.library)
             params = make_params(network, load_weights(self.library), self._seed)
             self.executor.prepare(network, params, self._threads)
-            engine = BatchEngine(network, params, self.executor, self._policy)
+            engine = BatchEngine(network, params, self.executor, self._policy, self._given)
             self._prepared = Prepared(network, params, engine)
         return self._prepared
 
@@ -92,6 +94,7 @@ class Session:
             raise AbwError("the net runs already: a program cannot run it, nor a scope be inside another")
         ready = self._ready()
         self._recorder.restore()
+        self._given.begin()
         runner = BatchRunner(ready.network, self._recorder, ready.engine, self._fibers, self._seed, log)
         self._enter(runner)
         return runner
@@ -109,6 +112,7 @@ class Session:
         self, function: Program, items: Sequence[object], first: int, log: Log | None = None
     ) -> list[Done | Failed]:
         """How the programs of some instances end, as one mini-batch; `first` is the number of the first."""
+        require_program(function)
         runner = self._begin(log)
         done = None
         try:
@@ -126,7 +130,8 @@ class Session:
         if self._runner is not None:
             raise AbwError("the net runs already: a program cannot run it")
         ready, recorder = self._ready(), self._recorder
-        tape = EagerTape(ready.network, ready.params, recorder.next // recorder.step)
+        self._given.begin()
+        tape = EagerTape(ready.network, ready.params, self._given, recorder.next // recorder.step)
         runner = EagerRunner(tape, self._seed, forced)
         self._enter(runner)
         recorder.write = tape.write
@@ -143,6 +148,7 @@ class Session:
         forced: Log | None = None,
         runners: list[EagerRunner] | None = None,
     ) -> list[Done | Failed]:
+        require_program(function)
         ends: list[Done | Failed] = []
         for i, item in enumerate(items):
             with self._at_once(forced) as runner:
