@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
+from abw.core.base.progress import Clock
 from abw.core.exec.interface import Array, Executor, Result
 from abw.core.exec.params import Params, constant_value
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
+from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Earlier, Plan, plan
 from abw.core.policy.schedule import Policy
 from abw.core.program.given import Floats, Given
@@ -50,7 +52,8 @@ class BatchEngine:
     """Schedules and plans each segment by abw's policies and plans, for any executor.
 
     A run that begins as one before it, node for node, finds the plans of that again: looking for them takes
-    some nanoseconds a node. `batches` counts those executed in this run, `segments` are its segments.
+    some nanoseconds a node. `segments` are those of this run, `plans` their plans, `counts` what they took;
+    `clock` counts the seconds of all runs.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class BatchEngine:
         self._names = tuple(t.name for t in network.types)
         self._first: dict[bytes, Planned] = {}
         self._kept = 0
+        self.clock = Clock("schedule", "plan", "execute")
         self.begin()
 
     def begin(self) -> None:
@@ -69,14 +73,13 @@ class BatchEngine:
             self._first, self._kept = {}, 0
         self._next = self._first
         self.segments: list[Segment] = []
-        self._last: Plan | None = None
+        self.plans: list[Plan] = []
         self._results: list[Result] = []
         self._firsts: list[int] = []
         self._type = np.zeros(0, np.int32)
         self._row = np.zeros(0, np.int32)
         self._local = np.zeros(0, np.int32)
         self._count = 0
-        self.batches = 0
 
     def advance(self, segment: Segment) -> None:
         """As in `Engine`. Cost: some 150 us beside the kernels, and 100 ns a node."""
@@ -94,7 +97,8 @@ class BatchEngine:
             made = with_given(made, given)
         self._next = found.behind
         self.segments.append(segment)
-        self._results.append(self._executor.run(made))
+        with self.clock("execute"):
+            self._results.append(self._executor.run(made))
         self._firsts.append(segment.first)
         self._reserve(len(segment))
         new = slice(segment.first, segment.first + len(segment))
@@ -102,19 +106,26 @@ class BatchEngine:
         self._local[new] = local
         rows = made.row.reshape(len(segment), width)[local]
         self._row[new.start * width : new.stop * width] = rows.ravel()
-        self._last = made
+        self.plans.append(made)
         self._count = new.stop
-        self.batches += len(made.schedule)
 
     def _planned(self, segment: Segment, given: tuple[Floats, ...]) -> Planned:
         width = self._network.width
         graph, outer, local = self._graph(segment, given)
         earlier = None
-        if self._last is not None:
-            arena = self._last.arenas.output_arena[self._type[outer // width], outer % width]
-            earlier = Earlier(self._last.rows, arena, self._row[outer], fields=False)
-        schedule = self._policy.schedule(graph.dag)
-        return Planned(plan(graph, self._executor.arrange(graph, schedule), None, earlier), local, {})
+        if self.plans:
+            last = self.plans[-1]
+            arena = last.arenas.output_arena[self._type[outer // width], outer % width]
+            earlier = Earlier(last.rows, arena, self._row[outer], fields=False)
+        with self.clock("schedule"):
+            schedule = self._policy.schedule(graph.dag)
+        with self.clock("plan"):
+            return Planned(plan(graph, self._executor.arrange(graph, schedule), None, earlier), local, {})
+
+    @property
+    def counts(self) -> Counts:
+        """What executing this run's pieces took."""
+        return Counts(*(sum(getattr(r.counts, f.name) for r in self._results) for f in fields(Counts)))
 
     def values(self, references: Longs) -> Array:
         """As in `Engine`."""

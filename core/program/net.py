@@ -27,8 +27,9 @@ from abw.core.program.network import constants_of, shapes_of, width_of
 from abw.core.program.recorder import Callee, callable_cell, joined
 from abw.core.program.results import noted
 from abw.core.program.scope import Batching
-from abw.core.program.session import Session
+from abw.core.program.session import How, Session
 from abw.core.program.tables import Rows
+from abw.core.program.told import told
 from abw.core.program.values import BITS, KINDS, SHAPES, Value, kind_of
 from abw.core.program.verify import Verified, verify
 from abw.core.spec.cells.traced import Symbol, traced
@@ -61,13 +62,19 @@ def cells(
     """
     if threads is not None and threads < 1:
         raise AbwError(f"threads cannot be {threads}", hint="1 or more; None: one a core")
+    said = told()
+    policy, executor = said.policy or policy, said.executor or executor
     overrides = Overrides(
-        dims=dims or {}, weights=Path(weights) if weights else None, allow_outside=allow_outside
+        dims={**(dims or {}), **said.dims},
+        weights=said.weights or (Path(weights) if weights else None),
+        allow_outside=allow_outside or said.allow_outside,
     )
     loaded = load_library(find_spec(Path(library)), overrides, TAKEN)
     chosen = get_policy(policy) if isinstance(policy, str) else Foreign(policy)
     ready = get_executor(executor) if isinstance(executor, str) else executor
-    return Net(loaded, ready, chosen, threads, seed)
+    name = policy if isinstance(policy, str) else type(policy).__name__
+    how = How(name, said.threads or threads, seed if said.seed is None else said.seed)
+    return Net(loaded, ready, chosen, how)
 
 
 _NUMBERS = count()
@@ -79,10 +86,8 @@ class Net(Session):
     Made by `abw.cells`. Its memory is one run's: of several threads only one may use it at a time.
     """
 
-    def __init__(
-        self, library: Library, executor: Executor, policy: Policy, threads: int | None, seed: int
-    ) -> None:
-        super().__init__(library, executor, policy, threads, seed)
+    def __init__(self, library: Library, executor: Executor, policy: Policy, how: How) -> None:
+        super().__init__(library, executor, policy, how)
         self._number = next(_NUMBERS)
         self._value: type[Value] = type("Value", (Value,), {"__slots__": (), "_net": self})
         self._zeros: dict[Shape, Value] = {}
@@ -175,7 +180,9 @@ class Net(Session):
             raise AbwError(f"errors cannot be '{errors}'", hint=did_you_mean(errors, ("raise", "return")))
         source, first = iter(instances), 0
         while chunk := list(islice(source, batch)):
-            outcomes = self._eager(function, chunk, first) if eager else self._batch(function, chunk, first)
+            numbers = range(first, first + len(chunk))
+            run = self._eager if eager else self._batch
+            outcomes = run(function, chunk, numbers)
             failed = [i for i, outcome in enumerate(outcomes) if isinstance(outcome, Failed)]
             if failed and errors == "raise":
                 found = outcomes[failed[0]]
@@ -205,13 +212,14 @@ class Net(Session):
         """
         _check_batch(batch)
         require_program(function)
-        return verify(self._batch, self._eager, function, list(instances), batch, tolerance)
+        items = list(instances)
+        return verify(self._batch, self._eager, function, items, range(len(items)), batch, tolerance)
 
     def trace(self, function: Program, instance: object) -> Graph:
         """The graph of all that a program records for an instance: a node for each call, in notebooks a
         picture. Raises what the program raises.
         """
-        (end,) = self._batch(function, [instance], 0)
+        (end,) = self._batch(function, [instance], [0])
         if isinstance(end, Failed):
             raise noted(end.error, function, 0)
         engine = self._ready().engine

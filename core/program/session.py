@@ -38,15 +38,22 @@ class Prepared:
     engine: BatchEngine
 
 
+@dataclass(frozen=True, slots=True)
+class How:
+    """By which policy's name, with how many threads (None: one a core), from which seed programs run."""
+
+    policy: str
+    threads: int | None
+    seed: int
+
+
 class Session:
     """Runs programs over a library, a mini-batch at a time or at once, and answers what they ask."""
 
-    def __init__(
-        self, library: Library, executor: Executor, policy: Policy, threads: int | None, seed: int
-    ) -> None:
+    def __init__(self, library: Library, executor: Executor, policy: Policy, how: How) -> None:
         self.library = library
         self.executor = executor
-        self._policy, self._threads, self._seed = policy, threads, seed
+        self._policy, self._how = policy, how
         self._fibers = Fibers()
         self._given = Given()
         self._runner: Runner | None = None
@@ -82,8 +89,8 @@ class Session:
         """
         if self._prepared is None:
             network = library_network(self.library)
-            params = make_params(network, load_weights(self.library), self._seed)
-            self.executor.prepare(network, params, self._threads)
+            params = make_params(network, load_weights(self.library), self._how.seed)
+            self.executor.prepare(network, params, self._how.threads)
             engine = BatchEngine(network, params, self.executor, self._policy, self._given)
             self._prepared = Prepared(network, params, engine)
         return self._prepared
@@ -95,7 +102,7 @@ class Session:
         ready = self._ready()
         self._recorder.restore()
         self._given.begin()
-        runner = BatchRunner(ready.network, self._recorder, ready.engine, self._fibers, self._seed, log)
+        runner = BatchRunner(ready.network, self._recorder, ready.engine, self._fibers, self._how.seed, log)
         self._enter(runner)
         return runner
 
@@ -109,14 +116,14 @@ class Session:
         self._recorder.write = self._refuse_idle
 
     def _batch(
-        self, function: Program, items: Sequence[object], first: int, log: Log | None = None
+        self, function: Program, items: Sequence[object], numbers: Sequence[int], log: Log | None = None
     ) -> list[Done | Failed]:
-        """How the programs of some instances end, as one mini-batch; `first` is the number of the first."""
+        """How the programs of some instances, which have these numbers, end as one mini-batch."""
         require_program(function)
         runner = self._begin(log)
         done = None
         try:
-            tasks = [runner.begin(function, item, first + i) for i, item in enumerate(items)]
+            tasks = [runner.begin(function, *each) for each in zip(items, numbers, strict=True)]
             runner.finish()
             ends = in_arrays([task.ended for task in tasks], runner.values)
             done = runner
@@ -132,7 +139,7 @@ class Session:
         ready, recorder = self._ready(), self._recorder
         self._given.begin()
         tape = EagerTape(ready.network, ready.params, self._given, recorder.next // recorder.step)
-        runner = EagerRunner(tape, self._seed, forced)
+        runner = EagerRunner(tape, self._how.seed, forced)
         self._enter(runner)
         recorder.write = tape.write
         try:
@@ -144,15 +151,15 @@ class Session:
         self,
         function: Program,
         items: Sequence[object],
-        first: int,
+        numbers: Sequence[int],
         forced: Log | None = None,
         runners: list[EagerRunner] | None = None,
     ) -> list[Done | Failed]:
         require_program(function)
         ends: list[Done | Failed] = []
-        for i, item in enumerate(items):
+        for item, number in zip(items, numbers, strict=True):
             with self._at_once(forced) as runner:
-                ends += in_arrays([runner.run(function, item, first + i)], runner.values)
+                ends += in_arrays([runner.run(function, item, number)], runner.values)
             if runners is not None:
                 runners.append(runner)
         return ends
