@@ -10,6 +10,24 @@ def specs(incomplete: str) -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem.startswith(incomplete))
 
 
+def programs(incomplete: str) -> list[str]:
+    """`program.py:` with the functions of that file, which is not run; of those that ship, `programs/…`."""
+    from abw.core.script.find import find_file, functions_in
+    from abw.core.spec.shipped import FOLDER
+
+    file, colon, _ = incomplete.partition(".py:")
+    if colon:
+        found = [f"{file}.py:{name}" for name in functions_in(find_file(f"{file}.py"))]
+        return [name for name in found if name.startswith(incomplete)]
+    known = sorted(f"programs/{path.name}:" for path in (FOLDER / "programs").glob("*.py"))
+    return [name for name in known if incomplete and name.startswith(incomplete)]
+
+
+def specs_and_programs(incomplete: str) -> list[str]:
+    """Models that ship, then programs."""
+    return [*specs(incomplete), *programs(incomplete)]
+
+
 def runs(incomplete: str) -> list[str]:
     """The numbers of the runs kept here, the latest first."""
     from abw.core.base.files import home
@@ -20,8 +38,8 @@ def runs(incomplete: str) -> list[str]:
 
 
 def runs_and_specs(incomplete: str) -> list[str]:
-    """Runs, then models that ship."""
-    return [*runs(incomplete), *specs(incomplete)]
+    """Runs, then models that ship, then programs."""
+    return [*runs(incomplete), *specs_and_programs(incomplete)]
 
 
 def policies(incomplete: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from abw.cli import completion, options
+from abw.cli import completion, options, programs
 from abw.cli.console import counted, give, grid, progress
 
 REASONS, INSTANCES, TYPES = 5, 4, 12
@@ -15,11 +15,12 @@ REASONS, INSTANCES, TYPES = 5, 4, 12
 
 
 def explain(
+    context: typer.Context,
     target: Annotated[
         str | None,
         typer.Argument(
             metavar="[RUN|SPEC]",
-            help="A run's number or folder, or a spec; the latest run.",
+            help="A run's number or folder, a spec, or program.py:function; the latest run.",
             autocompletion=completion.runs_and_specs,
         ),
     ] = None,
@@ -31,6 +32,7 @@ def explain(
         int, typer.Option("--mini-batch", min=0, metavar="N", help="Which mini-batch.")
     ] = 0,
     data: options.Data = None,
+    format: programs.Format = None,
     limit: options.Limit = None,
     batch: options.Batch = None,
     sizes: options.Set = None,
@@ -47,10 +49,17 @@ def explain(
     """
     changes = options.overrides(data, limit, batch, sizes, seed, allow_outside=allow_outside)
     from abw.core.spec.shipped import find_shipped
-    from abw.core.tools.explain import explain_run, explain_spec
+    from abw.core.tools.explain import explain_program, explain_run, explain_spec
 
     if policy:
         options.require_policy(policy, "--policy")
+    if options.is_program(target):
+        programs.refuse_options(context)
+        chosen = programs.looked_at(context.params)
+        with progress(quiet):
+            give(explain_program(str(target), chosen, mini_batch, policy), as_json, _print)
+        return
+    programs.refuse_for_spec(context)
     if target and (shipped := find_shipped(target)):
         target = str(shipped)
     if target and target.endswith((".yaml", ".yml")):
@@ -182,7 +191,10 @@ def _print_advice(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
     ways = [f"{name}: {counted(batches, 'batch', 'es')}" for name, batches in better.items()]
     for name, after in (report["passes"] or {}).items():
         ways.append(f"`abw compare --{name}`: lower bound {after['lower_bound']}")
-    if ways:
+    if report.get("pieces", 1) > 1:
+        said = f"\nThe graph came in {report['pieces']} pieces, with decisions between them"
+        console.print(f"{said}; as a whole: {'; '.join(ways)}." if ways else f"{said}.")
+    elif ways:
         console.print(f"\nFewer batches: {'; '.join(ways)}. `abw compare SPEC` tries more.")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from abw.cli import completion, options
+from abw.cli import completion, options, programs
 from abw.cli.console import print_json, progress, show
 from abw.core.base.errors import AbwError
 
@@ -59,11 +59,13 @@ def _is_policy(name: str) -> bool:
 
 
 def viz(
+    context: typer.Context,
     target: Annotated[
         str | None,
         typer.Argument(
             metavar="[RUN|SPEC]",
-            help="A run's number or folder, a training (t1), a spec, or a policy's .json; the latest run.",
+            help="A run's number or folder, a training (t1), a spec, program.py:function, or a policy's "
+            ".json; the latest run.",
             autocompletion=completion.runs_and_specs,
         ),
     ] = None,
@@ -98,6 +100,7 @@ def viz(
         ),
     ] = None,
     data: options.Data = None,
+    format_of_data: programs.Format = None,
     limit: options.Limit = None,
     batch: options.Batch = None,
     sizes: options.Set = None,
@@ -203,7 +206,11 @@ def viz(
         name, pictures, reads = drawn.name, [model_picture(drawn)], drawn.reads
     else:
         with progress(quiet) as told:
-            scene = _open(target, changes, granularity, encoding, mini_batch, against, by, told)
+            if options.is_program(target):
+                scene = _program(context, str(target), mini_batch, against, by)
+            else:
+                programs.refuse_for_spec(context)
+                scene = _open(target, changes, granularity, encoding, mini_batch, against, by, told)
         if format == "html" and not as_json:
             _write(page(scene, theme), output or Path(f"{scene.model}.html"), scene.reads, open_it)
             return
@@ -279,6 +286,19 @@ def _open(
     if target and target.endswith(SPEC):
         return scene_of_spec(Path(target), changes, granularity, encoding, mini_batch, others, told, by)
     return scene_of_run(options.run_of(target), mini_batch, others, changes.allow_outside, by)
+
+
+def _program(
+    context: typer.Context, target: str, mini_batch: int, against: list[str] | None, by: str | None
+) -> Scene:
+    from abw.viz.data.scene import AGAINST, scene_of_program
+
+    programs.refuse_options(context)
+    if context.params["model"]:
+        said = "what joins a program's cells is its code; --graph draws what that recorded"
+        raise typer.BadParameter(said, param_hint="--model")
+    others = AGAINST if against is None else against
+    return scene_of_program(target, programs.looked_at(context.params), mini_batch, others, by)
 
 
 def _write(content: bytes, output: Path | None, reads: Sequence[Path], open_it: bool) -> None:

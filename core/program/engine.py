@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
+from abw.core.base.progress import Clock
 from abw.core.exec.interface import Array, Executor, Result
 from abw.core.exec.params import Params, constant_value
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
+from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Earlier, Plan, plan
 from abw.core.policy.schedule import Policy
+from abw.core.program.given import Floats, Given
 from abw.core.program.recorder import Ints, Longs, Segment
 
 
@@ -49,15 +52,19 @@ class BatchEngine:
     """Schedules and plans each segment by abw's policies and plans, for any executor.
 
     A run that begins as one before it, node for node, finds the plans of that again: looking for them takes
-    some nanoseconds a node. `batches` counts those executed in this run, `segments` are its segments.
+    some nanoseconds a node. `segments` are those of this run, `plans` their plans, `counts` what they took;
+    `clock` counts the seconds of all runs.
     """
 
-    def __init__(self, network: Network, params: Params, executor: Executor, policy: Policy) -> None:
-        self._network, self._params = network, params
+    def __init__(
+        self, network: Network, params: Params, executor: Executor, policy: Policy, given: Given
+    ) -> None:
+        self._network, self._params, self._given = network, params, given
         self._executor, self._policy = executor, policy
         self._names = tuple(t.name for t in network.types)
         self._first: dict[bytes, Planned] = {}
         self._kept = 0
+        self.clock = Clock("schedule", "plan", "execute")
         self.begin()
 
     def begin(self) -> None:
@@ -66,29 +73,32 @@ class BatchEngine:
             self._first, self._kept = {}, 0
         self._next = self._first
         self.segments: list[Segment] = []
-        self._last: Plan | None = None
+        self.plans: list[Plan] = []
         self._results: list[Result] = []
         self._firsts: list[int] = []
         self._type = np.zeros(0, np.int32)
         self._row = np.zeros(0, np.int32)
         self._local = np.zeros(0, np.int32)
         self._count = 0
-        self.batches = 0
 
     def advance(self, segment: Segment) -> None:
         """As in `Engine`. Cost: some 150 us beside the kernels, and 100 ns a node."""
         if not len(segment):
             return
         width = self._network.width
-        key = b"".join(part.tobytes() for part in (segment.type, segment.operand, segment.instance))
+        own, given = self._given.split(self._network, segment) if self._given else (segment, ())
+        key = b"".join(part.tobytes() for part in (own.type, own.operand, own.instance))
         found = self._next.get(key)
         if found is None:
-            self._next[key] = found = self._planned(segment)
+            self._next[key] = found = self._planned(own, given)
             self._kept += len(segment)
         made, local = found.plan, found.local
+        if given:
+            made = with_given(made, given)
         self._next = found.behind
         self.segments.append(segment)
-        self._results.append(self._executor.run(made))
+        with self.clock("execute"):
+            self._results.append(self._executor.run(made))
         self._firsts.append(segment.first)
         self._reserve(len(segment))
         new = slice(segment.first, segment.first + len(segment))
@@ -96,19 +106,26 @@ class BatchEngine:
         self._local[new] = local
         rows = made.row.reshape(len(segment), width)[local]
         self._row[new.start * width : new.stop * width] = rows.ravel()
-        self._last = made
+        self.plans.append(made)
         self._count = new.stop
-        self.batches += len(made.schedule)
 
-    def _planned(self, segment: Segment) -> Planned:
+    def _planned(self, segment: Segment, given: tuple[Floats, ...]) -> Planned:
         width = self._network.width
-        graph, outer, local = self.graph(segment)
+        graph, outer, local = self._graph(segment, given)
         earlier = None
-        if self._last is not None:
-            arena = self._last.arenas.output_arena[self._type[outer // width], outer % width]
-            earlier = Earlier(self._last.rows, arena, self._row[outer])
-        schedule = self._policy.schedule(graph.dag)
-        return Planned(plan(graph, self._executor.arrange(graph, schedule), None, earlier), local, {})
+        if self.plans:
+            last = self.plans[-1]
+            arena = last.arenas.output_arena[self._type[outer // width], outer % width]
+            earlier = Earlier(last.rows, arena, self._row[outer], fields=False)
+        with self.clock("schedule"):
+            schedule = self._policy.schedule(graph.dag)
+        with self.clock("plan"):
+            return Planned(plan(graph, self._executor.arrange(graph, schedule), None, earlier), local, {})
+
+    @property
+    def counts(self) -> Counts:
+        """What executing this run's pieces took."""
+        return Counts(*(sum(getattr(r.counts, f.name) for r in self._results) for f in fields(Counts)))
 
     def values(self, references: Longs) -> Array:
         """As in `Engine`."""
@@ -134,12 +151,17 @@ class BatchEngine:
         return found
 
     def _constant(self, reference: int) -> NDArray[np.float32]:
-        return constant_value(self._network, self._params, reference)
+        given = self._given.row(self._network, reference)
+        return constant_value(self._network, self._params, reference) if given is None else given
 
     def graph(self, segment: Segment) -> tuple[Graph, Longs, Ints]:
         """A segment as a graph, whose nodes are in the order of their types; the references that it reads of
         earlier nodes; the number of each of its nodes there.
         """
+        return self._graph(*self._given.split(self._network, segment))
+
+    def _graph(self, segment: Segment, given: tuple[Floats, ...]) -> tuple[Graph, Longs, Ints]:
+        """The same of one that numbers the rows that are `given`."""
         n, width = len(segment), self._network.width
         counts = np.bincount(segment.type, minlength=len(self._names))
         order = np.argsort(segment.type, kind="stable")
@@ -165,6 +187,7 @@ class BatchEngine:
             dag,
             operand_ptr,
             operand,
+            given=given,
         )
         return graph, outer[:read].copy(), local
 
@@ -178,6 +201,13 @@ class BatchEngine:
                 held = self._count * each
                 grown[:held] = getattr(self, name)[:held]
                 setattr(self, name, grown)
+
+
+def with_given(made: Plan, given: tuple[Floats, ...]) -> Plan:
+    """A plan for other rows of fields, as many as it was made for."""
+    held = {id(old): new for old, new in zip(made.graph.given, given, strict=True)}
+    places = tuple((arena, row, held[id(old)]) for arena, row, old in made.given)
+    return replace(made, graph=replace(made.graph, given=given), given=places)
 
 
 @njit

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from abw.core.base.errors import AbwError
+from abw.core.graph.cells import MOST_GIVEN
 from abw.core.ir.cell import Port, Shape
 from abw.core.ir.library import Library
 from abw.core.ir.network import LISTED, Constant, NetType, Network, Slot
@@ -29,7 +30,8 @@ def width_of(library: Library) -> int:
 
 
 def constants_of(library: Library) -> tuple[Constant, ...]:
-    """The tables, the parameters that are values, then zeros in the order of `shapes_of`.
+    """The tables, the parameters that are values, then zeros and what instances bring along (`Given`), of
+    each shape in the order of `shapes_of`.
 
     The references of those that are there stay as they are when types are added. Errors: AbwError for more
     rows than can be numbered.
@@ -37,8 +39,9 @@ def constants_of(library: Library) -> tuple[Constant, ...]:
     kinds = [
         *(("table", n, table.shape, table.rows) for n, table in enumerate(library.tables)),
         *(("param", n, library.params[n].shape, 1) for n in library.given),
-        *(("zeros", 0, shape, 1) for shape in shapes_of(library)),
     ]
+    for number, shape in enumerate(shapes_of(library)):
+        kinds += [("zeros", 0, shape, 1), ("field", number, shape, MOST_GIVEN)]
     constants: list[Constant] = []
     first = 0
     for kind, number, shape, rows in kinds:
@@ -73,5 +76,15 @@ def library_network(library: Library) -> Network:
         )
         for t in library.types
     )
-    width = width_of(library)
-    return Network(library.name, "cell", types, library.params, library.tables, constants, (), width)
+    fields = tuple(f"input {list(shape)}" for shape in shapes_of(library))
+    return Network(
+        library.name,
+        "cell",
+        types,
+        library.params,
+        library.tables,
+        constants,
+        (),
+        width_of(library),
+        fields=fields,
+    )

@@ -10,7 +10,7 @@ import numpy as np
 
 from abw.core.base.errors import AbwError
 from abw.core.program.asks import Ask, Best, Picked
-from abw.core.program.fibers import Branches, Program
+from abw.core.program.fibers import Branches, Program, require_program
 from abw.core.program.runner import RUNNING
 from abw.core.program.values import KINDS, Value
 
@@ -25,6 +25,7 @@ def each(function: Program, items: Iterable[Any]) -> list[Any]:
     runner = RUNNING.runner
     if runner is None:
         raise AbwError("each is called by a program that runs", hint="net.run(function, instances)")
+    require_program(function)
     found: list[Any] = runner.ask(Branches(function, tuple(items)))
     return found
 

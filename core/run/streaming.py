@@ -219,7 +219,7 @@ class _Run:
         self.sums.seconds = time.perf_counter() - self.begun
         return self.sums
 
-    def _chunks(self) -> Iterator[tuple[Chunk, int]]:
+    def _chunks(self) -> Iterator[tuple[Chunk[Instances], int]]:
         """Each chunk, and what of the feed is taken with it."""
         data, clock = self.job.model.data, self.job.clock
         size = read_ahead(data.batch)

@@ -228,7 +228,7 @@ def usual_executor(model: Model, networks: Networks) -> Executor:
 
 def chunks_of(
     model: Model, feed: Feed, size: int, *, limit: int | None = None, skip_bad: bool = False
-) -> Iterator[Chunk]:
+) -> Iterator[Chunk[Instances]]:
     """The instances of a file as a model's data has them, `size` at a time: see `chunks`."""
     data = model.data
     return chunks(

@@ -25,6 +25,8 @@ from abw.core.policy.schedule import Schedule
 from abw.core.run.history import history_again
 from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds, named_policy
 from abw.core.run.workload import load_workload, open_model
+from abw.core.script.look import look
+from abw.core.script.run import ProgramOptions
 from abw.core.spec.load import Overrides
 from abw.core.store.checked import read_outputs
 from abw.core.store.history import load_history
@@ -156,6 +158,35 @@ def scene_of_spec(
         graph=graph,
         growth=history_again(model, first, last) if model.growth else None,
         reads=(*model.reads, *([found.path] if found else [])),
+    )
+
+
+def scene_of_program(
+    target: str,
+    options: ProgramOptions,
+    number: int = 0,
+    against: Sequence[str] = AGAINST,
+    by: str | None = None,
+) -> Scene:
+    """A mini-batch of a program's data, run now, under its own schedule or one `by` another policy.
+
+    Other policies are given the whole graph, as if nothing in it had waited for decisions. Errors: AbwError.
+    """
+    found = look(target, options, number)
+    graph, own = found.graph, by or found.policy
+    return Scene(
+        title=found.program.name,
+        model=found.program.net.library.name,
+        number=number,
+        mini_batches=found.mini_batches,
+        dag=graph.dag,
+        instance=graph.instance,
+        vertex=graph.vertex,
+        schedules=_schedules(graph.dag, own, against, {found.policy: found.schedule}),
+        learned=None,
+        network=graph.network,
+        graph=graph,
+        reads=(*found.program.files, options.data),
     )
 
 
