@@ -68,6 +68,7 @@ def test_scores_far_apart_overflow_nothing(kind: str) -> None:
         ("O B-A I-A O", {(1, 3, "A")}),
         ("B-A B-A I-B O I-C", {(0, 1, "A"), (1, 2, "A"), (2, 3, "B"), (4, 5, "C")}),
         ("S-A B-B I-B E-B S-A", {(0, 1, "A"), (1, 4, "B"), (4, 5, "A")}),
+        ("B-A M-A M-A E-A O M-B E-B M-A", {(0, 4, "A"), (5, 7, "B"), (7, 8, "A")}),
         ("I-A I-A O I-A", {(0, 2, "A"), (3, 4, "A")}),
         ("", set()),
     ],
