@@ -34,7 +34,7 @@ def test_all_the_workloads_are_there() -> None:
         *("mvrnn", "treelstm-2type", "lattice", "lattice-gru", "dag", "fig1", "fig10", "uneven"),
         *("greedy", "greedy-attention", "stackrnn", "drnn", "nested", "early-exit", "experts", "beam"),
         *("torch-lstm", "torch-bilstm", "torch-gru", "torch-treelstm", "torch-childsum", "words", "rings"),
-        *("torch-greedy", "torch-beam", "sst", "ner"),
+        *("torch-greedy", "torch-beam", "sst", "ner", "seq2seq"),
         *(
             "gat",
             "ggnn",
