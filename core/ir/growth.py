@@ -180,6 +180,11 @@ class Growth:
         return next(((kind, kind.best) for kind in self.kinds if kind.best), None)
 
     @property
+    def scored(self) -> tuple[DecisionOutput, ...]:
+        """The outputs that are decisions by scores, and not by chance."""
+        return tuple(output for output in self.outputs if output.decision.how != "chance")
+
+    @property
     def fields(self) -> frozenset[str]:
         """All that clauses and decisions fill."""
         return self.decided | {name for kind in self.kinds for name in kind.fields}

@@ -355,6 +355,11 @@ def _train() -> Schema:
                 "type": "object",
                 "additionalProperties": {**number, "exclusiveMaximum": 1},
             },
+            "dropout": {
+                "description": "By patterns of TYPE.INPUT, inputs of cells: how probably a number is 0.",
+                "type": "object",
+                "additionalProperties": {**number, "exclusiveMaximum": 1},
+            },
             "init": {
                 "description": "How parameters and tables begin, by patterns of their names.",
                 "type": "object",

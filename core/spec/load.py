@@ -193,15 +193,15 @@ class _Loader:
             optional_inputs(drafts, wires, growing, report)
             growth = grow(growing, drafts, tables, report)
         outputs, decisions, answers = self._outputs(drafts, growth, schema, tables)
+        growth = replace(growth, outputs=decisions) if growth else None
         owners = owners_of(drafts, (*tables, *params), shared)
         weights = read_weights(top, self.overrides.weights, self.reach, owners, dims, report)
-        training = self._training(drafts, outputs, schema, tables, shared)
+        training = self._training(drafts, outputs, growth, schema, tables, shared)
         self._unused(resolver, cells)
         if len(report) or data is None or name is None:
             return None
         finished = finish(drafts, wires, numbers)
         if growth:
-            growth = replace(growth, outputs=decisions)
             self._floats(finished, schema)
             report.extend(phases_of(finished, schema, growth)[1])
         return Model(
@@ -229,20 +229,30 @@ class _Loader:
         self,
         drafts: list[TypeDraft],
         outputs: tuple[tuple[str, tuple[tuple[int, int], ...]], ...],
+        growth: Growth | None,
         schema: Schema,
         tables: dict[str, tuple[int, Table | None]],
         params: tuple[Param, ...],
     ) -> Training | None:
         """The section `train`."""
+        scored = growth.scored if growth else ()
+        outputs += tuple((d.name, ((d.decision.type, d.decision.output),)) for d in scored)
         firsts = {name: pairs[0] for name, pairs in outputs if pairs}
         known = Outputs(
             {name: number for number, (name, _) in enumerate(outputs)},
             {name: tuple(drafts[t].outputs.values())[o] for name, (t, o) in firsts.items()},
-            {name: frozenset[str]().union(*(drafts[t].kinds for t, _ in pairs)) for name, pairs in outputs},
+            {name: frozenset[str]().union(*(drafts[t].kinds for t, _ in pairs)) for name, pairs in outputs}
+            | {d.name: d.kinds for d in scored},
+            growth,
         )
         names = (*(param.name for param in params), *tables)
+        inputs = {
+            f"{draft.name}.{port.name}": (t, s)
+            for t, draft in enumerate(drafts)
+            for s, port in enumerate(draft.cell.inputs if draft.cell else ())
+        }
         section = self._section("train")
-        return read_training(section, schema, tables, names, known, self.reach, self.report)
+        return read_training(section, schema, tables, names, inputs, known, self.reach, self.report)
 
     def _floats(self, types: tuple[NodeType, ...], schema: Schema) -> None:
         """Whole numbers of vertices that come to be are not there when a mini-batch's floats are laid out."""

@@ -13,7 +13,6 @@ from abw.core.base.errors import Problem, SpecError
 from abw.core.base.progress import Clock
 from abw.core.data.instances import Instances
 from abw.core.exec.interface import Executor
-from abw.core.ir.answers import AS_IT_IS
 from abw.core.ir.model import Model
 from abw.core.ir.training import Loss, Metric, Training
 from abw.core.policy.schedule import Policy
@@ -21,7 +20,7 @@ from abw.core.run.minibatches import run_all
 from abw.core.run.workload import Workload
 from abw.core.train.losses import loss_of
 from abw.core.train.metrics import Score
-from abw.core.train.targets import Targets, counted, targets_of
+from abw.core.train.targets import Targets, counted, names_of, targets_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,8 @@ class Judge:
                 if metric.name == "span-f1":
                     self._spans(score, loss, values, vertex, refs.instance)
                 elif counts.any():
-                    _count(score, loss, values[counts], targets.values[vertex[counts]])
+                    wanted = targets.of(vertex[counts])
+                    _count(score, loss, wanted.masked(values[counts]), wanted.values)
         return found
 
     def _spans(
@@ -82,9 +82,9 @@ def judge_of(model: Model, instances: Instances) -> Judge:
 
 def tags_of(model: Model, loss: Loss) -> Sequence[str]:
     """What the classes of an output are called. Errors: SpecError where nothing says it."""
-    name = model.outputs[loss.output][0]
-    names = model.answers.get(name, AS_IT_IS).names
+    names = names_of(model, loss)
     if names is None:
+        name = model.outputs[loss.output][0]
         hint = f"outputs: {{{name}: {{of: …, as: label, names: [O, B-PER, …]}}}}"
         raise SpecError([Problem("spans need the names of the classes", loss.where, hint)])
     return names

@@ -89,7 +89,7 @@ class Loop:
         shuffled = permuted(self.instances, order)
         at = vertices_of(self.instances, order)
         workload = open_workload(learner.model, shuffled, learner.passes.networks)
-        wanted = tuple(Targets(t.has[at], t.values[at]) for t in targets)
+        wanted = tuple(t.of(at) for t in targets)
         steps = math.ceil(count / size)
         progress.phase(f"epoch {position.epoch + 1} of {training.epochs}", steps)
         begun, first, saved = time.perf_counter(), position.step, time.monotonic()

@@ -51,16 +51,19 @@ class Trainer:
 
         Errors: as `LoadedModel`'s calls, and AbwError where the loss is not finite.
         """
-        found, divisor = self._found(instances, loss)
+        found, divisor = self._found(instances, loss, self.learner.stepper.done)
         self.learner.apply(found.gradient)
         return found.loss / divisor
 
-    def gradient(self, instances: object, loss: OwnLoss | None = None) -> tuple[float, Floats]:
+    def gradient(
+        self, instances: object, loss: OwnLoss | None = None, *, dropout: bool = True
+    ) -> tuple[float, Floats]:
         """The loss of some instances, and its gradient as a vector like `flat`.
 
         Several processes can each take this of instances of their own, average the vectors, and `apply` that.
+        Without `dropout` nothing is left out of them.
         """
-        found, divisor = self._found(instances, loss)
+        found, divisor = self._found(instances, loss, self.learner.stepper.done if dropout else None)
         return found.loss / divisor, found.gradient.vector(self.learner.params).astype(np.float32)
 
     def apply(self, gradient: Floats, factor: float = 1.0) -> None:
@@ -83,17 +86,17 @@ class Trainer:
         }
         save_checkpoint(Path(path), self.params, words, Position(done=self.learner.stepper.done))
 
-    def _found(self, instances: object, loss: OwnLoss | None) -> tuple[Found, int]:
-        """What a step finds, and what its loss is divided by."""
+    def _found(self, instances: object, loss: OwnLoss | None, epoch: int | None) -> tuple[Found, int]:
+        """What a step finds, and what its loss is divided by; by an `epoch` words and values are left out."""
         learner, workload = self.learner, self._workload(instances)
         count = len(workload.instances)
         if loss is None:
             targets = tuple(
                 targets_of(learner.model, item, workload.instances) for item in learner.training.losses
             )
-            found = learner.gradient(workload, 0, count, targets)
+            found = learner.gradient(workload, 0, count, targets, epoch)
             return found, max(1, found.values if learner.training.per_value else count)
-        half = learner.passes.forward(workload.graph(0, count))
+        half = learner.forward(workload, 0, count, epoch)
         total, gradients = loss({name: half.values(name) for name in half.gradients})
         for name, rows in gradients.items():
             if name not in half.gradients or np.shape(rows) != half.gradients[name].shape:

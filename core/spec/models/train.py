@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import TypeVar
 
 from abw.core.ir.cell import Shape
+from abw.core.ir.growth import Decision, Growth
 from abw.core.ir.model import Table
 from abw.core.ir.paths import Hop
 from abw.core.ir.schema import Schema
@@ -21,6 +22,7 @@ from abw.core.ir.training import (
     Among,
     Init,
     Loss,
+    LossKind,
     Metric,
     MetricName,
     Optimizer,
@@ -37,8 +39,8 @@ from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.tokens import ExpressionError
 
 KEYS = (
-    "loss", "metric", "optimizer", "schedule", "per", "clip", "word-dropout", "init", "epochs", "batch",
-    "patience", "vocabulary", "dev",
+    "loss", "metric", "optimizer", "schedule", "per", "clip", "word-dropout", "dropout", "init", "epochs",
+    "batch", "patience", "vocabulary", "dev",
 )  # fmt: skip
 _OF_LOSS = ("kind", "over", "weight", "classes")
 _OF_OPTIMIZERS = {
@@ -60,11 +62,20 @@ Name = TypeVar("Name", bound=str)
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """A model's outputs as training sees them: by name the number, the shape and the vertices' kinds."""
+    """A model's outputs as training sees them: by name the number, the shape and the vertices' kinds.
+
+    Of one that grows with its decisions behind the others, which are there as their scores.
+    """
 
     numbers: Mapping[str, int]
     shapes: Mapping[str, Shape | None]
     kinds: Mapping[str, frozenset[str]]
+    growth: Growth | None = None
+
+    def decision(self, name: str) -> Decision | None:
+        """The decision that an output is."""
+        outputs = self.growth.outputs if self.growth else ()
+        return next((output.decision for output in outputs if output.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +100,21 @@ class _Reader:
             return None
         fields.keys(keys, "a loss", report, ("of", "target"), _OF_LOSS)
         of = fields.text(keys.get("of"), "of", report)
+        decision = self.outputs.decision(of.text) if of else None
+        if of and decision and decision.how == "chance":
+            if decision.limit:
+                report.add(f"'{of.text}' is decided by chance: there is nothing to learn", of.where)
+            return None
         if of and of.text not in self.outputs.numbers:
             report.add(f"no output is called '{of.text}'", of.where, suggest(of.text, self.outputs.numbers))
             of = None
         elif of and not self.outputs.kinds[of.text]:
             return None  # what the output is was told already
-        kind = self._one_of(keys.get("kind"), "kind", LOSSES) or "cross-entropy"
+        usual: LossKind = "binary" if decision and decision.how == "over" else "cross-entropy"
+        kind = self._one_of(keys.get("kind"), "kind", LOSSES) or usual
+        if decision and kind != usual:
+            how = "whether a number is above another" if usual == "binary" else "one of several scores"
+            report.add(f"'{of and of.text}' decides {how}: its loss is of kind {usual}", keys.where)
         weight = fields.number(keys.get("weight"), "weight", report)
         target = self._target(keys.get("target"), self.outputs.kinds[of.text]) if of else None
         over = self.among(keys.get("over"), self.outputs.kinds[of.text]) if of else None
@@ -107,7 +127,37 @@ class _Reader:
         if of is None or target is None or len(report) > before:
             return None
         number = self.outputs.numbers[of.text]
-        return Loss(number, kind, target, over, 1.0 if weight is None else weight, classes, keys.where)
+        if decision and not self._told(target, keys):
+            return None
+        told = 1.0 if weight is None else weight
+        return Loss(number, kind, target, over, told, classes, keys.where, decision)
+
+    def _told(self, target: Target, keys: Keys) -> bool:
+        """Whether what a decision should be is known before a vertex's decisions are made."""
+        growth = self.outputs.growth
+        assert growth is not None
+        if target.field in growth.decided:
+            message = f"'{target.field}' is decided by the model: a target is what the data say"
+            self.report.add(message, keys.where, "a field of the data")
+            return False
+        every = next((hop.link for hop in target.hops if hop.link in growth.grown), None)
+        if every:
+            message = f"link '{every}' leads to what grows in all of an instance, which is not there yet"
+            self.report.add(message, keys.where, "a link of the vertex itself, which a clause gives it")
+            return False
+        return True
+
+    def undecided(self, losses: list[Loss], section: Keys) -> None:
+        """Decisions that nothing tells what they should be."""
+        growth = self.outputs.growth
+        told = [loss.decision for loss in losses]
+        for kind in growth.kinds if growth else ():
+            for decision in kind.decisions:
+                if decision.how != "chance" and decision not in told:
+                    name, path = decision.name, f"{kind.name}.{decision.name}"
+                    message = f"decision '{name}' has no loss: a model that grows learns from the decisions"
+                    hint = f"outputs: {{{name}: {path}}}, and a loss {{of: {name}, target: FIELD}}"
+                    self.report.add(f"{message} that its data tell", section.where, hint)
 
     def _classes(self, keys: Keys, kind: str, shape: Shape | None) -> tuple[float, ...]:
         node = keys.get("classes")
@@ -271,6 +321,21 @@ class _Reader:
                 found[number] = chance
         return found
 
+    def dropout(
+        self, node: Node | None, inputs: Mapping[str, tuple[int, int]]
+    ) -> dict[tuple[int, int], float]:
+        keys = fields.mapping(node, "dropout", self.report)
+        found = {}
+        for key, value in keys.items if keys else ():
+            chance = self.number(value, f"dropout of '{key.text}'", below=1.0)
+            fitting = [place for name, place in inputs.items() if fnmatchcase(name, key.text)]
+            if not fitting:
+                hint = suggest(key.text, inputs) or "TYPE.INPUT, of a type with a cell"
+                self.report.add(f"dropout '{key.text}' fits no input of a cell", key.where, hint)
+            elif chance is not None:
+                found.update(dict.fromkeys(fitting, chance))
+        return found
+
     def inits(self, node: Node | None) -> list[Init]:
         keys = fields.mapping(node, "init", self.report)
         found = []
@@ -321,17 +386,23 @@ def read_training(
     schema: Schema,
     tables: Mapping[str, tuple[int, Table | None]],
     names: Collection[str],
+    inputs: Mapping[str, tuple[int, int]],
     outputs: Outputs,
     reach: Reach,
     report: Report,
 ) -> Training | None:
-    """What the section says; None where there is none, or it has mistakes. `names`: of the parameters."""
+    """What the section says; None where there is none, or it has mistakes.
+
+    `names` are those of parameters and tables, `inputs` of cells' inputs (`leaf.x`) with type and number.
+    """
     if section is None:
         return None
     before = len(report)
     reader = _Reader(schema, tables, outputs, report)
     fields.keys(section, "train", report, (), KEYS)
     losses = reader.losses(section.get("loss"), section)
+    if len(report) == before:
+        reader.undecided(losses, section)
     metrics = reader.metrics(section.get("metric"), losses)
     per = fields.text(section.get("per"), "per", report)
     if per and per.text not in ("instance", "value"):
@@ -351,6 +422,7 @@ def read_training(
         per is not None and per.text == "value",
         clip or 0.0,
         reader.word_dropout(section.get("word-dropout")),
+        reader.dropout(section.get("dropout"), inputs),
         tuple(reader.inits(section.get("init"))),
         dev=reach.file(dev, "the dev data", report) if dev else None,
         **{name: getattr(usual, name) if n is None else n for name, n in counts.items()},

@@ -44,7 +44,7 @@ def test_all_the_workloads_are_there() -> None:
             "berxit",
         ),
         *("torch-lstm", "torch-bilstm", "torch-gru", "torch-treelstm", "torch-childsum", "words", "rings"),
-        *("torch-greedy", "torch-beam", "sst"),
+        *("torch-greedy", "torch-beam", "sst", "ner", "seq2seq"),
         *(
             "gat",
             "ggnn",
