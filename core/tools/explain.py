@@ -176,7 +176,14 @@ def explain_program(
     scheduled = Scheduled(dag, schedule, found.graph.instance, found.graph.vertex, found.first)
     head = {"model": found.program.name, "policy": policy or found.policy, "mini_batch": number}
     head["mini_batches"] = found.mini_batches
-    return {"schema_version": 1, **head, **explanation(scheduled), "passes": None, "pieces": found.pieces}
+    return {
+        "schema_version": 1,
+        **head,
+        **explanation(scheduled),
+        "passes": None,
+        "growth": None,
+        "pieces": found.pieces,
+    }
 
 
 def explain_run(run: StoredRun, number: int = 0, policy: str | None = None) -> dict[str, Any]:

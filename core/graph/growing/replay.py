@@ -44,7 +44,7 @@ class _Replay:
         self.columns = ground.columns(first, last)
         self.kinds = {kind.name: kind for kind in ground.sprouter.growth.kinds}
         numbers = {name: number for number, name in enumerate(finished.schema.kinds)}
-        self.grower = Grower(self.kinds, numbers, last - first)
+        self.grower = Grower(self.kinds, numbers, self.whose)
         starts = ground.instances.start
         self.roots = (starts[first:last] - starts[first]).astype(np.int32)
         self.filled = finished.start[:-1].copy()  # by instance, the number of its next vertex when finished
