@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from abw.cli import completion, options, programs
-from abw.cli.console import counted, give, grid, progress
+from abw.cli.console import counted, duration, give, grid, progress
 
 REASONS, INSTANCES, TYPES = 5, 4, 12
 """The most reasons, instances and types that a screen is given; --json has all."""
@@ -107,6 +107,8 @@ def _print(report: dict[str, Any]) -> None:
     else:
         console.print("Every batch was needed: this is the lower bound.")
     _print_alone(console, report)
+    if report["growth"]:
+        _print_growth(console, report["growth"])
     _print_advice(console, report)
 
 
@@ -184,6 +186,46 @@ def _print_alone(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
     verb = "batch has" if len(alone) == 1 else "batches have"
     said = f": {by_type}; of instance {first}" + _etc(ranked, INSTANCES)
     console.print(Text.assemble((f"\n{len(alone)} {verb} one row", "bold"), said))
+
+
+def _print_growth(console: Any, growth: dict[str, Any]) -> None:  # noqa: ANN401
+    from rich.text import Text
+
+    from abw.viz.drawing.chart import Chart, Line, chart_text
+
+    rounds, growing, instances = growth["rounds"], growth["growing"], growth["instances"]
+    half = next((r for r, count in enumerate(growing, 1) if 2 * count < instances), None)
+    said = f", the last with work for {counted(growing[-1], 'instance')} of {instances}"
+    said += f" ({_in(growth['longest'])})" if growing[-1] <= INSTANCES else ""
+    said += f", from round {half} on for fewer than half of them" if half else ""
+    console.print(Text.assemble((f"\nGrown in {counted(rounds, 'round')}", "bold"), f"{said}."))
+    if rounds > 1 and len(set(growing)) > 1:
+        line = Line("", tuple((float(r), float(count)) for r, count in enumerate(growing, 1)))
+        console.print(chart_text(Chart("Still growing", "round", "instances", (line,)), rows=4))
+    for cut in growth["cut"]:
+        these, first = (
+            [at["instance"] for at in cut["instances"]],
+            min(at["round"] for at in cut["instances"]),
+        )
+        console.print(
+            f"{counted(len(these), 'instance')} had {cut['most']} {cut['kind']} (most) and would have grown "
+            f"more, from round {first} on: {_in(these[:INSTANCES])}{_etc(these, INSTANCES)}"
+        )
+    if taken := growth["time"]:
+        _print_time(console, taken, rounds)
+
+
+def _print_time(console: Any, taken: dict[str, Any], rounds: int) -> None:  # noqa: ANN401
+    seconds, kernels = taken["seconds"], taken["kernels"]
+    beside = max(0.0, seconds["execute"] - kernels)
+    rest = ", ".join(f"{name} {duration(seconds[name])}" for name in ("construct", "schedule", "plan"))
+    who = f"Python drives the rounds: {taken['driven']}" if taken["driven"] else "rounds are compiled"
+    each = sum(seconds.values()) - kernels if taken["driven"] else beside
+    console.print(
+        f"Time on the executor cpu, one thread: kernels {duration(kernels)}, execution beside them "
+        f"{duration(beside)}; {rest}. {who[0].upper()}{who[1:]}; at most {duration(each / rounds)} a round "
+        "beside kernels."
+    )
 
 
 def _print_advice(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401

@@ -38,7 +38,9 @@ def rounds_of(name: str, limit: int = 3) -> RoundsPicture:
     return rounds_picture(scene_of(name, limit))
 
 
-@pytest.mark.parametrize("name", ["greedy", "beam", "stackrnn", "drnn", "nested", "early-exit", "experts"])
+@pytest.mark.parametrize(
+    "name", ["greedy", "beam", "stackrnn", "drnn", "nested", "early-exit", "experts", "berxit"]
+)
 def test_every_kind_of_growth_is_a_picture(home: Path, name: str) -> None:
     scene = scene_of(name)
     picture = rounds_picture(scene)
