@@ -42,6 +42,7 @@ def test_all_the_workloads_are_there() -> None:
             "experts",
             "beam",
             "berxit",
+            "stackrnn-gold",
         ),
         *("torch-lstm", "torch-bilstm", "torch-gru", "torch-treelstm", "torch-childsum", "words", "rings"),
         *("torch-greedy", "torch-beam", "sst", "ner", "seq2seq"),
