@@ -52,7 +52,13 @@ class Judge:
         scores = self.scores(workload, policy, executor, pairs if self.own else None)
         found = {}
         for metric, score in zip(self.training.metrics, scores, strict=True):
-            found[f"{metric.name} over {metric.over.text}" if metric.over else metric.name] = score.value
+            of = (
+                f" of {self.model.outputs[self.training.losses[metric.loss].output][0]}"
+                if metric.loss
+                else ""
+            )
+            over = f" over {metric.over.text}" if metric.over else ""
+            found[f"{metric.name}{of}{over}"] = score.value
         for name, function in self.own.items():
             value = function(*pairs)
             try:
