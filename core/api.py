@@ -387,7 +387,7 @@ class LoadedModel:
         """
         if self._gradients is None:
             self._gradients = self.trainer()
-        loss, vector = self._gradients.gradient(instances, dropout=False)
+        loss, vector = self._gradients.gradient(instances)
         found, at = {}, 0
         for name, value in self.params.items():
             found[name] = vector[at : at + value.size].reshape(value.shape)

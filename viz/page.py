@@ -52,7 +52,7 @@ def page(scene: Scene, theme: Theme | None = None) -> bytes:
     filled = Template((assets / "page.html").read_text(encoding="utf-8")).substitute(
         title=escape(scene.title),
         theme=f' data-theme="{theme}"' if theme else "",
-        style=STYLE + _dark() + (assets / "page.css").read_text(encoding="utf-8"),
+        style=STYLE + dark() + (assets / "page.css").read_text(encoding="utf-8"),
         patterns=patterns(),
         machines="".join(_machine(picture) for picture in machines),
         sections=_sections(scene),
@@ -71,7 +71,7 @@ def embedded(document: object) -> str:
     return text
 
 
-def _dark() -> str:
+def dark() -> str:
     """The dark colours: where the system asks for them, and where the reader does."""
     system = f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]) {variables(DARK)}}}"
     return f"{system}\n:root[data-theme=dark] {variables(DARK)}\n"

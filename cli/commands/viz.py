@@ -184,10 +184,10 @@ def viz(
     from abw.viz.page import page
 
     if is_training(target):
-        if any(named.values()) or as_json or format in ("html", "dot"):
-            said = "of a training there are curves: text, --svg, --png or --pdf"
+        if any(named.values()) or as_json or format == "dot":
+            said = "of a training there are curves: text, --html, --svg, --png or --pdf"
             raise typer.BadParameter(said, param_hint="RUN")
-        _curves(stored_training(target), format, theme or "light", output, open_it)
+        _curves(stored_training(target), format, theme, output, open_it)
         return
     # DOT holds one graph
     asked = [kind for kind in KINDS if named[kind]]
@@ -237,18 +237,24 @@ def _file(kinds: Sequence[str], format: FileFormat) -> Path | None:
 
 
 def _curves(
-    training: StoredTraining, format: FileFormat, theme: Theme, output: Path | None, open_it: bool
+    training: StoredTraining, format: FileFormat, theme: Theme | None, output: Path | None, open_it: bool
 ) -> None:
     """Loss and metrics of a training. Errors: AbwError before its first epoch has ended."""
-    from abw.cli.trainings import charts_of
+    from abw.cli.trainings import best_said, charts_of
+    from abw.viz.curves_page import curves_page
     from abw.viz.drawing.chart import chart_svg, chart_text
     from abw.viz.export import drawings
 
     charts = charts_of(training)
     if not charts:
         raise AbwError(f"training {training.name} has no epoch yet", hint="`abw train --resume` goes on")
-    if format in ("svg", "png", "pdf"):
-        content = drawings([chart_svg(chart) for chart in charts], format, theme)
+    if format == "html":
+        name, model = training.name, training.about["model"]
+        facts = (f"best {best_said(training)}, epoch {training.best_epoch}", training.about["command"])
+        content = curves_page(f"{model} ({name})", facts, charts, training.rows, training.best_epoch, theme)
+        output = output or Path(f"{model}-{name}.html")
+    elif format in ("svg", "png", "pdf"):
+        content = drawings([chart_svg(chart) for chart in charts], format, theme or "light")
     else:
         content = "".join(f"{chart_text(chart).plain}\n" for chart in charts).encode()
         if output is None:

@@ -23,11 +23,12 @@ from abw.core.spec.models.answers import read_answer
 from abw.core.spec.models.derived import with_derived
 from abw.core.spec.models.drafts import Cells, TypeDraft, draft_types, named
 from abw.core.spec.models.growing import decision_output, grow, not_a_type, optional_inputs, sketch
+from abw.core.spec.models.losses import Outputs
 from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.sections import clashes, own_params, owners_of
 from abw.core.spec.models.sources import parse_reference
 from abw.core.spec.models.tables import read_tables
-from abw.core.spec.models.train import Outputs, read_training
+from abw.core.spec.models.train import read_training
 from abw.core.spec.models.weights import read_weights
 from abw.core.spec.models.wiring import connect, finish, share
 from abw.core.spec.text import fields

@@ -58,7 +58,7 @@ class Learner:
         if model.training is None:
             hint = "train: {loss: {of: OUTPUT, target: FIELD}}"
             raise AbwError(f"{model.name} does not say what to learn: it has no section 'train'", hint=hint)
-        self.model, self.training = model, model.training
+        self.model, self.training, self.seed = model, model.training, seed
         self.dropout = Dropout(model, networks.cells, seed)
         names = [model.outputs[loss.output][0] for loss in self.training.losses]
         trained = self.dropout.network

@@ -226,3 +226,12 @@ def test_a_translator_learns_to_copy_and_does_it_alone(tmp_path: Path) -> None:
     assert len(said) == len(texts)
     right = [list(one) == [*(rows[w] for w in t.split()), 1] for one, t in zip(said, texts, strict=True)]
     assert np.mean(right) > 0.9
+
+
+def test_metrics_of_several_losses_have_names_of_their_own(tmp_path: Path) -> None:
+    metrics = "  metric: [accuracy, {name: accuracy, of: done}, {name: loss, of: done}]\n  epochs: 1\n"
+    spec = parser(tmp_path)
+    spec.write_text(spec.read_text() + metrics)
+    data = tmp_path / "parses.jsonl"
+    (row,) = abw.load(spec, executor="reference").trainer().fit(data, data)
+    assert list(row)[-3:] == ["accuracy", "accuracy of done", "loss of done"]
