@@ -17,7 +17,7 @@ from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Earlier, Plan, plan
-from abw.core.policy.schedule import Policy
+from abw.core.policy.schedule import Policy, Schedule
 from abw.core.program.given import Floats, Given
 from abw.core.program.recorder import Ints, Longs, Segment
 
@@ -118,9 +118,22 @@ class BatchEngine:
             arena = last.arenas.output_arena[self._type[outer // width], outer % width]
             earlier = Earlier(last.rows, arena, self._row[outer], fields=False)
         with self.clock("schedule"):
-            schedule = self._policy.schedule(graph.dag)
+            schedule = self._scheduled(graph)
         with self.clock("plan"):
             return Planned(plan(graph, self._executor.arrange(graph, schedule), None, earlier), local, {})
+
+    def _scheduled(self, graph: Graph) -> Schedule:
+        return self._policy.schedule(graph.dag)
+
+    @property
+    def pieces(self) -> list[tuple[Graph, Schedule]]:
+        """Each piece of this run, and the schedule by which it was executed."""
+        return [(made.graph, made.schedule) for made in self.plans]
+
+    @property
+    def batches(self) -> int:
+        """How many batches were executed in this run."""
+        return sum(len(made.schedule) for made in self.plans)
 
     @property
     def counts(self) -> Counts:

@@ -44,8 +44,8 @@ class Ran:
         """The batches in the order in which they were executed, of the whole graph."""
         number = np.empty(len(graph), np.int32)
         number[graph.vertex] = np.arange(len(graph))
-        made = [plan.schedule for plan in self.plans]
-        nodes = [number[plan.graph.vertex[plan.schedule.nodes]] for plan in self.plans]
+        made = [schedule for _, schedule in self.engine.pieces]
+        nodes = [number[piece.vertex[schedule.nodes]] for piece, schedule in self.engine.pieces]
         sizes = _together([np.diff(schedule.ptr) for schedule in made])
         ptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
         return Schedule(_together([schedule.type for schedule in made]), ptr, _together(nodes))

@@ -273,7 +273,7 @@ class _Job:
         sums.mini_batches += 1
         sums.rounds += ran.rounds
         sums.nodes += ran.nodes
-        sums.batches += sum(len(plan.schedule) for plan in ran.plans)
+        sums.batches += ran.engine.batches
         sums.executed.add(ran.counts)
         if sums.mini_batches > KEPT:
             return

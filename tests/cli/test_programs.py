@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import abw as abw_package
+from abw.cli import completion
 from abw.core.data.plain import plain
 from abw.core.data.read import read
 from tests.cli.conftest import Abw
@@ -428,3 +429,11 @@ def test_shipped_programs_run_by_name(abw: Abw, folder: Path, root: Path) -> Non
 
     assert [len(row["outputs"]) for row in rows] == [size(tree) for tree in trees]
     assert {len(scores) for row in rows for scores in row["outputs"]} == {5}
+
+
+def test_programs_that_ship_are_listed_and_completed(abw: Abw, folder: Path) -> None:
+    listed = {spec["name"]: spec["summary"] for spec in abw("specs", "--json").json()["specs"]}
+    assert "stack LSTM" in listed["programs/parser.py:parse"] and "programs/parser.py:net" not in listed
+    assert completion.programs("programs/p") == ["programs/parser.py:parse"]
+    assert completion.programs("program.py:t") == ["program.py:two", "program.py:thing"]
+    assert completion.programs("absent.py:") == [] and completion.programs("") == []
