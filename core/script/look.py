@@ -49,8 +49,9 @@ def look(target: str, options: ProgramOptions, number: int = 0) -> Looked:
         in_range(number, total)
         assert wanted is not None
         net = program.net
-        ran = run_minibatch(net, program.function, wanted.objects, wanted.numbers.tolist())
-        for end, line, instance in zip(ran.ends, wanted.lines.tolist(), wanted.numbers.tolist(), strict=True):
+        numbers = wanted.numbers.tolist()
+        ran = run_minibatch(net, program.function, wanted.objects, numbers, options.granularity)
+        for end, line, instance in zip(ran.ends, wanted.lines.tolist(), numbers, strict=True):
             if isinstance(end, Failed):
                 raise told(end.error, f"{options.data}:{line} (instance {instance})") from end.error
         graph = ran.graph

@@ -437,3 +437,21 @@ def test_programs_that_ship_are_listed_and_completed(abw: Abw, folder: Path) -> 
     assert completion.programs("programs/p") == ["programs/parser.py:parse"]
     assert completion.programs("program.py:t") == ["program.py:two", "program.py:thing"]
     assert completion.programs("absent.py:") == [] and completion.programs("") == []
+
+
+def test_granularities(abw: Abw, folder: Path) -> None:
+    counts = {}
+    for name in ("op", "cell", "graph"):
+        run = ("run", "program.py:first", *RUN[2:], "--json", "--verify", "--granularity", name)
+        report = abw(*run).json()
+        assert report["granularity"] == name and report["kept"] == 1
+        counts[name] = report["nodes"], report["batches"]
+    assert counts == {"op": (0, 0), "cell": (0, 0), "graph": (0, 0)}  # rows of tables are no nodes
+    nodes = {name: abw(*RUN, "--json", "--granularity", name).json()["nodes"] for name in ("op", "cell")}
+    assert nodes["op"] > 2 * nodes["cell"]
+    decided = abw(*RUN, "--granularity", "graph")
+    assert decided.code == 1 and "after it has asked for a value" in decided.err
+    drawn = abw("viz", "program.py:read", *RUN[2:6], "--granularity", "op", "--batches")
+    assert drawn.code == 0 and "@" not in drawn.err
+    spec = abw("run", "treelstm", "--granularity", "graph")
+    assert spec.code == 2 and "graph is for programs" in spec.err
