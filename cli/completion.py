@@ -11,16 +11,15 @@ def specs(incomplete: str) -> list[str]:
 
 
 def programs(incomplete: str) -> list[str]:
-    """`program.py:` with the functions of that file, which is not run; of those that ship, `programs/…`."""
-    from abw.core.script.find import find_file, functions_in
-    from abw.core.spec.shipped import FOLDER
+    """The functions of a Python file, which is not run; and programs that ship."""
+    from pathlib import Path
+
+    from abw.core.spec.shipped import functions_in, shipped_programs
 
     file, colon, _ = incomplete.partition(".py:")
-    if colon:
-        found = [f"{file}.py:{name}" for name in functions_in(find_file(f"{file}.py"))]
-        return [name for name in found if name.startswith(incomplete)]
-    known = sorted(f"programs/{path.name}:" for path in (FOLDER / "programs").glob("*.py"))
-    return [name for name in known if incomplete and name.startswith(incomplete)]
+    found = [f"{file}.py:{name}" for name in functions_in(Path(f"{file}.py"))] if colon else []
+    found += [program.name for program in shipped_programs()] if incomplete.startswith("p") else []
+    return [name for name in found if name.startswith(incomplete)]
 
 
 def specs_and_programs(incomplete: str) -> list[str]:

@@ -120,9 +120,14 @@ POLICY = "NAME|FILE|MODULE:CLASS"
 """How policies are named everywhere: by a name, a learned one's .json, your own class or .py file."""
 ENCODING_HELP = "What a state of the FSM is; best: what does best in training of base, sort, critical."
 GRANULARITY_HELP = "What a node is: a cell, or an operation as in vanilla DyNet."
+GRAPH_HELP = f"{GRANULARITY_HELP[:-1]}; graph: a program's instances of equal structure share a schedule."
 Encoding = Annotated[
     Literal["best", "base", "max", "sort", "critical"],
     typer.Option("--encoding", help=ENCODING_HELP),
+]
+GranularityOrGraph = Annotated[
+    Literal["cell", "op", "graph"],
+    typer.Option("--granularity", help=GRAPH_HELP),
 ]
 Granularity = Annotated[
     Literal["cell", "op"],

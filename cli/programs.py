@@ -13,6 +13,8 @@ from abw.cli import options
 if TYPE_CHECKING:
     from abw.core.base.progress import Progress
     from abw.core.exec.interface import Executor
+    from abw.core.ir.network import Granularity
+    from abw.core.program.session import ProgramGranularity
     from abw.core.script.run import ProgramOptions
 
 Format = Annotated[
@@ -68,9 +70,13 @@ def refuse_for_spec(context: typer.Context) -> None:
     """Refuse, with a spec, what goes with programs alone. Errors: a usage error."""
     if context.params.get("format") or context.params.get("format_of_data"):
         raise typer.BadParameter("a spec says what its data are: data: {format: …}", param_hint="--format")
-    if context.params.get("granularity") in ("subgraph", "graph"):
-        hint = "--granularity"
-        raise typer.BadParameter("subgraph and graph are for programs: cell or op", param_hint=hint)
+
+
+def of_spec(granularity: ProgramGranularity) -> Granularity:
+    """The granularity of a spec. Errors: a usage error for one that programs alone have."""
+    if granularity == "graph":
+        raise typer.BadParameter("graph is for programs; of a spec cell or op", param_hint="--granularity")
+    return granularity
 
 
 def policy_of(name: str | None) -> str | None:
@@ -130,6 +136,7 @@ def run(
         batch=whole_number(params["batch"]),
         policy=policy,
         executor=params["executor"],
+        granularity=params["granularity"] or "cell",
         told={name: value for name, value in own.items() if value is not None},
         dims=changes.dims,
         weights=params["weights"],
@@ -159,6 +166,7 @@ def looked_at(params: Mapping[str, Any]) -> ProgramOptions:
         format=params.get("format") or params.get("format_of_data"),
         limit=params["limit"],
         batch=params["batch"] or 64,
+        granularity=params["granularity"],
         dims=changes.dims,
         seed=params["seed"],
         allow_outside=params["allow_outside"],

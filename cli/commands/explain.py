@@ -37,7 +37,7 @@ def explain(
     batch: options.Batch = None,
     sizes: options.Set = None,
     encoding: options.Encoding = "best",
-    granularity: options.Granularity = "cell",
+    granularity: options.GranularityOrGraph = "cell",
     seed: options.Seed = None,
     allow_outside: options.AllowOutside = False,
     quiet: options.QuietFlag = False,
@@ -71,7 +71,7 @@ def explain(
                 name,
                 told,
                 encoding=encoding,
-                granularity=granularity,
+                granularity=programs.of_spec(granularity),
                 number=mini_batch,
             )
     else:

@@ -111,8 +111,8 @@ def run(
         ),
     ] = None,
     granularity: Annotated[
-        Literal["cell", "op"] | None,
-        typer.Option("--granularity", help=options.GRANULARITY_HELP, show_default="cell"),
+        Literal["cell", "op", "graph"] | None,
+        typer.Option("--granularity", help=options.GRAPH_HELP, show_default="cell"),
     ] = None,
     layout: Annotated[
         Literal["planned", "declared", "paper"] | None,
@@ -235,7 +235,7 @@ def run(
     from abw.core.run.presets import PRESETS
 
     usual = PRESETS[options.one_of(preset, tuple(PRESETS), "--preset")]
-    granularity = granularity or usual.granularity
+    nodes = programs.of_spec(granularity or usual.granularity)
     if policy is None:
         policy = LEARNED if encoding else usual.policy
     else:
@@ -249,7 +249,7 @@ def run(
         encoding=encoding or usual.encoding,
         executor=executor or usual.executor,
         told=told,
-        granularity=granularity,
+        granularity=nodes,
         layout=layout or usual.layout,
         fuse=fuse,
         group=group,

@@ -108,7 +108,7 @@ def viz(
         Literal["best", "base", "max", "sort", "critical"] | None,
         typer.Option("--encoding", help=options.ENCODING_HELP + " Shows a spec's FSM instead of auto."),
     ] = None,
-    granularity: options.Granularity = "cell",
+    granularity: options.GranularityOrGraph = "cell",
     seed: options.Seed = None,
     html: Annotated[bool, typer.Option("--html", help="One page with everything, for any browser.")] = False,
     svg: Annotated[bool, typer.Option("--svg", help="SVG.")] = False,
@@ -210,7 +210,9 @@ def viz(
                 scene = _program(context, str(target), mini_batch, against, by)
             else:
                 programs.refuse_for_spec(context)
-                scene = _open(target, changes, granularity, encoding, mini_batch, against, by, told)
+                scene = _open(
+                    target, changes, programs.of_spec(granularity), encoding, mini_batch, against, by, told
+                )
         if format == "html" and not as_json:
             _write(page(scene, theme), output or Path(f"{scene.model}.html"), scene.reads, open_it)
             return

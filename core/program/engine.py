@@ -17,7 +17,7 @@ from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Earlier, Plan, plan
-from abw.core.policy.schedule import Policy
+from abw.core.policy.schedule import Policy, Schedule
 from abw.core.program.given import Floats, Given
 from abw.core.program.recorder import Ints, Longs, Segment
 
@@ -118,9 +118,23 @@ class BatchEngine:
             arena = last.arenas.output_arena[self._type[outer // width], outer % width]
             earlier = Earlier(last.rows, arena, self._row[outer], fields=False)
         with self.clock("schedule"):
-            schedule = self._policy.schedule(graph.dag)
+            schedule = self._scheduled(graph, segment, local)
         with self.clock("plan"):
             return Planned(plan(graph, self._executor.arrange(graph, schedule), None, earlier), local, {})
+
+    def _scheduled(self, graph: Graph, segment: Segment, local: Ints) -> Schedule:
+        """The schedule of a segment's graph, whose nodes have the numbers `local` there."""
+        return self._policy.schedule(graph.dag)
+
+    @property
+    def pieces(self) -> list[tuple[Graph, Schedule]]:
+        """Each piece of this run, and the schedule by which it was executed."""
+        return [(made.graph, made.schedule) for made in self.plans]
+
+    @property
+    def batches(self) -> int:
+        """How many batches were executed in this run."""
+        return sum(len(made.schedule) for made in self.plans)
 
     @property
     def counts(self) -> Counts:
@@ -129,14 +143,17 @@ class BatchEngine:
 
     def values(self, references: Longs) -> Array:
         """As in `Engine`."""
-        width = self._network.width
         if references[0] < 0 or (references < 0).any():
             each = [
-                self._constant(r) if r < 0 else self.values(np.array([r]))[0] for r in references.tolist()
+                self._constant(r) if r < 0 else self._computed(np.array([r]))[0] for r in references.tolist()
             ]
             return np.stack(each)
-        node, output = np.divmod(references, width)
-        local = self._local[node].astype(np.int64) * width + output
+        return self._computed(references)
+
+    def _computed(self, references: Longs) -> Array:
+        """The values of nodes."""
+        node, output = np.divmod(references, self._network.width)
+        local = self._local[node].astype(np.int64) * self._network.width + output
         piece = np.searchsorted(self._firsts, node, side="right") - 1
         if (piece == piece[0]).all():
             return self._results[int(piece[0])].values(local)

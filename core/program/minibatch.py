@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from abw.core.program.engine import BatchEngine
 from abw.core.program.fibers import Done, Failed, Program
 from abw.core.program.net import Net
 from abw.core.program.recorder import Ints, joined
-from abw.core.program.session import How
+from abw.core.program.session import How, ProgramGranularity
 from abw.core.program.verify import Verified, verify
 
 
@@ -44,8 +45,8 @@ class Ran:
         """The batches in the order in which they were executed, of the whole graph."""
         number = np.empty(len(graph), np.int32)
         number[graph.vertex] = np.arange(len(graph))
-        made = [plan.schedule for plan in self.plans]
-        nodes = [number[plan.graph.vertex[plan.schedule.nodes]] for plan in self.plans]
+        made = [schedule for _, schedule in self.engine.pieces]
+        nodes = [number[piece.vertex[schedule.nodes]] for piece, schedule in self.engine.pieces]
         sizes = _together([np.diff(schedule.ptr) for schedule in made])
         ptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
         return Schedule(_together([schedule.type for schedule in made]), ptr, _together(nodes))
@@ -56,7 +57,7 @@ def how(net: Net) -> How:
     return net._how
 
 
-def prepare(net: Net) -> Clock:
+def prepare(net: Net, granularity: ProgramGranularity) -> Clock:
     """Compile and load all that running takes, by a call of a cell on zeros; the clock of all runs to come.
 
     Errors: SpecError, AbwError.
@@ -64,15 +65,22 @@ def prepare(net: Net) -> Clock:
     cell = net.library.types[0].cell
     assert cell is not None
     shapes = [port.shape for port in cell.inputs]
-    net._batch(lambda _: getattr(net, net.library.types[0].name)(*map(net._zeros.get, shapes)), [0], [0])
+    call = getattr(net, net.library.types[0].name)
+    net._batch(lambda _: call(*map(net._zeros.get, shapes)), [0], [0], None, granularity)
     engine = net._ready().engine
     engine.clock = Clock(*engine.clock.seconds)
     return engine.clock
 
 
-def run_minibatch(net: Net, function: Program, items: Sequence[object], numbers: Sequence[int]) -> Ran:
+def run_minibatch(
+    net: Net,
+    function: Program,
+    items: Sequence[object],
+    numbers: Sequence[int],
+    granularity: ProgramGranularity,
+) -> Ran:
     """Run some instances, which have these numbers, as one mini-batch. Errors: AbwError."""
-    ends = net._batch(function, items, numbers)
+    ends = net._batch(function, items, numbers, None, granularity)
     engine = net._ready().engine
     assert net._last is not None
     nodes = sum(map(len, engine.segments))
@@ -80,10 +88,16 @@ def run_minibatch(net: Net, function: Program, items: Sequence[object], numbers:
 
 
 def verify_minibatch(
-    net: Net, function: Program, items: Sequence[object], numbers: Sequence[int], tolerance: float
+    net: Net,
+    function: Program,
+    items: Sequence[object],
+    numbers: Sequence[int],
+    granularity: ProgramGranularity,
+    tolerance: float,
 ) -> Verified:
     """See `Net.verify`, of one mini-batch whose instances have these numbers."""
-    return verify(net._batch, net._eager, function, items, numbers, max(1, len(items)), tolerance)
+    together = partial(net._batch, granularity=granularity)
+    return verify(together, net._eager, function, items, numbers, max(1, len(items)), tolerance)
 
 
 def _together(parts: Sequence[NDArray[np.int32]]) -> Ints:

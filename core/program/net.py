@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from abw.core.program.network import constants_of, shapes_of, width_of
 from abw.core.program.recorder import Callee, callable_cell, joined
 from abw.core.program.results import noted
 from abw.core.program.scope import Batching
-from abw.core.program.session import How, Session
+from abw.core.program.session import DEFAULT_GRANULARITY, How, ProgramGranularity, Session
 from abw.core.program.tables import Rows
 from abw.core.program.told import told
 from abw.core.program.values import BITS, KINDS, SHAPES, Value, kind_of
@@ -152,6 +153,7 @@ class Net(Session):
         instances: Iterable[Any],
         *,
         batch: int = DEFAULT_BATCH,
+        granularity: ProgramGranularity = DEFAULT_GRANULARITY,
         eager: bool = False,
         errors: Errors = "raise",
     ) -> list[Any]:
@@ -160,9 +162,12 @@ class Net(Session):
         `batch` instances run together; each runs until it asks a value for its numbers, and goes on when all
         others have come so far. Where one raises, the others of its mini-batch run to their ends; then that
         is raised with a note which instance it was, or with `errors="return"` stands in the result's place.
+        `granularity`: a node is an operation ("op") or a cell; "graph": that, and instances of equal
+        structure share a schedule. Another one than before is prepared anew.
         `eager`: every cell is computed where it is called, one instance after the other, in double precision.
         """
-        return list(self.stream(function, instances, batch=batch, eager=eager, errors=errors))
+        told: dict[str, Any] = {"granularity": granularity, "eager": eager, "errors": errors}
+        return list(self.stream(function, instances, batch=batch, **told))
 
     def stream(
         self,
@@ -170,19 +175,22 @@ class Net(Session):
         instances: Iterable[Any],
         *,
         batch: int = DEFAULT_BATCH,
+        granularity: ProgramGranularity = DEFAULT_GRANULARITY,
         eager: bool = False,
         errors: Errors = "raise",
     ) -> Iterator[Any]:
         """What `run` gives, as it comes: of the instances a mini-batch is taken at a time."""
         _check_batch(batch)
         require_program(function)
-        if errors not in ("raise", "return"):
-            raise AbwError(f"errors cannot be '{errors}'", hint=did_you_mean(errors, ("raise", "return")))
+        _one_of("errors", errors, Errors)
+        _one_of("granularity", granularity, ProgramGranularity)
         source, first = iter(instances), 0
         while chunk := list(islice(source, batch)):
             numbers = range(first, first + len(chunk))
-            run = self._eager if eager else self._batch
-            outcomes = run(function, chunk, numbers)
+            if eager:
+                outcomes = self._eager(function, chunk, numbers)
+            else:
+                outcomes = self._batch(function, chunk, numbers, None, granularity)
             failed = [i for i, outcome in enumerate(outcomes) if isinstance(outcome, Failed)]
             if failed and errors == "raise":
                 found = outcomes[failed[0]]
@@ -192,9 +200,10 @@ class Net(Session):
                 yield outcome.error if isinstance(outcome, Failed) else outcome.result
             first += len(chunk)
 
-    def batching(self) -> Batching:
+    def batching(self, *, granularity: ProgramGranularity = DEFAULT_GRANULARITY) -> Batching:
         """A scope in which programs are begun and cells called one by one, to run as one mini-batch."""
-        return Batching(self._begin, self._end)
+        _one_of("granularity", granularity, ProgramGranularity)
+        return Batching(lambda: self._begin(None, granularity), self._end)
 
     def verify(
         self,
@@ -202,6 +211,7 @@ class Net(Session):
         instances: Iterable[Any],
         *,
         batch: int = DEFAULT_BATCH,
+        granularity: ProgramGranularity = DEFAULT_GRANULARITY,
         tolerance: float = 1e-4,
     ) -> Verified:
         """Run instances together, alone, and in double precision; say what differs.
@@ -212,8 +222,10 @@ class Net(Session):
         """
         _check_batch(batch)
         require_program(function)
+        _one_of("granularity", granularity, ProgramGranularity)
         items = list(instances)
-        return verify(self._batch, self._eager, function, items, range(len(items)), batch, tolerance)
+        together = partial(self._batch, granularity=granularity)
+        return verify(together, self._eager, function, items, range(len(items)), batch, tolerance)
 
     def trace(self, function: Program, instance: object) -> Graph:
         """The graph of all that a program records for an instance: a node for each call, in notebooks a
@@ -305,6 +317,12 @@ class Net(Session):
 
 TAKEN = (*(name for name in dir(Net) if not name.startswith("_")), "library", "executor")
 """Names that a library's cells, tables and parameters cannot have."""
+
+
+def _one_of(what: str, said: object, allowed: Any) -> None:  # noqa: ANN401 (a Literal)
+    """Errors: AbwError for a word that is none of those allowed."""
+    if said not in get_args(allowed):
+        raise AbwError(f"{what} cannot be '{said}'", hint=did_you_mean(str(said), get_args(allowed)))
 
 
 def _check_batch(batch: object) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from abw.core.base.errors import AbwError
-from abw.core.graph.cells import MOST_GIVEN
 from abw.core.ir.cell import Port, Shape
 from abw.core.ir.library import Library
 from abw.core.ir.network import LISTED, Constant, NetType, Network, Slot
+
+MOST_GIVEN = 1 << 20
+"""Values of one shape that the instances of a mini-batch may bring along: all shapes have to be numbered."""
 
 
 def shapes_of(library: Library) -> tuple[Shape, ...]:

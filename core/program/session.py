@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params
 from abw.core.exec.trained import load_weights, make_params
+from abw.core.graph.ops import op_network
 from abw.core.ir.cell import Shape
 from abw.core.ir.library import Library
 from abw.core.ir.network import Network
@@ -20,22 +21,30 @@ from abw.core.policy.schedule import Policy
 from abw.core.program.asks import Ask
 from abw.core.program.eager import EagerTape
 from abw.core.program.engine import BatchEngine
+from abw.core.program.expanded import OpEngine
 from abw.core.program.fibers import Asked, Done, Failed, Fibers, Program, require_program
 from abw.core.program.given import Given
 from abw.core.program.network import library_network, width_of
 from abw.core.program.recorder import Recorder
 from abw.core.program.results import in_arrays
 from abw.core.program.runner import RUNNING, BatchRunner, EagerRunner, Log, Runner
+from abw.core.program.structures import GraphEngine
 from abw.core.program.values import SHAPES
+
+ProgramGranularity = Literal["op", "cell", "graph"]
+"""What a node of a program is: an operation; a cell as it is called; that, and instances of equal structure
+share one schedule."""
+DEFAULT_GRANULARITY: ProgramGranularity = "cell"
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A network with its parameters, and what executes it."""
+    """A network with its parameters, and what executes it, at this granularity."""
 
     network: Network
     params: Params
     engine: BatchEngine
+    granularity: ProgramGranularity
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +91,41 @@ class Session:
             return ""
         return f": {np.array2string(self._runner.values([handle])[0], threshold=20)}"
 
-    def _ready(self) -> Prepared:
-        """The network as it is, with its parameters, prepared; made when it is first needed.
+    def _ready(self, granularity: ProgramGranularity | None = None) -> Prepared:
+        """The network as it is, with its parameters, prepared for a granularity (None: whatever was last);
+        made when it is first needed, or another one was before.
 
         Errors: SpecError for weights that do not fit, AbwError.
         """
-        if self._prepared is None:
+        held = self._prepared
+        if held is None:
             network = library_network(self.library)
             params = make_params(network, load_weights(self.library), self._how.seed)
-            self.executor.prepare(network, params, self._how.threads)
-            engine = BatchEngine(network, params, self.executor, self._policy, self._given)
-            self._prepared = Prepared(network, params, engine)
+        elif granularity in (None, held.granularity):
+            return held
+        else:
+            network, params = held.network, held.params
+        engine = self._engine(network, params, granularity or DEFAULT_GRANULARITY)
+        self._prepared = Prepared(network, params, engine, granularity or DEFAULT_GRANULARITY)
         return self._prepared
 
-    def _begin(self, log: Log | None = None) -> BatchRunner:
+    def _engine(self, network: Network, params: Params, granularity: ProgramGranularity) -> BatchEngine:
+        """What executes a network's nodes at a granularity; the executor is prepared for it."""
+        given = (params, self.executor, self._policy, self._given)
+        if granularity == "op":
+            ops = op_network(network)
+            self.executor.prepare(ops.network, params, self._how.threads)
+            return OpEngine(network, ops, *given)
+        self.executor.prepare(network, params, self._how.threads)
+        return (GraphEngine if granularity == "graph" else BatchEngine)(network, *given)
+
+    def _begin(
+        self, log: Log | None = None, granularity: ProgramGranularity = DEFAULT_GRANULARITY
+    ) -> BatchRunner:
         """A mini-batch begins. Errors: AbwError while another one runs."""
         if self._runner is not None:
             raise AbwError("the net runs already: a program cannot run it, nor a scope be inside another")
-        ready = self._ready()
+        ready = self._ready(granularity)
         self._recorder.restore()
         self._given.begin()
         runner = BatchRunner(ready.network, self._recorder, ready.engine, self._fibers, self._how.seed, log)
@@ -116,11 +142,16 @@ class Session:
         self._recorder.write = self._refuse_idle
 
     def _batch(
-        self, function: Program, items: Sequence[object], numbers: Sequence[int], log: Log | None = None
+        self,
+        function: Program,
+        items: Sequence[object],
+        numbers: Sequence[int],
+        log: Log | None = None,
+        granularity: ProgramGranularity = DEFAULT_GRANULARITY,
     ) -> list[Done | Failed]:
         """How the programs of some instances, which have these numbers, end as one mini-batch."""
         require_program(function)
-        runner = self._begin(log)
+        runner = self._begin(log, granularity)
         done = None
         try:
             tasks = [runner.begin(function, *each) for each in zip(items, numbers, strict=True)]

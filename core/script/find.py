@@ -5,7 +5,6 @@ A file's code is run only where it is named so; nothing that a spec or a stored 
 
 from __future__ import annotations
 
-import ast
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +19,7 @@ from abw.core.base.errors import AbwError, did_you_mean, missing_file
 from abw.core.program.net import Net
 from abw.core.program.told import Told, telling
 from abw.core.script.raised import placed
-from abw.core.spec.shipped import FOLDER
+from abw.core.spec.shipped import FOLDER, functions_in
 
 FORM = "program.py:function"
 """How a program is named."""
@@ -39,15 +38,6 @@ class Program:
     def files(self) -> tuple[Path, ...]:
         """The program's file, then those of its library."""
         return (self.path, *self.net.library.files)
-
-
-def functions_in(path: Path) -> list[str]:
-    """The names of a file's functions, without running it; nothing where it cannot be read."""
-    try:
-        body = ast.parse(path.read_bytes()).body
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return []
-    return [node.name for node in body if isinstance(node, ast.FunctionDef) and node.name[:1] != "_"]
 
 
 def find_file(name: str) -> Path:

@@ -49,13 +49,14 @@ def look(target: str, options: ProgramOptions, number: int = 0) -> Looked:
         in_range(number, total)
         assert wanted is not None
         net = program.net
-        ran = run_minibatch(net, program.function, wanted.objects, wanted.numbers.tolist())
-        for end, line, instance in zip(ran.ends, wanted.lines.tolist(), wanted.numbers.tolist(), strict=True):
+        numbers = wanted.numbers.tolist()
+        ran = run_minibatch(net, program.function, wanted.objects, numbers, options.granularity)
+        for end, line, instance in zip(ran.ends, wanted.lines.tolist(), numbers, strict=True):
             if isinstance(end, Failed):
                 raise told(end.error, f"{options.data}:{line} (instance {instance})") from end.error
         graph = ran.graph
         if not len(graph):
             raise AbwError(f"{program.name} called no cell in mini-batch {number}")
         schedule = ran.schedule(graph)
-        first, pieces = int(wanted.numbers[0]), len(ran.plans)
+        first, pieces = int(wanted.numbers[0]), len(ran.engine.pieces)
         return Looked(program, how(net).policy, number, total, first, graph, schedule, pieces)

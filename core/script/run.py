@@ -30,6 +30,7 @@ from abw.core.policy.registry import get_policy
 from abw.core.policy.trace import ready_counts
 from abw.core.program.fibers import Failed
 from abw.core.program.minibatch import Ran, how, prepare, run_minibatch, verify_minibatch
+from abw.core.program.session import DEFAULT_GRANULARITY, ProgramGranularity
 from abw.core.program.told import Told
 from abw.core.program.verify import arrays_of
 from abw.core.run.pipeline import versions, weights_document
@@ -64,6 +65,7 @@ class ProgramOptions:
     batch: int = 64
     policy: str | None = None
     executor: str | None = None
+    granularity: ProgramGranularity = DEFAULT_GRANULARITY
     told: Mapping[str, object] = field(default_factory=dict)
     dims: Mapping[str, int] = field(default_factory=dict)
     weights: Path | None = None
@@ -149,7 +151,7 @@ def _run(
     if options.output:
         spare(_opened(options.output, 1), _opened(options.data, 0), *program.files)
     with clock("compile"):
-        engine = prepare(program.net)
+        engine = prepare(program.net, options.granularity)
         prepared(program.net.executor)
         if options.data.is_file():
             with open_feed(options.data) as feed:  # what reads is loaded before time counts
@@ -223,9 +225,8 @@ class _Job:
         if len(items):
             before = dict(self.engine.seconds)
             start = time.perf_counter()
-            ran = run_minibatch(
-                self.program.net, self.program.function, items.objects, items.numbers.tolist()
-            )
+            numbers, net = items.numbers.tolist(), self.program.net
+            ran = run_minibatch(net, self.program.function, items.objects, numbers, self.options.granularity)
             took = time.perf_counter() - start
             for phase, seconds in self.engine.seconds.items():
                 clock.seconds[phase] += seconds - before[phase]
@@ -273,7 +274,7 @@ class _Job:
         sums.mini_batches += 1
         sums.rounds += ran.rounds
         sums.nodes += ran.nodes
-        sums.batches += sum(len(plan.schedule) for plan in ran.plans)
+        sums.batches += ran.engine.batches
         sums.executed.add(ran.counts)
         if sums.mini_batches > KEPT:
             return
@@ -301,6 +302,7 @@ class _Job:
             self.program.function,
             [items.objects[i] for i in good],
             [numbers[i] for i in good],
+            self.options.granularity,
             TOLERANCE,
         )
         if not found.ok:
@@ -344,7 +346,7 @@ def _report(
         "picked": None,
         "executor": net.executor.name,
         **settings(net.executor.name, **options.told),
-        "granularity": "cell",
+        "granularity": options.granularity,
         "layout": "planned",
         "passes": [],
         "hoist": False,

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import abw as abw_package
+from abw.cli import completion
 from abw.core.data.plain import plain
 from abw.core.data.read import read
 from tests.cli.conftest import Abw
@@ -428,3 +429,29 @@ def test_shipped_programs_run_by_name(abw: Abw, folder: Path, root: Path) -> Non
 
     assert [len(row["outputs"]) for row in rows] == [size(tree) for tree in trees]
     assert {len(scores) for row in rows for scores in row["outputs"]} == {5}
+
+
+def test_programs_that_ship_are_listed_and_completed(abw: Abw, folder: Path) -> None:
+    listed = {spec["name"]: spec["summary"] for spec in abw("specs", "--json").json()["specs"]}
+    assert "stack LSTM" in listed["programs/parser.py:parse"] and "programs/parser.py:net" not in listed
+    assert completion.programs("programs/p") == ["programs/parser.py:parse"]
+    assert completion.programs("program.py:t") == ["program.py:two", "program.py:thing"]
+    assert completion.programs("absent.py:") == [] and completion.programs("") == []
+
+
+def test_granularities(abw: Abw, folder: Path) -> None:
+    counts = {}
+    for name in ("op", "cell", "graph"):
+        run = ("run", "program.py:first", *RUN[2:], "--json", "--verify", "--granularity", name)
+        report = abw(*run).json()
+        assert report["granularity"] == name and report["kept"] == 1
+        counts[name] = report["nodes"], report["batches"]
+    assert counts == {"op": (0, 0), "cell": (0, 0), "graph": (0, 0)}  # rows of tables are no nodes
+    nodes = {name: abw(*RUN, "--json", "--granularity", name).json()["nodes"] for name in ("op", "cell")}
+    assert nodes["op"] > 2 * nodes["cell"]
+    decided = abw(*RUN, "--granularity", "graph")
+    assert decided.code == 1 and "after it has asked for a value" in decided.err
+    drawn = abw("viz", "program.py:read", *RUN[2:6], "--granularity", "op", "--batches")
+    assert drawn.code == 0 and "@" not in drawn.err
+    spec = abw("run", "treelstm", "--granularity", "graph")
+    assert spec.code == 2 and "graph is for programs" in spec.err
