@@ -69,9 +69,10 @@ class Result:
 class Computed:
     """n nodes that rounds have computed, in the order in which they ran.
 
-    Of each its type, vertex and round (n,), and where its outputs lie: `row` (W, n), in the arena of type and
-    output, -1 where a type has fewer. `rows` (A,): so many rows of each arena are taken now. `rounds`: how
-    many there were. `read` as of a `Result`, where output o of node i has the reference `i * width + o`.
+    Of each its type, vertex and round, or stage of all rounds (n,), and where its outputs lie: `row` (W, n),
+    in the arena of type and output, -1 where a type has fewer. `rows` (A,): so many rows of each arena are
+    taken now. `rounds`: how many there were. `read` as of a `Result`, where output o of node i has the
+    reference `i * width + o`.
     """
 
     type: Ints

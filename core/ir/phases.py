@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
@@ -18,7 +18,8 @@ class Phases:
     """The numbers of the types of each phase.
 
     `during` are those that decisions need, in the order in which a round computes them where that is the
-    same in all rounds (`ordered`).
+    same in all rounds (`ordered`); else in which a vertex's are computed, behind those of the vertices of the
+    same round that its links lead to.
     """
 
     before: tuple[int, ...]
@@ -64,8 +65,10 @@ class _Analysis:
                 self._note(message, t, "make it two types")
         early = {*before, *during}
         after = tuple(t for t in range(len(self.types)) if t not in early)
-        order = self._order(during)
-        found = Phases(tuple(sorted(before)), tuple(order or during), after, order is not None)
+        ordered = self._order(during, self._same_round)
+        # where there is none, either, the model is refused: types feed each other on one vertex
+        order = ordered or self._order(during, lambda hops: not hops)
+        found = Phases(tuple(sorted(before)), tuple(order or during), after, ordered is not None)
         return found, tuple(self.problems)
 
     def _note(self, message: str, t: int, hint: str, wanted: Input | None = None) -> None:
@@ -173,14 +176,16 @@ class _Analysis:
         """Whether hops may lead to a vertex that came to be with the one they begin at."""
         return all(hop.link in self.fresh for hop in hops)
 
-    def _order(self, during: Sequence[int]) -> tuple[int, ...] | None:
-        """An order that does in all rounds; None where types of one round may wait for each other."""
+    def _order(
+        self, during: Sequence[int], inside: Callable[[Sequence[Hop]], bool]
+    ) -> tuple[int, ...] | None:
+        """An order for all that is computed together, as far as hops may lead; None where there is none."""
         feeds = {
             t: {
                 p
                 for wanted in self.types[t].inputs
                 for source in wanted.sources
-                if isinstance(source, NodeSource) and self._same_round(source.hops)
+                if isinstance(source, NodeSource) and inside(source.hops)
                 for p, _ in source.producers
                 if p in during
             }

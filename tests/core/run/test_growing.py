@@ -171,7 +171,8 @@ VALUES = ("at.instance.token.buffer.h", "at.instance.token.buffer.h or up.run.h 
 class Draft:
     """A random section `grow` of kinds a and b, over sentences."""
 
-    def __init__(self, draw: st.DataObject) -> None:
+    def __init__(self, draw: st.DataObject, *, lists: bool = True) -> None:
+        """`lists`: also of what grew, which is not compiled."""
         self.draw = draw
         self.links = {
             "a": {"up": "a", "side": "b", "at": "token"},
@@ -180,6 +181,7 @@ class Draft:
         self.fields = {"a": ("depth", "row"), "b": ("depth",)}
         self.choices = {"a": ("pick", "go"), "b": ("toss",)}
         self.beam = draw.draw(st.booleans())
+        self.lists = lists
 
     def one(self, *options: str) -> str:
         return self.draw.draw(st.sampled_from(options))
@@ -238,7 +240,7 @@ class Draft:
         added: dict[str, str] = {}
         count = self.draw.draw(st.integers(1, 3))
         found = "".join(self.clause(kind, number, added) for number in range(count))
-        return found + (self.crowd(added) if kind == "a" else "")
+        return found + (self.crowd(added) if kind == "a" and self.lists else "")
 
     def crowd(self, added: dict[str, str]) -> str:
         """Clauses of kind a that add one vertex of kind c for each of a list, with what was just added."""
@@ -266,6 +268,27 @@ class Draft:
             found.append("      - {" + ", ".join(parts) + "}\n")
         return "".join(found)
 
+    def crowds(self) -> tuple[str, str, str]:
+        """The links, the kind and the types of lists."""
+        those = self.one("home.members.each.h", "home.members.of.each.h")
+        own = self.one("home.run.h", "home.up.run.h", "of.others.y")
+        return (
+            "links: {members: {reverse: home}}\n",
+            f"""\
+  c:
+    links: {{home: a or none, of: c or none, at: token or none}}
+    fields: {{place: number}}
+    most: {self.draw.draw(st.integers(1, 12))}
+""",
+            f"""\
+  each: {{per: c, cell: rnn.yaml, inputs: {{x: "depths[place] or zeros",
+    h: of.each.h or at.buffer.h or zeros, g: {own} or idle}}}}
+  others: {{per: c, attend: {{query: each.h, keys: {those}, values: {those} or idle}}}}
+  gather: {{per: a, {self.one("mean", "sum", "max")}: {{h: members.each.h or idle}}}}
+  least: {{per: c, cell: scores.yaml, inputs: {{x: others.y}}}}
+""",
+        )
+
     def choose(self) -> str:
         how = "best" if self.beam else self.one("argmax", "sample")
         scores = f"{self.one('1', '2', '4')} of score.y" if self.beam else "score.y"
@@ -281,17 +304,16 @@ class Draft:
         read = self.one(
             "up.run.h", "side.pass.h", "up.up.run.h", "at.buffer.h", "instance.pooled.h", "near.h"
         )
-        scored = self.one("run.h", "look.y", "up.look.y or run.h", "gather.h", "members[0].each.h or run.h")
-        those = self.one("home.members.each.h", "home.members.of.each.h")
-        own = self.one("home.run.h", "home.up.run.h", "of.others.y")
+        listed = ("gather.h", "members[0].each.h or run.h") if self.lists else ()
+        scored = self.one("run.h", "look.y", "up.look.y or run.h", *listed)
+        members, crowd, their_types = self.crowds() if self.lists else ("", "", "")
         return f"""\
 model: random
 dims: {{hidden: 3}}
 data: {{format: tags, path: d.txt, batch: 3, seed: {self.draw.draw(st.integers(0, 9))}}}
 tables: {{words: {{dim: hidden, rows: 8}}, rows: {{dim: hidden, rows: 3}}, depths: {{dim: hidden, rows: 4}}}}
 params: {{idle: hidden}}
-links: {{members: {{reverse: home}}}}
-grow:
+{members}grow:
   a:
     links: {{{optional(self.links["a"])}}}
     fields: {{depth: number, row: rows}}
@@ -305,11 +327,7 @@ grow:
     most: {self.draw.draw(st.integers(1, 7))}
     choose: {{toss: chance {self.one("0", "0.4", "0.9")}}}
     then:
-{self.then("b")}  c:
-    links: {{home: a or none, of: c or none, at: token or none}}
-    fields: {{place: number}}
-    most: {self.draw.draw(st.integers(1, 12))}
-types:
+{self.then("b")}{crowd}types:
   buffer: {{per: token, cell: rnn.yaml, inputs: {{x: "words[word]", h: prev.buffer.h or zeros, g: idle}}}}
   run: {{per: a, cell: rnn.yaml, inputs: {{x: "rows[row]", h: {read} or zeros,
     g: side.pass.h or up.run.h or idle}}}}
@@ -318,15 +336,10 @@ types:
   pooled: {{per: instance, mean: {{h: token.buffer.h}}}}
   near: {{per: a, sum: {{h: at.instance.token.buffer.h or idle}}}}
   look: {{per: a, attend: {{query: run.h, keys: at.instance.token.buffer.h, values: {self.one(*VALUES)}}}}}
-  each: {{per: c, cell: rnn.yaml, inputs: {{x: "depths[place] or zeros",
-    h: of.each.h or at.buffer.h or zeros, g: {own} or idle}}}}
-  others: {{per: c, attend: {{query: each.h, keys: {those}, values: {those} or idle}}}}
-  gather: {{per: a, {self.one("mean", "sum", "max")}: {{h: members.each.h or idle}}}}
-  score: {{per: a, cell: scores.yaml, inputs: {{x: "{scored}"}}}}
+{their_types}  score: {{per: a, cell: scores.yaml, inputs: {{x: "{scored}"}}}}
   all: {{per: instance, mean: {{h: a.run.h or idle}}}}
   end: {{per: instance, cell: scores.yaml, inputs: {{x: all.h}}}}
-  least: {{per: c, cell: scores.yaml, inputs: {{x: others.y}}}}
-outputs: {{pick: a.pick, toss: b.toss, end: end.y, least: least.y}}
+outputs: {{pick: a.pick, toss: b.toss, end: end.y{", least: least.y" if self.lists else ""}}}
 """
 
 
