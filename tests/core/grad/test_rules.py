@@ -74,7 +74,9 @@ def test_at_kinks_the_slope_is_pytorchs(name: str, row: list[float], slopes: lis
     (found,), _ = backward(cell, [[np.array([x]) for x in row]], [], [[np.array([1.0])]])
     assert [0.0 if g is None else np.ravel(g)[0] for g in found] == slopes
     values = [np.array([x]) for x in row]
-    assert [float(np.ravel(g)[0]) for g in VJP[name](cell.ops[0], values, _value(name, values), np.ones(1))] == slopes
+    assert [
+        float(np.ravel(g)[0]) for g in VJP[name](cell.ops[0], values, _value(name, values), np.ones(1))
+    ] == slopes
 
 
 def _value(name: str, row: Sequence[np.ndarray]) -> np.ndarray:
