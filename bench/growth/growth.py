@@ -18,6 +18,7 @@ from abw.bench.executors.blas import import_torch
 from abw.bench.growth.byhand import Arrays, Beam, Greedy, GreedyLoop, Parser
 from abw.bench.growth.growing import BEAM, GREEDY, Growing
 from abw.bench.growth.overhead import overhead, score_seconds
+from abw.bench.growth.whole import whole
 from abw.bench.timing import cpu_seconds
 from abw.core.base.errors import AbwError
 from abw.core.data.lookup import word_rows
@@ -62,17 +63,28 @@ def bench_growth(data: Path, runs: int, specs: Path = Path("specs"), *, torch: b
             for path in (spec, beam)
         )
         beside = overhead(spec, pairs, 3 * runs)
+        ends = [
+            row
+            for hidden, words in SIZES
+            for batch in BATCHES
+            for row in whole(Path(folder), specs, pairs, _dims(hidden, words), batch, 3 * runs)
+        ]
     parsers = [parsing(library, specs, data / "tags/dev.txt", hidden, runs) for hidden in (64, 256)]
     table = [_published(specs, data / "tags/dev.txt", *case, runs) for case in PUBLISHED]
     scores = [{"words": words, "seconds": score_seconds(words, 3 * runs)} for words in SCORES]
     return {
         "overhead": beside,
         "scores": scores,
+        "whole": ends,
         "decoding": greedy,
         "beams": beams,
         "parsing": parsers,
         "published": table,
     }
+
+
+def _dims(hidden: int, words: int) -> dict[str, int]:
+    return {"hidden": hidden, "embed": hidden, "vocabulary": words}
 
 
 def decoding(
@@ -85,8 +97,7 @@ def decoding(
     runs: int,
 ) -> dict[str, Any]:
     """Greedy decoding of one mini-batch, or with a beam."""
-    dims = {"hidden": hidden, "embed": hidden, "vocabulary": words}
-    growing = Growing(spec, data, batch, dims)
+    growing = Growing(spec, data, batch, _dims(hidden, words))
     made = growing.grown(0, batch)
     said = _decided(made, "step", "next")
     theirs: dict[str, Greedy | GreedyLoop | Parser] = {}

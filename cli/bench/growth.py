@@ -28,6 +28,15 @@ def growth(
     for row in report["scores"]:
         spent = ", ".join(f"{what} {1e9 * seconds:.3f}" for what, seconds in row["seconds"].items())
         yield f"of {row['words']:,} scores, ns a score: {spent}"
+    table = grid(
+        "whole mini-batches", "hidden", "mini-batch", "nodes", "read", "names", "kernels", "beside them",
+        "from text to outputs",
+    )  # fmt: skip
+    for row in report["whole"]:
+        taken = [row["seconds"][step] for step in ("read", "names", "kernels", "beside")]
+        parts = [duration(seconds) for seconds in (*taken, sum(taken))]
+        table.add_row(row["model"], str(row["hidden"]), str(row["batch"]), amount(row["nodes"]), *parts)
+    yield table
     for search, rows in (("greedy", "decoding"), ("beam of 4", "beams")):
         table = grid(
             search, "words", "mini-batch", "tokens/s", "PyTorch", "times", "JAX", "times", "from instances on"

@@ -179,7 +179,7 @@ def open_workload(model: Model, instances: Instances, networks: Networks) -> Wor
     there = {*instances.schema.kinds, *instances.schema.fields}
     if sprouter is None or sprouter.growth.decided | sprouter.growth.grown <= there:
         return Workload(model, bind(model, networks.cells, networks.program, instances), networks)
-    instances = with_room(instances, sprouter.growth)
+    instances = with_room(instances, sprouter.growth, sprouter.extended(instances.schema))
     binding = bind(model, networks.cells, networks.program, instances)
     return Workload(model, binding, networks, Ground(sprouter, instances))
 

@@ -10,6 +10,7 @@ import pytest
 from abw.bench.growth.growing import BEAM, GREEDY, Growing
 from abw.bench.growth.growth import decoding, parsing
 from abw.bench.growth.overhead import overhead, score_seconds
+from abw.bench.growth.whole import whole
 
 
 @pytest.fixture
@@ -46,6 +47,15 @@ def test_what_is_told(spec: Path, root: Path) -> None:
     assert "torch_seconds" not in row and row["whole_seconds"] > row["seconds"] > 0
     beam = decoding(None, spec.with_name("beam.yaml"), root / "specs/data/pairs.txt", 8, 9, 2, 1)
     assert beam["tokens"] == row["tokens"] and beam["whole_seconds"] > beam["seconds"] > 0
+
+
+def test_whole_mini_batches_beside_what_comes_before_growth(tmp_path: Path, root: Path) -> None:
+    dims = {"hidden": 8, "embed": 8, "vocabulary": 9}
+    rows = whole(tmp_path, root / "specs", root / "specs/data/pairs.txt", dims, 4, 1)
+    greedy, encoder = sorted(rows, key=lambda row: -int(row["nodes"]))
+    assert (greedy["model"], encoder["model"]) == ("greedy", "encoder")
+    assert greedy["nodes"] > encoder["nodes"] > 20
+    assert all(seconds > 0 for row in rows for seconds in row["seconds"].values())
 
 
 def test_pytorch_decides_the_same(spec: Path, root: Path) -> None:
