@@ -17,6 +17,7 @@ import numpy as np
 from abw.bench.executors.blas import import_torch
 from abw.bench.growth.byhand import Arrays, Beam, Greedy, GreedyLoop, Parser
 from abw.bench.growth.growing import BEAM, GREEDY, Growing
+from abw.bench.growth.limits import at_least, live
 from abw.bench.growth.overhead import overhead, score_seconds
 from abw.bench.growth.whole import whole
 from abw.bench.timing import cpu_seconds
@@ -96,7 +97,10 @@ def decoding(
     batch: int,
     runs: int,
 ) -> dict[str, Any]:
-    """Greedy decoding of one mini-batch, or with a beam."""
+    """Greedy decoding of one mini-batch, or with a beam.
+
+    Without one, `limit` is what rounds take at least, and `masked_limit` where none is left out (`at_least`).
+    """
     growing = Growing(spec, data, batch, _dims(hidden, words))
     made = growing.grown(0, batch)
     said = _decided(made, "step", "next")
@@ -111,6 +115,9 @@ def decoding(
         if not beam and (jax := import_jax()) is not None:
             theirs["jax"] = GreedyLoop(jax, *beginning)
     row = _measured(growing, theirs, said, batch, runs)
+    if made.picks is None:
+        going = live([len(words) for words in said])
+        row["limit"], row["masked_limit"] = at_least(growing, going), at_least(growing, [batch] * len(going))
     return {"hidden": hidden, "words": words, "batch": batch, "tokens": sum(map(len, said)), **row}
 
 

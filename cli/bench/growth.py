@@ -39,15 +39,17 @@ def growth(
     yield table
     for search, rows in (("greedy", "decoding"), ("beam of 4", "beams")):
         table = grid(
-            search, "words", "mini-batch", "tokens/s", "PyTorch", "times", "JAX", "times", "from instances on"
-        )
+            search, "words", "mini-batch", "tokens/s", "of the limit", "PyTorch", "of its limit", "times",
+            "JAX", "times", "from instances on",
+        )  # fmt: skip
         for row in report[rows]:
             ours, torches, jaxes, whole = (
                 _rate(row["tokens"], row.get(key))
                 for key in ("seconds", "torch_seconds", "jax_seconds", "whole_seconds")
             )
             table.add_row(
-                str(row["hidden"]), f"{row['words']:,}", str(row["batch"]), ours, torches,
+                str(row["hidden"]), f"{row['words']:,}", str(row["batch"]), ours,
+                _share(row, "limit", "seconds"), torches, _share(row, "masked_limit", "torch_seconds"),
                 _times(row, "torch"), jaxes, _times(row, "jax"), whole,
             )  # fmt: skip
         yield table
@@ -74,3 +76,8 @@ def _rate(count: int, seconds: float | None) -> str:
 
 def _times(row: dict[str, float], other: str) -> str:
     return f"{row[f'{other}_seconds'] / row['seconds']:.1f} x" if f"{other}_seconds" in row else ""
+
+
+def _share(row: dict[str, float], limit: str, taken: str) -> str:
+    """How near what was measured is to what it takes at least."""
+    return f"{row[limit] / row[taken]:.0%}" if limit in row and taken in row else ""

@@ -9,6 +9,7 @@ import pytest
 
 from abw.bench.growth.growing import BEAM, GREEDY, Growing
 from abw.bench.growth.growth import decoding, parsing
+from abw.bench.growth.limits import live
 from abw.bench.growth.overhead import overhead, score_seconds
 from abw.bench.growth.whole import whole
 
@@ -45,6 +46,7 @@ def test_what_is_told(spec: Path, root: Path) -> None:
     assert scores.keys() == {"argmax", "best", "softmax"} and min(scores.values()) > 0
     row = decoding(None, spec, root / "specs/data/pairs.txt", 8, 9, 2, 1)
     assert "torch_seconds" not in row and row["whole_seconds"] > row["seconds"] > 0
+    assert row["masked_limit"] >= row["limit"] > 0
     beam = decoding(None, spec.with_name("beam.yaml"), root / "specs/data/pairs.txt", 8, 9, 2, 1)
     assert beam["tokens"] == row["tokens"] and beam["whole_seconds"] > beam["seconds"] > 0
 
@@ -56,6 +58,10 @@ def test_whole_mini_batches_beside_what_comes_before_growth(tmp_path: Path, root
     assert (greedy["model"], encoder["model"]) == ("greedy", "encoder")
     assert greedy["nodes"] > encoder["nodes"] > 20
     assert all(seconds > 0 for row in rows for seconds in row["seconds"].values())
+
+
+def test_sentences_go_on_to_their_ends() -> None:
+    assert live([3, 1, 3]) == [3, 2, 2]
 
 
 def test_pytorch_decides_the_same(spec: Path, root: Path) -> None:
