@@ -63,10 +63,15 @@ def growth(
             f"{row['seconds'] / row['two_seconds']:.2f} x", duration(row["whole_seconds"]),
         )  # fmt: skip
     yield table
-    table = grid("ACRoBat's models", "mini-batch", "nodes", "from instances on", "DyNet, RTX 3070", "ACRoBat")
+    table = grid(
+        "ACRoBat's models", "size", "mini-batch", "nodes", "from instances on", "DyNet, RTX 3070", "ACRoBat"
+    )
     for row in report["published"]:
-        times = (duration(row[k]) for k in ("seconds", "dynet_seconds", "acrobat_seconds"))
-        table.add_row(row["model"], str(row["batch"]), amount(row["nodes"]), *times)
+        times = (
+            duration(row[k]) if row[k] else "no memory"
+            for k in ("seconds", "dynet_seconds", "acrobat_seconds")
+        )
+        table.add_row(row["model"], row["size"], str(row["batch"]), amount(row["nodes"]), *times)
     yield table
 
 

@@ -35,7 +35,15 @@ from abw.core.run.growing import Grown, grow
 from abw.core.run.minibatches import run_all
 from abw.core.run.recheck import recheck
 from abw.core.run.streaming import columns_of
-from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances, whole
+from abw.core.run.workload import (
+    Workload,
+    load_workload,
+    open_model,
+    open_networks,
+    open_workload,
+    read_instances,
+    whole,
+)
 from abw.core.spec.load import Overrides
 from tests.core.exec.cuda.simulated import SimulatedDevice
 from tests.core.run.growth_oracle import Oracle
@@ -603,6 +611,28 @@ def test_an_absent_number_passes_no_condition(random_folder: Path, comparison: s
     check_as_the_oracle(workload, made, params)
     sizes = {t.name: n for t, n in zip(workload.network.types, made.graph.type_sizes.tolist(), strict=True)}
     assert (sizes["more"], sizes["part"], sizes["score"]) == (0, 2 * 5, 3 * 5)
+
+
+@pytest.mark.parametrize("name", ["stackrnn", "berxit"])
+def test_what_has_grown_in_operations_and_with_reductions_in_place(name: str) -> None:
+    """Not while it grows; the finished graph of operations computes what the one of cells does."""
+    model = open_model(SPECS / f"{name}.yaml", Overrides(dims={"hidden": 4}, limit=2))
+    cells = load_workload(model, "cell")
+    params = init_params(cells.network, 1)
+
+    def computed(workload: Workload) -> Result:
+        executor = ReferenceExecutor()
+        executor.prepare(workload.network, params)
+        return executor.run_graph(workload.graph(0, 2))
+
+    expected = computed(cells)
+    for granularity, fuse in (("op", False), ("cell", True)):
+        workload = load_workload(model, granularity, fuse=fuse)  # type: ignore[arg-type]
+        same_instances(workload.instances, cells.instances)
+        found = computed(workload)
+        assert (len(found.nodes) > len(expected.nodes)) == (granularity == "op")
+        for ours, theirs in zip(found.nodes.results, expected.nodes.results, strict=True):
+            np.testing.assert_allclose(found.values(ours.reference), expected.values(theirs.reference))
 
 
 def test_granularity_op_is_refused(tmp_path: Path) -> None:
