@@ -31,6 +31,8 @@ def check_history(workload: Workload, made: Grown, oracles: list[Oracle]) -> Non
         (kind, i, r) for i, oracle in enumerate(oracles) for kind, r in oracle.cut.items()
     }
     assert (np.diff(found.made_in) >= 0).all()
+    ends = [oracle.rounds for oracle in oracles]
+    assert found.growing.tolist() == [sum(end >= r for end in ends) for r in range(1, found.rounds + 1)]
     _check_nodes(workload, made, found)
     kinds = {kind.name: kind for kind in workload.model.growth.kinds}
     known = [decision for kind in kinds.values() for decision in kind.decisions]
