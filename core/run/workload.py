@@ -260,6 +260,16 @@ def _nothing_in(model: Model) -> DataError:
     return DataError([Problem("no instances in the file", Span(str(model.data.path), 1))])
 
 
+def _as_far_as(workload: Workload, good: int, executor: Executor | None) -> tuple[Workload, int]:
+    """The first `good` instances when they have grown, or fewer: those that fail late are met later."""
+    while good:
+        try:
+            return whole(workload, good, executor), good
+        except InstanceError as error:
+            good = error.instance
+    return workload, 0
+
+
 def open_sample(
     model: Model,
     networks: Networks,
@@ -291,8 +301,8 @@ def open_sample(
                 except InstanceError as error:
                     if not skip_bad:
                         raise
-                    failed, good = error, error.instance
-                    found = whole(workload, good, executor) if good else workload
+                    failed = error
+                    found, good = _as_far_as(workload, error.instance, executor)
                 if good:
                     return found, good
                 if size == count:

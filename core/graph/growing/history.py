@@ -65,13 +65,18 @@ class History:
         return np.maximum(self.round[self.vertex], 1)
 
     @property
+    def ends(self) -> Ints:
+        """By instance its last round; 0 where nothing grew or was decided."""
+        found = np.zeros(int(self.instance.max(initial=-1)) + 1, np.int32)
+        np.maximum.at(found, self.instance, self.round)
+        np.maximum.at(found, self.instance[self.vertex], self.made_in)
+        return found
+
+    @property
     def growing(self) -> Ints:
-        """By round (rounds,), in how many instances it computed or decided anything of what grows."""
-        instances = int(self.instance.max(initial=-1)) + 1
-        there = np.zeros((self.rounds + 1, instances), np.bool_)
-        there[self.round, self.instance] = True
-        there[self.made_in, self.instance[self.vertex]] = True
-        counts: Ints = there[1:].sum(axis=1).astype(np.int32)
+        """By round (rounds,), how many instances had not ended before it."""
+        ended = np.bincount(self.ends, minlength=self.rounds + 1)
+        counts: Ints = (len(self.ends) - np.cumsum(ended)[:-1]).astype(np.int32)
         return counts
 
 

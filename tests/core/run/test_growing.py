@@ -40,6 +40,7 @@ from abw.core.run.workload import (
     load_workload,
     open_model,
     open_networks,
+    open_sample,
     open_workload,
     read_instances,
     whole,
@@ -665,3 +666,18 @@ def test_nothing_follows_the_end() -> None:
         assert len(words) == 20 or words[-1] == ends.rows["</s>"]
         lengths.add(len(words))
     assert len(lengths) > 1 and 0 < made.cut["step"] < 12
+
+
+def test_a_sample_ends_before_the_first_that_fails_in_whatever_round() -> None:
+    model = open_model(SPECS / "stackrnn.yaml", Overrides())
+    networks = open_networks(model, "cell")
+    params = init_params(networks.cells, 0)
+    params.tables[[table.name for table in model.tables].index("moves")][2] = np.nan  # after each `right`
+    executor = CpuExecutor()
+    executor.prepare(networks.network, params)
+    with pytest.raises(InstanceError, match="is not a number at") as first:
+        open_sample(model, networks, 48, executor=executor)
+    found, used = open_sample(model, networks, 48, skip_bad=True, executor=executor)
+    # one that is met earlier may stand behind others that fail in later rounds
+    assert first.value.instance > 0 and used == 1
+    assert found.ground is None
