@@ -328,7 +328,7 @@ class _Growing:
         with self.clock("construct"):
             most = len(before.graph) + int((made.rows - before.rows).sum())
             seen = np.zeros(((made.rounds + 1) * made.stages, len(network.types)), np.bool_)
-            given = made.round, seen, before.graph
+            given = made.round, made.stage, made.stages, seen, before.graph
             nodes, row = finished_nodes(
                 self.sprouter, self.columns, end.order, made.own, made.row, most, given
             )

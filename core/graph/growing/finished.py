@@ -33,16 +33,18 @@ def finished_nodes(
     Type t has nodes where the column `own[t]` (T,) says something; of a node `wanted[t]` (T, k) is asked,
     -1 for nothing. There are not more nodes than `most`. Of rounds that were `compiled`: the columns that
     have a vertex's round and stage (-1: there is one), and how many stages a round has; an array of False
-    ((rounds + 1) * stages, T), which says afterwards which types had nodes in which; the nodes before growth, which those are whose `own[t]` is -1, in the same order. Cost: linear in
-    vertices times types, a ns each; no edge is looked at.
+    ((rounds + 1) * stages, T), which says afterwards which types had nodes in which; the nodes before growth,
+    which those are whose `own[t]` is -1, in the same order. Cost: linear in vertices times types, a ns each;
+    no edge is looked at.
     """
     network = sprouter.network
     type_ptr = np.zeros(len(network.types) + 1, np.int32)
     nodes, found = np.empty((2, most), np.int32), np.full((most, wanted.shape[1]), -1, np.int32)
-    *when, seen, given = compiled or (-1, -1, 1, np.zeros((0, 0), np.bool_), None)
+    round, stage, stages, seen, given = compiled or (-1, -1, 1, np.zeros((0, 0), np.bool_), None)
     given_ptr, before = (type_ptr, nodes[0]) if given is None else (given.type_ptr, given.vertex)
     block, whose = columns.block, columns.place[INSTANCE]
     places = order.vertex, order.place
+    when = round, stage, stages
     _select(block, whose, *places, own, wanted, given_ptr, before, *when, seen, type_ptr, nodes, found)
     count = int(type_ptr[-1])
     vertex, instance = nodes[:, :count]
