@@ -76,7 +76,7 @@ def _check_row(decision: Decision, oracle: Oracle, vertex: Vertex, found: Histor
         np.testing.assert_allclose(score, scores[0], 1e-5, 1e-6)
         return
     allowed = oracle._allowed(decision, vertex, len(scores))
-    if decision.how == "sample":
+    if decision.how == "sample" and allowed:
         whole = sum(math.exp(scores[i]) for i in allowed)
         scores = [math.exp(s) / whole for s in scores]
     assert (chosen in allowed) == (chosen >= 0) == bool(allowed)
