@@ -63,7 +63,6 @@ class _Replay:
         while len(now):
             self.whose.lists.note(columns, now)
             rounds += 1
-            self.whose.lists.note(columns, now)
             round[self.place[new]] = rounds
             before, full = columns.count, self.grower.cut.copy()
             self._grow(now)
