@@ -9,27 +9,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
-from abw.core.exec.interface import Array, Executor, Result
+from abw.core.exec.interface import Array, Executor, Result, Tape
 from abw.core.exec.params import Params, constant_value
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
+from abw.core.plan.arenas import arenas_of
 from abw.core.plan.plan import Earlier, Plan, plan
+from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Policy
-from abw.core.program.recorder import Ints, Longs, Segment
+from abw.core.program.recorder import Ints, Longs, Piece, Segment, segment
+from abw.core.program.values import BITS
 
 
 class Engine(Protocol):
     """What a tape's nodes are executed by."""
 
-    def begin(self) -> None:
-        """A run begins: its first node is number 0. Values of earlier runs are lost."""
+    def begin(self, base: int) -> None:
+        """A run begins: its first node is number `base` of all runs'. Values of earlier runs are lost."""
 
-    def advance(self, segment: Segment) -> None:
-        """Compute the next nodes. Errors: TooLargeError."""
+    def advance(self, piece: Piece) -> None:
+        """Compute the next nodes. Errors: StaleError, TooLargeError."""
 
     def values(self, references: Longs) -> Array:
         """The values of m references, all of one shape (m, *shape); a copy."""
+
+    tape: Tape | None
+    """What answers questions to values in compiled code; None where nothing does."""
 
 
 MOST_KEPT = 1 << 20
@@ -46,7 +52,8 @@ class Planned:
 
 
 class BatchEngine:
-    """Schedules and plans each segment by abw's policies and plans, for any executor.
+    """Executes each piece by the executor's own tape; where that has none, or is told another policy than the
+    critical rule, or finds a piece too large for one thread, it is scheduled and planned.
 
     A run that begins as one before it, node for node, finds the plans of that again: looking for them takes
     some nanoseconds a node. `batches` counts those executed in this run, `segments` are its segments.
@@ -56,59 +63,95 @@ class BatchEngine:
         self._network, self._params = network, params
         self._executor, self._policy = executor, policy
         self._names = tuple(t.name for t in network.types)
+        self._slots = np.array([len(t.slots) for t in network.types], np.int32)
         self._first: dict[bytes, Planned] = {}
         self._kept = 0
-        self.begin()
+        self._type, self._row, self._local = (np.zeros(0, np.int32) for _ in range(3))
+        self.begin(0)
 
-    def begin(self) -> None:
+    def begin(self, base: int) -> None:
         """As in `Engine`."""
         if self._kept > MOST_KEPT:
             self._first, self._kept = {}, 0
         self._next = self._first
-        self.segments: list[Segment] = []
+        self._base, self._count, self._planned_batches = base, 0, 0
+        self._pieces: list[tuple[Piece, int]] = []
         self._last: Plan | None = None
         self._results: list[Result] = []
         self._firsts: list[int] = []
-        self._type = np.zeros(0, np.int32)
-        self._row = np.zeros(0, np.int32)
-        self._local = np.zeros(0, np.int32)
-        self._count = 0
-        self.batches = 0
+        self.tape = self._executor.tape(BITS) if isinstance(self._policy, Critical) else None
+        if self.tape is not None:
+            self.tape.begin()
+            self.tape.place(self._type, self._row)
 
-    def advance(self, segment: Segment) -> None:
-        """As in `Engine`. Cost: some 150 us beside the kernels, and 100 ns a node."""
-        if not len(segment):
+    @property
+    def batches(self) -> int:
+        """How many batches were executed in this run."""
+        return self._planned_batches + (0 if self.tape is None else self.tape.batches)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """All that was recorded in this run."""
+        return [self._segment(piece, first) for piece, first in self._pieces]
+
+    def advance(self, piece: Piece) -> None:
+        """As in `Engine`. Cost: that of `Tape.advance`; with a plan some 150 us, and 100 ns a node."""
+        if not piece.nodes:
             return
+        first = self._count
+        self._reserve(piece.nodes)
+        if self.tape is not None:
+            end = self.tape.advance(piece.words, piece.nodes, first, self._base * self._network.width)
+        if self.tape is None or end != "done":
+            self._run(self._segment(piece, first))
+        self._pieces.append((piece, first))
+        self._count += piece.nodes
+
+    def _segment(self, piece: Piece, first: int) -> Segment:
+        return segment(piece, self._slots, self._network.width, self._base, first)
+
+    def _run(self, segment: Segment) -> None:
+        """Schedule, plan and execute."""
         width = self._network.width
+        rows = self._last.rows if self._last is not None else None
+        if self.tape is not None:
+            rows = self.tape.leave()
+        made, local = self._found(segment, rows)
+        result = self._executor.run(made)
+        new = slice(segment.first, segment.first + len(segment))
+        self._type[new] = segment.type
+        places = made.row.reshape(len(segment), width)[local]
+        self._row[new.start * width : new.stop * width] = places.ravel()
+        self._planned_batches += len(made.schedule)
+        self._last = made
+        if self.tape is not None:
+            self.tape.take(made.rows)
+        else:
+            self._local[new] = local
+            self._results.append(result)
+            self._firsts.append(segment.first)
+
+    def _found(self, segment: Segment, rows: Ints | None) -> tuple[Plan, Ints]:
+        """A segment's plan, and the number of each of its nodes there; `rows` (A,) are taken before it."""
+        if self.tape is not None and self._pieces:  # which rows a plan goes on from is the tape's matter
+            return self._planned(segment, rows)
         key = b"".join(part.tobytes() for part in (segment.type, segment.operand, segment.instance))
         found = self._next.get(key)
         if found is None:
-            self._next[key] = found = self._planned(segment)
+            self._next[key] = found = Planned(*self._planned(segment, rows), {})
             self._kept += len(segment)
-        made, local = found.plan, found.local
         self._next = found.behind
-        self.segments.append(segment)
-        self._results.append(self._executor.run(made))
-        self._firsts.append(segment.first)
-        self._reserve(len(segment))
-        new = slice(segment.first, segment.first + len(segment))
-        self._type[new] = segment.type
-        self._local[new] = local
-        rows = made.row.reshape(len(segment), width)[local]
-        self._row[new.start * width : new.stop * width] = rows.ravel()
-        self._last = made
-        self._count = new.stop
-        self.batches += len(made.schedule)
+        return found.plan, found.local
 
-    def _planned(self, segment: Segment) -> Planned:
-        width = self._network.width
+    def _planned(self, segment: Segment, rows: Ints | None) -> tuple[Plan, Ints]:
         graph, outer, local = self.graph(segment)
         earlier = None
-        if self._last is not None:
-            arena = self._last.arenas.output_arena[self._type[outer // width], outer % width]
-            earlier = Earlier(self._last.rows, arena, self._row[outer])
+        if rows is not None:
+            width = self._network.width
+            arena = arenas_of(self._network).output_arena[self._type[outer // width], outer % width]
+            earlier = Earlier(rows, arena, self._row[outer])
         schedule = self._policy.schedule(graph.dag)
-        return Planned(plan(graph, self._executor.arrange(graph, schedule), None, earlier), local, {})
+        return plan(graph, self._executor.arrange(graph, schedule), None, earlier), local
 
     def values(self, references: Longs) -> Array:
         """As in `Engine`."""
@@ -118,6 +161,8 @@ class BatchEngine:
                 self._constant(r) if r < 0 else self.values(np.array([r]))[0] for r in references.tolist()
             ]
             return np.stack(each)
+        if self.tape is not None:
+            return self.tape.values(references)
         node, output = np.divmod(references, width)
         local = self._local[node].astype(np.int64) * width + output
         piece = np.searchsorted(self._firsts, node, side="right") - 1
@@ -175,9 +220,11 @@ class BatchEngine:
             room, width = max(2 * needed, 1024), self._network.width
             for name, each in (("_type", 1), ("_local", 1), ("_row", width)):
                 grown = np.zeros(room * each, np.int32)
-                held = self._count * each
-                grown[:held] = getattr(self, name)[:held]
+                before = getattr(self, name)[: self._count * each]
+                grown[: len(before)] = before
                 setattr(self, name, grown)
+            if self.tape is not None:
+                self.tape.place(self._type, self._row)
 
 
 @njit

@@ -36,6 +36,15 @@ class Refuse(Protocol):
         """What the call gives instead."""
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What was recorded between two decisions: `nodes` in words, and who wrote from which handle on."""
+
+    words: Longs
+    marks: list[tuple[int, int]]
+    nodes: int
+
+
 class Recorder:
     """The tape while it is written.
 
@@ -45,11 +54,11 @@ class Recorder:
     is known as such.
     """
 
-    __slots__ = ("_words", "marks", "next", "step", "write")
+    __slots__ = ("_begin", "_words", "marks", "next", "step", "write")
 
     def __init__(self, width: int) -> None:
         self.step = width << BITS
-        self.next = 0
+        self.next = self._begin = 0
         self._words: list[int] = []
         self.write: Callable[[Iterable[int]], None] = self._words.extend
         self.marks: list[tuple[int, int]] = []
@@ -57,19 +66,19 @@ class Recorder:
     def widen(self, width: int) -> None:
         """From the next node on a node has so many outputs; those that there are keep their handles."""
         self.step = width << BITS
-        self.next = -(-self.next // self.step) * self.step
+        self.next = self._begin = -(-self.next // self.step) * self.step
 
     def mark(self, instance: int) -> None:
         """From the next node on, nodes are of this instance."""
         self.marks.append((self.next, instance))
 
-    def take(self) -> tuple[Longs, list[tuple[int, int]]]:
-        """The words written since the last time, and who wrote from which handle on."""
-        words = np.array(self._words, np.int64)
+    def take(self) -> Piece:
+        """What was written since the last time."""
+        words = np.fromiter(self._words, np.int64, len(self._words))
         self._words.clear()
-        marks = self.marks
+        marks, begin, self._begin = self.marks, self._begin, self.next
         self.marks = marks[-1:]
-        return words, marks
+        return Piece(words, marks, (self.next - begin) // self.step)
 
     def restore(self) -> None:
         """Write to the tape, whatever `write` was meanwhile."""
@@ -170,14 +179,13 @@ class StaleError(Exception):
     """A node reads a value of an earlier run; the arguments are its type, its number and the slot."""
 
 
-def segment(
-    words: Longs, marks: Sequence[tuple[int, int]], slots: Ints, width: int, base: int, first: int
-) -> Segment:
-    """The words of a tape as arrays.
+def segment(piece: Piece, slots: Ints, width: int, base: int, first: int) -> Segment:
+    """The words of a piece as arrays.
 
-    `slots` (T,): inputs of each type. The run's first node has number `base` among all runs', these words'
+    `slots` (T,): inputs of each type. The run's first node has number `base` among all runs', the piece's
     first one `first` in the run. Errors: StaleError. Cost: some 3 ns a word.
     """
+    words, marks = piece.words, piece.marks
     type_of, ptr = np.empty(len(words), np.int32), np.zeros(len(words) + 1, np.int32)
     operand = np.empty(len(words), np.int32)
     n, m, stale = _parse(words, slots, width * base, type_of, ptr, operand)

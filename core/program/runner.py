@@ -29,7 +29,7 @@ from abw.core.program.fibers import (
     Program,
     run_through,
 )
-from abw.core.program.recorder import Recorder, StaleError, segment
+from abw.core.program.recorder import Recorder, StaleError
 from abw.core.program.values import BITS, KINDS
 
 Path = tuple[int, ...]
@@ -126,7 +126,6 @@ class BatchRunner:
     ) -> None:
         self._network, self._recorder, self._engine = network, recorder, engine
         self._fibers, self._seed, self._log = fibers, seed, log
-        self._slots = np.array([len(t.slots) for t in network.types], np.int32)
         self._base = recorder.next // recorder.step
         self._count = 0
         self._ready: deque[tuple[Task, Answer, Exception | None]] = deque()
@@ -136,7 +135,7 @@ class BatchRunner:
         self.rounds = 0
         recorder.mark(0)
         fibers.begin()
-        engine.begin()
+        engine.begin(self._base)
 
     def begin(self, function: Program, item: object, number: int) -> Task:
         """Begin the program of an instance, which has this number among all; it runs until it waits.
@@ -196,15 +195,12 @@ class BatchRunner:
 
     def advance(self) -> None:
         """Compute what was recorded. Errors: AbwError for values of an earlier run, TooLargeError."""
-        words, marks = self._recorder.take()
-        if not len(words):
-            return
+        piece = self._recorder.take()
         try:
-            new = segment(words, marks, self._slots, self._network.width, self._base, self._count)
+            self._engine.advance(piece)
         except StaleError as stale:
-            raise self._stale(stale, marks) from None
-        self._engine.advance(new)
-        self._count += len(new)
+            raise self._stale(stale, piece.marks) from None
+        self._count += piece.nodes
 
     def _go_on(self) -> None:
         while self._ready:
