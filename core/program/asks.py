@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
-from abw.core.exec.interface import Array
+from abw.core.exec.interface import Array, Tape
 from abw.core.graph.growing.decide import GOLDEN, WORD, Bools, among, drawn, sampled, shares
 
 Answer = Any
@@ -20,16 +20,19 @@ Picked = tuple[int, int, float]
 
 
 class Ask:
-    """A question to values, by their handles: `how`, and with what (`given`: what is allowed, the limit, …).
+    """A question to values, by their handles: `how`, and with what (`given`: what is allowed as bytes, the limit, …).
 
     A program that is a generator function yields it; all else it may not be used for.
     """
 
-    __slots__ = ("chance", "given", "handles", "how")
+    __slots__ = ("chance", "given", "handles", "how", "last")
+    chance: float
 
     def __init__(self, how: str, handles: tuple[int, ...], given: Any) -> None:  # noqa: ANN401
-        self.how, self.handles, self.given = how, handles, given
-        self.chance = 0.0
+        self.how = how
+        self.handles = handles
+        self.given = given
+        self.last = handles[0] if len(handles) == 1 else max(handles)
 
     def _unanswered(self, *_: object) -> NoReturn:
         raise TypeError(f"a generator function yields what it asks: answer = yield value.{self.how}(…)")
@@ -53,6 +56,17 @@ def chance(seed: int, instance: int, path: int, count: int) -> float:
     """
     x = np.array([(instance << 32) ^ count], np.int64).astype(np.uint64)
     return float(drawn(x, (seed * GOLDEN + path) & WORD)[0])
+
+
+def tape_answer(how: str, asks: Sequence[Ask], tape: Tape) -> Sequence[Answer] | None:
+    """The answers to asks of one kind to values of one shape, by compiled code; None where that has none."""
+    handles = [ask.handles[0] for ask in asks]
+    if how == "above":
+        return tape.above(handles, [ask.given for ask in asks])
+    if how == "argmax":
+        sizes = {len(ask.given) for ask in asks if ask.given is not None}
+        return tape.largest(handles, _masks(asks, *sizes) if sizes else None)
+    return None
 
 
 def answer(how: str, rows: Array, asks: Sequence[Ask]) -> list[Answer]:
@@ -94,8 +108,13 @@ def allowed(flat: Array, asks: Sequence[Ask]) -> Bools | None:
     """Which choices are allowed (n, choices); None where all are."""
     if all(ask.given is None for ask in asks):
         return None
-    everything = [True] * flat.shape[1]
-    return np.array([ask.given or everything for ask in asks], np.bool_)
+    return np.frombuffer(_masks(asks, flat.shape[1]), np.bool_).reshape(flat.shape)
+
+
+def _masks(asks: Sequence[Ask], size: int) -> bytes:
+    """What is allowed, a byte for each choice of each ask."""
+    everything = b"\1" * size
+    return b"".join([ask.given or everything for ask in asks])
 
 
 def masked(flat: Array, may: Bools | None) -> Array:

@@ -50,6 +50,7 @@ class Failed:
     error: Exception
 
 
+_ENDS = (Done, Failed)
 Outcome = Asked | Done | Failed
 """Why a fiber stopped."""
 
@@ -129,19 +130,18 @@ class GreenletFiber:
 
     def resume(self, answer: Any, error: Exception | None = None) -> Outcome:  # noqa: ANN401
         """As in `Fiber`."""
-        if self._worker is None:
-            self._worker = self._fibers.worker()
-            return self._stopped(self._worker.switch((self._function, self._item)))
-        return self._stopped(self._worker.switch(answer) if error is None else self._worker.throw(error))
+        worker = self._worker
+        if worker is None:
+            self._worker = worker = self._fibers.worker()
+            answer = self._function, self._item
+        outcome: Outcome = worker.switch(answer) if error is None else worker.throw(error)
+        if type(outcome) in _ENDS:
+            self._fibers.free(worker)
+        return outcome
 
     def wait(self, ask: Asked) -> Any:  # noqa: ANN401
         """As in `Fiber`: the answer."""
         return self._fibers.hub.switch(ask)
-
-    def _stopped(self, outcome: Outcome) -> Outcome:
-        if isinstance(outcome, Done | Failed):
-            self._fibers.free(self._worker)
-        return outcome
 
 
 class GeneratorFiber:

@@ -37,7 +37,7 @@ from abw.core.program.network import constants_of, library_network, shapes_of, w
 from abw.core.program.recorder import Callee, Recorder, callable_cell, joined
 from abw.core.program.results import noted, with_arrays
 from abw.core.program.runner import RUNNING, BatchRunner, EagerRunner, Log, Runner, Task
-from abw.core.program.values import BITS, KINDS, SHAPES, Value, kind_of
+from abw.core.program.values import BITS, SHAPES, Value, kind_of, value_class
 from abw.core.program.verify import Verified, verify
 from abw.core.spec.cells.traced import Symbol, Traced, traced
 from abw.core.spec.library import load_library
@@ -223,7 +223,7 @@ class Net:
         self._runner: Runner | None = None
         self._outer: Runner | None = None
         self._last: BatchRunner | None = None
-        self._value: type[Value] = type("Value", (Value,), {"__slots__": (), "_net": self})
+        self._values: dict[Shape, type[Value]] = {}
         self._recorder = Recorder(width_of(library))
         self._recorder.write = self._refuse_idle
         self._shapes: tuple[Shape, ...] = ()
@@ -238,16 +238,26 @@ class Net:
         if len(self._shapes) > SHAPES:
             raise AbwError(f"the library's values have {len(self._shapes)} shapes, of at most {SHAPES}")
         kind = {shape: kind_of(self._number, n) for n, shape in enumerate(self._shapes)}
+        for shape in self._shapes:
+            self._values.setdefault(shape, value_class(self, shape))
         self._recorder.widen(width_of(library))
         for t, node_type in enumerate(library.types[first:], first):
             assert node_type.cell is not None
-            inputs = tuple((port.name, kind[port.shape]) for port in node_type.cell.inputs)
-            callee = Callee(node_type.name, t, inputs, tuple(kind[p.shape] for p in node_type.outputs))
-            self.__dict__[callee.name] = callable_cell(callee, self._recorder, self._value, self._refuse)
+            shapes = [port.shape for port in node_type.outputs]
+            callee = Callee(
+                node_type.name,
+                t,
+                tuple((port.name, self._values[port.shape]) for port in node_type.cell.inputs),
+                tuple(self._values[shape] for shape in shapes),
+                tuple(kind[shape] for shape in shapes),
+            )
+            self.__dict__[callee.name] = callable_cell(callee, self._recorder, self._refuse)
         for constant in constants_of(library):
 
-            def made(row: int, first: int = constant.first, kind: int = kind[constant.shape]) -> Value:
-                return self._value(((-1 - first - row) << BITS) + kind)
+            def made(row: int, first: int = constant.first, shape: Shape = constant.shape) -> Value:
+                value = self._values[shape]()
+                value.ref = ((-1 - first - row) << BITS) + kind[shape]
+                return value
 
             if constant.kind == "zeros":
                 self._zeros.setdefault(constant.shape, made(0))
@@ -395,10 +405,6 @@ class Net:
             return self._last.ask(asked)
         raise AbwError("values are asked by programs that run", hint="net.run(function, instances)")
 
-    def shape_of(self, handle: int) -> Shape:
-        """The shape of the value with this handle."""
-        return self._shapes[handle & (SHAPES - 1)]
-
     def shown(self, handle: int) -> str:
         """Its numbers, where they are known without waiting."""
         if not isinstance(self._runner, EagerRunner):
@@ -502,15 +508,15 @@ class Net:
             assert node_type.cell is not None
             names = [self.library.params[number].name for number in node_type.params]
             return symbol.tracer.call(callee.name, node_type.cell, node_type.params, names, arguments)
-        for (name, kind), given in zip(callee.inputs, arguments, strict=True):
+        for (name, wanted), given in zip(callee.inputs, arguments, strict=True):
             what = f"input '{name}' of {callee.name}"
             if not isinstance(given, Value):
                 raise TypeError(f"{what} wants a value, not {type(given).__name__}")
-            if type(given) is not self._value:
+            if given._net is not self:
                 raise AbwError(f"{what}: this is a value of another net")
-            if given.ref & (KINDS - 1) != kind:
-                wanted, got = list(self.shape_of(kind)), list(given.shape)
-                raise AbwError(f"{what} wants {wanted}, this is {got}", hint="check the dims of both")
+            if type(given) is not wanted:
+                shapes = f"{what} wants {list(wanted.shape)}, this is {list(given.shape)}"
+                raise AbwError(shapes, hint="check the dims of both")
         raise AssertionError(callee.name)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
-from abw.core.program.values import BITS, KINDS, Value
+from abw.core.program.values import BITS, Value
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -21,12 +21,15 @@ Call = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Callee:
-    """A cell that can be called: its type's number, the kinds of inputs, by name, and outputs."""
+    """A cell that can be called: its type's number, the classes of its inputs, by name, and outputs; and what
+    the low bits of the outputs' handles are.
+    """
 
     name: str
     number: int
-    inputs: tuple[tuple[str, int], ...]
-    outputs: tuple[int, ...]
+    inputs: tuple[tuple[str, type[Value]], ...]
+    outputs: tuple[type[Value], ...]
+    kinds: tuple[int, ...]
 
 
 class Refuse(Protocol):
@@ -87,53 +90,46 @@ class Recorder:
 
 _SOURCE = """
 def {name}({signature}):
-    try:
-        {taken}
-    except AttributeError:
-        return refuse(callee, ({arguments}))
     if {wrong}:
         return refuse(callee, ({arguments}))
     first = tape.next
     tape.write(({words}))
     tape.next = first + tape.step
+    {made}
     return {result}
 """
 
 
-def callable_cell(callee: Callee, tape: Recorder, value: type[Value], refuse: Refuse) -> Call:
+def callable_cell(callee: Callee, tape: Recorder, refuse: Refuse) -> Call:
     """The function that records a call; written out for its inputs, as a loop over them takes twice as long.
 
     Its parameters are called as the cell's inputs are. Cost of a call: see docs/benchmarks.md.
     """
     names = [name if _usable(name) else f"input_{i}" for i, (name, _) in enumerate(callee.inputs)]
-    handles = [f"h{i}_" for i in range(len(names))]
-    mask = KINDS - 1
-    results = [f"value(first + {(o << BITS) + kind})" for o, kind in enumerate(callee.outputs)]
+    made = [
+        f"value{o}_ = class{o}_(); value{o}_.ref = first + {(o << BITS) + kind}"
+        for o, kind in enumerate(callee.kinds)
+    ]
+    results = [f"value{o}_" for o in range(len(made))]
     lines = {
         "name": callee.name,
         "signature": ", ".join(names),
-        "taken": "; ".join(f"{h} = {n}.ref" for h, n in zip(handles, names, strict=True)) or "pass",
+        "wrong": " or ".join(f"{n}.__class__ is not input{i}_" for i, n in enumerate(names)) or "False",
         "arguments": "".join(f"{n}, " for n in names),
-        "wrong": " or ".join(
-            f"{h} & {mask} != {kind}" for h, (_, kind) in zip(handles, callee.inputs, strict=True)
-        )
-        or "False",
-        "words": ", ".join([str(callee.number), *handles]) + ",",
+        "words": ", ".join([str(callee.number), *(f"{n}.ref" for n in names)]) + ",",
+        "made": "; ".join(made),
         "result": results[0] if len(results) == 1 else f"({', '.join(results)})",
     }
     source = _SOURCE.format(**lines)
-    scope: dict[str, Any] = {
-        "tape": tape,
-        "value": value,
-        "refuse": refuse,
-        "callee": callee,
-    }
+    scope: dict[str, Any] = {"tape": tape, "refuse": refuse, "callee": callee}
+    scope |= {f"input{i}_": kind for i, (_, kind) in enumerate(callee.inputs)}
+    scope |= {f"class{o}_": kind for o, kind in enumerate(callee.outputs)}
     exec(compile(source, f"<cell {callee.name}>", "exec"), scope)
-    made: Call = scope[callee.name]
-    return made
+    found: Call = scope[callee.name]
+    return found
 
 
-_OWN = ("tape", "value", "refuse", "callee", "first")
+_OWN = ("tape", "refuse", "callee", "first")
 
 
 def _usable(name: str) -> bool:

@@ -10,6 +10,8 @@ from abw.core.exec.interface import Array
 from abw.core.program.fibers import Program
 from abw.core.program.values import KINDS, Value
 
+PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
+"""Types of what has no values in it."""
 Read = Callable[[Sequence[int]], Array]
 """The values of handles of one shape."""
 
@@ -37,12 +39,16 @@ def with_arrays(results: Sequence[object], read: Read) -> list[Any]:
 
 def _mapped(thing: Any, change: Callable[[Value], object]) -> Any:  # noqa: ANN401
     """A thing with its values changed; the same thing where it has none."""
+    if type(thing) in PLAIN:
+        return thing
     if isinstance(thing, Value):
         return change(thing)
     if isinstance(thing, dict):
         made = {key: _mapped(value, change) for key, value in thing.items()}
         return made if any(made[key] is not thing[key] for key in thing) else thing
     if isinstance(thing, list | tuple):
+        if PLAIN.issuperset(map(type, thing)):
+            return thing
         items = [_mapped(item, change) for item in thing]
         if all(new is old for new, old in zip(items, thing, strict=True)):
             return thing

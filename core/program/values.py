@@ -29,9 +29,6 @@ class Owner(Protocol):
     def ask(self, asked: Ask, /) -> Any:  # noqa: ANN401
         """What a program gets for a question."""
 
-    def shape_of(self, handle: int, /) -> tuple[int, ...]:
-        """The shape of the value with this handle."""
-
     def shown(self, handle: int, /) -> str:
         """Its numbers, where they are known without waiting."""
 
@@ -43,19 +40,20 @@ class Value:
     programs of all other instances go on. In a generator function each is written `yield value.argmax()`.
     """
 
-    __slots__ = ("ref",)
+    __slots__ = ()
+    ref: int
+    shape: ClassVar[tuple[int, ...]]
+    """Of all values of a class: each net has a class for each shape."""
     _net: ClassVar[Owner]
-
-    def __init__(self, ref: int) -> None:
-        self.ref = ref
+    _size: ClassVar[int]
 
     def argmax(self, allowed: Sequence[bool] | None = None) -> int:
         """The number of the largest element, the first of equals; of those only that are `allowed`.
 
         Errors: AbwError where nothing is allowed, or an element is not a number.
         """
-        size = self._size()
-        found: int = self._net.ask(Ask("argmax", (self.ref,), _mask(allowed, size)))
+        mask = None if allowed is None else _mask(allowed, self._size)
+        found: int = self._net.ask(Ask("argmax", (self.ref,), mask))
         return found
 
     def sample(self, allowed: Sequence[bool] | None = None) -> int:
@@ -64,13 +62,13 @@ class Value:
         Chance goes by the seed, the instance's number and how many draws its program made before: it is the
         same alone, in whatever mini-batch, and with `eager=True`. Errors: as of `argmax`.
         """
-        size = self._size()
-        found: int = self._net.ask(Ask("sample", (self.ref,), _mask(allowed, size)))
+        mask = None if allowed is None else _mask(allowed, self._size)
+        found: int = self._net.ask(Ask("sample", (self.ref,), mask))
         return found
 
     def above(self, limit: float) -> bool:
         """Whether the value's one number is larger. Errors: AbwError for a value of several numbers."""
-        if self._size() != 1:
+        if self._size != 1:
             raise AbwError(f"above asks a single number, this is {self}", hint="argmax picks one of several")
         found: bool = self._net.ask(Ask("above", (self.ref,), float(limit)))
         return found
@@ -79,14 +77,6 @@ class Value:
         """Its numbers, as an array."""
         found: Array = self._net.ask(Ask("value", (self.ref,), None))
         return found
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The value's shape."""
-        return self._net.shape_of(self.ref)
-
-    def _size(self) -> int:
-        return prod(self._net.shape_of(self.ref))
 
     def __repr__(self) -> str:
         return f"Value {list(self.shape)}{self._net.shown(self.ref)}"
@@ -101,12 +91,15 @@ class Value:
         raise TypeError("ask a value for its numbers: value.value()")
 
 
-def _mask(allowed: Sequence[bool] | None, size: int) -> list[bool] | None:
-    if allowed is None:
-        return None
-    mask = [*map(bool, allowed)]
+def value_class(net: Owner, shape: tuple[int, ...]) -> type[Value]:
+    """The class of a net's values of a shape."""
+    return type("Value", (Value,), {"__slots__": ("ref",), "_net": net, "shape": shape, "_size": prod(shape)})
+
+
+def _mask(allowed: Sequence[bool], size: int) -> bytes:
+    mask = bytes(map(bool, allowed))
     if len(mask) != size:
         raise AbwError(f"{len(mask)} are said to be allowed or not, of {size}")
-    if not any(mask):
+    if 1 not in mask:
         raise AbwError("nothing is allowed", hint="ask only where something can be chosen")
     return mask
