@@ -20,7 +20,8 @@ Picked = tuple[int, int, float]
 
 
 class Ask:
-    """A question to values, by their handles: `how`, and with what (`given`: what is allowed as bytes, the limit, …).
+    """A question to values, by their handles: `how`, and with what (`given`: the limit, …; what is allowed,
+    in bytes).
 
     A program that is a generator function yields it; all else it may not be used for.
     """

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import count, islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,11 +33,12 @@ from abw.core.program.asks import Ask
 from abw.core.program.eager import EagerTape
 from abw.core.program.engine import BatchEngine
 from abw.core.program.fibers import Asked, Done, Failed, Fibers, Program
+from abw.core.program.machine import new_recorder
 from abw.core.program.network import constants_of, library_network, shapes_of, width_of
-from abw.core.program.recorder import Callee, Recorder, callable_cell, joined
+from abw.core.program.recorder import Callee, joined
 from abw.core.program.results import noted, with_arrays
 from abw.core.program.runner import RUNNING, BatchRunner, EagerRunner, Log, Runner, Task
-from abw.core.program.values import BITS, SHAPES, Value, kind_of, value_class
+from abw.core.program.values import BITS, SHAPES, Value, kind_of, owner
 from abw.core.program.verify import Verified, verify
 from abw.core.spec.cells.traced import Symbol, Traced, traced
 from abw.core.spec.library import load_library
@@ -224,8 +225,8 @@ class Net:
         self._outer: Runner | None = None
         self._last: BatchRunner | None = None
         self._values: dict[Shape, type[Value]] = {}
-        self._recorder = Recorder(width_of(library))
-        self._recorder.write = self._refuse_idle
+        self._recorder = new_recorder(width_of(library))
+        self._recorder.divert(self._refuse_idle)
         self._shapes: tuple[Shape, ...] = ()
         self._zeros: dict[Shape, Value] = {}
         self._prepared: Prepared | None = None
@@ -239,7 +240,8 @@ class Net:
             raise AbwError(f"the library's values have {len(self._shapes)} shapes, of at most {SHAPES}")
         kind = {shape: kind_of(self._number, n) for n, shape in enumerate(self._shapes)}
         for shape in self._shapes:
-            self._values.setdefault(shape, value_class(self, shape))
+            if shape not in self._values:
+                self._values[shape] = self._recorder.value_class(self, shape)
         self._recorder.widen(width_of(library))
         for t, node_type in enumerate(library.types[first:], first):
             assert node_type.cell is not None
@@ -249,15 +251,15 @@ class Net:
                 t,
                 tuple((port.name, self._values[port.shape]) for port in node_type.cell.inputs),
                 tuple(self._values[shape] for shape in shapes),
-                tuple(kind[shape] for shape in shapes),
+                tuple((o << BITS) + kind[shape] for o, shape in enumerate(shapes)),
             )
-            self.__dict__[callee.name] = callable_cell(callee, self._recorder, self._refuse)
+            self.__dict__[callee.name] = self._recorder.callable_cell(callee, self._refuse)
         for constant in constants_of(library):
 
             def made(row: int, first: int = constant.first, shape: Shape = constant.shape) -> Value:
-                value = self._values[shape]()
+                value: Any = self._values[shape]()
                 value.ref = ((-1 - first - row) << BITS) + kind[shape]
-                return value
+                return cast(Value, value)
 
             if constant.kind == "zeros":
                 self._zeros.setdefault(constant.shape, made(0))
@@ -446,7 +448,7 @@ class Net:
         """It has ended; where it was broken off there is no runner, and what was recorded is dropped."""
         self._runner, self._last, RUNNING.runner = None, runner, self._outer
         self._recorder.take()
-        self._recorder.write = self._refuse_idle
+        self._recorder.divert(self._refuse_idle)
 
     def _batch(
         self, function: Program, items: Sequence[object], first: int, log: Log | None = None
@@ -472,7 +474,7 @@ class Net:
         tape = EagerTape(ready.network, ready.params, recorder.next // recorder.step)
         runner = EagerRunner(tape, self._seed, forced)
         self._enter(runner)
-        recorder.write = tape.write
+        recorder.divert(tape.write)
         try:
             yield runner
         finally:
@@ -512,7 +514,7 @@ class Net:
             what = f"input '{name}' of {callee.name}"
             if not isinstance(given, Value):
                 raise TypeError(f"{what} wants a value, not {type(given).__name__}")
-            if given._net is not self:
+            if owner(given) is not self:
                 raise AbwError(f"{what}: this is a value of another net")
             if type(given) is not wanted:
                 shapes = f"{what} wants {list(wanted.shape)}, this is {list(given.shape)}"

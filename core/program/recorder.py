@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Any, Protocol
@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
-from abw.core.program.values import BITS, Value
+from abw.core.program.values import BITS, Owner, Value, value_class
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
+Write = Callable[[tuple[int, ...]], object]
+"""Takes a node's words."""
 Call = Callable[..., Any]
 """A cell as programs call it: values in, a value or a tuple of values out."""
 
@@ -22,14 +24,14 @@ Call = Callable[..., Any]
 @dataclass(frozen=True, slots=True)
 class Callee:
     """A cell that can be called: its type's number, the classes of its inputs, by name, and outputs; and what
-    the low bits of the outputs' handles are.
+    is added to a node's first handle for each output's.
     """
 
     name: str
     number: int
     inputs: tuple[tuple[str, type[Value]], ...]
     outputs: tuple[type[Value], ...]
-    kinds: tuple[int, ...]
+    added: tuple[int, ...]
 
 
 class Refuse(Protocol):
@@ -63,8 +65,9 @@ class Recorder:
         self.step = width << BITS
         self.next = self._begin = 0
         self._words: list[int] = []
-        self.write: Callable[[Iterable[int]], None] = self._words.extend
+        self.write: Write
         self.marks: list[tuple[int, int]] = []
+        self.restore()
 
     def widen(self, width: int) -> None:
         """From the next node on a node has so many outputs; those that there are keep their handles."""
@@ -77,15 +80,32 @@ class Recorder:
 
     def take(self) -> Piece:
         """What was written since the last time."""
+        words, end = self._taken(), self.next
+        marks, begin, self._begin = self.marks, self._begin, end
+        self.marks = marks[-1:]
+        return Piece(words, marks, (end - begin) // self.step)
+
+    def _taken(self) -> Longs:
+        """The words; they are forgotten."""
         words = np.fromiter(self._words, np.int64, len(self._words))
         self._words.clear()
-        marks, begin, self._begin = self.marks, self._begin, self.next
-        self.marks = marks[-1:]
-        return Piece(words, marks, (self.next - begin) // self.step)
+        return words
+
+    def divert(self, write: Write) -> None:
+        """From now on calls give their words to this function, not to the tape."""
+        self.write = write
 
     def restore(self) -> None:
-        """Write to the tape, whatever `write` was meanwhile."""
+        """Write to the tape again."""
         self.write = self._words.extend
+
+    def value_class(self, net: Owner, shape: tuple[int, ...]) -> type[Value]:
+        """A class for a net's values of a shape."""
+        return value_class(net, shape)
+
+    def callable_cell(self, callee: Callee, refuse: Refuse) -> Call:
+        """The function that records a call of a cell, or hands it to `refuse`."""
+        return callable_cell(callee, self, refuse)
 
 
 _SOURCE = """
@@ -107,8 +127,7 @@ def callable_cell(callee: Callee, tape: Recorder, refuse: Refuse) -> Call:
     """
     names = [name if _usable(name) else f"input_{i}" for i, (name, _) in enumerate(callee.inputs)]
     made = [
-        f"value{o}_ = class{o}_(); value{o}_.ref = first + {(o << BITS) + kind}"
-        for o, kind in enumerate(callee.kinds)
+        f"value{o}_ = class{o}_(); value{o}_.ref = first + {added}" for o, added in enumerate(callee.added)
     ]
     results = [f"value{o}_" for o in range(len(made))]
     lines = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 from typing import Any, ClassVar, NoReturn, Protocol
+from weakref import ReferenceType, ref
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Array
@@ -44,7 +45,7 @@ class Value:
     ref: int
     shape: ClassVar[tuple[int, ...]]
     """Of all values of a class: each net has a class for each shape."""
-    _net: ClassVar[Owner]
+    _net: ClassVar[ReferenceType[Owner]]
     _size: ClassVar[int]
 
     def argmax(self, allowed: Sequence[bool] | None = None) -> int:
@@ -53,7 +54,7 @@ class Value:
         Errors: AbwError where nothing is allowed, or an element is not a number.
         """
         mask = None if allowed is None else _mask(allowed, self._size)
-        found: int = self._net.ask(Ask("argmax", (self.ref,), mask))
+        found: int = (self._net() or _gone()).ask(Ask("argmax", (self.ref,), mask))
         return found
 
     def sample(self, allowed: Sequence[bool] | None = None) -> int:
@@ -63,23 +64,24 @@ class Value:
         same alone, in whatever mini-batch, and with `eager=True`. Errors: as of `argmax`.
         """
         mask = None if allowed is None else _mask(allowed, self._size)
-        found: int = self._net.ask(Ask("sample", (self.ref,), mask))
+        found: int = (self._net() or _gone()).ask(Ask("sample", (self.ref,), mask))
         return found
 
     def above(self, limit: float) -> bool:
         """Whether the value's one number is larger. Errors: AbwError for a value of several numbers."""
         if self._size != 1:
             raise AbwError(f"above asks a single number, this is {self}", hint="argmax picks one of several")
-        found: bool = self._net.ask(Ask("above", (self.ref,), float(limit)))
+        found: bool = (self._net() or _gone()).ask(Ask("above", (self.ref,), float(limit)))
         return found
 
     def value(self) -> Array:
         """Its numbers, as an array."""
-        found: Array = self._net.ask(Ask("value", (self.ref,), None))
+        found: Array = (self._net() or _gone()).ask(Ask("value", (self.ref,), None))
         return found
 
     def __repr__(self) -> str:
-        return f"Value {list(self.shape)}{self._net.shown(self.ref)}"
+        net = self._net()
+        return f"Value {list(self.shape)}{net.shown(self.ref) if net else ''}"
 
     def __bool__(self) -> NoReturn:
         raise TypeError("a value is neither true nor false: ask it, value.above(0)")
@@ -92,12 +94,26 @@ class Value:
 
 
 def value_class(net: Owner, shape: tuple[int, ...]) -> type[Value]:
-    """The class of a net's values of a shape."""
-    return type("Value", (Value,), {"__slots__": ("ref",), "_net": net, "shape": shape, "_size": prod(shape)})
+    """A class for a net's values of a shape."""
+    return type("Value", (Value,), {"__slots__": ("ref",), **class_fields(net, shape)})
+
+
+def class_fields(net: Owner, shape: tuple[int, ...]) -> dict[str, Any]:
+    """What all values of a class have in common. They do not hold the net."""
+    return {"_net": ref(net), "shape": shape, "_size": prod(shape)}
+
+
+def owner(value: Value) -> Owner:
+    """The net that a value belongs to. Errors: AbwError where that is gone."""
+    return value._net() or _gone()
+
+
+def _gone() -> NoReturn:
+    raise AbwError("the value's net is gone", hint="keep what abw.cells gave as long as its values")
 
 
 def _mask(allowed: Sequence[bool], size: int) -> bytes:
-    mask = bytes(map(bool, allowed))
+    mask = bytes([*map(bool, allowed)])
     if len(mask) != size:
         raise AbwError(f"{len(mask)} are said to be allowed or not, of {size}")
     if 1 not in mask:
