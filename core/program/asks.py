@@ -26,20 +26,26 @@ class Ask:
     A program that is a generator function yields it; all else it may not be used for.
     """
 
-    __slots__ = ("chance", "given", "handles", "how", "last")
+    __slots__ = ("chance", "given", "handles", "how")
+    how: str
+    handles: tuple[int, ...]
+    given: Any
     chance: float
-
-    def __init__(self, how: str, handles: tuple[int, ...], given: Any) -> None:  # noqa: ANN401
-        self.how = how
-        self.handles = handles
-        self.given = given
-        self.last = handles[0] if len(handles) == 1 else max(handles)
 
     def _unanswered(self, *_: object) -> NoReturn:
         raise TypeError(f"a generator function yields what it asks: answer = yield value.{self.how}(…)")
 
     __bool__ = __index__ = __int__ = __float__ = __iter__ = __getitem__ = __eq__ = _unanswered
     __hash__ = object.__hash__
+
+
+def question(how: str, handles: tuple[int, ...], given: Any) -> Ask:  # noqa: ANN401
+    """An `Ask`; as a function, which takes half the time of a constructor."""
+    made = Ask()
+    made.how = how
+    made.handles = handles
+    made.given = given
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +67,15 @@ def chance(seed: int, instance: int, path: int, count: int) -> float:
 
 def tape_answer(how: str, asks: Sequence[Ask], tape: Tape) -> Sequence[Answer] | None:
     """The answers to asks of one kind to values of one shape, by compiled code; None where that has none."""
-    handles = [ask.handles[0] for ask in asks]
+    if how not in ("argmax", "above"):
+        return None
+    handles, given = [ask.handles[0] for ask in asks], [ask.given for ask in asks]
     if how == "above":
-        return tape.above(handles, [ask.given for ask in asks])
-    if how == "argmax":
-        sizes = {len(ask.given) for ask in asks if ask.given is not None}
-        return tape.largest(handles, _masks(asks, *sizes) if sizes else None)
-    return None
+        return tape.above(handles, given)
+    if None not in given:
+        return tape.largest(handles, b"".join(given))
+    sizes = {len(mask) for mask in given if mask is not None}
+    return tape.largest(handles, _masks(asks, *sizes) if sizes else None)
 
 
 def answer(how: str, rows: Array, asks: Sequence[Ask]) -> list[Answer]:

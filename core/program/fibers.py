@@ -61,8 +61,9 @@ class Fiber(Protocol):
     def resume(self, answer: Any, error: Exception | None = None, /) -> Outcome:  # noqa: ANN401
         """Go on with an answer, or with an error raised where it asked; the first time, begin."""
 
-    def wait(self, ask: Asked, /) -> Any:  # noqa: ANN401
-        """Called inside of it: ask something, and what its program gets for that."""
+    @property
+    def wait(self) -> Callable[[Asked], Any]:
+        """What is called inside of it to ask something: gives what its program gets for that."""
 
 
 class Fibers:
@@ -122,11 +123,12 @@ def run_through(function: Program, item: object) -> Done | Failed:
 class GreenletFiber:
     """A plain function."""
 
-    __slots__ = ("_fibers", "_function", "_item", "_worker")
+    __slots__ = ("_fibers", "_function", "_item", "_worker", "wait")
 
     def __init__(self, fibers: Fibers, function: Program, item: object) -> None:
         self._fibers, self._function, self._item = fibers, function, item
         self._worker: Any = None
+        self.wait: Callable[[Asked], Any] = fibers.hub.switch
 
     def resume(self, answer: Any, error: Exception | None = None) -> Outcome:  # noqa: ANN401
         """As in `Fiber`."""
@@ -138,10 +140,6 @@ class GreenletFiber:
         if type(outcome) in _ENDS:
             self._fibers.free(worker)
         return outcome
-
-    def wait(self, ask: Asked) -> Any:  # noqa: ANN401
-        """As in `Fiber`: the answer."""
-        return self._fibers.hub.switch(ask)
 
 
 class GeneratorFiber:

@@ -330,6 +330,10 @@ class MachineRecorder(Recorder):
     def step(self, step: int) -> None:
         self._state[_STEP] = step
 
+    def mark(self, instance: int) -> None:
+        """As of `Recorder`."""
+        self.marks.append((self._state[_NEXT], instance))
+
     def _append(self, words: tuple[int, ...]) -> None:
         """Write a node's words where machine code does not."""
         at = self._state[_AT]

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress, repeat
 from typing import Any, Protocol
 
 import numpy as np
@@ -38,6 +39,8 @@ that is, and the branch."""
 Log = dict[Path, list[tuple[Ask, Answer]]]
 """What was asked and answered, by whose it is."""
 
+CHOSEN = frozenset({int, bool})
+"""Types of answers that are neither errors nor arrays."""
 GONE = "its memory is taken"
 KEEP = "return values from the program: they are arrays then, which stay"
 
@@ -130,7 +133,8 @@ class BatchRunner:
         self._base = recorder.next // recorder.step
         self._count = 0
         self._ready: deque[tuple[Task, Answer, Exception | None]] = deque()
-        self._waiting: list[tuple[Task, Ask]] = []
+        self._waiting: list[Task] = []
+        self._asks: list[Ask] = []
         self._current: Task | None = None
         self._numbers: list[int] = []
         self.rounds = 0
@@ -155,24 +159,39 @@ class BatchRunner:
         """Run all programs to their ends, and compute all that was recorded. Errors: AbwError."""
         self._go_on()
         while self._waiting:
-            asked, self._waiting = self._waiting, []
-            end = (self._base + self._count) * self._network.width << BITS
-            known = [one for one in asked if one[1].last < end]
-            if known:  # who asks what is computed already may record more before the rest is
-                self._waiting = [one for one in asked if one[1].last >= end]
-                asked = known
+            tasks, asks = self._due()
+            found = self._answers(asks)
+            if self._log is None and CHOSEN.issuperset(map(type, found)):
+                self._ready.extend(zip(tasks, found, repeat(None)))
             else:
-                self.rounds += 1
-                self.advance()
-            for (task, ask), found in zip(asked, self._answers([ask for _, ask in asked]), strict=True):
-                if isinstance(found, AbwError):
-                    self._ready.append((task, None, found))
-                    continue
-                if self._log is not None:
-                    self._log.setdefault(task.path, []).append((ask, found))
-                self._ready.append((task, found, None))
+                self._settle(tasks, asks, found)
             self._go_on()
         self.advance()
+
+    def _due(self) -> tuple[list[Task], list[Ask]]:
+        """Who is answered next, and what it asks, which is computed then."""
+        waiting, self._waiting = self._waiting, []
+        asks, self._asks = self._asks, []
+        end = (self._base + self._count) * self._network.width << BITS
+        if min([ask.handles[0] for ask in asks]) < end:
+            known = [max(ask.handles) < end for ask in asks]
+            if any(known):  # who asks what is computed already may record more before the rest is
+                late = [not now for now in known]
+                self._waiting, self._asks = [*compress(waiting, late)], [*compress(asks, late)]
+                return [*compress(waiting, known)], [*compress(asks, known)]
+        self.rounds += 1
+        self.advance()
+        return waiting, asks
+
+    def _settle(self, tasks: Sequence[Task], asks: Sequence[Ask], answers: Sequence[Answer]) -> None:
+        """Have programs go on with answers, which are logged, or are errors."""
+        for task, ask, found in zip(tasks, asks, answers, strict=True):
+            if isinstance(found, AbwError):
+                self._ready.append((task, None, found))
+                continue
+            if self._log is not None:
+                self._log.setdefault(task.path, []).append((ask, found))
+            self._ready.append((task, found, None))
 
     def ask(self, asked: Asked) -> Any:  # noqa: ANN401
         """As in `Runner`: a program is left until there is an answer; what is none gets it at once."""
@@ -207,7 +226,7 @@ class BatchRunner:
         self._count += piece.nodes
 
     def _go_on(self) -> None:
-        ready, waiting, mark = self._ready, self._waiting, self._recorder.mark
+        ready, waiting, asks, mark = self._ready, self._waiting, self._asks, self._recorder.mark
         try:
             while ready:
                 task, found, error = ready.popleft()
@@ -216,7 +235,8 @@ class BatchRunner:
                 self._current = task
                 outcome = task.fiber.resume(found, error)
                 if type(outcome) is Ask and outcome.how != "sample":
-                    waiting.append((task, outcome))
+                    waiting.append(task)
+                    asks.append(outcome)
                 else:
                     self._note(task, outcome)
         finally:
@@ -226,7 +246,8 @@ class BatchRunner:
         """What follows from how a fiber stopped."""
         if isinstance(outcome, Ask):
             task.note(outcome, self._seed)
-            self._waiting.append((task, outcome))
+            self._waiting.append(task)
+            self._asks.append(outcome)
         elif isinstance(outcome, Branches):
             for branch, item in zip(task.fork(len(outcome.items)), outcome.items, strict=True):
                 branch.fiber = self._fibers.make(outcome.function, item)
@@ -251,11 +272,11 @@ class BatchRunner:
 
     def _answers(self, asks: Sequence[Ask]) -> Sequence[Answer]:
         """The answers to questions, those of one kind to values of one shape together."""
+        if len({ask.how for ask in asks}) == len({ask.handles[0] & (KINDS - 1) for ask in asks}) == 1:
+            return self._alike(asks)
         alike: dict[tuple[str, int], list[int]] = {}
         for i, ask in enumerate(asks):
             alike.setdefault((ask.how, ask.handles[0] & (KINDS - 1)), []).append(i)
-        if len(alike) == 1:
-            return self._alike(asks)
         found: list[Answer] = [None] * len(asks)
         for group in alike.values():
             for i, got in zip(group, self._alike([asks[i] for i in group]), strict=True):

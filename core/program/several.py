@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from abw.core.base.errors import AbwError
-from abw.core.program.asks import Ask, Best, Picked
+from abw.core.program.asks import Best, Picked, question
 from abw.core.program.fibers import Branches, Program
 from abw.core.program.runner import RUNNING
 from abw.core.program.values import KINDS, Value, owner
@@ -53,5 +53,7 @@ def best(k: int, values: Sequence[Value], plus: Sequence[float] | None = None) -
     if len({value.ref & (KINDS - 1) for value in values}) > 1:
         shapes = ", ".join(sorted({str(list(value.shape)) for value in values}))
         raise AbwError(f"best of values of several shapes: {shapes}")
-    found: list[Picked] = net.ask(Ask("best", tuple(value.ref for value in values), Best(k, tuple(start))))
+    found: list[Picked] = net.ask(
+        question("best", tuple(value.ref for value in values), Best(k, tuple(start)))
+    )
     return found

@@ -9,7 +9,7 @@ from weakref import ReferenceType, ref
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Array
-from abw.core.program.asks import Ask
+from abw.core.program.asks import Ask, question
 
 SHAPES = 1 << 8
 NETS = 1 << 12
@@ -54,7 +54,7 @@ class Value:
         Errors: AbwError where nothing is allowed, or an element is not a number.
         """
         mask = None if allowed is None else _mask(allowed, self._size)
-        found: int = (self._net() or _gone()).ask(Ask("argmax", (self.ref,), mask))
+        found: int = (self._net() or _gone()).ask(question("argmax", (self.ref,), mask))
         return found
 
     def sample(self, allowed: Sequence[bool] | None = None) -> int:
@@ -64,19 +64,19 @@ class Value:
         same alone, in whatever mini-batch, and with `eager=True`. Errors: as of `argmax`.
         """
         mask = None if allowed is None else _mask(allowed, self._size)
-        found: int = (self._net() or _gone()).ask(Ask("sample", (self.ref,), mask))
+        found: int = (self._net() or _gone()).ask(question("sample", (self.ref,), mask))
         return found
 
     def above(self, limit: float) -> bool:
         """Whether the value's one number is larger. Errors: AbwError for a value of several numbers."""
         if self._size != 1:
             raise AbwError(f"above asks a single number, this is {self}", hint="argmax picks one of several")
-        found: bool = (self._net() or _gone()).ask(Ask("above", (self.ref,), float(limit)))
+        found: bool = (self._net() or _gone()).ask(question("above", (self.ref,), float(limit)))
         return found
 
     def value(self) -> Array:
         """Its numbers, as an array."""
-        found: Array = (self._net() or _gone()).ask(Ask("value", (self.ref,), None))
+        found: Array = (self._net() or _gone()).ask(question("value", (self.ref,), None))
         return found
 
     def __repr__(self) -> str:
@@ -112,8 +112,12 @@ def _gone() -> NoReturn:
     raise AbwError("the value's net is gone", hint="keep what abw.cells gave as long as its values")
 
 
+_BOOL = frozenset({bool})
+
+
 def _mask(allowed: Sequence[bool], size: int) -> bytes:
-    mask = bytes([*map(bool, allowed)])
+    plain = _BOOL.issuperset(map(type, allowed))  # takes half the time
+    mask = bytes(allowed) if plain else bytes([*map(bool, allowed)])
     if len(mask) != size:
         raise AbwError(f"{len(mask)} are said to be allowed or not, of {size}")
     if 1 not in mask:
