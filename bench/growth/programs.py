@@ -136,17 +136,21 @@ def trees(specs: Path, file: Path, hidden: int, runs: int) -> dict[str, float]:
     instances = read(file, "trees")
     words, kinds = instances.vocabulary["word"], instances.schema.kinds
     left, right = (instances.links[side].target.tolist() for side in ("left", "right"))
-    leaf = [kinds[kind] == "leaf" for kind in instances.kind.tolist()]
+    leaves = [kinds[kind] == "leaf" for kind in instances.kind.tolist()]
     named = [words[w] if w >= 0 else "" for w in instances.fields["word"].tolist()]
     roots = instances.links["root"].target[instances.start[:-1]][:64].tolist()
 
     def classifier(net: Net) -> Callable[[int], None]:
+        leaf, internal, output, table = net.leaf, net.internal, net.output, net.words
+
         def state(vertex: int) -> tuple[Value, Value]:
-            if leaf[vertex]:
-                h, c = net.leaf(net.words[named[vertex]])
+            if leaves[vertex]:
+                h, c = leaf(table[named[vertex]])
             else:
-                h, c = net.internal(*state(left[vertex]), *state(right[vertex]))
-            net.output(h)
+                left_h, left_c = state(left[vertex])
+                right_h, right_c = state(right[vertex])
+                h, c = internal(left_h, left_c, right_h, right_c)
+            output(h)
             return h, c
 
         def classify(root: int) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.target import get_target
-from abw.core.program.recorder import Call, Callee, Recorder, Refuse, Write, callable_cell
+from abw.core.program.recorder import Call, Callee, Piece, Recorder, Refuse, Write, callable_cell
 from abw.core.program.values import Owner, Value, class_fields
 
 SWITCH = "ABW_RECORDER"
@@ -343,10 +343,14 @@ class MachineRecorder(Recorder):
         self._buffer[at:end] = words
         self._state[_AT] = end
 
-    def _taken(self) -> NDArray[np.int64]:
-        words = self._buffer[: self._state[_AT]].copy()
-        self._state[_AT] = 0
-        return words
+    def take(self) -> Piece:
+        """As of `Recorder`."""
+        state = self._state
+        words, end = self._buffer[: state[_AT]].copy(), state[_NEXT]
+        state[_AT] = 0
+        marks, begin, self._begin = self.marks, self._begin, end
+        self.marks = marks[-1:]
+        return Piece(words, marks, (end - begin) // state[_STEP])
 
     def divert(self, write: Write) -> None:
         """As of `Recorder`."""

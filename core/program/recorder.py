@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +41,7 @@ class Refuse(Protocol):
         """What the call gives instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """What was recorded between two decisions: `nodes` in words, and who wrote from which handle on."""
 
     words: Longs

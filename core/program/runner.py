@@ -272,7 +272,7 @@ class BatchRunner:
 
     def _answers(self, asks: Sequence[Ask]) -> Sequence[Answer]:
         """The answers to questions, those of one kind to values of one shape together."""
-        if len({ask.how for ask in asks}) == len({ask.handles[0] & (KINDS - 1) for ask in asks}) == 1:
+        if len({(ask.how, ask.handles[0] & (KINDS - 1)) for ask in asks}) == 1:
             return self._alike(asks)
         alike: dict[tuple[str, int], list[int]] = {}
         for i, ask in enumerate(asks):

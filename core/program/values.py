@@ -79,6 +79,14 @@ class Value:
         found: Array = (self._net() or _gone()).ask(question("value", (self.ref,), None))
         return found
 
+    def __copy__(self) -> Value:
+        """Itself: it never changes."""
+        return self
+
+    def __deepcopy__(self, _: object) -> Value:
+        """Itself."""
+        return self
+
     def __repr__(self) -> str:
         net = self._net()
         return f"Value {list(self.shape)}{net.shown(self.ref) if net else ''}"

@@ -6,6 +6,7 @@ import gc
 import inspect
 import sys
 import weakref
+from copy import copy, deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,7 @@ def test_values_and_nets_are_freed(tmp_path: Path) -> None:
     with net.batching():
         first, second = net.two(net.start)
         before = sys.getrefcount(kind)
+        assert copy(first) is first and deepcopy([first]) == [first]
         held = [net.two(first) for _ in range(1000)]
         assert sys.getrefcount(kind) == before + 2000
         del held

@@ -195,10 +195,10 @@ class CompiledTape:
         self, how: str, handles: Sequence[int], name: str, given: bytes | array[float] | None
     ) -> array[int] | None:
         asked, found = array("q", handles), array("i", bytes(4 * len(handles)))
+        held = array("b", given) if isinstance(given, bytes) else given
         state, at = self._state, self._at
         state[at["asked"]] = len(asked)
-        state[at["handles"]], state[at["answers"]] = asked.buffer_info()[0], found.buffer_info()[0]
-        held = given if given is None or isinstance(given, array) else array("b", given)
-        state[at[name]] = 0 if held is None else held.buffer_info()[0]
+        for place, values in (("handles", asked), ("answers", found), (name, held)):
+            state[at[place]] = 0 if values is None else values.buffer_info()[0]
         self._choose[how](self._state_at)
         return found if state[at["status"]] == DONE else None
