@@ -50,7 +50,6 @@ class Failed:
     error: Exception
 
 
-_ENDS = (Done, Failed)
 Outcome = Asked | Done | Failed
 """Why a fiber stopped."""
 
@@ -58,12 +57,19 @@ Outcome = Asked | Done | Failed
 class Fiber(Protocol):
     """A program under way."""
 
-    def resume(self, answer: Any, error: Exception | None = None, /) -> Outcome:  # noqa: ANN401
-        """Go on with an answer, or with an error raised where it asked; the first time, begin."""
+    @property
+    def resume(self) -> Callable[[Any], Outcome]:
+        """Goes on with an answer; the first time it begins, whatever that is."""
+
+    def throw(self, error: Exception, /) -> Outcome:
+        """Go on with an error raised where it asked."""
 
     @property
     def wait(self) -> Callable[[Asked], Any]:
         """What is called inside of it to ask something: gives what its program gets for that."""
+
+    def ended(self) -> None:
+        """It was told that it has come to its end."""
 
 
 class Fibers:
@@ -121,25 +127,29 @@ def run_through(function: Program, item: object) -> Done | Failed:
 
 
 class GreenletFiber:
-    """A plain function."""
+    """A plain function. It is gone on with by greenlet itself, without a function of ours between."""
 
-    __slots__ = ("_fibers", "_function", "_item", "_worker", "wait")
+    __slots__ = ("_fibers", "_function", "_item", "_worker", "resume", "wait")
 
     def __init__(self, fibers: Fibers, function: Program, item: object) -> None:
         self._fibers, self._function, self._item = fibers, function, item
         self._worker: Any = None
+        self.resume: Callable[[Any], Outcome] = self._begin
         self.wait: Callable[[Asked], Any] = fibers.hub.switch
 
-    def resume(self, answer: Any, error: Exception | None = None) -> Outcome:  # noqa: ANN401
+    def _begin(self, _: object) -> Outcome:
+        self._worker = worker = self._fibers.worker()
+        self.resume = worker.switch
+        return self.resume((self._function, self._item))
+
+    def throw(self, error: Exception) -> Outcome:
         """As in `Fiber`."""
-        worker = self._worker
-        if worker is None:
-            self._worker = worker = self._fibers.worker()
-            answer = self._function, self._item
-        outcome: Outcome = worker.switch(answer) if error is None else worker.throw(error)
-        if type(outcome) in _ENDS:
-            self._fibers.free(worker)
+        outcome: Outcome = self._worker.throw(error)
         return outcome
+
+    def ended(self) -> None:
+        """As in `Fiber`."""
+        self._fibers.free(self._worker)
 
 
 class GeneratorFiber:
@@ -153,7 +163,7 @@ class GeneratorFiber:
         self._asked: Asked | None = None
 
     def resume(self, answer: Any, error: Exception | None = None) -> Outcome:  # noqa: ANN401
-        """As in `Fiber`."""
+        """As in `Fiber`; with an error as `throw`."""
         try:
             if self._generator is None:
                 self._generator = self._function(self._item)
@@ -168,9 +178,16 @@ class GeneratorFiber:
         if self._asked is None or got is not self._asked:
             wrong = AbwError(f"what was yielded asks nothing: {type(got).__name__}", hint=_YIELD)
             self._asked = None
-            return self.resume(None, wrong)
+            return self.throw(wrong)
         self._asked = None
         return got
+
+    def throw(self, error: Exception) -> Outcome:
+        """As in `Fiber`."""
+        return self.resume(None, error)
+
+    def ended(self) -> None:
+        """As in `Fiber`."""
 
     def wait(self, ask: Asked) -> Asked:
         """As in `Fiber`: what it is to yield. Errors: AbwError where another question waits for that."""
@@ -191,9 +208,16 @@ class PlainFiber:
     def __init__(self, function: Program, item: object) -> None:
         self._function, self._item = function, item
 
-    def resume(self, answer: Any, error: Exception | None = None) -> Outcome:  # noqa: ANN401
+    def resume(self, _: object) -> Outcome:
         """As in `Fiber`: once, to its end."""
         return run_through(self._function, self._item)
+
+    def throw(self, error: Exception) -> Outcome:
+        """Never called: it asks nothing."""
+        raise error
+
+    def ended(self) -> None:
+        """As in `Fiber`."""
 
     def wait(self, ask: Asked) -> Any:  # noqa: ANN401
         """Refuse. Errors: AbwError."""

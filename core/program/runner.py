@@ -230,10 +230,10 @@ class BatchRunner:
         try:
             while ready:
                 task, found, error = ready.popleft()
-                assert task.fiber is not None
+                fiber, self._current = task.fiber, task
+                assert fiber is not None
                 mark(task.place)
-                self._current = task
-                outcome = task.fiber.resume(found, error)
+                outcome = fiber.resume(found) if error is None else fiber.throw(error)
                 if type(outcome) is Ask and outcome.how != "sample":
                     waiting.append(task)
                     asks.append(outcome)
@@ -256,6 +256,8 @@ class BatchRunner:
                 self._ready.append((task, [], None))
         else:
             task.ended = outcome
+            assert task.fiber is not None
+            task.fiber.ended()
             if task.parent is not None:
                 self._join(task.parent)
 
@@ -340,7 +342,7 @@ class EagerRunner:
                 try:
                     found = self._answer(outcome)
                 except Exception as error:
-                    outcome = fiber.resume(None, error)
+                    outcome = fiber.throw(error)
                 else:
                     outcome = fiber.resume(found)
             return outcome

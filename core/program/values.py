@@ -54,7 +54,9 @@ class Value:
         Errors: AbwError where nothing is allowed, or an element is not a number.
         """
         mask = None if allowed is None else _mask(allowed, self._size)
-        found: int = (self._net() or _gone()).ask(question("argmax", (self.ref,), mask))
+        ask = Ask()  # as `question` does it: this is what programs do most
+        ask.how, ask.handles, ask.given = "argmax", (self.ref,), mask
+        found: int = (self._net() or _gone()).ask(ask)
         return found
 
     def sample(self, allowed: Sequence[bool] | None = None) -> int:
