@@ -10,6 +10,23 @@ def specs(incomplete: str) -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem.startswith(incomplete))
 
 
+def programs(incomplete: str) -> list[str]:
+    """The functions of a Python file, which is not run; and programs that ship."""
+    from pathlib import Path
+
+    from abw.core.spec.shipped import functions_in, shipped_programs
+
+    file, colon, _ = incomplete.partition(".py:")
+    found = [f"{file}.py:{name}" for name in functions_in(Path(f"{file}.py"))] if colon else []
+    found += [program.name for program in shipped_programs()] if incomplete.startswith("p") else []
+    return [name for name in found if name.startswith(incomplete)]
+
+
+def specs_and_programs(incomplete: str) -> list[str]:
+    """Models that ship, then programs."""
+    return [*specs(incomplete), *programs(incomplete)]
+
+
 def runs(incomplete: str) -> list[str]:
     """The numbers of the runs kept here, the latest first."""
     from abw.core.base.files import home
@@ -20,8 +37,8 @@ def runs(incomplete: str) -> list[str]:
 
 
 def runs_and_specs(incomplete: str) -> list[str]:
-    """Runs, then models that ship."""
-    return [*runs(incomplete), *specs(incomplete)]
+    """Runs, then models that ship, then programs."""
+    return [*runs(incomplete), *specs_and_programs(incomplete)]
 
 
 def policies(incomplete: str) -> list[str]:

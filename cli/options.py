@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,11 +16,25 @@ if TYPE_CHECKING:
     from abw.core.store.runs import StoredRun
 
 
+def is_program(target: str | Path | None) -> bool:
+    """Whether a target is a Python file, with or without a function."""
+    return target is not None and bool(re.search(r"\.py(:|$)", str(target)))
+
+
 def found(spec: Path) -> Path:
     """A spec that is named; `treelstm` is the one that ships, where there is no such file."""
+    from abw.core.base.errors import AbwError
     from abw.core.spec.shipped import find_spec
 
+    if is_program(spec):
+        hint = "abw run, abw viz and abw explain take program.py:function (docs/programs.md)"
+        raise AbwError(f"{spec} is a program, and this is for specs", hint=hint, exit_code=2)
     return find_spec(spec)
+
+
+def found_or_program(spec: Path) -> Path:
+    """The same, or a program as it is named."""
+    return spec if is_program(spec) else found(spec)
 
 
 def _words(tags: list[str] | None) -> list[str] | None:
@@ -42,6 +57,16 @@ Spec = Annotated[
         help="The model's YAML file, or the name of one that ships, as lattice (`abw specs`).",
         callback=found,
         autocompletion=completion.specs,
+    ),
+]
+SpecOrProgram = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SPEC",
+        help="The model's YAML file, or the name of one that ships; or program.py:function, a model as a "
+        "Python function (docs/programs.md).",
+        callback=found_or_program,
+        autocompletion=completion.specs_and_programs,
     ),
 ]
 SpecOrNone = Annotated[
@@ -95,9 +120,14 @@ POLICY = "NAME|FILE|MODULE:CLASS"
 """How policies are named everywhere: by a name, a learned one's .json, your own class or .py file."""
 ENCODING_HELP = "What a state of the FSM is; best: what does best in training of base, sort, critical."
 GRANULARITY_HELP = "What a node is: a cell, or an operation as in vanilla DyNet."
+GRAPH_HELP = f"{GRANULARITY_HELP[:-1]}; graph: a program's instances of equal structure share a schedule."
 Encoding = Annotated[
     Literal["best", "base", "max", "sort", "critical"],
     typer.Option("--encoding", help=ENCODING_HELP),
+]
+GranularityOrGraph = Annotated[
+    Literal["cell", "op", "graph"],
+    typer.Option("--granularity", help=GRAPH_HELP),
 ]
 Granularity = Annotated[
     Literal["cell", "op"],

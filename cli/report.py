@@ -39,7 +39,7 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
     console.print(f"{amount(report['instances_per_second'])} instances/s", style="bold")
     if auto := report.get("auto_batch"):
         console.print(_tried(report["batch"], auto))
-    for said in _grown(report):
+    for said in [*_programs(report), *_grown(report)]:
         console.print(said, style="yellow" if "cut" in said else None)
     for said in _skipped(report):
         console.print(said, style="yellow", soft_wrap=True)
@@ -62,9 +62,9 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
     console.print()
 
     seconds = report["seconds"]
-    steps = ("read", "construct", "schedule", "plan", "execute")
+    steps = ("read", "record" if "program" in report else "construct", "schedule", "plan", "execute")
     console.print("   ".join(f"{step}{GLUE}{duration(seconds[step])}" for step in steps))
-    beside = [step for step in ("learn", "compile", "write", "wait") if seconds.get(step)]
+    beside = [step for step in ("learn", "compile", "verify", "write", "wait") if seconds.get(step)]
     console.print(
         "   ".join(f"{step}{GLUE}{duration(seconds[step])}" for step in beside) + "   (not in instances/s)",
         style="dim",
@@ -95,12 +95,13 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
         )
     if report["max_error"] is not None:
         console.print(f"verified: largest error {report['max_error']:.1e} of the output's root mean square")
-        if (growth := report.get("growth")) and growth["decisions"]:
-            close = growth["close"]
+        decided = report.get("program") or report.get("growth")
+        if decided and decided["decisions"]:
+            close = decided["close"]
             otherwise = (
                 f"{close} of them otherwise, as good within the tolerance" if close else "all the same"
             )
-            console.print(f"          {counted(growth['decisions'], 'decision')} made again: {otherwise}")
+            console.print(f"          {counted(decided['decisions'], 'decision')} made again: {otherwise}")
     if "path" in report:
         console.print(f"\nresults: {report['path']}", soft_wrap=True)
     if report.get("output") not in (None, "-"):
@@ -111,6 +112,14 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
         console.print(f"grown instances: {report['grown']}", soft_wrap=True)
     if "report" in report:
         console.print(f"report: {report['report']}", soft_wrap=True)
+
+
+def _programs(report: dict[str, Any]) -> list[str]:
+    """Of a program its name and how often it waited."""
+    program = report.get("program")
+    return (
+        [f"program {program['name']}; {counted(program['rounds'], 'round')} of decisions"] if program else []
+    )
 
 
 def _grown(report: dict[str, Any]) -> list[str]:

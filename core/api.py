@@ -71,6 +71,7 @@ from abw.core.spec.load import Overrides
 from abw.core.spec.shipped import find_spec
 from abw.core.store.outputs import Column, Output, outputs_of
 from abw.core.train.learner import Learner
+from abw.core.train.teacher import Teacher, finished_model
 from abw.core.train.trainer import Trainer
 
 Floats = NDArray[np.float32]
@@ -368,14 +369,16 @@ class LoadedModel:
         """
         chosen = get_policy(policy) if isinstance(policy, str) else Foreign(policy)
         name, used = self.executor.name, self._seed if seed is None else seed
-        learner = Learner(self.spec, self._networks, self._params, chosen, name, self._threads, seed=used)
+        teach, model = Teacher(self.spec), finished_model(self.spec)
+        networks = open_networks(model, "cell") if self.spec.growth else self._networks
+        learner = Learner(model, networks, self._params, chosen, name, self._threads, seed=used)
         self._params, self._learner = learner.params, learner
         self._taken = -1
-        return Trainer(learner, self._workload)
 
-    def _workload(self, instances: object) -> Workload:
-        """Instances brought together with the model."""
-        return open_workload(self.spec, self.read(cast(Given, instances)), self._networks)
+        def workload(instances: object) -> Workload:
+            return open_workload(model, teach(self.read(cast(Given, instances))), networks)
+
+        return Trainer(learner, workload)
 
     def gradients(self, instances: Given) -> tuple[float, dict[str, Floats]]:
         """The loss of some instances by the spec's section `train`, and its gradients by parameter and table.

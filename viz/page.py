@@ -20,17 +20,22 @@ from abw.viz.data.collect import tree_pictures
 from abw.viz.data.fsm import policy_picture
 from abw.viz.data.memory import arena_picture, memory_pictures
 from abw.viz.data.model import model_picture
-from abw.viz.data.pictures import PolicyPicture
+from abw.viz.data.pictures import FATES, PolicyPicture
+from abw.viz.data.rounds import rounds_picture
 from abw.viz.data.scene import Kept, Scene
 from abw.viz.data.steps import batches_picture, frontier_picture
 from abw.viz.drawing.draw import as_svg
 from abw.viz.drawing.palette import colour, ink, marks, pattern
+from abw.viz.drawing.rounds_text import cut_text
 from abw.viz.drawing.svg import DARK, STYLE, Svg, Theme, inline, patterns, variables
 from abw.viz.placement import arrange
 
-SCRIPTS = ("model.js", "graph.js", "timeline.js", "panels.js", "app.js")
+SCRIPTS = ("model.js", "rounds.js", "graph.js", "timeline.js", "panels.js", "app.js")
 VALUES, SHORT = 60_000, 8
 """The most computed numbers put into the page, and how many of a node's there are at most."""
+
+CHOICES = 20_000
+"""The most choices of what grows put into the page."""
 
 STILL = 4_000
 """Drawings of more batches, blocks or states than this are left out: the page's own views show them."""
@@ -47,7 +52,7 @@ def page(scene: Scene, theme: Theme | None = None) -> bytes:
     filled = Template((assets / "page.html").read_text(encoding="utf-8")).substitute(
         title=escape(scene.title),
         theme=f' data-theme="{theme}"' if theme else "",
-        style=STYLE + _dark() + (assets / "page.css").read_text(encoding="utf-8"),
+        style=STYLE + dark() + (assets / "page.css").read_text(encoding="utf-8"),
         patterns=patterns(),
         machines="".join(_machine(picture) for picture in machines),
         sections=_sections(scene),
@@ -66,7 +71,7 @@ def embedded(document: object) -> str:
     return text
 
 
-def _dark() -> str:
+def dark() -> str:
     """The dark colours: where the system asks for them, and where the reader does."""
     system = f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]) {variables(DARK)}}}"
     return f"{system}\n:root[data-theme=dark] {variables(DARK)}\n"
@@ -139,7 +144,37 @@ def _data(scene: Scene, machines: Sequence[PolicyPicture]) -> dict[str, Any]:
         "policies": [_policy(scene, machine) for machine in machines],
         "outputs": _outputs(_placed(scene)),
         "width": scene.network.width if scene.network else 0,
+        "growth": _growth(scene),
         "values": [_values(kept) for kept in scene.kept if kept.values.size],
+    }
+
+
+def _growth(scene: Scene) -> dict[str, Any] | None:
+    """The rounds, their vertices and choices; `rounds.js` says what it makes of them."""
+    found = scene.growth
+    if found is None:
+        return None
+    picture = rounds_picture(scene)
+    choices = picture.choices[:CHOICES]
+    return {
+        "kinds": found.kinds,
+        "kind": found.kind.tolist(),
+        "index": found.index.tolist(),
+        "of": found.instance.tolist(),
+        "round": found.round.tolist(),
+        "node": found.node_round.tolist(),
+        "nodes": picture.nodes.tolist(),
+        "instances": picture.instances,
+        "growing": picture.growing.tolist(),
+        "grown": picture.kinds,
+        "came": picture.came.tolist(),
+        "made": [choice.round for choice in choices],
+        "at": [choice.vertex for choice in choices],
+        "chosen": [choice.chosen for choice in choices],
+        "fate": [FATES.index(choice.fate) for choice in choices],
+        "said": [choice.said for choice in choices],
+        "left": len(picture.choices) - len(choices),
+        "cut": "; ".join(map(cut_text, picture.cut)),
     }
 
 

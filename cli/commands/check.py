@@ -97,7 +97,7 @@ def _print_growth(growth: dict[str, Any]) -> None:
         decisions = "; ".join(f"{name}: {how}" for name, how in kind["decisions"].items())
         adds = f"; adds {', '.join(kind['adds'])}" if kind["adds"] else ""
         console.print(f"    {kind['kind']}{most}{'; ' if decisions else ''}{decisions}{adds}")
-    order = "in this order" if growth["ordered"] else "by the critical path: they may wait for each other"
+    order = "in this order" if growth["ordered"] else "in stages, for they may wait for each other"
     for phase, what in (("before", ""), ("during", f" (each round, {order})"), ("after", "")):
         if growth[phase]:
             console.print(f"    {phase} growth{what}: {', '.join(growth[phase])}")

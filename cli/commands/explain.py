@@ -7,19 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from abw.cli import completion, options
-from abw.cli.console import counted, give, grid, progress
+from abw.cli import completion, options, programs
+from abw.cli.console import counted, duration, give, grid, progress
 
 REASONS, INSTANCES, TYPES = 5, 4, 12
 """The most reasons, instances and types that a screen is given; --json has all."""
 
 
 def explain(
+    context: typer.Context,
     target: Annotated[
         str | None,
         typer.Argument(
             metavar="[RUN|SPEC]",
-            help="A run's number or folder, or a spec; the latest run.",
+            help="A run's number or folder, a spec, or program.py:function; the latest run.",
             autocompletion=completion.runs_and_specs,
         ),
     ] = None,
@@ -31,11 +32,12 @@ def explain(
         int, typer.Option("--mini-batch", min=0, metavar="N", help="Which mini-batch.")
     ] = 0,
     data: options.Data = None,
+    format: programs.Format = None,
     limit: options.Limit = None,
     batch: options.Batch = None,
     sizes: options.Set = None,
     encoding: options.Encoding = "best",
-    granularity: options.Granularity = "cell",
+    granularity: options.GranularityOrGraph = "cell",
     seed: options.Seed = None,
     allow_outside: options.AllowOutside = False,
     quiet: options.QuietFlag = False,
@@ -47,10 +49,17 @@ def explain(
     """
     changes = options.overrides(data, limit, batch, sizes, seed, allow_outside=allow_outside)
     from abw.core.spec.shipped import find_shipped
-    from abw.core.tools.explain import explain_run, explain_spec
+    from abw.core.tools.explain import explain_program, explain_run, explain_spec
 
     if policy:
         options.require_policy(policy, "--policy")
+    if options.is_program(target):
+        programs.refuse_options(context)
+        chosen = programs.looked_at(context.params)
+        with progress(quiet):
+            give(explain_program(str(target), chosen, mini_batch, policy), as_json, _print)
+        return
+    programs.refuse_for_spec(context)
     if target and (shipped := find_shipped(target)):
         target = str(shipped)
     if target and target.endswith((".yaml", ".yml")):
@@ -62,7 +71,7 @@ def explain(
                 name,
                 told,
                 encoding=encoding,
-                granularity=granularity,
+                granularity=programs.of_spec(granularity),
                 number=mini_batch,
             )
     else:
@@ -98,6 +107,8 @@ def _print(report: dict[str, Any]) -> None:
     else:
         console.print("Every batch was needed: this is the lower bound.")
     _print_alone(console, report)
+    if report["growth"]:
+        _print_growth(console, report["growth"])
     _print_advice(console, report)
 
 
@@ -177,12 +188,55 @@ def _print_alone(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
     console.print(Text.assemble((f"\n{len(alone)} {verb} one row", "bold"), said))
 
 
+def _print_growth(console: Any, growth: dict[str, Any]) -> None:  # noqa: ANN401
+    from rich.text import Text
+
+    from abw.viz.drawing.chart import Chart, Line, chart_text
+
+    rounds, growing, instances = growth["rounds"], growth["growing"], growth["instances"]
+    half = next((r for r, count in enumerate(growing, 1) if 2 * count < instances), None)
+    said = f", the last with work for {counted(growing[-1], 'instance')} of {instances}"
+    said += f" ({_in(growth['longest'])})" if growing[-1] <= INSTANCES else ""
+    said += f", from round {half} on for fewer than half of them" if half else ""
+    console.print(Text.assemble((f"\nGrown in {counted(rounds, 'round')}", "bold"), f"{said}."))
+    if rounds > 1 and len(set(growing)) > 1:
+        line = Line("", tuple((float(r), float(count)) for r, count in enumerate(growing, 1)))
+        console.print(chart_text(Chart("Still growing", "round", "instances", (line,)), rows=4))
+    for cut in growth["cut"]:
+        these, first = (
+            [at["instance"] for at in cut["instances"]],
+            min(at["round"] for at in cut["instances"]),
+        )
+        console.print(
+            f"{counted(len(these), 'instance')} had {cut['most']} {cut['kind']} (most) and would have grown "
+            f"more, from round {first} on: {_in(these[:INSTANCES])}{_etc(these, INSTANCES)}"
+        )
+    if taken := growth["time"]:
+        _print_time(console, taken, rounds)
+
+
+def _print_time(console: Any, taken: dict[str, Any], rounds: int) -> None:  # noqa: ANN401
+    seconds, kernels = taken["seconds"], taken["kernels"]
+    beside = max(0.0, seconds["execute"] - kernels)
+    rest = ", ".join(f"{name} {duration(seconds[name])}" for name in ("construct", "schedule", "plan"))
+    who = f"Python drives the rounds: {taken['driven']}" if taken["driven"] else "rounds are compiled"
+    each = sum(seconds.values()) - kernels if taken["driven"] else beside
+    console.print(
+        f"Time on the executor cpu, one thread: kernels {duration(kernels)}, execution beside them "
+        f"{duration(beside)}; {rest}. {who[0].upper()}{who[1:]}; at most {duration(each / rounds)} a round "
+        "beside kernels."
+    )
+
+
 def _print_advice(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
     better = {n: b for n, b in report["others"].items() if b < report["batches"]}
     ways = [f"{name}: {counted(batches, 'batch', 'es')}" for name, batches in better.items()]
     for name, after in (report["passes"] or {}).items():
         ways.append(f"`abw compare --{name}`: lower bound {after['lower_bound']}")
-    if ways:
+    if report.get("pieces", 1) > 1:
+        said = f"\nThe graph came in {report['pieces']} pieces, with decisions between them"
+        console.print(f"{said}; as a whole: {'; '.join(ways)}." if ways else f"{said}.")
+    elif ways:
         console.print(f"\nFewer batches: {'; '.join(ways)}. `abw compare SPEC` tries more.")
 
 

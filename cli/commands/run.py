@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
 
-from abw.cli import completion, options
+from abw.cli import completion, options, programs
 from abw.cli.console import CLOSED_PIPE, print_json, progress
 from abw.cli.report import print_run
 from abw.core.base.errors import InterruptedWorkError
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
 
 
 def run(
-    spec: options.Spec,
+    context: typer.Context,
+    spec: options.SpecOrProgram,
     data: options.DataOrPipe = None,
+    format: programs.Format = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -107,8 +111,8 @@ def run(
         ),
     ] = None,
     granularity: Annotated[
-        Literal["cell", "op"] | None,
-        typer.Option("--granularity", help=options.GRANULARITY_HELP, show_default="cell"),
+        Literal["cell", "op", "graph"] | None,
+        typer.Option("--granularity", help=options.GRAPH_HELP, show_default="cell"),
     ] = None,
     layout: Annotated[
         Literal["planned", "declared", "paper"] | None,
@@ -193,6 +197,8 @@ def run(
     """Run a model on its data, batched by a policy, and keep the run under .abw/runs/.
 
     The policies `auto` and `fsm` are learned on first use, and kept under .abw/policies/ for the next.
+
+    SPEC may be program.py:function: that file's code is run, the function once for each instance of --data.
     """
     to_stdout = output is not None and str(output) == "-"
     claims = {"--json": as_json, "--output -": to_stdout, "--show-kernels": show_kernels is not None}
@@ -205,6 +211,19 @@ def run(
         raise typer.BadParameter("it limits what --batch auto chooses", param_hint="--memory")
     if no_keep and (page or note or tags):
         raise typer.BadParameter("it goes with a run that is kept", param_hint="--report, --note and --tag")
+    if options.is_program(spec):
+        programs.refuse_options(context)
+        texts: list[str] = []
+        with progress(quiet) as shown, _ended(output):
+            report = programs.run(
+                context.params,
+                progress=shown,
+                command=shlex.join(["abw", *sys.argv[1:]]),
+                prepared=lambda e: texts.append(kernels_of(e, show_kernels)) if show_kernels else None,
+            )
+        _show(report, texts, page, allow_outside, quiet, as_json, to_stdout)
+        return
+    programs.refuse_for_spec(context)
     pipe = data if data is not None and _is_pipe(data) else None
     changes = options.overrides(
         None if pipe else data, limit, _batch(batch), sizes, seed, hoist, weights, allow_outside
@@ -216,7 +235,7 @@ def run(
     from abw.core.run.presets import PRESETS
 
     usual = PRESETS[options.one_of(preset, tuple(PRESETS), "--preset")]
-    granularity = granularity or usual.granularity
+    nodes = programs.of_spec(granularity or usual.granularity)
     if policy is None:
         policy = LEARNED if encoding else usual.policy
     else:
@@ -230,7 +249,7 @@ def run(
         encoding=encoding or usual.encoding,
         executor=executor or usual.executor,
         told=told,
-        granularity=granularity,
+        granularity=nodes,
         layout=layout or usual.layout,
         fuse=fuse,
         group=group,
@@ -251,28 +270,47 @@ def run(
         note=note,
         tags=tuple(tags or ()),
     )
-    texts: list[str] = []
+    texts = []
+    with progress(quiet) as shown, _ended(output):
+        report = run_pipeline(
+            spec,
+            changes,
+            chosen,
+            progress=shown,
+            command=shlex.join(["abw", *sys.argv[1:]]),
+            prepared=lambda e: texts.append(kernels_of(e, show_kernels)) if show_kernels else None,
+        )
+    _show(report, texts, page, allow_outside, quiet, as_json, to_stdout)
+
+
+@contextmanager
+def _ended(output: Path | None) -> Iterator[None]:
+    """Say how a run has ended that was stopped, and what is left of it."""
     try:
-        with progress(quiet) as shown:
-            report = run_pipeline(
-                spec,
-                changes,
-                chosen,
-                progress=shown,
-                command=shlex.join(["abw", *sys.argv[1:]]),
-                prepared=lambda e: texts.append(kernels_of(e, show_kernels)) if show_kernels else None,
-            )
+        yield
     except BrokenPipeError:
         # who reads the lines has enough of them, as `head` has: no mistake, and nothing to say
         raise typer.Exit(CLOSED_PIPE) from None
     except (KeyboardInterrupt, Terminated) as end:
         if output is None or output.suffix in (".npz", ".safetensors"):
             raise
-        where = "standard output" if to_stdout else str(output)
+        where = "standard output" if str(output) == "-" else str(output)
         word, code = ("terminated", end.code) if isinstance(end, Terminated) else ("interrupted", INTERRUPTED)
         raise InterruptedWorkError(
             f"{word}: what {where} has are whole lines; no run was kept", exit_code=int(code or 1)
         ) from None
+
+
+def _show(
+    report: dict[str, Any],
+    texts: list[str],
+    page: bool,
+    allow_outside: bool,
+    quiet: bool,
+    as_json: bool,
+    to_stdout: bool,
+) -> None:
+    """Print kernels and the run's report, and write its page."""
     if page and report["mini_batches"]:
         report["report"] = str(_write_page(Path(report["path"]), allow_outside))
     if as_json:

@@ -9,12 +9,15 @@ from abw.cli.console import give, grid, show
 
 
 def specs(as_json: options.Json = False) -> None:
-    """List the models that ship with abw: every command takes their names, as `abw run treelstm`."""
-    from abw.core.spec.shipped import shipped
+    """List the models that ship with abw: every command takes their names, as `abw run treelstm`.
+
+    Programs, models as Python functions, are for `abw run`, `abw viz` and `abw explain` with --data.
+    """
+    from abw.core.spec.shipped import shipped, shipped_programs
 
     rows = [
         {"name": spec.name, "format": spec.format, "summary": spec.summary, "path": str(spec.path)}
-        for spec in shipped()
+        for spec in (*shipped(), *shipped_programs())
     ]
     give({"schema_version": 1, "specs": rows}, as_json, _print)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from abw.cli import completion, options
+from abw.cli import completion, options, programs
 from abw.cli.console import print_json, progress, show
 from abw.core.base.errors import AbwError
 
@@ -59,11 +59,13 @@ def _is_policy(name: str) -> bool:
 
 
 def viz(
+    context: typer.Context,
     target: Annotated[
         str | None,
         typer.Argument(
             metavar="[RUN|SPEC]",
-            help="A run's number or folder, a training (t1), a spec, or a policy's .json; the latest run.",
+            help="A run's number or folder, a training (t1), a spec, program.py:function, or a policy's "
+            ".json; the latest run.",
             autocompletion=completion.runs_and_specs,
         ),
     ] = None,
@@ -71,6 +73,10 @@ def viz(
     graph: Annotated[bool, typer.Option("--graph", help="The graph, nodes numbered by batch.")] = False,
     frontier: Annotated[bool, typer.Option("--frontier", help="What was ready at every step.")] = False,
     batches: Annotated[bool, typer.Option("--batches", help="The schedules of several policies.")] = False,
+    rounds: Annotated[
+        bool,
+        typer.Option("--rounds", help="What grew in each round: every decision, its score, the next best."),
+    ] = False,
     memory: Annotated[bool, typer.Option("--memory", help="Cells' variables in memory; arenas.")] = False,
     pqtree: Annotated[bool, typer.Option("--pqtree", help="The PQ-trees behind cells' memory.")] = False,
     model: Annotated[
@@ -88,9 +94,13 @@ def viz(
         int, typer.Option("--mini-batch", min=0, metavar="N", help="Which mini-batch.")
     ] = 0,
     instances: Annotated[
-        int | None, typer.Option("--instances", min=1, metavar="N", help="Draw only the first N instances.")
+        int | None,
+        typer.Option(
+            "--instances", min=1, metavar="N", help="Only the first N instances of graph and choices."
+        ),
     ] = None,
     data: options.Data = None,
+    format_of_data: programs.Format = None,
     limit: options.Limit = None,
     batch: options.Batch = None,
     sizes: options.Set = None,
@@ -98,7 +108,7 @@ def viz(
         Literal["best", "base", "max", "sort", "critical"] | None,
         typer.Option("--encoding", help=options.ENCODING_HELP + " Shows a spec's FSM instead of auto."),
     ] = None,
-    granularity: options.Granularity = "cell",
+    granularity: options.GranularityOrGraph = "cell",
     seed: options.Seed = None,
     html: Annotated[bool, typer.Option("--html", help="One page with everything, for any browser.")] = False,
     svg: Annotated[bool, typer.Option("--svg", help="SVG.")] = False,
@@ -141,6 +151,7 @@ def viz(
         "graph": graph,
         "frontier": frontier,
         "batches": batches,
+        "rounds": rounds,
         "memory": memory,
         "pqtree": pqtree,
         "model": model,
@@ -173,13 +184,14 @@ def viz(
     from abw.viz.page import page
 
     if is_training(target):
-        if any(named.values()) or as_json or format in ("html", "dot"):
-            said = "of a training there are curves: text, --svg, --png or --pdf"
+        if any(named.values()) or as_json or format == "dot":
+            said = "of a training there are curves: text, --html, --svg, --png or --pdf"
             raise typer.BadParameter(said, param_hint="RUN")
-        _curves(stored_training(target), format, theme or "light", output, open_it)
+        _curves(stored_training(target), format, theme, output, open_it)
         return
     # DOT holds one graph
-    kinds = [kind for kind in KINDS if named[kind]] or (("policy",) if format == "dot" else USUAL)
+    asked = [kind for kind in KINDS if named[kind]]
+    kinds = asked or (("policy",) if format == "dot" else USUAL)
     if target and (shipped := find_shipped(target)):
         target = str(shipped)
     pictures: list[Picture]
@@ -194,10 +206,18 @@ def viz(
         name, pictures, reads = drawn.name, [model_picture(drawn)], drawn.reads
     else:
         with progress(quiet) as told:
-            scene = _open(target, changes, granularity, encoding, mini_batch, against, by, told)
+            if options.is_program(target):
+                scene = _program(context, str(target), mini_batch, against, by)
+            else:
+                programs.refuse_for_spec(context)
+                scene = _open(
+                    target, changes, programs.of_spec(granularity), encoding, mini_batch, against, by, told
+                )
         if format == "html" and not as_json:
             _write(page(scene, theme), output or Path(f"{scene.model}.html"), scene.reads, open_it)
             return
+        if scene.growth and kinds == USUAL:
+            kinds = (*USUAL, "rounds")
         name, pictures, reads = scene.title, collect(scene, kinds, by, instances), scene.reads
     if as_json or format == "html":
         print_json(document(name, pictures))
@@ -219,18 +239,24 @@ def _file(kinds: Sequence[str], format: FileFormat) -> Path | None:
 
 
 def _curves(
-    training: StoredTraining, format: FileFormat, theme: Theme, output: Path | None, open_it: bool
+    training: StoredTraining, format: FileFormat, theme: Theme | None, output: Path | None, open_it: bool
 ) -> None:
     """Loss and metrics of a training. Errors: AbwError before its first epoch has ended."""
-    from abw.cli.trainings import charts_of
+    from abw.cli.trainings import best_said, charts_of
+    from abw.viz.curves_page import curves_page
     from abw.viz.drawing.chart import chart_svg, chart_text
     from abw.viz.export import drawings
 
     charts = charts_of(training)
     if not charts:
         raise AbwError(f"training {training.name} has no epoch yet", hint="`abw train --resume` goes on")
-    if format in ("svg", "png", "pdf"):
-        content = drawings([chart_svg(chart) for chart in charts], format, theme)
+    if format == "html":
+        name, model = training.name, training.about["model"]
+        facts = (f"best {best_said(training)}, epoch {training.best_epoch}", training.about["command"])
+        content = curves_page(f"{model} ({name})", facts, charts, training.rows, training.best_epoch, theme)
+        output = output or Path(f"{model}-{name}.html")
+    elif format in ("svg", "png", "pdf"):
+        content = drawings([chart_svg(chart) for chart in charts], format, theme or "light")
     else:
         content = "".join(f"{chart_text(chart).plain}\n" for chart in charts).encode()
         if output is None:
@@ -268,6 +294,19 @@ def _open(
     if target and target.endswith(SPEC):
         return scene_of_spec(Path(target), changes, granularity, encoding, mini_batch, others, told, by)
     return scene_of_run(options.run_of(target), mini_batch, others, changes.allow_outside, by)
+
+
+def _program(
+    context: typer.Context, target: str, mini_batch: int, against: list[str] | None, by: str | None
+) -> Scene:
+    from abw.viz.data.scene import AGAINST, scene_of_program
+
+    programs.refuse_options(context)
+    if context.params["model"]:
+        said = "what joins a program's cells is its code; --graph draws what that recorded"
+        raise typer.BadParameter(said, param_hint="--model")
+    others = AGAINST if against is None else against
+    return scene_of_program(target, programs.looked_at(context.params), mini_batch, others, by)
 
 
 def _write(content: bytes, output: Path | None, reads: Sequence[Path], open_it: bool) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from abw.core.base.errors import AbwError, DataError, Problem
 from abw.core.data.feed import ALL, Feed
@@ -21,11 +22,15 @@ class Bad:
     name: str | int = ""
 
 
+Some = TypeVar("Some", bound=Sized)
+"""Instances that are read together."""
+
+
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Generic[Some]):
     """Instances that follow each other in a file, and those left out between them."""
 
-    instances: Instances
+    instances: Some
     bad: tuple[Bad, ...]
 
 
@@ -40,7 +45,7 @@ def chunks(
     beside: str = "",
     schema: Schema | None = None,
     skip_bad: bool = False,
-) -> Iterator[Chunk]:
+) -> Iterator[Chunk[Instances]]:
     """The instances of a file, `size` at a time, `limit` at most; fewer where a pipe gives no more for now.
 
     With a `frequency` (format tags) the whole file is one chunk, since its words must be counted first.
@@ -52,14 +57,22 @@ def chunks(
     if beside and skip_bad:
         hint = "of a malformed line nobody knows how many rows are its own: mend the data"
         raise AbwError("nothing can be left out of data with arrays beside them", hint=hint, exit_code=2)
+
+    def taken(wanted: int) -> Instances:
+        return take(feed, format, 0, wanted, frequency=frequency, tokens=tokens, beside=beside, schema=schema)
+
+    return chunks_by(taken, feed, ALL if frequency else size, limit=limit, skip_bad=skip_bad)
+
+
+def chunks_by(
+    take: Callable[[int], Some], feed: Feed, size: int, *, limit: int | None = None, skip_bad: bool = False
+) -> Iterator[Chunk[Some]]:
+    """The same of any reader: `take` takes so many instances at most of what is left of the feed."""
     pending: list[Bad] = []
     left = ALL if limit is None else limit
     while left > 0:
-        wanted = left if frequency else min(size, left)
         try:
-            found = take(
-                feed, format, 0, wanted, frequency=frequency, tokens=tokens, beside=beside, schema=schema
-            )
+            found = take(min(size, left))
         except DataError as error:
             if not skip_bad or not error.spans:
                 feed.fail_at(error)

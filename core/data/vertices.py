@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from abw.core.data.derive import link
 from abw.core.data.instances import Instances, Ints, Link, Values
-from abw.core.data.links import Lazy
+from abw.core.data.links import Lazy, inverse
 from abw.core.ir.growth import Growth
 from abw.core.ir.paths import Hop
 
@@ -95,10 +95,12 @@ def with_room(instances: Instances, growth: Growth) -> Instances:
     """The same instances with kinds, links and fields for what will grow: there is none of it yet."""
     nothing = np.full(len(instances.kind), -1, np.int32)
     new_links = sorted({n for kind in growth.kinds for n in kind.links} - instances.links.keys())
+    several = Link(np.zeros(0, np.int32), np.zeros(len(instances.kind) + 1, np.int32))
     new_fields = sorted(growth.fields - instances.fields.keys())
     links: Mapping[str, Link] = Lazy(
         {name: partial(instances.links.__getitem__, name) for name in instances.links}
         | {name: partial(Link, nothing) for name in new_links}
+        | {name: lambda: several for name in growth.reversed}
     )
     fields: Mapping[str, Ints] = Lazy(
         {name: partial(instances.fields.__getitem__, name) for name in instances.fields}
@@ -168,7 +170,13 @@ def finished(instances: Instances, first: int, last: int, columns: Columns, grow
         inside = (begin <= values.vertex) & (values.vertex < end)
         return Values(number[values.vertex[inside] - begin], values.rows[inside])
 
-    links = {name: partial(single if name in grown_links else data_link, name) for name in instances.links}
+    def reversed_link(name: str) -> Link:
+        return inverse(single(growth.reversed[name]).target)
+
+    def made(name: str) -> Callable[[str], Link]:
+        return single if name in grown_links else reversed_link if name in growth.reversed else data_link
+
+    links = {name: partial(made(name), name) for name in instances.links}
     fields = {
         name: partial(grown_field if name in grown_fields else data_field, name) for name in instances.fields
     }

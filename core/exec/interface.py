@@ -69,9 +69,10 @@ class Result:
 class Computed:
     """n nodes that rounds have computed, in the order in which they ran.
 
-    Of each its type, vertex and round (n,), and where its outputs lie: `row` (W, n), in the arena of type and
-    output, -1 where a type has fewer. `rows` (A,): so many rows of each arena are taken now. `rounds`: how
-    many there were. `read` as of a `Result`, where output o of node i has the reference `i * width + o`.
+    Of each its type, vertex and round, or stage of all rounds (n,), and where its outputs lie: `row` (W, n),
+    in the arena of type and output, -1 where a type has fewer. `rows` (A,): so many rows of each arena are
+    taken now. `rounds`: how many there were. `read` as of a `Result`, where output o of node i has the
+    reference `i * width + o`.
     """
 
     type: Ints
@@ -112,18 +113,18 @@ class Tape(Protocol):
     """Executes nodes that are appended to a run, without plans: their values stay where they are.
 
     They are said by words of 64 bits: the type's number, then a handle for each slot, a reference shifted to
-    the left by the `bits` that the tape was made for. References of nodes count on from run to run, `base`
-    being that of this run's first one. Types are scheduled by the critical rule.
+    the left by the `bits` that the tape was made for. References of nodes count on from run to run. Types are
+    scheduled by the critical rule.
     """
 
-    def begin(self) -> None:
-        """A run begins. Values of earlier runs are lost."""
+    def begin(self, base: int) -> None:
+        """A run begins, whose first reference is `base`. Values of earlier runs are lost."""
 
     def place(self, type: Ints, row: Ints) -> None:
         """From now on note here of each node of the run its type, and of each value its row; there has to be
         room for all that comes."""
 
-    def advance(self, words: NDArray[np.int64], nodes: int, first: int, base: int) -> Advanced:
+    def advance(self, words: NDArray[np.int64], nodes: int, first: int) -> Advanced:
         """Execute the `nodes` that words say, which follow the run's `first` ones.
 
         Errors: TooLargeError.

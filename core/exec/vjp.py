@@ -151,7 +151,7 @@ VJP: Mapping[str, Vjp] = {
     "softplus": _of_one(lambda x, y: _logistic(x)),
     "elu": _elu,
     "leaky_relu": lambda op, args, y, g: [
-        g * np.where(args[0] < 0, args[1], 1),
+        g * np.where(args[0] > 0, 1, args[1]),
         g * np.minimum(args[0], 0),
     ],
     "maximum": _extreme(1),

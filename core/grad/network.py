@@ -36,9 +36,10 @@ class Training:
 
     `network` has the types of `source`, by the same numbers, and behind them `derived`. `cells[t]` is the
     derivative of type t's cell, `parts[t]` those of its backward pass: one for a cell. Both are None where no
-    gradient is wanted. `wanted[t]` are the slots whose neighbours get one, `sums[t, o]` the type that sums
-    that of output o. `losses` are the outputs that have gradients from outside, with the constant whose rows
-    these are; `count` is the constant with k in row k; `zeros` that of each shape.
+    gradient is wanted; the first part of type t is type `first[t]`. `wanted[t]` are the slots whose
+    neighbours get a gradient, `sums[t, o]` the type that sums that of output o. `losses` are the outputs that
+    have gradients from outside, with the constant whose rows these are; `count` is the constant with k in row
+    k; `zeros` that of each shape.
     """
 
     source: Network

@@ -173,8 +173,8 @@ RULES: Mapping[str, Rule] = {
         lambda s: s.g * s.g.draft.apply("elu", where(s.x > 0, 0.0, s.x), 1.0),
     ),
     "leaky_relu": _each(
-        lambda s: where(s.x < 0, s.g * s.arg(1), s.g),
-        lambda s: where(s.x < 0, s.g * s.x, 0.0),
+        lambda s: where(s.x > 0, s.g, s.g * s.arg(1)),
+        lambda s: where(s.x > 0, 0.0, s.g * s.x),
     ),
     "maximum": _chosen("gt"),
     "minimum": _chosen("lt"),

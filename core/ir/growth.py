@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from abw.core.base.errors import Span
 from abw.core.ir.paths import Comparison, Hop
-from abw.core.ir.schema import FieldSchema, LinkSchema, Schema
+from abw.core.ir.schema import Derived, FieldSchema, LinkSchema, Schema, reversed_link
 
 How = Literal["argmax", "sample", "best", "over", "chance"]
 
 
+MEMBER = -1
+"""What a place has for the clause number `added` where it begins at the member that a clause is done for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A vertex: where `hops` lead from the deciding one, or from what clause number `added` has added."""
+    """A vertex: where `hops` lead from the deciding one, from what clause number `added` has added, or from
+    the member of a list that the clause is done for (`MEMBER`).
+    """
 
     hops: tuple[Hop, ...]
     added: int | None = None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it begins at a vertex that comes to be by an earlier clause."""
+        return self.added is not None and self.added != MEMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +92,8 @@ class Clause:
     """A vertex of kind `adds` comes to be where `when` holds and, unless it is empty, `unless` does not.
 
     Not where a clause whose vertex it names (`needs`) added none. `links` and `fields` are what the new
-    vertex has. Where its kind picks the `best`, it is done for each pick, whose number the decision is then.
+    vertex has. Where its kind picks the `best`, it is done for each pick, whose number the decision is then;
+    with `each`, for each vertex to which these hops lead, the last of them to several.
     """
 
     adds: str
@@ -91,6 +103,7 @@ class Clause:
     links: tuple[tuple[str, Place], ...]
     fields: tuple[tuple[str, Number | int], ...]
     span: Span
+    each: tuple[Hop, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +152,17 @@ class DecisionOutput:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How a model's instances grow. `given`: the schema of its data, of which the model's is an extension."""
+    """How a model's instances grow. `given`: the schema of its data, of which the model's is an extension.
+
+    `reversed`: by name the grown link that each list leads back along. `closed`: those lists to which nothing
+    is added once the vertex that has them is there, for only clauses that also add it lead to it.
+    """
 
     kinds: tuple[GrowingKind, ...]
     outputs: tuple[DecisionOutput, ...]
     given: Schema
+    reversed: Mapping[str, str] = field(default_factory=dict)
+    closed: frozenset[str] = frozenset()
 
     @property
     def grown(self) -> frozenset[str]:
@@ -161,17 +180,22 @@ class Growth:
         return next(((kind, kind.best) for kind in self.kinds if kind.best), None)
 
     @property
+    def scored(self) -> tuple[DecisionOutput, ...]:
+        """The outputs that are decisions by scores, and not by chance."""
+        return tuple(output for output in self.outputs if output.decision.how != "chance")
+
+    @property
     def fields(self) -> frozenset[str]:
         """All that clauses and decisions fill."""
         return self.decided | {name for kind in self.kinds for name in kind.fields}
 
     def extended(self, schema: Schema) -> Schema:
         """The schema of data with what grows."""
-        return extended(schema, self.kinds)
+        return extended(schema, self.kinds, self.reversed)
 
 
-def extended(schema: Schema, kinds: Iterable[GrowingKind]) -> Schema:
-    """A schema with grown kinds behind its own, their links, fields and decisions."""
+def extended(schema: Schema, kinds: Iterable[GrowingKind], reversals: Mapping[str, str]) -> Schema:
+    """A schema with grown kinds behind its own, their links, fields and decisions, and reversed links."""
     kinds = tuple(kinds)
     names = tuple(kind.name for kind in kinds if not kind.given)
     links, fields = dict(schema.links), dict(schema.fields)
@@ -198,7 +222,9 @@ def extended(schema: Schema, kinds: Iterable[GrowingKind]) -> Schema:
     back, index = links["instance"], fields["index"]
     links["instance"] = replace(back, source=back.source | whole)
     fields["index"] = replace(index, kinds=index.kinds | whole)
-    return replace(schema, kinds=(*schema.kinds, *names), links=links, fields=fields)
+    links |= {name: reversed_link(of, links[of]) for name, of in reversals.items()}
+    derived = {**schema.derived, **{name: Derived("reverse", of) for name, of in reversals.items()}}
+    return replace(schema, kinds=(*schema.kinds, *names), links=links, fields=fields, derived=derived)
 
 
 def _with(before: FieldSchema | None, kinds: frozenset[str], rows: bool) -> FieldSchema:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
@@ -18,7 +18,8 @@ class Phases:
     """The numbers of the types of each phase.
 
     `during` are those that decisions need, in the order in which a round computes them where that is the
-    same in all rounds (`ordered`).
+    same in all rounds (`ordered`); else in which a vertex's are computed, behind those of the vertices of the
+    same round that its links lead to.
     """
 
     before: tuple[int, ...]
@@ -45,9 +46,9 @@ class _Analysis:
             for kind in growth.kinds
             for clause in kind.clauses
             for name, place in clause.links
-            if place.added is not None
+            if place.fresh
         )
-        self.fresh = {name for _, name in fresh}
+        self.fresh = {name for _, name in fresh} | growth.closed
         self.problems: list[Problem] = []
 
     def phases(self) -> tuple[Phases, tuple[Problem, ...]]:
@@ -64,8 +65,10 @@ class _Analysis:
                 self._note(message, t, "make it two types")
         early = {*before, *during}
         after = tuple(t for t in range(len(self.types)) if t not in early)
-        order = self._order(during)
-        found = Phases(tuple(sorted(before)), tuple(order or during), after, order is not None)
+        ordered = self._order(during, self._same_round)
+        # where there is none, either, the model is refused: types feed each other on one vertex
+        order = ordered or self._order(during, lambda hops: not hops)
+        found = Phases(tuple(sorted(before)), tuple(order or during), after, ordered is not None)
         return found, tuple(self.problems)
 
     def _note(self, message: str, t: int, hint: str, wanted: Input | None = None) -> None:
@@ -103,7 +106,7 @@ class _Analysis:
         for hop in hops:
             link = self.schema.links[hop.link]
             kinds = link.reached(kinds)
-            if link.many and kinds & self.grown:
+            if link.many and kinds & self.grown and hop.link not in self.growth.closed:
                 yield hop.link
 
     def _producers(self, t: int) -> set[int]:
@@ -151,6 +154,10 @@ class _Analysis:
                 single = sorted(n for n in self.schema.links_of(kinds) if not self.schema.links[n].many)
                 message = f"{name}, and it reads '{link}', known only when growth has ended"
                 self._note(message, t, f"read what is there already: {', '.join(single)}", wanted)
+            lists = [h.link for h in source.hops if self.schema.links[h.link].many and h.index is None]
+            if len(lists) > 1 and lists[0] in self.growth.closed:
+                hint = "what has grown can be one list on the way, and the last"
+                self._note(f"'{lists[0]}' and '{lists[1]}' both lead to several vertices", t, hint, wanted)
             for hop in source.hops:
                 kinds, link_schema = self.schema.links[hop.link].reached(kinds), self.schema.links[hop.link]
                 if link_schema.many and hop.index is None and not (listed and n == 0):
@@ -169,14 +176,16 @@ class _Analysis:
         """Whether hops may lead to a vertex that came to be with the one they begin at."""
         return all(hop.link in self.fresh for hop in hops)
 
-    def _order(self, during: Sequence[int]) -> tuple[int, ...] | None:
-        """An order that does in all rounds; None where types of one round may wait for each other."""
+    def _order(
+        self, during: Sequence[int], inside: Callable[[Sequence[Hop]], bool]
+    ) -> tuple[int, ...] | None:
+        """An order for all that is computed together, as far as hops may lead; None where there is none."""
         feeds = {
             t: {
                 p
                 for wanted in self.types[t].inputs
                 for source in wanted.sources
-                if isinstance(source, NodeSource) and self._same_round(source.hops)
+                if isinstance(source, NodeSource) and inside(source.hops)
                 for p, _ in source.producers
                 if p in during
             }

@@ -30,6 +30,15 @@ class LinkSchema:
         return frozenset().union(*(self.by_kind.get(kind, self.target) for kind in kinds & self.source))
 
 
+def reversed_link(name: str, link: LinkSchema) -> LinkSchema:
+    """What the link of that name is backwards: to all vertices whose link leads here."""
+    by_kind = {
+        kind: frozenset(source for source in link.source if kind in link.reached(frozenset({source})))
+        for kind in link.target
+    }
+    return LinkSchema(link.target, link.source, True, f"whence '{name}' leads here, in order", by_kind)
+
+
 @dataclass(frozen=True, slots=True)
 class FieldSchema:
     """A whole number on a vertex; with a `size`, a vector of so many floats.

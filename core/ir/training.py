@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from abw.core.base.errors import Span
+from abw.core.ir.growth import Decision
 from abw.core.ir.paths import Hop
 
 LossKind = Literal["cross-entropy", "binary", "squared"]
@@ -58,6 +59,8 @@ class Loss:
     """What is made small: the sum over the values of output number `output` whose vertex has a target.
 
     `weight` multiplies it; `classes` are weights of the classes (cross-entropy), empty where all weigh 1.
+    Where it is of a `decision` the values are that one's scores, and the target is what it should be: the
+    outputs of decisions that have scores are numbered behind the model's others (`abw.core.train.teacher`).
     """
 
     output: int
@@ -67,6 +70,7 @@ class Loss:
     weight: float
     classes: tuple[float, ...]
     where: Span
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +124,10 @@ class Training:
 
     A step's loss is the sum over its values, divided by its number of instances, or of values where
     `per_value`. `clip` is the most that the gradient's norm may be, 0 for anything. `word_dropout` has for
-    tables (by number) the probability that a word is read as unknown. `patience`: so many epochs without a
-    better metric end it, 0: none does. `vocabulary`: words of the training data that are there less often
-    have no row of their own.
+    tables (by number) the probability that a word is read as unknown; `dropout` for inputs of cells (by the
+    numbers of type and input) that of each number to be 0. `patience`: so many epochs without a better metric
+    end it, 0: none does. `vocabulary`: words of the training data that are there less often have no row of
+    their own.
     """
 
     losses: tuple[Loss, ...]
@@ -132,6 +137,7 @@ class Training:
     per_value: bool = False
     clip: float = 0.0
     word_dropout: Mapping[int, float] = field(default_factory=dict)
+    dropout: Mapping[tuple[int, int], float] = field(default_factory=dict)
     inits: tuple[Init, ...] = ()
     epochs: int = 10
     batch: int = 32

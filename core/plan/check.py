@@ -36,7 +36,7 @@ def check_plan(graph: Graph, plan: Plan, keep: Ints | None = None) -> None:
             if begin >= 0:
                 references = -1 - (constant.first + np.arange(constant.rows))
                 _write(memory, begin, references, f"constant {c}", wrong)
-    for c, values in zip(network.given, graph.given, strict=True):
+    for c, values in zip(network.given, graph.given, strict=bool(graph.given)):
         places = [(a, row) for a, row, item in plan.given if item is values]
         if len(places) != (arenas.field_arena[c] >= 0) or any(a != arenas.field_arena[c] for a, _ in places):
             wrong.append(f"constant {c}: the values of a field lie nowhere, or in another arena")

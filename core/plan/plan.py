@@ -29,12 +29,14 @@ class Earlier:
 
     `rows` (A,): so many rows of each arena are taken. Of the m values of earlier runs that the plan's graph
     of n nodes reads, value i has the reference `n * width + i` there, and lies in row `row[i]` of arena
-    `arena[i]` (m,); no two share a row.
+    `arena[i]` (m,); no two share a row. `fields`: whether the graph's fields of vertices are those of the
+    first run, and lie there, too; else they get rows of their own.
     """
 
     rows: Ints
     arena: Ints
     row: Ints
+    fields: bool = True
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -135,12 +137,13 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None, earlier: Ea
     loose = arenas.loose.copy() if ordered else np.zeros(len(arenas.loose), np.bool_)
     batches, width = len(schedule), graph.network.width
     launches = schedule.launches
-    head, constant_row, given = _fields(graph, arenas)
+    apart = earlier is not None and not earlier.fields
+    head, constant_row, given = _fields(graph, arenas, earlier.rows if earlier and apart else arenas.head)
     if keep is not None and batches:
         schedule, sections, rows, base = _memory(graph, schedule, launches, arenas, head, keep, loose)
     else:
         sections = np.array([0, len(launches) - 1], np.int32)
-        rows = (head if earlier is None else earlier.rows).copy()
+        rows = (head if earlier is None or apart else earlier.rows).copy()
         base = np.empty((batches, width), np.int32)
     # at most: what is not needed of them is cut off
     operands, several = batches * arenas.slot_arena.shape[1], arenas.most_reduced
@@ -196,11 +199,15 @@ def results_of(graph: Graph) -> Ints:
     return np.concatenate([np.zeros(0, np.int32), *(refs.reference for refs in graph.results)])
 
 
-def _fields(graph: Graph, arenas: Arenas) -> tuple[Ints, Ints, tuple[tuple[int, int, Floats], ...]]:
-    """The rows before the first of a node; the first row of each constant in each arena; where fields lie."""
+def _fields(
+    graph: Graph, arenas: Arenas, taken: Ints
+) -> tuple[Ints, Ints, tuple[tuple[int, int, Floats], ...]]:
+    """The rows before the first of a node; the first row of each constant in each arena; where fields lie:
+    behind the rows that are `taken` (A,).
+    """
     if not graph.given:
-        return arenas.head, arenas.constant_row, ()
-    head, row = arenas.head.copy(), arenas.constant_row.copy()
+        return taken, arenas.constant_row, ()
+    head, row = taken.copy(), arenas.constant_row.copy()
     given = []
     for c, values in zip(graph.network.given, graph.given, strict=True):
         arena = int(arenas.field_arena[c])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from abw.core.cell.evaluate import run_cell
 from abw.core.exec.params import Params, constant_value
 from abw.core.ir.network import Network
+from abw.core.program.given import Given
 from abw.core.program.values import BITS
 
 if TYPE_CHECKING:
@@ -25,9 +26,9 @@ class EagerTape:
     References are those of handles: they go on from earlier runs.
     """
 
-    def __init__(self, network: Network, params: Params, first: int) -> None:
+    def __init__(self, network: Network, params: Params, given: Given, first: int) -> None:
         """`first`: the number of the next node among all runs'."""
-        self._network, self._params = network, params
+        self._network, self._params, self._given = network, params, given
         self._wide = [np.asarray(value, np.float64) for value in params.values]
         self._values: dict[int, Array] = {}
         self._next = first * network.width
@@ -48,7 +49,10 @@ class EagerTape:
         """The value of a reference. Errors: LookupError."""
         if reference >= 0:
             return self._values[reference]
-        return np.asarray(constant_value(self._network, self._params, reference), np.float64)
+        given = self._given.row(self._network, reference)
+        if given is None:
+            given = constant_value(self._network, self._params, reference)
+        return np.asarray(given, np.float64)
 
     def values(self, references: Longs) -> NDArray[Any]:
         """The values of m references, all of one shape."""

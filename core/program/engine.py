@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
+from abw.core.base.progress import Clock
 from abw.core.exec.interface import Array, Executor, Result, Tape
 from abw.core.exec.params import Params, constant_value
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import arenas_of
+from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Earlier, Plan, plan
-from abw.core.policy.rules.critical import Critical
-from abw.core.policy.schedule import Policy
-from abw.core.program.recorder import Ints, Longs, Piece, Segment, segment
-from abw.core.program.values import BITS
+from abw.core.policy.schedule import Policy, Schedule
+from abw.core.program.given import Floats, Given
+from abw.core.program.recorder import Ints, Longs, Piece, Segment
 
 
 class Engine(Protocol):
     """What a tape's nodes are executed by."""
 
+    tape: Tape | None
+    """What answers questions to values in compiled code; None where nothing does."""
+
     def begin(self, base: int) -> None:
         """A run begins: its first node is number `base` of all runs'. Values of earlier runs are lost."""
 
-    def advance(self, piece: Piece) -> None:
-        """Compute the next nodes. Errors: StaleError, TooLargeError."""
+    def taped(self, piece: Piece) -> bool:
+        """Compute the next nodes from the words that say them, if it can. Errors: TooLargeError."""
+
+    def advance(self, segment: Segment) -> None:
+        """Compute the next nodes. Errors: TooLargeError."""
 
     def values(self, references: Longs) -> Array:
         """The values of m references, all of one shape (m, *shape); a copy."""
-
-    tape: Tape | None
-    """What answers questions to values in compiled code; None where nothing does."""
 
 
 MOST_KEPT = 1 << 20
@@ -52,119 +56,128 @@ class Planned:
 
 
 class BatchEngine:
-    """Executes each piece by the executor's own tape; where that has none, or is told another policy than the
-    critical rule, or finds a piece too large for one thread, it is scheduled and planned.
+    """Schedules and plans each segment by abw's policies and plans, for any executor.
 
     A run that begins as one before it, node for node, finds the plans of that again: looking for them takes
-    some nanoseconds a node. `batches` counts those executed in this run, `segments` are its segments.
+    some nanoseconds a node. `segments` are those of this run, `plans` their plans, `counts` what they took;
+    `clock` counts the seconds of all runs.
     """
 
-    def __init__(self, network: Network, params: Params, executor: Executor, policy: Policy) -> None:
-        self._network, self._params = network, params
+    tape: Tape | None = None
+
+    def __init__(
+        self, network: Network, params: Params, executor: Executor, policy: Policy, given: Given
+    ) -> None:
+        self._network, self._params, self._given = network, params, given
         self._executor, self._policy = executor, policy
         self._names = tuple(t.name for t in network.types)
-        self._slots = np.array([len(t.slots) for t in network.types], np.int32)
         self._first: dict[bytes, Planned] = {}
         self._kept = 0
-        self._type, self._row, self._local = (np.zeros(0, np.int32) for _ in range(3))
+        self.clock = Clock("schedule", "plan", "execute")
         self.begin(0)
+
+    def watch(self) -> None:
+        """From now on there is a plan of every piece, for who looks at them."""
+
+    def taped(self, piece: Piece) -> bool:
+        """As in `Engine`: never."""
+        return False
 
     def begin(self, base: int) -> None:
         """As in `Engine`."""
         if self._kept > MOST_KEPT:
             self._first, self._kept = {}, 0
         self._next = self._first
-        self._base, self._count, self._planned_batches = base, 0, 0
-        self._pieces: list[tuple[Piece, int]] = []
-        self._last: Plan | None = None
+        self._segments: list[Segment] = []
+        self.plans: list[Plan] = []
         self._results: list[Result] = []
         self._firsts: list[int] = []
-        self.tape = self._executor.tape(BITS) if isinstance(self._policy, Critical) else None
-        if self.tape is not None:
-            self.tape.begin()
-            self.tape.place(self._type, self._row)
+        self._type = np.zeros(0, np.int32)
+        self._row = np.zeros(0, np.int32)
+        self._local = np.zeros(0, np.int32)
+        self._count = 0
 
-    @property
-    def batches(self) -> int:
-        """How many batches were executed in this run."""
-        return self._planned_batches + (0 if self.tape is None else self.tape.batches)
+    def advance(self, segment: Segment) -> None:
+        """As in `Engine`. Cost: some 150 us beside the kernels, and 100 ns a node."""
+        if not len(segment):
+            return
+        width = self._network.width
+        own, given = self._given.split(self._network, segment) if self._given else (segment, ())
+        key = b"".join(part.tobytes() for part in (own.type, own.operand, own.instance))
+        found = self._next.get(key)
+        if found is None:
+            self._next[key] = found = self._planned(own, given)
+            self._kept += len(segment)
+        made, local = found.plan, found.local
+        if given:
+            made = with_given(made, given)
+        self._next = found.behind
+        self._segments.append(segment)
+        with self.clock("execute"):
+            self._results.append(self._executor.run(made))
+        self._firsts.append(segment.first)
+        self._reserve(len(segment))
+        new = slice(segment.first, segment.first + len(segment))
+        self._type[new] = segment.type
+        self._local[new] = local
+        rows = made.row.reshape(len(segment), width)[local]
+        self._row[new.start * width : new.stop * width] = rows.ravel()
+        self.plans.append(made)
+        self._count = new.stop
+
+    def _planned(self, segment: Segment, given: tuple[Floats, ...]) -> Planned:
+        width = self._network.width
+        graph, outer, local = self._graph(segment, given)
+        rows, earlier = self._taken(), None
+        if rows is not None:
+            arena = arenas_of(self._network).output_arena[self._type[outer // width], outer % width]
+            earlier = Earlier(rows, arena, self._row[outer], fields=False)
+        with self.clock("schedule"):
+            schedule = self._scheduled(graph, segment, local)
+        with self.clock("plan"):
+            return Planned(plan(graph, self._executor.arrange(graph, schedule), None, earlier), local, {})
+
+    def _taken(self) -> Ints | None:
+        """How many rows of each arena the run has taken; None before its first piece."""
+        return self.plans[-1].rows if self.plans else None
+
+    def _scheduled(self, graph: Graph, segment: Segment, local: Ints) -> Schedule:
+        """The schedule of a segment's graph, whose nodes have the numbers `local` there."""
+        return self._policy.schedule(graph.dag)
 
     @property
     def segments(self) -> list[Segment]:
         """All that was recorded in this run."""
-        return [self._segment(piece, first) for piece, first in self._pieces]
+        return self._segments
 
-    def advance(self, piece: Piece) -> None:
-        """As in `Engine`. Cost: that of `Tape.advance`; with a plan some 150 us, and 100 ns a node."""
-        if not piece.nodes:
-            return
-        first = self._count
-        self._reserve(piece.nodes)
-        if self.tape is not None:
-            end = self.tape.advance(piece.words, piece.nodes, first, self._base * self._network.width)
-        if self.tape is None or end != "done":
-            self._run(self._segment(piece, first))
-        self._pieces.append((piece, first))
-        self._count += piece.nodes
+    @property
+    def pieces(self) -> list[tuple[Graph, Schedule]]:
+        """Each piece of this run, and the schedule by which it was executed."""
+        return [(made.graph, made.schedule) for made in self.plans]
 
-    def _segment(self, piece: Piece, first: int) -> Segment:
-        return segment(piece, self._slots, self._network.width, self._base, first)
+    @property
+    def batches(self) -> int:
+        """How many batches were executed in this run."""
+        return sum(len(made.schedule) for made in self.plans)
 
-    def _run(self, segment: Segment) -> None:
-        """Schedule, plan and execute."""
-        width = self._network.width
-        rows = self._last.rows if self._last is not None else None
-        if self.tape is not None:
-            rows = self.tape.leave()
-        made, local = self._found(segment, rows)
-        result = self._executor.run(made)
-        new = slice(segment.first, segment.first + len(segment))
-        self._type[new] = segment.type
-        places = made.row.reshape(len(segment), width)[local]
-        self._row[new.start * width : new.stop * width] = places.ravel()
-        self._planned_batches += len(made.schedule)
-        self._last = made
-        if self.tape is not None:
-            self.tape.take(made.rows)
-        else:
-            self._local[new] = local
-            self._results.append(result)
-            self._firsts.append(segment.first)
-
-    def _found(self, segment: Segment, rows: Ints | None) -> tuple[Plan, Ints]:
-        """A segment's plan, and the number of each of its nodes there; `rows` (A,) are taken before it."""
-        if self.tape is not None and self._pieces:  # which rows a plan goes on from is the tape's matter
-            return self._planned(segment, rows)
-        key = b"".join(part.tobytes() for part in (segment.type, segment.operand, segment.instance))
-        found = self._next.get(key)
-        if found is None:
-            self._next[key] = found = Planned(*self._planned(segment, rows), {})
-            self._kept += len(segment)
-        self._next = found.behind
-        return found.plan, found.local
-
-    def _planned(self, segment: Segment, rows: Ints | None) -> tuple[Plan, Ints]:
-        graph, outer, local = self.graph(segment)
-        earlier = None
-        if rows is not None:
-            width = self._network.width
-            arena = arenas_of(self._network).output_arena[self._type[outer // width], outer % width]
-            earlier = Earlier(rows, arena, self._row[outer])
-        schedule = self._policy.schedule(graph.dag)
-        return plan(graph, self._executor.arrange(graph, schedule), None, earlier), local
+    @property
+    def counts(self) -> Counts:
+        """What executing this run's pieces took."""
+        return Counts(*(sum(getattr(r.counts, f.name) for r in self._results) for f in fields(Counts)))
 
     def values(self, references: Longs) -> Array:
         """As in `Engine`."""
-        width = self._network.width
         if references[0] < 0 or (references < 0).any():
             each = [
-                self._constant(r) if r < 0 else self.values(np.array([r]))[0] for r in references.tolist()
+                self._constant(r) if r < 0 else self._computed(np.array([r]))[0] for r in references.tolist()
             ]
             return np.stack(each)
-        if self.tape is not None:
-            return self.tape.values(references)
-        node, output = np.divmod(references, width)
-        local = self._local[node].astype(np.int64) * width + output
+        return self._computed(references)
+
+    def _computed(self, references: Longs) -> Array:
+        """The values of nodes."""
+        node, output = np.divmod(references, self._network.width)
+        local = self._local[node].astype(np.int64) * self._network.width + output
         piece = np.searchsorted(self._firsts, node, side="right") - 1
         if (piece == piece[0]).all():
             return self._results[int(piece[0])].values(local)
@@ -179,12 +192,17 @@ class BatchEngine:
         return found
 
     def _constant(self, reference: int) -> NDArray[np.float32]:
-        return constant_value(self._network, self._params, reference)
+        given = self._given.row(self._network, reference)
+        return constant_value(self._network, self._params, reference) if given is None else given
 
     def graph(self, segment: Segment) -> tuple[Graph, Longs, Ints]:
         """A segment as a graph, whose nodes are in the order of their types; the references that it reads of
         earlier nodes; the number of each of its nodes there.
         """
+        return self._graph(*self._given.split(self._network, segment))
+
+    def _graph(self, segment: Segment, given: tuple[Floats, ...]) -> tuple[Graph, Longs, Ints]:
+        """The same of one that numbers the rows that are `given`."""
         n, width = len(segment), self._network.width
         counts = np.bincount(segment.type, minlength=len(self._names))
         order = np.argsort(segment.type, kind="stable")
@@ -210,6 +228,7 @@ class BatchEngine:
             dag,
             operand_ptr,
             operand,
+            given=given,
         )
         return graph, outer[:read].copy(), local
 
@@ -220,11 +239,16 @@ class BatchEngine:
             room, width = max(2 * needed, 1024), self._network.width
             for name, each in (("_type", 1), ("_local", 1), ("_row", width)):
                 grown = np.zeros(room * each, np.int32)
-                before = getattr(self, name)[: self._count * each]
-                grown[: len(before)] = before
+                held = self._count * each
+                grown[:held] = getattr(self, name)[:held]
                 setattr(self, name, grown)
-            if self.tape is not None:
-                self.tape.place(self._type, self._row)
+
+
+def with_given(made: Plan, given: tuple[Floats, ...]) -> Plan:
+    """A plan for other rows of fields, as many as it was made for."""
+    held = {id(old): new for old, new in zip(made.graph.given, given, strict=True)}
+    places = tuple((arena, row, held[id(old)]) for arena, row, old in made.given)
+    return replace(made, graph=replace(made.graph, given=given), given=places)
 
 
 @njit

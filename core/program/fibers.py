@@ -25,6 +25,19 @@ Program = Callable[[Any], Any]
 """A function of one instance."""
 
 
+ASYNC = "a plain function that asks (value.argmax()) waits while all others go on: leave async and await out"
+
+
+def require_program(function: object) -> None:
+    """Refuse what cannot be run for an instance. Errors: AbwError."""
+    if not callable(function):
+        hint = "net.run(function, instances)"
+        raise AbwError(f"a program is a function of one instance, not {type(function).__name__}", hint=hint)
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    if any(map(inspect.iscoroutinefunction, (function, called))) or inspect.isasyncgenfunction(called):
+        raise AbwError("a program that is asynchronous cannot be run", hint=ASYNC)
+
+
 @dataclass(frozen=True, slots=True)
 class Branches:
     """What `each` asks: a function to be run on some items, all side by side."""

@@ -2,46 +2,39 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, NoReturn, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, did_you_mean
-from abw.core.data.lookup import hashed
 from abw.core.exec.interface import Executor
-from abw.core.exec.params import Params
 from abw.core.exec.registry import get_executor
-from abw.core.exec.trained import load_weights, make_params
 from abw.core.graph.graph import Graph
-from abw.core.ir.cell import Param, Shape
+from abw.core.ir.cell import Shape
 from abw.core.ir.library import Library
-from abw.core.ir.model import NodeType, Table
-from abw.core.ir.network import Network
+from abw.core.ir.network import Constant
 from abw.core.policy.foreign import Foreign
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
-from abw.core.program.asks import Ask
-from abw.core.program.eager import EagerTape
-from abw.core.program.engine import BatchEngine
-from abw.core.program.fibers import Asked, Done, Failed, Fibers, Program
-from abw.core.program.machine import new_recorder
-from abw.core.program.network import constants_of, library_network, shapes_of, width_of
+from abw.core.program.fibers import Failed, Program, require_program
+from abw.core.program.given import numbers_of
+from abw.core.program.network import constants_of, shapes_of, width_of
 from abw.core.program.recorder import Callee, joined
-from abw.core.program.results import noted, with_arrays
-from abw.core.program.runner import RUNNING, BatchRunner, EagerRunner, Log, Runner, Task
+from abw.core.program.results import noted
+from abw.core.program.scope import Batching
+from abw.core.program.session import DEFAULT_GRANULARITY, How, ProgramGranularity, Session
+from abw.core.program.tables import Rows
+from abw.core.program.told import told
 from abw.core.program.values import BITS, SHAPES, Value, kind_of, owner
 from abw.core.program.verify import Verified, verify
-from abw.core.spec.cells.traced import Symbol, Traced, traced
-from abw.core.spec.library import load_library
+from abw.core.spec.cells.traced import Symbol, traced
+from abw.core.spec.library import load_library, with_cell
 from abw.core.spec.load import Overrides
 from abw.core.spec.shipped import find_spec
 
@@ -70,166 +63,36 @@ def cells(
     """
     if threads is not None and threads < 1:
         raise AbwError(f"threads cannot be {threads}", hint="1 or more; None: one a core")
+    said = told()
+    policy, executor = said.policy or policy, said.executor or executor
     overrides = Overrides(
-        dims=dims or {}, weights=Path(weights) if weights else None, allow_outside=allow_outside
+        dims={**(dims or {}), **said.dims},
+        weights=said.weights or (Path(weights) if weights else None),
+        allow_outside=allow_outside or said.allow_outside,
     )
     loaded = load_library(find_spec(Path(library)), overrides, TAKEN)
     chosen = get_policy(policy) if isinstance(policy, str) else Foreign(policy)
     ready = get_executor(executor) if isinstance(executor, str) else executor
-    return Net(loaded, ready, chosen, threads, seed)
-
-
-MOST_KEPT = 1 << 20
-"""Rows of a table that are kept as values once they were asked for."""
-
-
-class Rows(dict[Any, Value]):
-    """A table: `table[row]` is a row as a value, by its number or a word.
-
-    A word's row is what the vocabulary says, without one its hash modulo the rows, as in a spec. As a dict it
-    has the rows that were asked for.
-    """
-
-    def __init__(self, table: Table, make: Callable[[int], Value], *, trained: bool) -> None:
-        super().__init__()
-        self._table, self._make, self._trained = table, make, trained
-
-    def __missing__(self, key: object) -> Value:
-        table = self._table
-        if isinstance(key, str):
-            row = self._word(key)
-        else:
-            try:
-                row = operator.index(key)  # type: ignore[arg-type]
-            except TypeError:
-                raise TypeError(f"a row of table '{table.name}' is a number or a word, not {key!r}") from None
-            if not 0 <= row < table.rows:
-                hint = f"rows are 0 to {table.rows - 1}"
-                raise AbwError(f"table '{table.name}' has no row {row}", hint=hint)
-        found = self._make(row)
-        if len(self) < MOST_KEPT:
-            self[key] = found
-        return found
-
-    def _word(self, word: str) -> int:
-        table = self._table
-        if table.vocab is None:
-            if self._trained:
-                message = f"table '{table.name}' has weights, but nothing says which word has which row"
-                raise AbwError(message, hint="name the words it was trained with: vocab: words.txt")
-            return int(hashed([word], table.rows)[0])
-        row = table.vocab.rows.get(word, table.unknown)
-        if row is None:
-            hint = "unknown: WORD in the table says which row stands for others"
-            raise AbwError(f"'{word}' is no word of table '{table.name}'", hint=hint)
-        return row
-
-
-class Future:
-    """What a program of a scope gives, once that has ended."""
-
-    def __init__(self, task: Task | None, function: Program, number: int) -> None:
-        self._task, self._function, self._number = task, function, number
-        self._outcome: Done | Failed | None = None
-
-    def value(self) -> Any:  # noqa: ANN401 (what the program returns)
-        """The result, with arrays for values; raises what the program raised, AbwError before the end."""
-        if self._outcome is None:
-            raise AbwError("this is known when the scope has ended", hint="ask behind the with block")
-        if isinstance(self._outcome, Failed):
-            raise noted(self._outcome.error, self._function, self._number)
-        return self._outcome.result
-
-
-class Batching:
-    """A scope (`with net.batching() as batch:`): what is begun or called in it runs as one mini-batch.
-
-    `batch(function, instance)` begins a program, and gives a `Future`. Cells can be called in it without a
-    program, too; their values are known behind it, or when asked for.
-    """
-
-    def __init__(self, net: Net) -> None:
-        self._net = net
-        self._runner: BatchRunner | None = None
-        self._futures: list[Future] = []
-
-    def __enter__(self) -> Batching:
-        self._runner = self._net._begin()
-        return self
-
-    def __call__(self, function: Program, instance: object) -> Future:
-        """Begin the program of an instance."""
-        if self._runner is None:
-            raise AbwError("the scope has ended", hint="with net.batching() as batch: batch(function, item)")
-        number = len(self._futures)
-        future = Future(self._runner.begin(function, instance, number), function, number)
-        self._futures.append(future)
-        return future
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        runner, self._runner = self._runner, None
-        assert runner is not None
-        try:
-            if error is None:
-                runner.finish()
-                self._settle(runner)
-        finally:
-            self._net._end(runner if error is None else None)
-
-    def _settle(self, runner: BatchRunner) -> None:
-        outcomes = [future._task.ended for future in self._futures if future._task]
-        for future, outcome in zip(self._futures, in_arrays(outcomes, runner), strict=True):
-            future._outcome = outcome
-            future._task = None
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A network with its parameters, and what executes it."""
-
-    network: Network
-    params: Params
-    engine: BatchEngine
-
-
-def with_cell(library: Library, found: Traced) -> Library:
-    """A library with one more type, of a cell that a function means."""
-    cell, first = found.cell, len(library.params)
-    own = cell.params[: len(cell.params) - len(found.inherited)]
-    numbers = (*range(first, first + len(own)), *found.inherited)
-    made = NodeType(cell.name, "", frozenset(), (), cell, None, (), cell.output_ports, numbers, found.where)
-    params = (*library.params, *(Param(f"{cell.name}.{p.name}", p.shape, p.init) for p in own))
-    return replace(library, params=params, types=(*library.types, made))
+    name = policy if isinstance(policy, str) else type(policy).__name__
+    how = How(name, said.threads or threads, seed if said.seed is None else said.seed)
+    return Net(loaded, ready, chosen, how)
 
 
 _NUMBERS = count()
 
 
-class Net:
+class Net(Session):
     """A library ready to be called: `net.NAME(values)` for its cells, `net.NAME[row]` for tables.
 
     Made by `abw.cells`. Its memory is one run's: of several threads only one may use it at a time.
     """
 
-    def __init__(
-        self, library: Library, executor: Executor, policy: Policy, threads: int | None, seed: int
-    ) -> None:
-        self.library = library
-        self.executor = executor
-        self._policy, self._threads, self._seed = policy, threads, seed
-        self._fibers = Fibers()
+    def __init__(self, library: Library, executor: Executor, policy: Policy, how: How) -> None:
+        super().__init__(library, executor, policy, how)
         self._number = next(_NUMBERS)
-        self._runner: Runner | None = None
-        self._outer: Runner | None = None
-        self._last: BatchRunner | None = None
         self._values: dict[Shape, type[Value]] = {}
-        self._recorder = new_recorder(width_of(library))
-        self._recorder.divert(self._refuse_idle)
-        self._shapes: tuple[Shape, ...] = ()
         self._zeros: dict[Shape, Value] = {}
-        self._prepared: Prepared | None = None
+        self._inputs: dict[Shape, Constant] = {}
         self._name(0)
 
     def _name(self, first: int) -> None:
@@ -253,15 +116,15 @@ class Net:
                 tuple(self._values[shape] for shape in shapes),
                 tuple((o << BITS) + kind[shape] for o, shape in enumerate(shapes)),
             )
-            self.__dict__[callee.name] = self._recorder.callable_cell(callee, self._refuse)
+            self.__dict__[callee.name] = self._recorder.callable_cell(callee, self._otherwise)
         for constant in constants_of(library):
 
             def made(row: int, first: int = constant.first, shape: Shape = constant.shape) -> Value:
-                value: Any = self._values[shape]()
-                value.ref = ((-1 - first - row) << BITS) + kind[shape]
-                return cast(Value, value)
+                return self._constant(-1 - first - row, shape)
 
-            if constant.kind == "zeros":
+            if constant.kind == "field":
+                self._inputs[constant.shape] = constant
+            elif constant.kind == "zeros":
                 self._zeros.setdefault(constant.shape, made(0))
             elif first:
                 continue
@@ -270,19 +133,6 @@ class Net:
                 self.__dict__[table.name] = Rows(table, made, trained=library.weights.file is not None)
             else:
                 self.__dict__[library.params[constant.number].name] = made(0)
-
-    def _ready(self) -> Prepared:
-        """The network as it is, with its parameters, prepared; made when it is first needed.
-
-        Errors: SpecError for weights that do not fit, AbwError.
-        """
-        if self._prepared is None:
-            network = library_network(self.library)
-            params = make_params(network, load_weights(self.library), self._seed)
-            self.executor.prepare(network, params, self._threads)
-            engine = BatchEngine(network, params, self.executor, self._policy)
-            self._prepared = Prepared(network, params, engine)
-        return self._prepared
 
     def cell(self, function: Function) -> Function:
         """Make a Python function a cell (`@net.cell`): it is called once, with symbols, and what it does with
@@ -312,6 +162,7 @@ class Net:
         instances: Iterable[Any],
         *,
         batch: int = DEFAULT_BATCH,
+        granularity: ProgramGranularity = DEFAULT_GRANULARITY,
         eager: bool = False,
         errors: Errors = "raise",
     ) -> list[Any]:
@@ -320,9 +171,12 @@ class Net:
         `batch` instances run together; each runs until it asks a value for its numbers, and goes on when all
         others have come so far. Where one raises, the others of its mini-batch run to their ends; then that
         is raised with a note which instance it was, or with `errors="return"` stands in the result's place.
+        `granularity`: a node is an operation ("op") or a cell; "graph": that, and instances of equal
+        structure share a schedule. Another one than before is prepared anew.
         `eager`: every cell is computed where it is called, one instance after the other, in double precision.
         """
-        return list(self.stream(function, instances, batch=batch, eager=eager, errors=errors))
+        told: dict[str, Any] = {"granularity": granularity, "eager": eager, "errors": errors}
+        return list(self.stream(function, instances, batch=batch, **told))
 
     def stream(
         self,
@@ -330,16 +184,22 @@ class Net:
         instances: Iterable[Any],
         *,
         batch: int = DEFAULT_BATCH,
+        granularity: ProgramGranularity = DEFAULT_GRANULARITY,
         eager: bool = False,
         errors: Errors = "raise",
     ) -> Iterator[Any]:
         """What `run` gives, as it comes: of the instances a mini-batch is taken at a time."""
         _check_batch(batch)
-        if errors not in ("raise", "return"):
-            raise AbwError(f"errors cannot be '{errors}'", hint=did_you_mean(errors, ("raise", "return")))
+        require_program(function)
+        _one_of("errors", errors, Errors)
+        _one_of("granularity", granularity, ProgramGranularity)
         source, first = iter(instances), 0
         while chunk := list(islice(source, batch)):
-            outcomes = self._eager(function, chunk, first) if eager else self._batch(function, chunk, first)
+            numbers = range(first, first + len(chunk))
+            if eager:
+                outcomes = self._eager(function, chunk, numbers)
+            else:
+                outcomes = self._batch(function, chunk, numbers, None, granularity)
             failed = [i for i, outcome in enumerate(outcomes) if isinstance(outcome, Failed)]
             if failed and errors == "raise":
                 found = outcomes[failed[0]]
@@ -349,9 +209,10 @@ class Net:
                 yield outcome.error if isinstance(outcome, Failed) else outcome.result
             first += len(chunk)
 
-    def batching(self) -> Batching:
+    def batching(self, *, granularity: ProgramGranularity = DEFAULT_GRANULARITY) -> Batching:
         """A scope in which programs are begun and cells called one by one, to run as one mini-batch."""
-        return Batching(self)
+        _one_of("granularity", granularity, ProgramGranularity)
+        return Batching(lambda: self._begin(None, granularity), self._end)
 
     def verify(
         self,
@@ -359,6 +220,7 @@ class Net:
         instances: Iterable[Any],
         *,
         batch: int = DEFAULT_BATCH,
+        granularity: ProgramGranularity = DEFAULT_GRANULARITY,
         tolerance: float = 1e-4,
     ) -> Verified:
         """Run instances together, alone, and in double precision; say what differs.
@@ -368,13 +230,17 @@ class Net:
         of its scores' root mean square, and so must all values be.
         """
         _check_batch(batch)
-        return verify(self._batch, self._eager, function, list(instances), batch, tolerance)
+        require_program(function)
+        _one_of("granularity", granularity, ProgramGranularity)
+        items = list(instances)
+        together = partial(self._batch, granularity=granularity)
+        return verify(together, self._eager, function, items, range(len(items)), batch, tolerance)
 
     def trace(self, function: Program, instance: object) -> Graph:
         """The graph of all that a program records for an instance: a node for each call, in notebooks a
         picture. Raises what the program raises.
         """
-        (end,) = self._batch(function, [instance], 0)
+        (end,) = self._batch(function, [instance], [0])
         if isinstance(end, Failed):
             raise noted(end.error, function, 0)
         engine = self._ready().engine
@@ -388,6 +254,27 @@ class Net:
             raise AbwError(f"no cell has a value of shape {list(shape)}", hint=f"shapes here: {shapes}")
         return self._zeros[shape]
 
+    def input(self, numbers: object) -> Value:
+        """Numbers that an instance brings along, as a value: an array, numbers in lists, or one number.
+
+        Cells take numbers as they are, too; what several calls read is made a value once. Errors: TypeError,
+        AbwError where no cell has an input of that shape, or a number is not finite.
+        """
+        shapes = dict.fromkeys(port.shape for t in self.library.types if t.cell for port in t.cell.inputs)
+        return self._brought(numbers, "net.input", tuple(shapes))
+
+    def _brought(self, numbers: object, what: str, shapes: Sequence[Shape]) -> Value:
+        if self._runner is None:
+            self._refuse_idle(())
+        values = numbers_of(numbers, what, shapes)
+        reference = self._given.add(self._inputs[values.shape], values)
+        return self._constant(reference, values.shape)
+
+    def _constant(self, reference: int, shape: Shape) -> Value:
+        value: Any = self._values[shape]()
+        value.ref = (reference << BITS) + kind_of(self._number, self._shapes.index(shape))
+        return cast(Value, value)
+
     @property
     def params(self) -> Mapping[str, NDArray[np.float32]]:
         """The parameters and tables by their names; they cannot be written."""
@@ -398,20 +285,6 @@ class Net:
             found[name] = value.view()
             found[name].flags.writeable = False
         return found
-
-    def ask(self, asked: Asked) -> Any:  # noqa: ANN401 (an answer, or in a generator what it is to yield)
-        """What a program gets for a question to values; `Value`'s methods and `abw.each` call this."""
-        if self._runner is not None:
-            return self._runner.ask(asked)
-        if self._last is not None and isinstance(asked, Ask) and asked.how == "value":
-            return self._last.ask(asked)
-        raise AbwError("values are asked by programs that run", hint="net.run(function, instances)")
-
-    def shown(self, handle: int) -> str:
-        """Its numbers, where they are known without waiting."""
-        if not isinstance(self._runner, EagerRunner):
-            return ""
-        return f": {np.array2string(self._runner.values([handle])[0], threshold=20)}"
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (a cell, table or parameter, once there is one)
         names = [*(t.name for t in self.library.types), *(t.name for t in self.library.tables)]
@@ -431,108 +304,39 @@ class Net:
             raise AbwError(f"library '{self.library.name}' has no dim '{size}'", hint=hint)
         return self.library.dims[size]
 
-    def _begin(self, log: Log | None = None) -> BatchRunner:
-        """A mini-batch begins. Errors: AbwError while another one runs."""
-        if self._runner is not None:
-            raise AbwError("the net runs already: a program cannot run it, nor a scope be inside another")
-        ready = self._ready()
-        self._recorder.restore()
-        runner = BatchRunner(ready.network, self._recorder, ready.engine, self._fibers, self._seed, log)
-        self._enter(runner)
-        return runner
-
-    def _enter(self, runner: Runner) -> None:
-        self._runner, self._outer, RUNNING.runner = runner, RUNNING.runner, runner
-
-    def _end(self, runner: BatchRunner | None) -> None:
-        """It has ended; where it was broken off there is no runner, and what was recorded is dropped."""
-        self._runner, self._last, RUNNING.runner = None, runner, self._outer
-        self._recorder.take()
-        self._recorder.divert(self._refuse_idle)
-
-    def _batch(
-        self, function: Program, items: Sequence[object], first: int, log: Log | None = None
-    ) -> list[Done | Failed]:
-        """How the programs of some instances end, as one mini-batch; `first` is the number of the first."""
-        runner = self._begin(log)
-        done = None
-        try:
-            tasks = [runner.begin(function, item, first + i) for i, item in enumerate(items)]
-            runner.finish()
-            ends = in_arrays([task.ended for task in tasks], runner)
-            done = runner
-        finally:
-            self._end(done)
-        return ends
-
-    @contextmanager
-    def _at_once(self, forced: Log | None = None) -> Iterator[EagerRunner]:
-        """Cells are computed where they are called."""
-        if self._runner is not None:
-            raise AbwError("the net runs already: a program cannot run it")
-        ready, recorder = self._ready(), self._recorder
-        tape = EagerTape(ready.network, ready.params, recorder.next // recorder.step)
-        runner = EagerRunner(tape, self._seed, forced)
-        self._enter(runner)
-        recorder.divert(tape.write)
-        try:
-            yield runner
-        finally:
-            self._end(None)
-
-    def _eager(
-        self,
-        function: Program,
-        items: Sequence[object],
-        first: int,
-        forced: Log | None = None,
-        runners: list[EagerRunner] | None = None,
-    ) -> list[Done | Failed]:
-        ends: list[Done | Failed] = []
-        for i, item in enumerate(items):
-            with self._at_once(forced) as runner:
-                ends += in_arrays([runner.run(function, item, first + i)], runner)
-            if runners is not None:
-                runners.append(runner)
-        return ends
-
-    def _refuse_idle(self, words: Iterable[int]) -> NoReturn:
-        raise AbwError(
-            "cells are called by programs that run",
-            hint="net.run(function, instances), or inside `with net.batching() as batch:`",
-        )
-
-    def _refuse(self, callee: Callee, arguments: Sequence[object]) -> Any:  # noqa: ANN401 (symbols)
-        """Say what is wrong with a call's arguments; of symbols, make the cell a part of the one traced."""
+    def _otherwise(self, callee: Callee, arguments: Sequence[object]) -> Any:  # noqa: ANN401 (symbols)
+        """A call whose arguments are not all values of the right shapes: of symbols, make the cell a part of
+        the one traced; call it with numbers as values; else say what is wrong.
+        """
         symbol = next((given for given in arguments if isinstance(given, Symbol)), None)
         if symbol is not None:
             node_type = self.library.types[callee.number]
             assert node_type.cell is not None
             names = [self.library.params[number].name for number in node_type.params]
             return symbol.tracer.call(callee.name, node_type.cell, node_type.params, names, arguments)
-        for (name, wanted), given in zip(callee.inputs, arguments, strict=True):
+        given: list[Value] = []
+        for (name, wanted), argument in zip(callee.inputs, arguments, strict=True):
             what = f"input '{name}' of {callee.name}"
-            if not isinstance(given, Value):
-                raise TypeError(f"{what} wants a value, not {type(given).__name__}")
-            if owner(given) is not self:
+            if not isinstance(argument, Value):
+                given.append(self._brought(argument, what, (wanted.shape,)))
+                continue
+            if owner(argument) is not self:
                 raise AbwError(f"{what}: this is a value of another net")
-            if type(given) is not wanted:
-                shapes = f"{what} wants {list(wanted.shape)}, this is {list(given.shape)}"
+            if type(argument) is not wanted:
+                shapes = f"{what} wants {list(wanted.shape)}, this is {list(argument.shape)}"
                 raise AbwError(shapes, hint="check the dims of both")
-        raise AssertionError(callee.name)
+            given.append(argument)
+        return self.__dict__[callee.name](*given)
 
 
 TAKEN = (*(name for name in dir(Net) if not name.startswith("_")), "library", "executor")
 """Names that a library's cells, tables and parameters cannot have."""
 
 
-def in_arrays(outcomes: Sequence[Done | Failed | None], runner: Runner) -> list[Done | Failed]:
-    """How programs ended, with arrays for values."""
-    known = [outcome for outcome in outcomes if outcome is not None]
-    results = with_arrays([end.result if isinstance(end, Done) else None for end in known], runner.values)
-    return [
-        end if isinstance(end, Failed) else Done(result) for end, result in zip(known, results, strict=True)
-    ]
+def _one_of(what: str, said: object, allowed: Any) -> None:  # noqa: ANN401 (a Literal)
+    """Errors: AbwError for a word that is none of those allowed."""
+    if said not in get_args(allowed):
+        raise AbwError(f"{what} cannot be '{said}'", hint=did_you_mean(str(said), get_args(allowed)))
 
 
 def _check_batch(batch: object) -> None:

@@ -9,6 +9,9 @@ from abw.core.ir.cell import Port, Shape
 from abw.core.ir.library import Library
 from abw.core.ir.network import LISTED, Constant, NetType, Network, Slot
 
+MOST_GIVEN = 1 << 20
+"""Values of one shape that the instances of a mini-batch may bring along: all shapes have to be numbered."""
+
 
 def shapes_of(library: Library) -> tuple[Shape, ...]:
     """Every shape of a value, each once: those of tables and parameters, then of inputs and outputs.
@@ -29,7 +32,8 @@ def width_of(library: Library) -> int:
 
 
 def constants_of(library: Library) -> tuple[Constant, ...]:
-    """The tables, the parameters that are values, then zeros in the order of `shapes_of`.
+    """The tables, the parameters that are values, then zeros and what instances bring along (`Given`), of
+    each shape in the order of `shapes_of`.
 
     The references of those that are there stay as they are when types are added. Errors: AbwError for more
     rows than can be numbered.
@@ -37,8 +41,9 @@ def constants_of(library: Library) -> tuple[Constant, ...]:
     kinds = [
         *(("table", n, table.shape, table.rows) for n, table in enumerate(library.tables)),
         *(("param", n, library.params[n].shape, 1) for n in library.given),
-        *(("zeros", 0, shape, 1) for shape in shapes_of(library)),
     ]
+    for number, shape in enumerate(shapes_of(library)):
+        kinds += [("zeros", 0, shape, 1), ("field", number, shape, MOST_GIVEN)]
     constants: list[Constant] = []
     first = 0
     for kind, number, shape, rows in kinds:
@@ -73,5 +78,15 @@ def library_network(library: Library) -> Network:
         )
         for t in library.types
     )
-    width = width_of(library)
-    return Network(library.name, "cell", types, library.params, library.tables, constants, (), width)
+    fields = tuple(f"input {list(shape)}" for shape in shapes_of(library))
+    return Network(
+        library.name,
+        "cell",
+        types,
+        library.params,
+        library.tables,
+        constants,
+        (),
+        width_of(library),
+        fields=fields,
+    )

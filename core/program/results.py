@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass, replace
+import copy
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from inspect import isawaitable
 from typing import Any
 
+from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Array
-from abw.core.program.fibers import Program
+from abw.core.program.fibers import ASYNC, Done, Failed, Program
 from abw.core.program.values import KINDS, Value
 
 PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
@@ -16,8 +21,9 @@ Read = Callable[[Sequence[int]], Array]
 """The values of handles of one shape."""
 
 
-def with_arrays(results: Sequence[object], read: Read) -> list[Any]:
-    """The same with arrays for all values in lists, tuples, dicts and dataclasses; what has none is itself.
+def in_arrays(outcomes: Sequence[Done | Failed | None], read: Read) -> list[Done | Failed]:
+    """How programs ended, with arrays for all values in lists, tuples, dicts and dataclasses; what has none
+    is itself, what cannot be returned has failed.
 
     All values of one shape are read together. Cost: linear in what is returned.
     """
@@ -27,40 +33,128 @@ def with_arrays(results: Sequence[object], read: Read) -> list[Any]:
         found[value.ref] = None
         return value
 
-    for result in results:
-        _mapped(result, note)
+    ends = [_noted(outcome, note) for outcome in outcomes if outcome is not None]
+    if not found:
+        return ends
     shapes: dict[int, list[int]] = {}
     for handle in found:
         shapes.setdefault(handle & (KINDS - 1), []).append(handle)
-    for handles in shapes.values():
-        found.update(zip(handles, read(handles), strict=True))
-    return [_mapped(result, lambda value: found[value.ref]) for result in results] if found else [*results]
+    try:
+        for handles in shapes.values():
+            found.update(zip(handles, read(handles), strict=True))
+    except AbwError as error:  # somebody's value is of an earlier run
+        if len(ends) == 1:
+            return [Failed(error)]
+        return [end for one in ends for end in in_arrays([one], read)]
+
+    def change(value: Value) -> object:
+        return found[value.ref]
+
+    return [end if isinstance(end, Failed) else Done(_mapped(end.result, change)) for end in ends]
+
+
+def _noted(end: Done | Failed, note: Callable[[Value], object]) -> Done | Failed:
+    """The same end, its values noted; a failure where they cannot be returned."""
+    try:
+        if isinstance(end, Done):
+            _mapped(end.result, note)
+    except AbwError as error:
+        return Failed(error)
+    return end
 
 
 def _mapped(thing: Any, change: Callable[[Value], object]) -> Any:  # noqa: ANN401
-    """A thing with its values changed; the same thing where it has none."""
-    if type(thing) in PLAIN:
-        return thing
+    """A thing with its values changed; the same thing where it has none. Errors: AbwError."""
+    try:
+        return _changed(thing, change, set())
+    except RecursionError:
+        raise AbwError("what is returned is nested too deeply", hint=_FORMS) from None
+
+
+_FORMS = "lists, tuples, dicts and dataclasses are looked through for values"
+
+
+def _changed(thing: Any, change: Callable[[Value], object], within: set[int]) -> Any:  # noqa: ANN401
+    """`within`: by their ids, the things that this one is a part of."""
     if isinstance(thing, Value):
         return change(thing)
+    if isinstance(thing, str | bytes | int | float) or thing is None:
+        return thing
+    if isinstance(thing, list | tuple) and PLAIN.issuperset(map(type, thing)):
+        return thing
+    if not (isinstance(thing, dict | list | tuple | deque) or _is_record(thing)):
+        _refuse(thing)
+        return thing
+    if id(thing) in within:
+        raise AbwError(
+            f"what is returned holds itself: a {type(thing).__name__} is a part of its parts",
+            hint="leave the way back out, as a node's parent",
+        )
+    within.add(id(thing))
+    made: Any = thing
     if isinstance(thing, dict):
-        made = {key: _mapped(value, change) for key, value in thing.items()}
-        return made if any(made[key] is not thing[key] for key in thing) else thing
-    if isinstance(thing, list | tuple):
-        if PLAIN.issuperset(map(type, thing)):
-            return thing
-        items = [_mapped(item, change) for item in thing]
-        if all(new is old for new, old in zip(items, thing, strict=True)):
-            return thing
-        if isinstance(thing, list):
-            return items
-        return type(thing)(*items) if hasattr(thing, "_fields") else tuple(items)
-    if is_dataclass(thing) and not isinstance(thing, type):
-        held = {f.name: getattr(thing, f.name) for f in fields(thing) if f.init}
-        made = {name: _mapped(value, change) for name, value in held.items()}
-        changed = {name: value for name, value in made.items() if value is not held[name]}
-        return replace(thing, **changed) if changed else thing
-    return thing
+        if any(_holds(key) for key in thing):
+            raise AbwError(
+                "a dict with values for keys is returned", hint="arrays have no hash: (key, value)"
+            )
+        changed = _changes(thing.items(), change, within)
+        if changed:
+            made = copy.copy(thing)
+            made.update(changed)
+    elif isinstance(thing, list | tuple | deque):
+        items = [_changed(item, change, within) for item in thing]
+        if any(new is not old for new, old in zip(items, thing, strict=True)):
+            made = _again(thing, items)
+    else:
+        held = [(f.name, getattr(thing, f.name)) for f in fields(thing) if hasattr(thing, f.name)]
+        changed = _changes(held, change, within)
+        if changed:
+            made = copy.copy(thing)  # whatever it does when it is made, and whether it is frozen
+            for name, value in changed.items():
+                object.__setattr__(made, name, value)
+    within.discard(id(thing))
+    return made
+
+
+def _changes(pairs: Any, change: Callable[[Value], object], within: set[int]) -> dict[Any, Any]:  # noqa: ANN401
+    """Of named things those that are changed."""
+    made = ((name, value, _changed(value, change, within)) for name, value in pairs)
+    return {name: new for name, old, new in made if new is not old}
+
+
+def _again(thing: Any, items: list[Any]) -> Any:  # noqa: ANN401
+    """A list, tuple or deque of other items."""
+    if isinstance(thing, list):
+        return items
+    if isinstance(thing, deque):
+        return deque(items, thing.maxlen)
+    return type(thing)(*items) if hasattr(thing, "_fields") else tuple(items)
+
+
+def _is_record(thing: object) -> bool:
+    return is_dataclass(thing) and not isinstance(thing, type)
+
+
+def _holds(thing: object) -> bool:
+    """Whether a thing that has a hash is a value, or a tuple with one."""
+    return isinstance(thing, Value) or (isinstance(thing, tuple) and any(map(_holds, thing)))
+
+
+def _refuse(thing: object) -> None:
+    """Raise AbwError for what may hold values, and cannot be looked through for them."""
+    if isawaitable(thing):
+        raise AbwError("a program that is asynchronous cannot be run: a coroutine is returned", hint=ASYNC)
+    if isinstance(thing, Iterator):
+        hint = "return list(…) of it; a generator function is given to net.run itself"
+        raise AbwError(f"a {type(thing).__name__} is returned, which is not run to its end", hint=hint)
+    if isinstance(thing, AbstractSet) and any(map(_holds, thing)):
+        raise AbwError("a set of values is returned", hint="arrays have no hash: return a list")
+    if isinstance(thing, dict | AbstractSet) or not hasattr(thing, "__dict__"):
+        return
+    for name, held in vars(thing).items():
+        if isinstance(held, Value):
+            what = f"a {type(thing).__name__} is returned, whose '{name}' is a value"
+            raise AbwError(what, hint=f"make it a dataclass: {_FORMS}")
 
 
 def noted(error: Exception, function: Program, number: int, others: Sequence[int] = ()) -> Exception:

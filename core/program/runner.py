@@ -30,7 +30,7 @@ from abw.core.program.fibers import (
     Program,
     run_through,
 )
-from abw.core.program.recorder import Recorder, StaleError
+from abw.core.program.recorder import Recorder, StaleError, segment
 from abw.core.program.values import BITS, KINDS
 
 Path = tuple[int, ...]
@@ -130,6 +130,7 @@ class BatchRunner:
     ) -> None:
         self._network, self._recorder, self._engine = network, recorder, engine
         self._fibers, self._seed, self._log = fibers, seed, log
+        self._slots = np.array([len(t.slots) for t in network.types], np.int32)
         self._base = recorder.next // recorder.step
         self._count = 0
         self._ready: deque[tuple[Task, Answer, Exception | None]] = deque()
@@ -219,10 +220,14 @@ class BatchRunner:
     def advance(self) -> None:
         """Compute what was recorded. Errors: AbwError for values of an earlier run, TooLargeError."""
         piece = self._recorder.take()
-        try:
-            self._engine.advance(piece)
-        except StaleError as stale:
-            raise self._stale(stale, piece.marks) from None
+        if not piece.nodes:
+            return
+        if not self._engine.taped(piece):
+            try:
+                new = segment(piece, self._slots, self._network.width, self._base, self._count)
+            except StaleError as stale:
+                raise self._stale(stale, piece.marks) from None
+            self._engine.advance(new)
         self._count += piece.nodes
 
     def _go_on(self) -> None:

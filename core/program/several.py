@@ -10,7 +10,7 @@ import numpy as np
 
 from abw.core.base.errors import AbwError
 from abw.core.program.asks import Best, Picked, question
-from abw.core.program.fibers import Branches, Program
+from abw.core.program.fibers import Branches, Program, require_program
 from abw.core.program.runner import RUNNING
 from abw.core.program.values import KINDS, Value, owner
 
@@ -25,6 +25,7 @@ def each(function: Program, items: Iterable[Any]) -> list[Any]:
     runner = RUNNING.runner
     if runner is None:
         raise AbwError("each is called by a program that runs", hint="net.run(function, instances)")
+    require_program(function)
     found: list[Any] = runner.ask(Branches(function, tuple(items)))
     return found
 
@@ -53,7 +54,6 @@ def best(k: int, values: Sequence[Value], plus: Sequence[float] | None = None) -
     if len({value.ref & (KINDS - 1) for value in values}) > 1:
         shapes = ", ".join(sorted({str(list(value.shape)) for value in values}))
         raise AbwError(f"best of values of several shapes: {shapes}")
-    found: list[Picked] = net.ask(
-        question("best", tuple(value.ref for value in values), Best(k, tuple(start)))
-    )
+    handles = tuple(value.ref for value in values)
+    found: list[Picked] = net.ask(question("best", handles, Best(k, tuple(start))))
     return found

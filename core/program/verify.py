@@ -13,9 +13,9 @@ from abw.core.program.fibers import Done, Failed, Program
 from abw.core.program.results import noted
 from abw.core.program.runner import EagerRunner, Log, Weighed
 
-Together = Callable[[Program, Sequence[object], int, Log], list[Done | Failed]]
-"""Runs some instances, the first of which has this number, as a mini-batch, and logs what is decided."""
-Exact = Callable[[Program, Sequence[object], int, Log, list[EagerRunner]], list[Done | Failed]]
+Together = Callable[[Program, Sequence[object], Sequence[int], Log], list[Done | Failed]]
+"""Runs some instances, which have these numbers, as a mini-batch, and logs what is decided."""
+Exact = Callable[[Program, Sequence[object], Sequence[int], Log, list[EagerRunner]], list[Done | Failed]]
 """Runs instances in double precision, with the decisions of a log; adds a runner for each."""
 
 
@@ -62,6 +62,7 @@ def verify(
     exactly: Exact,
     function: Program,
     items: Sequence[object],
+    numbers: Sequence[int],
     batch: int,
     tolerance: float,
 ) -> Verified:
@@ -72,14 +73,15 @@ def verify(
     unlike: list[int] = []
     runners: list[EagerRunner] = []
     for first in range(0, len(items), batch):
-        ends = together(function, items[first : first + batch], first, log)
-        results += [_plain(end, function, i) for i, end in enumerate(ends, first)]
-    for i, item in enumerate(items):
-        once = _plain(together(function, [item], i, alone)[0], function, i)
-        if not _same(results[i], once) or _answers(log, i) != _answers(alone, i):
+        now = numbers[first : first + batch]
+        ends = together(function, items[first : first + batch], now, log)
+        results += [_plain(end, function, i) for i, end in zip(now, ends, strict=True)]
+    for i, item, result in zip(numbers, items, results, strict=True):
+        once = _plain(together(function, [item], [i], alone)[0], function, i)
+        if not _same(result, once) or _answers(log, i) != _answers(alone, i):
             unlike.append(i)
-    ends = exactly(function, items, 0, log, runners)
-    exact = [_plain(end, function, i) for i, end in enumerate(ends)]
+    ends = exactly(function, items, numbers, log, runners)
+    exact = [_plain(end, function, i) for i, end in zip(numbers, ends, strict=True)]
     weighed = [one for runner in runners for one in runner.log]
     decided = [one for one in weighed if one.how != "value"]
     shown = [one for one in weighed if one.how == "value"]
@@ -92,8 +94,8 @@ def verify(
         tuple((one.path[0], one.how, one.margin) for one, state in judged if state == "wrong"),
         min(margins, default=float("inf")),
         _difference(
-            [*_arrays(results), *(one.taken for one in shown)],
-            [*_arrays(exact), *(one.right for one in shown)],
+            [*arrays_of(results), *(one.taken for one in shown)],
+            [*arrays_of(exact), *(one.right for one in shown)],
         ),
         tolerance,
         tuple(unlike),
@@ -132,24 +134,24 @@ def _picks(answer: Any) -> object:  # noqa: ANN401
     return [picked[:2] for picked in answer] if isinstance(answer, list) else answer
 
 
-def _arrays(thing: Any) -> Iterator[NDArray[Any]]:  # noqa: ANN401
+def arrays_of(thing: Any) -> Iterator[NDArray[Any]]:  # noqa: ANN401
     """All arrays of results, in order."""
     if isinstance(thing, np.ndarray):
         yield thing
     elif isinstance(thing, dict):
         for value in thing.values():
-            yield from _arrays(value)
+            yield from arrays_of(value)
     elif isinstance(thing, list | tuple):
         for item in thing:
-            yield from _arrays(item)
+            yield from arrays_of(item)
     elif hasattr(thing, "__dataclass_fields__"):
         for name in thing.__dataclass_fields__:
-            yield from _arrays(getattr(thing, name))
+            yield from arrays_of(getattr(thing, name))
 
 
 def _same(a: Any, b: Any) -> bool:  # noqa: ANN401
     """Whether two results have the same arrays, to the bit."""
-    some, others = list(_arrays(a)), list(_arrays(b))
+    some, others = list(arrays_of(a)), list(arrays_of(b))
     return len(some) == len(others) and all(
         x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in zip(some, others, strict=True)
     )

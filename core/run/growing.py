@@ -131,7 +131,7 @@ class _Growing:
         self.numbers = {name: number for number, name in enumerate(instances.schema.kinds)}
         with clock("construct"):
             self.columns = ground.columns(first, last)
-        self.grower = Grower(self.kinds, self.numbers, last - first)
+        self.grower = Grower(self.kinds, self.numbers, self.whose)
         numbers = instances.numbers[first:last]
         self.chances = Chances(binding.model.data.seed, numbers)
         beam = self.sprouter.growth.beam

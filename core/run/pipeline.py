@@ -353,13 +353,7 @@ def _report(
         "passes": options.passes,
         "hoist": overrides.hoist,
         "seed": options.seed,
-        "weights": trained
-        and {
-            "path": str(trained.file.path),
-            "format": trained.file.format,
-            "sha256": trained.file.sha256,
-            "converted": dict(trained.converted),
-        },
+        "weights": trained and weights_document(trained),
         "threads": options.threads,
         "instances": sums.instances,
         "skipped": sums.skipped,
@@ -410,6 +404,16 @@ def _memory(before: int | None, needed: Footprint | None, during: int | None) ->
         "mini_batch_bytes": needed.total,
         "predicted_bytes": before + needed.total,
         "measured_bytes": during,
+    }
+
+
+def weights_document(trained: Trained) -> dict[str, Any]:
+    """What a report says of the file of trained weights."""
+    return {
+        "path": str(trained.file.path),
+        "format": trained.file.format,
+        "sha256": trained.file.sha256,
+        "converted": dict(trained.converted),
     }
 
 

@@ -11,9 +11,9 @@ from abw.core.base.errors import AbwError
 from abw.core.data.instances import Instances, Ints
 from abw.core.data.vertices import Columns
 from abw.core.exec.interface import Array, Result
-from abw.core.graph.graph import Nodes
 from abw.core.graph.growing.beam import Picks
 from abw.core.graph.growing.decide import Chances, Read, ScoreError, allowed, decide, shares
+from abw.core.graph.growing.finished import nodes_on
 from abw.core.graph.growing.sprout import Ground, Sprouter
 from abw.core.ir.growth import Decision
 from abw.core.run.recheck_beam import recheck_beam
@@ -48,7 +48,7 @@ def recheck(
     total, close = 0, 0
 
     def read(t: int, output: int, vertices: Ints) -> Array:
-        return expected.values(_nodes(expected.nodes, t, vertices) * expected.nodes.network.width + output)
+        return expected.values(nodes_on(expected.nodes, t, vertices) * expected.nodes.network.width + output)
 
     for kind in sprouter.growth.kinds:
         numbers = [number for number, name in enumerate(names) if name in kind.kinds]
@@ -102,12 +102,6 @@ def _scale(scores: Array) -> float:
     """The root mean square of the scores that are finite; 1 where there are none, or all are 0."""
     finite = scores[np.isfinite(scores)]
     return float(np.sqrt(np.mean(np.square(finite)))) if finite.any() else 1.0
-
-
-def _nodes(nodes: Nodes, t: int, vertices: Ints) -> NDArray[np.int64]:
-    """The node of type t on each vertex."""
-    first, last = nodes.type_ptr[t : t + 2].tolist()
-    return np.int64(first) + np.searchsorted(nodes.vertex[first:last], vertices)
 
 
 def _apart(

@@ -37,11 +37,13 @@ from abw.core.policy.trace import ready_counts
 from abw.core.run.finite import not_finite, refuse_values
 from abw.core.run.footprint import Footprint, footprint_of
 from abw.core.run.growing import Grown
+from abw.core.run.history import history_of
 from abw.core.run.minibatches import MiniBatch, run_all
 from abw.core.run.recheck import recheck
 from abw.core.run.workload import Networks, Workload, chunks_of, open_workload
 from abw.core.store.answers import answered, fields_of
 from abw.core.store.grown import GrownWriter
+from abw.core.store.history import save_history
 from abw.core.store.outputs import Column, Output, Rows, Writer, with_bad
 from abw.core.store.runs import save_batch
 
@@ -217,7 +219,7 @@ class _Run:
         self.sums.seconds = time.perf_counter() - self.begun
         return self.sums
 
-    def _chunks(self) -> Iterator[tuple[Chunk, int]]:
+    def _chunks(self) -> Iterator[tuple[Chunk[Instances], int]]:
         """Each chunk, and what of the feed is taken with it."""
         data, clock = self.job.model.data, self.job.clock
         size = read_ahead(data.batch)
@@ -256,7 +258,7 @@ class _Run:
                 sums.lower_bound += bound
                 sums.executed.avoid(result.counts, batch.plan.counts)
                 if kept:
-                    self._keep(batch, bound)
+                    self._keep(workload, batch, result, bound)
             sums.mini_batches += 1
             sums.instances += nodes.instances
             sums.nodes += len(nodes)
@@ -300,10 +302,13 @@ class _Run:
             self.sums.grown.close += found.close
         return worst
 
-    def _keep(self, batch: MiniBatch, bound: int) -> None:
+    def _keep(self, workload: Workload, batch: MiniBatch, result: Result, bound: int) -> None:
         sums, graph, dag, schedule = self.sums, batch.graph, batch.dag, batch.schedule
         ready = ready_counts(dag, schedule)
         save_batch(self.job.folder, sums.mini_batches, graph, dag, schedule, ready)
+        if batch.grown is not None:
+            with self.job.clock("write"):
+                save_history(self.job.folder, sums.mini_batches, history_of(workload, batch, result))
         for name in COMPARED:
             sums.of_kept.compared[name] += len(get_policy(name).schedule(dag))
         sums.of_kept.batches += len(schedule)

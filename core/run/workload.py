@@ -209,9 +209,7 @@ def whole(workload: Workload, count: int | None = None, executor: Executor | Non
     if workload.ground is None:
         return workload
     model, networks = workload.model, workload.networks
-    if executor is None:
-        executor = get_executor("cpu")
-        executor.prepare(networks.network, make_params(networks.cells, load_weights(model), 0))
+    executor = executor or usual_executor(model, networks)
 
     def batched(graph: Graph) -> Schedule:
         return networks.launched(graph, Critical().schedule(networks.seen(graph)))
@@ -221,9 +219,16 @@ def whole(workload: Workload, count: int | None = None, executor: Executor | Non
     return open_workload(model, grown.instances, networks)
 
 
+def usual_executor(model: Model, networks: Networks) -> Executor:
+    """The executor cpu, prepared with the weights that `abw run` has without --seed."""
+    executor = get_executor("cpu")
+    executor.prepare(networks.network, make_params(networks.cells, load_weights(model), 0))
+    return executor
+
+
 def chunks_of(
     model: Model, feed: Feed, size: int, *, limit: int | None = None, skip_bad: bool = False
-) -> Iterator[Chunk]:
+) -> Iterator[Chunk[Instances]]:
     """The instances of a file as a model's data has them, `size` at a time: see `chunks`."""
     data = model.data
     return chunks(

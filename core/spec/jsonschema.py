@@ -355,6 +355,11 @@ def _train() -> Schema:
                 "type": "object",
                 "additionalProperties": {**number, "exclusiveMaximum": 1},
             },
+            "dropout": {
+                "description": "By patterns of TYPE.INPUT, inputs of cells: how probably a number is 0.",
+                "type": "object",
+                "additionalProperties": {**number, "exclusiveMaximum": 1},
+            },
             "init": {
                 "description": "How parameters and tables begin, by patterns of their names.",
                 "type": "object",
@@ -500,7 +505,9 @@ def _clause() -> Schema:
             "as": _text("What later clauses call it."),
             "when": _text("A condition: action == shift and depth < 7"),
             "unless": _text("A condition under which it does not come to be."),
-            "each": _text("The decision `best` for each of whose picks it is done."),
+            "each": _text(
+                "NAME in LINK: it is done for each vertex of a list. Or the decision `best`: for each pick."
+            ),
         },
         "additionalProperties": {"type": ["string", "integer"], "minLength": 1, "minimum": 0},
     }

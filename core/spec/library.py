@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from keyword import iskeyword
 from pathlib import Path
 
 from abw.core.base.errors import AbwError
-from abw.core.ir.cell import Port
+from abw.core.ir.cell import Param, Port
 from abw.core.ir.library import Library
 from abw.core.ir.model import NodeType
 from abw.core.ir.schema import Schema
 from abw.core.spec.cells.files import read_cells
+from abw.core.spec.cells.traced import Traced
 from abw.core.spec.load import Overrides, known_dims
 from abw.core.spec.models.drafts import Cells, TypeDraft, find_cell
 from abw.core.spec.models.resolve import Resolver
@@ -138,3 +140,13 @@ def _type(draft: TypeDraft, params: tuple[int, ...]) -> NodeType:
     outputs = tuple(Port(name, shape or ()) for name, shape in draft.outputs.items())
     where = draft.key.where
     return NodeType(draft.name, "", frozenset(), (), draft.cell, None, (), outputs, params, where)
+
+
+def with_cell(library: Library, found: Traced) -> Library:
+    """A library with one more type, of a cell that a Python function means."""
+    cell, first = found.cell, len(library.params)
+    own = cell.params[: len(cell.params) - len(found.inherited)]
+    numbers = (*range(first, first + len(own)), *found.inherited)
+    made = NodeType(cell.name, "", frozenset(), (), cell, None, (), cell.output_ports, numbers, found.where)
+    params = (*library.params, *(Param(f"{cell.name}.{p.name}", p.shape, p.init) for p in own))
+    return replace(library, params=params, types=(*library.types, made))

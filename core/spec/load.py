@@ -23,11 +23,12 @@ from abw.core.spec.models.answers import read_answer
 from abw.core.spec.models.derived import with_derived
 from abw.core.spec.models.drafts import Cells, TypeDraft, draft_types, named
 from abw.core.spec.models.growing import decision_output, grow, not_a_type, optional_inputs, sketch
+from abw.core.spec.models.losses import Outputs
 from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.sections import clashes, own_params, owners_of
 from abw.core.spec.models.sources import parse_reference
 from abw.core.spec.models.tables import read_tables
-from abw.core.spec.models.train import Outputs, read_training
+from abw.core.spec.models.train import read_training
 from abw.core.spec.models.weights import read_weights
 from abw.core.spec.models.wiring import connect, finish, share
 from abw.core.spec.text import fields
@@ -172,7 +173,7 @@ class _Loader:
         own_links = self._section("links")
         grows = self._section("grow")
         schema = with_derived(schema, own_links, grows, report) if schema else None
-        growing = sketch(grows, schema, tables, report) if grows and schema else None
+        growing = sketch(grows, schema, own_links, tables, report) if grows and schema else None
         schema = growing.schema if growing else schema
         types = self._section("types")
         clashes(top, ("tables", "params", "types"), report)
@@ -193,15 +194,15 @@ class _Loader:
             optional_inputs(drafts, wires, growing, report)
             growth = grow(growing, drafts, tables, report)
         outputs, decisions, answers = self._outputs(drafts, growth, schema, tables)
+        growth = replace(growth, outputs=decisions) if growth else None
         owners = owners_of(drafts, (*tables, *params), shared)
         weights = read_weights(top, self.overrides.weights, self.reach, owners, dims, report)
-        training = self._training(drafts, outputs, schema, tables, shared)
+        training = self._training(drafts, outputs, growth, schema, tables, shared)
         self._unused(resolver, cells)
         if len(report) or data is None or name is None:
             return None
         finished = finish(drafts, wires, numbers)
         if growth:
-            growth = replace(growth, outputs=decisions)
             self._floats(finished, schema)
             report.extend(phases_of(finished, schema, growth)[1])
         return Model(
@@ -229,20 +230,30 @@ class _Loader:
         self,
         drafts: list[TypeDraft],
         outputs: tuple[tuple[str, tuple[tuple[int, int], ...]], ...],
+        growth: Growth | None,
         schema: Schema,
         tables: dict[str, tuple[int, Table | None]],
         params: tuple[Param, ...],
     ) -> Training | None:
         """The section `train`."""
+        scored = growth.scored if growth else ()
+        outputs += tuple((d.name, ((d.decision.type, d.decision.output),)) for d in scored)
         firsts = {name: pairs[0] for name, pairs in outputs if pairs}
         known = Outputs(
             {name: number for number, (name, _) in enumerate(outputs)},
             {name: tuple(drafts[t].outputs.values())[o] for name, (t, o) in firsts.items()},
-            {name: frozenset[str]().union(*(drafts[t].kinds for t, _ in pairs)) for name, pairs in outputs},
+            {name: frozenset[str]().union(*(drafts[t].kinds for t, _ in pairs)) for name, pairs in outputs}
+            | {d.name: d.kinds for d in scored},
+            growth,
         )
         names = (*(param.name for param in params), *tables)
+        inputs = {
+            f"{draft.name}.{port.name}": (t, s)
+            for t, draft in enumerate(drafts)
+            for s, port in enumerate(draft.cell.inputs if draft.cell else ())
+        }
         section = self._section("train")
-        return read_training(section, schema, tables, names, known, self.reach, self.report)
+        return read_training(section, schema, tables, names, inputs, known, self.reach, self.report)
 
     def _floats(self, types: tuple[NodeType, ...], schema: Schema) -> None:
         """Whole numbers of vertices that come to be are not there when a mini-batch's floats are laid out."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,3 +75,27 @@ def _summary(path: Path) -> str:
         if not line.startswith("# yaml-language-server:"):
             comment.append(line.removeprefix("#").strip())
     return re.split(r"(?<=\.)(?<!Fig\.) ", " ".join(comment))[0]
+
+
+def functions_in(path: Path) -> list[str]:
+    """The names of a Python file's functions, without running it; nothing where it cannot be read."""
+    return [node.name for node in _body(path) if isinstance(node, ast.FunctionDef) and node.name[:1] != "_"]
+
+
+def shipped_programs() -> Iterator[Shipped]:
+    """All programs that ship, by the names that `abw run` takes; none is run."""
+    for path in sorted((FOLDER / "programs").glob("*.py")):
+        match _body(path)[:1]:
+            case [ast.Expr(value=ast.Constant(value=str(text)))]:
+                summary = text.split("\n")[0]
+            case _:
+                summary = ""
+        for name in functions_in(path):
+            yield Shipped(f"programs/{path.name}:{name}", path, "program", summary)
+
+
+def _body(path: Path) -> list[ast.stmt]:
+    try:
+        return ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return []

@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from abw.core.base.files import replacing, writing
 
-_NAMES = {"float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
+_NAMES = {"float64": "F64", "float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
 
 
 @dataclass(slots=True)

@@ -20,7 +20,8 @@ from abw.core.policy.schedule import Schedule
 Ints = NDArray[np.int32]
 Array = NDArray[Any]
 
-_AGAIN = "run it anew: `abw run SPEC`"
+AGAIN = "run it anew: `abw run SPEC`"
+"""What to do about a damaged run."""
 
 
 def read_batch(path: Path, instances: int) -> tuple[Dag, Schedule, Ints, Ints]:
@@ -32,16 +33,18 @@ def read_batch(path: Path, instances: int) -> tuple[Dag, Schedule, Ints, Ints]:
     names = ("types", "type", "succ_ptr", "succ", "instance", "vertex", "batch_type", "batch_ptr", "nodes")
     found = read_arrays(path, names)
     try:
-        types = _names(found.pop("types"))
-        ints = {name: _ints(name, array) for name, array in found.items()}
+        types = require_names("types", found.pop("types"))
+        if len(set(types)) < len(types):
+            raise ValueError("'types' names a type twice")
+        ints = {name: require_ints(name, array) for name, array in found.items()}
         n = len(ints["type"])
         require_offsets("succ_ptr", ints["succ_ptr"], n, len(ints["succ"]))
-        _require_range("succ", ints["succ"], n)
-        _require_range("type", ints["type"], len(types))
-        _require_range("instance", ints["instance"], instances, n)
-        _require_range("vertex", ints["vertex"], 2**31, n)
+        require_range("succ", ints["succ"], n)
+        require_range("type", ints["type"], len(types))
+        require_range("instance", ints["instance"], instances, n)
+        require_range("vertex", ints["vertex"], 2**31, n)
     except ValueError as error:
-        raise AbwError(f"{path} is damaged: {error}", hint=_AGAIN) from None
+        raise AbwError(f"{path} is damaged: {error}", hint=AGAIN) from None
     indegree = np.bincount(ints["succ"], minlength=n).astype(np.int32)
     dag = Dag.of(types, ints["type"], ints["succ_ptr"], ints["succ"], indegree)
     # a schedule with every node after its producers is there for no graph with a cycle
@@ -72,7 +75,7 @@ def read_outputs(path: Path, names: Sequence[str], first: int, last: int) -> dic
             if end > len(values):
                 raise ValueError(f"'{name}' has {len(values)} values")
         except (ValueError, IndexError, TypeError) as error:
-            raise AbwError(f"{path} is damaged: {error}", hint=_AGAIN) from None
+            raise AbwError(f"{path} is damaged: {error}", hint=AGAIN) from None
         found[name] = values[begin:end]
     return found
 
@@ -95,9 +98,9 @@ def read_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, Arr
                 found[name] = _array(archive.read(members[name]))
             return found
     except FileNotFoundError:
-        raise AbwError(f"{path} does not exist", hint=_AGAIN) from None
+        raise AbwError(f"{path} does not exist", hint=AGAIN) from None
     except Exception as error:  # zipfile and NumPy, on bytes of any kind
-        raise AbwError(f"{path} is damaged: {error or type(error).__name__}", hint=_AGAIN) from None
+        raise AbwError(f"{path} is damaged: {error or type(error).__name__}", hint=AGAIN) from None
 
 
 def _array(content: bytes) -> Array:
@@ -113,27 +116,27 @@ def _array(content: bytes) -> Array:
     return np.ndarray(shape, dtype, rest).copy()
 
 
-def _names(array: Array) -> tuple[str, ...]:
+def require_names(name: str, array: Array) -> tuple[str, ...]:
+    """Strings (m,). Raises ValueError."""
     if array.ndim != 1 or array.dtype.kind != "U":
-        raise ValueError("'types' are no names")
-    names = tuple(map(str, array))
-    if len(set(names)) < len(names):
-        raise ValueError("'types' names a type twice")
-    return names
+        raise ValueError(f"'{name}' are no names")
+    return tuple(map(str, array))
 
 
-def _ints(name: str, array: Array) -> Ints:
+def require_ints(name: str, array: Array) -> Ints:
+    """32-bit integers (m,). Raises ValueError."""
     if array.ndim != 1 or array.dtype != np.int32:
         raise ValueError(f"'{name}' is no row of 32-bit integers but {array.shape} of {array.dtype}")
     return array
 
 
-def _require_range(name: str, values: Ints, end: int, length: int | None = None) -> None:
+def require_range(name: str, values: Ints, end: int, length: int | None = None, low: int = 0) -> None:
+    """Raise ValueError unless all are from `low` to below `end`, and so many as there must be."""
     if length is not None and len(values) != length:
-        raise ValueError(f"'{name}' has {len(values)} numbers for {length} nodes")
-    if len(values) and not 0 <= values.min() <= values.max() < end:
-        at = int(np.argmax((values < 0) | (values >= end)))
-        raise ValueError(f"'{name}' holds {values[at]} at {at}, which is not in 0 .. {end - 1}")
+        raise ValueError(f"'{name}' has {len(values)} numbers for {length}")
+    if len(values) and not low <= values.min() <= values.max() < end:
+        at = int(np.argmax((values < low) | (values >= end)))
+        raise ValueError(f"'{name}' holds {values[at]} at {at}, which is not in {low} .. {end - 1}")
 
 
 def require_offsets(name: str, values: Array, lists: int, members: int) -> None:

@@ -46,7 +46,8 @@ class GrownWriter:
         kinds = [instances.schema.kinds[k] for k in instances.kind.tolist()]
         fields = {name: values.tolist() for name, values in instances.fields.items()}
         floats = {name: _floats(instances, name) for name in instances.values}
-        pairs = {name: _pairs(instances, name) for name in instances.links}
+        own = instances.links.keys() - instances.schema.derived.keys()
+        pairs = {name: _pairs(instances, name) for name in instances.links if name in own}
         lines = []
         for i, (first, last) in enumerate(zip(instances.start[:-1], instances.start[1:], strict=True)):
             begin, end = int(first) + 1, int(last)

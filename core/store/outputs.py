@@ -165,6 +165,13 @@ def open_outputs(target: Path, outputs: Sequence[Output], named: bool) -> Iterat
     formats has, where the file cannot be written or another process writes it; BrokenPipeError where nobody
     reads any more.
     """
+    with open_target(target) as file:
+        yield _Lines(file, outputs) if isinstance(file, LineFile) else _Arrays(file, outputs, named)
+
+
+@contextmanager
+def open_target(target: Path) -> Iterator[LineFile | ArrayFile]:
+    """What outputs are written to, by its suffix. Errors: as `open_outputs`."""
     require_suffix(target)
     if target.is_dir():  # said now, not when all is done
         raise AbwError(f"cannot write {target}: Is a directory")
@@ -172,13 +179,13 @@ def open_outputs(target: Path, outputs: Sequence[Output], named: bool) -> Iterat
         if sys.stdout is None:
             raise AbwError("cannot write standard output: it is closed")
         sys.stdout.flush()
-        yield _Lines(LineFile(1, "standard output"), outputs)
+        yield LineFile(1, "standard output")
     elif target.suffix in LINES:
         with emptied(target) as file:
-            yield _Lines(LineFile(file, str(target)), outputs)
+            yield LineFile(file, str(target))
     else:
         with ArrayFile(target, ARRAYS[target.suffix]) as arrays:
-            yield _Arrays(arrays, outputs, named)
+            yield arrays
 
 
 @contextmanager
@@ -265,11 +272,7 @@ class _Arrays:
             if not output.single:
                 file.add(f"{output.name}.offsets", np.int64, ends=True)
                 file.add(f"{output.name}.vertex", np.int32)
-        file.add("instance.line", np.int32)
-        file.add("instance.bad", np.bool_)
-        file.add("instance.id", np.uint8 if named else np.int64)
-        if named:
-            file.add("instance.id.offsets", np.int64, ends=True)
+        add_whose(file, named)
 
     def write(self, rows: Rows) -> None:
         """Append the rows to the arrays."""
@@ -281,14 +284,37 @@ class _Arrays:
             if not output.single:
                 put(f"{output.name}.offsets", column.counts)
                 put(f"{output.name}.vertex", column.vertex)
-        put("instance.line", rows.lines)
-        put("instance.bad", np.array([error != "" for error in rows.errors], np.bool_))
-        if self._named:
-            texts = [str(name).encode() for name in rows.ids]
-            put("instance.id", np.frombuffer(b"".join(texts), np.uint8))
-            put("instance.id.offsets", np.array([len(text) for text in texts], np.int64))
-        else:
-            put("instance.id", np.array(rows.ids, np.int64))
+        put_whose(self._file, self._named, rows.lines, [error != "" for error in rows.errors], rows.ids)
+
+
+def add_whose(file: ArrayFile, named: bool) -> None:
+    """The arrays that say of each instance on which line it is, whether it was left out, and its id: a text
+    where they are `named`.
+    """
+    file.add("instance.line", np.int32)
+    file.add("instance.bad", np.bool_)
+    file.add("instance.id", np.uint8 if named else np.int64)
+    if named:
+        file.add("instance.id.offsets", np.int64, ends=True)
+
+
+def put_whose(
+    file: ArrayFile, named: bool, lines: NDArray[np.int32], bad: Sequence[bool], ids: Sequence[str | int]
+) -> None:
+    """Append instances to these arrays. Errors: AbwError."""
+    file.append("instance.line", lines)
+    file.append("instance.bad", np.array(bad, np.bool_))
+    if named:
+        put_texts(file, "instance.id", map(str, ids))
+    else:
+        file.append("instance.id", np.array(ids, np.int64))
+
+
+def put_texts(file: ArrayFile, name: str, texts: Iterable[str]) -> None:
+    """Append texts to an array of UTF-8 bytes and to that of its offsets. Errors: AbwError."""
+    written = [text.encode() for text in texts]
+    file.append(name, np.frombuffer(b"".join(written), np.uint8))
+    file.append(f"{name}.offsets", np.array([len(text) for text in written], np.int64))
 
 
 def _whole(output: Output, column: Column, values: NDArray[Any]) -> NDArray[Any]:

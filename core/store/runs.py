@@ -9,6 +9,8 @@ A run's folder `NNNN-model/` holds:
 - `batches/NNNN.npz`, one for each of the first mini-batches (`kept` in the report): the graph (`type`,
   `succ_ptr`, `succ`, `vertex`, `instance`), the schedule (`batch_type`, `batch_ptr`, `nodes`) and `ready`,
   the ready nodes by type before each step;
+- `growth/NNNN.npz`, of each of these that has grown: in which round what came, and every decision with its
+  margin (`abw.core.store.history`);
 - `outputs.npz`, as `docs/outputs.md` describes it, unless the outputs went elsewhere;
 - `note.json`, the one file that may change: a note and tags.
 """

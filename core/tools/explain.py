@@ -27,10 +27,15 @@ from abw.core.graph.group import group_types
 from abw.core.ir.network import Granularity
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
+from abw.core.run.history import history_again
 from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds, named_policy
 from abw.core.run.workload import load_workload, open_model
+from abw.core.script.look import look
+from abw.core.script.run import ProgramOptions
 from abw.core.spec.load import Overrides
+from abw.core.store.history import load_history
 from abw.core.store.runs import StoredRun, in_range, load_batch, policy_name
+from abw.core.tools.rounds import growth_seconds, rounds_of
 
 Ints = NDArray[np.int32]
 
@@ -151,7 +156,34 @@ def explain_spec(
     graph = workload.graph(first, last)
     scheduled = Scheduled(graph.dag, chosen.schedule(graph.dag), graph.instance, graph.vertex, first)
     head = {"model": model.name, "policy": policy, "mini_batch": number, "mini_batches": len(windows)}
-    return {"schema_version": 1, **head, **explanation(scheduled), "passes": _passes(graph)}
+    found = history_again(model, first, last)
+    growth = found and {**rounds_of(found, first), "time": growth_seconds(model, first, last)}
+    return {"schema_version": 1, **head, **explanation(scheduled), "passes": _passes(graph), "growth": growth}
+
+
+def explain_program(
+    target: str, options: ProgramOptions, number: int = 0, policy: str | None = None
+) -> dict[str, Any]:
+    """Run mini-batch `number` of a program's data and explain its schedule, or that of another policy.
+
+    Another policy is given the whole graph, as if nothing in it had waited for decisions; `pieces` are those
+    in which it came. Errors: AbwError.
+    """
+    found = look(target, options, number)
+    dag, schedule = found.graph.dag, found.schedule
+    if policy not in (None, found.policy):
+        schedule = named_policy(policy, dag.types).schedule(dag)
+    scheduled = Scheduled(dag, schedule, found.graph.instance, found.graph.vertex, found.first)
+    head = {"model": found.program.name, "policy": policy or found.policy, "mini_batch": number}
+    head["mini_batches"] = found.mini_batches
+    return {
+        "schema_version": 1,
+        **head,
+        **explanation(scheduled),
+        "passes": None,
+        "growth": None,
+        "pieces": found.pieces,
+    }
 
 
 def explain_run(run: StoredRun, number: int = 0, policy: str | None = None) -> dict[str, Any]:
@@ -167,7 +199,9 @@ def explain_run(run: StoredRun, number: int = 0, policy: str | None = None) -> d
     scheduled = Scheduled(dag, schedule, instance, vertex, number * report["batch"])
     head = {"model": report["model"], "policy": policy, "mini_batch": number}
     head["mini_batches"] = report["mini_batches"]
-    return {"schema_version": 1, **head, **explanation(scheduled), "passes": None}
+    found = load_history(run.path, number, len(dag), report["batch"])
+    growth = found and {**rounds_of(found, scheduled.first), "time": None}
+    return {"schema_version": 1, **head, **explanation(scheduled), "passes": None, "growth": growth}
 
 
 def _passes(graph: Graph) -> dict[str, dict[str, int]]:

@@ -18,6 +18,7 @@ from abw.core.grad.network import training_network
 from abw.core.grad.schedule import training_schedule
 from abw.core.graph.graph import Graph
 from abw.core.ir.model import Model
+from abw.core.ir.network import Network
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.schedule import Policy
 from abw.core.run.workload import Networks
@@ -60,13 +61,19 @@ class Backward:
         outputs: Sequence[str],
         executor: str = "cpu",
         threads: int | None = None,
+        trained: Network | None = None,
     ) -> None:
-        """Compile what gives the gradients of these outputs. Errors: AbwError for what cannot be trained."""
+        """Compile what gives the gradients of these outputs. Errors: AbwError for what cannot be trained.
+
+        `trained`: a network whose graphs are trained instead of the model's own, with its types, outputs and
+        parameters by the same numbers (see `Dropout`).
+        """
         if model.growth:
-            message = f"{model.name} grows, and what it grows depends on its weights: that is not trained"
-            raise AbwError(message, hint="train a model of the gold structures that shares its parameters")
+            message = f"{model.name} grows: what it decides is no value with a gradient"
+            hint = "its section `train` can have losses of decisions: it learns from those that its data tell"
+            raise AbwError(message, hint=hint)
         self.networks, self.policy = networks, policy
-        self.network = networks.cells
+        self.network = networks.cells if trained is None else trained
         self.params = params.flattened()
         self.training = training_network(self.network, tuple(dict.fromkeys(outputs)))
         self._name, self._threads = executor, threads

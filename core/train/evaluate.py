@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.errors import Problem, SpecError
+from abw.core.base.errors import AbwError, Problem, SpecError
 from abw.core.base.progress import Clock
 from abw.core.data.instances import Instances
 from abw.core.exec.interface import Executor
-from abw.core.ir.answers import AS_IT_IS
 from abw.core.ir.model import Model
 from abw.core.ir.training import Loss, Metric, Training
 from abw.core.policy.schedule import Policy
@@ -21,25 +20,74 @@ from abw.core.run.minibatches import run_all
 from abw.core.run.workload import Workload
 from abw.core.train.losses import loss_of
 from abw.core.train.metrics import Score
-from abw.core.train.targets import Targets, counted, targets_of
+from abw.core.train.targets import Targets, counted, names_of, targets_of
+
+Parts = Mapping[str, Sequence[NDArray[Any]]]
+"""By output an array for each instance."""
+OwnMetric = Callable[[Parts, Parts], float]
+"""From the values (m, k) of the outputs that have losses, and what they should be, to a number. Targets are
+classes (m,) or values (m, k); of a vertex without one -1 or NaN."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """What the values of some instances are held against: targets by loss, vertices (V,) by metric."""
+    """What the values of some instances are held against: targets by loss, vertices (V,) by metric.
+
+    `own` are metrics of a user's, by name.
+    """
 
     model: Model
     training: Training
     instances: Instances
     targets: tuple[Targets, ...]
     over: tuple[NDArray[np.bool_], ...]
+    own: Mapping[str, OwnMetric] = field(default_factory=dict)
 
-    def scores(self, workload: Workload, policy: Policy, executor: Executor) -> tuple[Score, ...]:
-        """The metrics, in the order of the section `train`."""
+    def row(self, workload: Workload, policy: Policy, executor: Executor) -> dict[str, float]:
+        """The metrics by name, those of the section `train` first; NaN where nothing tells one.
+
+        Errors: AbwError where one of a user's gives no number.
+        """
+        pairs: tuple[dict[str, list[NDArray[Any]]], ...] = ({}, {})
+        scores = self.scores(workload, policy, executor, pairs if self.own else None)
+        found = {}
+        for metric, score in zip(self.training.metrics, scores, strict=True):
+            of = (
+                f" of {self.model.outputs[self.training.losses[metric.loss].output][0]}"
+                if metric.loss
+                else ""
+            )
+            over = f" over {metric.over.text}" if metric.over else ""
+            found[f"{metric.name}{of}{over}"] = score.value
+        for name, function in self.own.items():
+            value = function(*pairs)
+            try:
+                found[name] = float(value)
+            except (TypeError, ValueError):
+                raise AbwError(f"metric '{name}' gave {value!r}, which is no number") from None
+        return found
+
+    def scores(
+        self,
+        workload: Workload,
+        policy: Policy,
+        executor: Executor,
+        pairs: tuple[dict[str, list[NDArray[Any]]], ...] | None = None,
+    ) -> tuple[Score, ...]:
+        """The metrics, in the order of the section `train`; values and targets are put into `pairs`."""
         found = tuple(Score(metric.name) for metric in self.training.metrics)
         clock = Clock("construct", "schedule", "plan", "execute")
         start = self.instances.start
         for batch, result in run_all(workload, policy, executor, clock):
+            for loss, targets in zip(self.training.losses, self.targets, strict=True) if pairs else ():
+                refs = batch.graph.results[loss.output]
+                ends = np.searchsorted(refs.instance, np.arange(1, batch.last - batch.first))
+                vertex = int(start[batch.first]) + refs.vertex
+                none = np.nan if targets.values.dtype.kind == "f" else -1
+                has = targets.has[vertex].reshape(-1, *[1] * (targets.values.ndim - 1))
+                wanted = np.where(has, targets.values[vertex], none)
+                for kept, array in zip(pairs or (), (result.values(refs.reference), wanted), strict=True):
+                    kept.setdefault(refs.name, []).extend(np.split(np.asarray(array), ends))
             for metric, score, over in zip(self.training.metrics, found, self.over, strict=True):
                 loss, targets = self.training.losses[metric.loss], self.targets[metric.loss]
                 refs = batch.graph.results[loss.output]
@@ -49,7 +97,8 @@ class Judge:
                 if metric.name == "span-f1":
                     self._spans(score, loss, values, vertex, refs.instance)
                 elif counts.any():
-                    _count(score, loss, values[counts], targets.values[vertex[counts]])
+                    here = targets.of(vertex[counts])
+                    _count(score, loss, here.masked(values[counts]), here.values)
         return found
 
     def _spans(
@@ -68,7 +117,7 @@ class Judge:
             first = last
 
 
-def judge_of(model: Model, instances: Instances) -> Judge:
+def judge_of(model: Model, instances: Instances, own: Mapping[str, OwnMetric] | None = None) -> Judge:
     """Find what is wanted of a model on some instances. Errors: SpecError."""
     training = model.training
     assert training is not None
@@ -77,14 +126,14 @@ def judge_of(model: Model, instances: Instances) -> Judge:
             tags_of(model, training.losses[metric.loss])
     targets = tuple(targets_of(model, loss, instances) for loss in training.losses)
     over = tuple(counted(instances, metric.over) for metric in training.metrics)
-    return Judge(model, training, instances, targets, over)
+    return Judge(model, training, instances, targets, over, own or {})
 
 
 def tags_of(model: Model, loss: Loss) -> Sequence[str]:
     """What the classes of an output are called. Errors: SpecError where nothing says it."""
-    name = model.outputs[loss.output][0]
-    names = model.answers.get(name, AS_IT_IS).names
+    names = names_of(model, loss)
     if names is None:
+        name = model.outputs[loss.output][0]
         hint = f"outputs: {{{name}: {{of: …, as: label, names: [O, B-PER, …]}}}}"
         raise SpecError([Problem("spans need the names of the classes", loss.where, hint)])
     return names

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
-from abw.core.data.instances import Instances
 from abw.core.exec.gradient import Gradient
 from abw.core.exec.params import Params
-from abw.core.graph.graph import Graph
 from abw.core.ir.model import Model
 from abw.core.ir.network import Network
 from abw.core.policy.schedule import Policy
 from abw.core.run.workload import Networks, Workload
 from abw.core.train.backward import Backward, Half
-from abw.core.train.dropout import chances
+from abw.core.train.dropout import Dropout
 from abw.core.train.losses import loss_of
 from abw.core.train.optimizers import Stepper
 from abw.core.train.targets import Targets
@@ -60,9 +58,11 @@ class Learner:
         if model.training is None:
             hint = "train: {loss: {of: OUTPUT, target: FIELD}}"
             raise AbwError(f"{model.name} does not say what to learn: it has no section 'train'", hint=hint)
-        self.model, self.training, self._seed = model, model.training, seed
+        self.model, self.training, self.seed = model, model.training, seed
+        self.dropout = Dropout(model, networks.cells, seed)
         names = [model.outputs[loss.output][0] for loss in self.training.losses]
-        self.passes = Backward(model, networks, params, policy, names, executor, threads)
+        trained = self.dropout.network
+        self.passes = Backward(model, networks, params, policy, names, executor, threads, trained)
         self.stepper = Stepper(self.training.optimizer, self.params, len(self.params.values))
 
     @property
@@ -85,13 +85,10 @@ class Learner:
     ) -> Found:
         """The gradient of the loss of instances `first` to `last` (exclusive), and that loss.
 
-        `targets` are those of the workload's instances, by loss. With an `epoch` words are left out as the
-        section `train` says. Errors: NotFiniteError.
+        `targets` are those of the workload's instances, by loss. With an `epoch` words and values are left
+        out as the section `train` says. Errors: NotFiniteError.
         """
-        graph = workload.graph(first, last)
-        if epoch is not None:
-            graph = self._dropped(graph, workload.instances, first, epoch)
-        half = self.passes.forward(graph)
+        half = self.forward(workload, first, last, epoch)
         total, values = self._losses(half, int(workload.instances.start[first]), targets)
         if not np.isfinite(total):
             raise NotFiniteError("the loss is not finite", hint=CALMER)
@@ -100,31 +97,16 @@ class Learner:
             rows *= np.float32(1 / max(1, divisor))
         return Found(total, values, self.passes.backward(half))
 
+    def forward(self, workload: Workload, first: int, last: int, epoch: int | None = None) -> Half:
+        """The outputs of instances `first` to `last` (exclusive), of which `passes.backward` goes on."""
+        graph = workload.graph(first, last)
+        return self.passes.forward(self.dropout.graph(graph, workload.instances, first, epoch))
+
     def apply(self, gradient: Gradient, factor: float = 1.0) -> None:
         """Take a step: clip the gradient, change the parameters, pack them. `factor`: of the rate."""
         gradient.clip(self.training.clip)
         self.stepper.step(gradient, factor)
         self.passes.changed(gradient.rows)
-
-    def _dropped(self, graph: Graph, instances: Instances, first: int, epoch: int) -> Graph:
-        """The graph where some words are read as unknown, by a hash of instance and vertex."""
-        if not self.training.word_dropout:
-            return graph
-        operand, index = graph.operand.copy(), -1 - graph.operand
-        start = instances.start[first:] - instances.start[first]
-        for constant in self.network.constants:
-            chance = self.training.word_dropout.get(constant.number, 0.0)
-            if constant.kind != "table" or not chance:
-                continue
-            unknown = self.model.tables[constant.number].unknown
-            here = np.flatnonzero((constant.first <= index) & (index < constant.first + constant.rows))
-            node = np.searchsorted(graph.operand_ptr, here, side="right") - 1
-            instance = graph.instance[node]
-            vertex = graph.vertex[node] - start[instance]
-            number = instances.numbers[first + instance]
-            drawn = chances(self._seed, epoch, constant.number, number, vertex)
-            operand[here[drawn < chance]] = -1 - (constant.first + (unknown or 0))
-        return replace(graph, operand=operand)
 
     def _losses(self, half: Half, start: int, targets: tuple[Targets, ...]) -> tuple[float, int]:
         """The sum of the losses, and of how many values; their gradients are added to the half's."""
@@ -135,11 +117,12 @@ class Learner:
             at = np.flatnonzero(wanted.has[vertex])
             if not len(at):
                 continue
-            target = wanted.values[vertex[at]]
+            here = wanted.of(vertex[at])
+            target = here.values
             weight = np.full(len(at), loss.weight, np.float32)
             if loss.classes:
                 weight *= np.array(loss.classes, np.float32)[target]
-            values = np.ascontiguousarray(half.values(refs.name)[at], np.float32)
+            values = np.ascontiguousarray(here.masked(half.values(refs.name)[at]), np.float32)
             gradient = np.empty_like(values)
             total += loss_of(loss.kind, values, target, weight, gradient)
             half.gradients[refs.name][at] += gradient

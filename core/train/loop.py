@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.base.interrupts import finished_before_interrupt
@@ -18,7 +19,7 @@ from abw.core.data.instances import Instances
 from abw.core.data.permute import permuted, vertices_of
 from abw.core.run.workload import Workload, open_workload
 from abw.core.train.checkpoint import Position, named, save_checkpoint
-from abw.core.train.evaluate import Judge, better, judge_of
+from abw.core.train.evaluate import Judge, OwnMetric, better, judge_of
 from abw.core.train.learner import Learner, NotFiniteError
 from abw.core.train.optimizers import rate_at
 from abw.core.train.targets import Targets, require, targets_of
@@ -26,6 +27,7 @@ from abw.core.train.targets import Targets, require, targets_of
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 """Files of a training's folder: to go on from, and the weights of the best epoch."""
 
+Floats = NDArray[np.float32]
 Row = Mapping[str, Any]
 """What is known of an epoch: `epoch` (from 1), `loss` a value, `rate`, metrics, `instances_per_second`."""
 
@@ -43,18 +45,22 @@ class Loop:
     """Training on some instances.
 
     `every`: seconds between checkpoints inside an epoch. `words`: vocabularies that go with the weights.
+    Without a `folder` nothing is written. What hears of steps (`stepped`) and epochs (`told` of `run`) ends
+    training behind that by raising StopIteration.
     """
 
     learner: Learner
     instances: Instances
     dev: Dev | None
-    folder: Path
+    folder: Path | None
     words: Mapping[str, tuple[str, ...]]
     seed: int
     position: Position
     every: float = 60.0
+    stepped: Callable[[Row], object] = lambda _: None
+    ended: bool = False
 
-    def run(self, progress: Progress, told: Callable[[Row], None] = lambda _: None) -> None:
+    def run(self, progress: Progress, told: Callable[[Row], object] = lambda _: None) -> None:
         """Train to the last epoch, or until patience ends; `told` hears of each epoch.
 
         Ends early on Ctrl-C with a checkpoint of the last whole step. Errors: AbwError.
@@ -64,7 +70,7 @@ class Loop:
         for loss, found in zip(training.losses, targets, strict=True):
             require(found, loss, self.instances)
         try:
-            while position.epoch < training.epochs and not self._tired():
+            while position.epoch < training.epochs and not self.ended and not self._tired():
                 self._epoch(targets, progress, told)
         except BaseException:
             # whole steps alone change anything: what is there now can be gone on from
@@ -74,22 +80,25 @@ class Loop:
 
     def save(self) -> None:
         """Write a checkpoint. Errors: AbwError."""
-        learner = self.learner
-        weights = named(learner.network, learner.params)
-        save_checkpoint(self.folder / CHECKPOINT, weights, self.words, self.position, learner.stepper.state)
+        self._write(CHECKPOINT, self.learner.stepper.state)
+
+    def _write(self, name: str, state: Floats | None = None) -> None:
+        if self.folder is not None:
+            weights = named(self.learner.network, self.learner.params)
+            save_checkpoint(self.folder / name, weights, self.words, self.position, state)
 
     def _tired(self) -> bool:
         patience, position = self.learner.training.patience, self.position
         return bool(patience) and position.best_epoch >= 0 and position.epoch - position.best_epoch > patience
 
-    def _epoch(self, targets: tuple[Targets, ...], progress: Progress, told: Callable[[Row], None]) -> None:
+    def _epoch(self, targets: tuple[Targets, ...], progress: Progress, told: Callable[[Row], object]) -> None:
         learner, position, training = self.learner, self.position, self.learner.training
         count, size = len(self.instances), training.batch
         order = np.random.default_rng([self.seed, position.epoch]).permutation(count)
         shuffled = permuted(self.instances, order)
         at = vertices_of(self.instances, order)
         workload = open_workload(learner.model, shuffled, learner.passes.networks)
-        wanted = tuple(Targets(t.has[at], t.values[at]) for t in targets)
+        wanted = tuple(t.of(at) for t in targets)
         steps = math.ceil(count / size)
         progress.phase(f"epoch {position.epoch + 1} of {training.epochs}", steps)
         begun, first, saved = time.perf_counter(), position.step, time.monotonic()
@@ -106,6 +115,11 @@ class Loop:
                 position.step, position.done = step + 1, position.done + 1
                 position.loss, position.values = position.loss + found.loss, position.values + found.values
             progress.reached(step + 1, self._note(step + 1, steps, begun, first))
+            row = {"epoch": position.epoch + 1, "step": step + 1, "steps": steps}
+            self._tell(self.stepped, row | {"loss": found.loss / max(1, found.values)})
+            if self.ended:
+                self.save()
+                return
             if time.monotonic() > saved + self.every:
                 self.save()
                 saved = time.monotonic()
@@ -120,7 +134,7 @@ class Loop:
         loss = self.position.loss / max(1, self.position.values)
         return f"{step}/{steps}, loss {loss:.4f}, {rate:,.0f} instances/s, {_span(left)} left"
 
-    def _finish(self, rate: float, factor: float, told: Callable[[Row], None]) -> None:
+    def _finish(self, rate: float, factor: float, told: Callable[[Row], object]) -> None:
         """The metrics of an epoch, its row of the curve, and a checkpoint."""
         learner, position = self.learner, self.position
         row: dict[str, Any] = {
@@ -133,11 +147,9 @@ class Loop:
         value = -row["loss"]
         first = None
         if self.dev:
-            scores = self.dev.judge.scores(self.dev.workload, learner.passes.policy, learner.passes.alone())
-            for metric, score in zip(learner.training.metrics, scores, strict=True):
-                over = f" over {metric.over.text}" if metric.over else ""
-                row[f"{metric.name}{over}"] = None if math.isnan(score.value) else score.value
-            first, value = learner.training.metrics[0], scores[0].value
+            scores = self.dev.judge.row(self.dev.workload, learner.passes.policy, learner.passes.alone())
+            row |= {name: None if math.isnan(score) else score for name, score in scores.items()}
+            first, value = learner.training.metrics[0], next(iter(scores.values()))
         with finished_before_interrupt():
             is_best = better(first, value, position.best) if first else True
             if is_best:
@@ -146,16 +158,20 @@ class Loop:
             position.curve.append(row)
             position.epoch, position.step, position.loss, position.values = position.epoch + 1, 0, 0.0, 0
             if is_best:
-                save_checkpoint(
-                    self.folder / BEST, named(learner.network, learner.params), self.words, position
-                )
+                self._write(BEST)
             self.save()
-        told(row)
+        self._tell(told, row)
+
+    def _tell(self, whom: Callable[[Row], object], row: Row) -> None:
+        try:
+            whom(row)
+        except StopIteration:
+            self.ended = True
 
 
-def open_dev(learner: Learner, instances: Instances) -> Dev:
+def open_dev(learner: Learner, instances: Instances, own: Mapping[str, OwnMetric] | None = None) -> Dev:
     """The dev data brought together with the model. Errors: SpecError, DataError."""
-    judge = judge_of(learner.model, instances)
+    judge = judge_of(learner.model, instances, own)
     return Dev(judge, open_workload(learner.model, instances, learner.passes.networks))
 
 

@@ -54,17 +54,17 @@ class Score:
 
 
 def spans(tags: Sequence[str]) -> set[Span]:
-    """The spans of tags in the schemes BIO, IOB1 and BIOES (as the CoNLL evaluation reads them).
+    """The spans of tags in the schemes BIO, IOB1, BIOES and BMES (as the CoNLL evaluation reads them).
 
-    A span begins at B- and S-, and where an I- or E- follows nothing of its label; it ends before a
+    A span begins at B- and S-, and where an I-, M- or E- follows nothing of its label; it ends before a
     beginning, another label or O, and after E- and S-.
     """
     found: set[Span] = set()
     begin, label = -1, ""
     for at, tag in enumerate([*tags, "O"]):
         mark, _, name = tag.partition("-")
-        inside = mark in ("B", "I", "E", "S")
-        goes_on = begin >= 0 and mark in ("I", "E") and name == label
+        inside = mark in ("B", "I", "M", "E", "S")
+        goes_on = begin >= 0 and mark in ("I", "M", "E") and name == label
         if begin >= 0 and not goes_on:
             found.add((begin, at, label))
             begin = -1

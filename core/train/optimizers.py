@@ -45,12 +45,12 @@ def rate_at(schedule: RateSchedule, step: int, steps: int, each: int) -> float:
 
 
 class Stepper:
-    """An optimiser with what it keeps: `state` (STATES, floats of `params.flat`) and the steps `done`."""
+    """An `optimizer` with what it keeps: `state` (STATES, floats of `params.flat`) and the steps `done`."""
 
     def __init__(self, optimizer: Optimizer, params: Params, trained: int) -> None:
         """`params` in one vector; of its values the first `trained` are learned, and all tables."""
         assert params.flat is not None
-        self._optimizer = optimizer
+        self.optimizer = optimizer
         self._params, self._trained = params, trained
         self.state = np.zeros((STATES[optimizer.name], params.flat.size), np.float32)
         self.done = 0
@@ -58,7 +58,7 @@ class Stepper:
     def step(self, gradient: Gradient, factor: float = 1.0) -> None:
         """Change the parameters in place; the learning rate is multiplied with `factor`. Cost: O(changed)."""
         self.done += 1
-        flat, made = self._params.flat, self._optimizer
+        flat, made = self._params.flat, self.optimizer
         assert flat is not None
         numbers = (
             np.float32(made.rate * factor),
@@ -67,6 +67,8 @@ class Stepper:
             np.float32(made.epsilon),
             np.float32(1 - made.beta1**self.done),
             np.float32(1 - made.beta2**self.done),
+            np.float32(1 - made.beta1),
+            np.float32(1 - made.beta2),
         )
         code = _CODES[made.name]
         # what an optimiser does not keep is not touched
@@ -77,6 +79,8 @@ class Stepper:
             decay = np.float32(made.decay if value.ndim == 2 else 0)
             _change_rows(code, flat, at, _ALL, own, value.size, first, second, decay, numbers)
             at += value.size
+        if made.name in ("adam", "adamw"):  # SparseAdam adds epsilon to the root before it is made larger
+            numbers = (*numbers[:3], np.float32(made.epsilon / math.sqrt(numbers[5])), *numbers[4:])
         at = sum(value.size for value in self._params.values)
         for number, table in enumerate(self._params.tables):
             if number in gradient.rows and len(gradient.rows[number]):
@@ -87,7 +91,10 @@ class Stepper:
             at += table.size
 
 
-Numbers = tuple[np.float32, np.float32, np.float32, np.float32, np.float32, np.float32]
+F = np.float32
+Numbers = tuple[F, F, F, F, F, F, F, F]
+"""Rate, momentum or beta1, beta2, epsilon, what corrects the two means, and 1 less the betas, which has
+five places more where it is rounded after the difference."""
 _ALL = np.zeros(1, np.int32)
 """Of what is no table: one row."""
 
@@ -154,12 +161,12 @@ def _adam(
     apart: bool,
     numbers: Numbers,
 ) -> None:
-    rate, beta1, beta2, epsilon, bias1, bias2 = numbers
+    rate, beta1, beta2, epsilon, bias1, bias2, rest1, rest2 = numbers
     one = np.float32(1)
     shrink = one - rate * decay if apart else one
     added = np.float32(0) if apart else decay
     for i in range(len(theta)):
         g = gradient[i] + added * theta[i]
-        mean[i] = beta1 * mean[i] + (one - beta1) * g
-        square[i] = beta2 * square[i] + (one - beta2) * g * g
+        mean[i] = beta1 * mean[i] + rest1 * g
+        square[i] = beta2 * square[i] + rest2 * g * g
         theta[i] = shrink * theta[i] - rate / bias1 * mean[i] / (np.sqrt(square[i] / bias2) + epsilon)

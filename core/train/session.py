@@ -30,6 +30,7 @@ from abw.core.train.checkpoint import Position, load_checkpoint, named
 from abw.core.train.initial import initialise
 from abw.core.train.learner import Learner
 from abw.core.train.loop import BEST, CHECKPOINT, Loop, Row, open_dev
+from abw.core.train.teacher import Teacher, finished_model
 from abw.core.train.vocabulary import vocabularies
 
 
@@ -80,7 +81,8 @@ def begin(spec: Path, overrides: Overrides, options: TrainOptions) -> Begun:
     assert training is not None
     batch, dev = overrides.batch or training.batch, options.dev or training.dev
     training = replace(training, batch=batch, epochs=options.epochs or training.epochs, dev=dev)
-    model = replace(model, training=training)
+    teach = Teacher(replace(model, training=training))
+    model = finished_model(teach.model)
     networks = open_networks(model, "cell")
     trained = load_weights(model)
     params = make_params(networks.cells, trained, options.seed)
@@ -90,7 +92,7 @@ def begin(spec: Path, overrides: Overrides, options: TrainOptions) -> Begun:
         initialise(networks.cells, learner.params, training.inits, options.seed)
         learner.passes.changed()
     held_out = read_instances(replace(model.data, path=dev), None) if dev else None
-    return Begun(learner, instances, held_out, words)
+    return Begun(learner, teach(instances), teach(held_out) if held_out is not None else None, words)
 
 
 def train(

@@ -13,7 +13,10 @@ from abw.core.data.derive import field, floats, link
 from abw.core.data.instances import Instances
 from abw.core.data.links import along
 from abw.core.data.lookup import word_rows
+from abw.core.data.vertices import INDEX, Columns, FieldColumn, given_link
+from abw.core.graph.growing.decide import allowed
 from abw.core.ir.answers import AS_IT_IS
+from abw.core.ir.growth import Decision, Number
 from abw.core.ir.model import Model
 from abw.core.ir.training import Among, Loss
 
@@ -23,10 +26,23 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """A loss's targets: `has` (V,) bool, of vertices that count; `values` (V,) classes or (V, k) floats."""
+    """A loss's targets: `has` (V,) bool, of vertices that count; `values` (V,) classes or (V, k) floats.
+
+    `allowed` (V, k) bool: what a decision may choose at each vertex, None where that is anything.
+    """
 
     has: NDArray[np.bool_]
     values: NDArray[Any]
+    allowed: NDArray[np.bool_] | None = None
+
+    def of(self, vertices: NDArray[Any]) -> Targets:
+        """Those of some vertices, in their order."""
+        allowed = None if self.allowed is None else self.allowed[vertices]
+        return Targets(self.has[vertices], self.values[vertices], allowed)
+
+    def masked(self, values: Floats) -> Floats:
+        """Values (V, k) where what is not allowed has no chance."""
+        return values if self.allowed is None else np.where(self.allowed, values, np.float32(-np.inf))
 
 
 def targets_of(model: Model, loss: Loss, instances: Instances) -> Targets:
@@ -50,17 +66,37 @@ def targets_of(model: Model, loss: Loss, instances: Instances) -> Targets:
         values[at >= 0] = given.rows[at[at >= 0]]
         return Targets((at >= 0) & counted(instances, loss.over), values)
     number = np.append(field(instances, loss.target.field, model.data.seed), -1)[reached]
-    classes = _classes(model, loss, instances)
+    classes = classes_of(model, loss, instances)
     if classes is not None:
         number = np.where(number >= 0, np.append(classes, -1)[number], -1).astype(np.int32)
     has = (number >= 0) & counted(instances, loss.over)
-    if number[has].max(initial=0) >= size:
-        message = f"there is a target {number[has].max()}, and output '{name}' has {size} scores"
+    require_class(loss, name, number[has].max(initial=0), size)
+    return Targets(has, number, _allowed(loss.decision, instances))
+
+
+def require_class(loss: Loss, name: str, largest: int, size: int) -> None:
+    """Refuse classes that an output of so many scores has not. Errors: SpecError."""
+    if largest >= size:
+        message = f"there is a target {largest}, and output '{name}' has {size} scores"
         hint = f"classes are 0 to {size - 1}"
         if loss.target.table is not None:
             hint += "; a larger size (--set), or fewer words: vocabulary: 2 in the section 'train'"
         raise SpecError([Problem(message, loss.where, hint)])
-    return Targets(has, number)
+
+
+def _allowed(decision: Decision | None, instances: Instances) -> NDArray[np.bool_] | None:
+    """What a decision may choose at each vertex (V, k) of instances that have grown."""
+    if decision is None or decision.allow is None:
+        return None
+    columns = Columns(len(instances.kind))
+    for test in (test for tests in decision.allow for test in tests):
+        place = test.value.place if isinstance(test.value, Number) else test.value
+        for hop in place.hops:
+            columns.give(hop, given_link(instances, hop))
+        if isinstance(test.value, Number):
+            name = test.value.field
+            columns.give(INDEX if name == "index" else FieldColumn(name), field(instances, name))
+    return allowed(decision, columns, np.arange(columns.count, dtype=np.int32))
 
 
 def _reached(model: Model, loss: Loss, instances: Instances) -> Ints:
@@ -77,7 +113,7 @@ def _reached(model: Model, loss: Loss, instances: Instances) -> Ints:
     return reached
 
 
-def _classes(model: Model, loss: Loss, instances: Instances) -> Ints | None:
+def classes_of(model: Model, loss: Loss, instances: Instances) -> Ints | None:
     """The class of each number of the target's field; None where it is the number.
 
     Of words it is their row of a table, or their place among the output's names, or the number they spell.
@@ -89,17 +125,23 @@ def _classes(model: Model, loss: Loss, instances: Instances) -> Ints | None:
     if target.field not in instances.vocabulary:
         return None
     words = instances.vocabulary[target.field]
-    names = model.answers.get(model.outputs[loss.output][0], AS_IT_IS).names
+    names = names_of(model, loss)
     if names is not None:
         place = {word: number for number, word in enumerate(names)}
         return np.array([place.get(word, -1) for word in words], np.int32)
     wrong = next((word for word in words if not word.isdecimal()), None)
     if wrong is not None:
-        name = model.outputs[loss.output][0]
-        hint = f"outputs: {{{name}: {{of: …, as: label, names: [one a class, in order]}}}}"
+        hint = "outputs: {NAME: {of: …, as: label, names: [one a class, in order]}}"
         message = f"'{wrong}' is a target of field '{target.field}': which class is that?"
         raise SpecError([Problem(message, loss.where, hint)])
     return np.array([int(word) for word in words], np.int32)
+
+
+def names_of(model: Model, loss: Loss) -> tuple[str, ...] | None:
+    """What the classes of a loss's output are called, where something says it."""
+    if loss.decision:
+        return loss.decision.names
+    return model.answers.get(model.outputs[loss.output][0], AS_IT_IS).names
 
 
 def counted(instances: Instances, over: Among | None) -> NDArray[np.bool_]:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
+from abw.core.base.progress import Quiet
 from abw.core.exec.gradient import Gradient, of_vector
 from abw.core.run.workload import Workload
-from abw.core.train.checkpoint import Position, named, save_checkpoint
+from abw.core.store.folders import require_writable
+from abw.core.store.trainings import NO_METRICS
+from abw.core.train.checkpoint import Position, load_checkpoint, named, save_checkpoint
+from abw.core.train.evaluate import OwnMetric
 from abw.core.train.learner import Found, Learner
+from abw.core.train.loop import CHECKPOINT, Loop, Row, open_dev
 from abw.core.train.targets import targets_of
 
 Floats = NDArray[np.float32]
@@ -51,16 +57,19 @@ class Trainer:
 
         Errors: as `LoadedModel`'s calls, and AbwError where the loss is not finite.
         """
-        found, divisor = self._found(instances, loss)
+        found, divisor = self._found(instances, loss, self.learner.stepper.done)
         self.learner.apply(found.gradient)
         return found.loss / divisor
 
-    def gradient(self, instances: object, loss: OwnLoss | None = None) -> tuple[float, Floats]:
+    def gradient(
+        self, instances: object, loss: OwnLoss | None = None, *, dropout: bool = False
+    ) -> tuple[float, Floats]:
         """The loss of some instances, and its gradient as a vector like `flat`.
 
         Several processes can each take this of instances of their own, average the vectors, and `apply` that.
+        With `dropout` words and values are left out as in a step.
         """
-        found, divisor = self._found(instances, loss)
+        found, divisor = self._found(instances, loss, self.learner.stepper.done if dropout else None)
         return found.loss / divisor, found.gradient.vector(self.learner.params).astype(np.float32)
 
     def apply(self, gradient: Floats, factor: float = 1.0) -> None:
@@ -72,28 +81,80 @@ class Trainer:
             raise ValueError(f"a gradient has the shape {self.flat.shape}, not {gradient.shape}")
         self.learner.apply(of_vector(gradient.astype(np.float32), self.learner.params), factor)
 
+    def fit(
+        self,
+        instances: object,
+        dev: object = None,
+        *,
+        epochs: int | None = None,
+        metrics: Mapping[str, OwnMetric] | None = None,
+        on_step: Callable[[Row], object] = lambda _: None,
+        on_epoch: Callable[[Row], object] = lambda _: None,
+        folder: str | Path | None = None,
+    ) -> list[Row]:
+        """Train for some epochs (the spec's), in mini-batches of the spec's size; a row an epoch.
+
+        After each epoch the spec's metrics and `metrics` of your own are told by `dev`: from the values of
+        outputs and what they should be, each by name an array an instance, to a number. `on_step` hears of
+        each step (epoch, step, steps, loss), `on_epoch` of each row; raising StopIteration in
+        them ends training.
+        With a `folder` there is a checkpoint after every epoch, every minute and on Ctrl-C, and what such a
+        folder holds already is gone on from, with the same bits if the data are the same.
+
+        Errors: as `step`, and AbwError for a metric whose name is taken, or that gives no number.
+        """
+        learner, own = self.learner, dict(metrics or {})
+        taken = {*NO_METRICS, *(metric.name for metric in learner.training.metrics)} & own.keys()
+        if taken:
+            raise AbwError(f"a metric cannot be called '{min(taken)}': that is another", hint="another name")
+        if own and dev is None:
+            raise AbwError("metrics are told by dev data, and there are none", hint="fit(instances, dev, …)")
+        given = self._workload(instances).instances
+        held_out = open_dev(learner, self._workload(dev).instances, own) if dev is not None else None
+        position, place = Position(), Path(folder) if folder is not None else None
+        if place is not None and (place / CHECKPOINT).is_file():
+            position, _ = load_checkpoint(place / CHECKPOINT, self.params, learner.stepper.state)
+            learner.stepper.done = position.done
+            self.changed()
+        elif place is not None:
+            require_writable(place)
+            place.mkdir(parents=True, exist_ok=True)
+        usual = learner.training
+        learner.training = replace(usual, epochs=epochs or usual.epochs)
+        try:
+            loop = Loop(
+                learner, given, held_out, place, self._words(), learner.seed, position, stepped=on_step
+            )
+            loop.run(Quiet(), on_epoch)
+        finally:
+            learner.training = usual
+        return list(position.curve)
+
     def save(self, path: str | Path) -> None:
         """Write the weights as a .safetensors, with the words of tables. Errors: AbwError."""
+        save_checkpoint(Path(path), self.params, self._words(), Position(done=self.learner.stepper.done))
+
+    def _words(self) -> dict[str, tuple[str, ...]]:
+        """The words of tables, of those that have one for each row."""
         tables = self.learner.model.tables
         rows = {t.name: sorted((row, word) for word, row in t.vocab.rows.items()) for t in tables if t.vocab}
-        words = {
+        return {
             name: tuple(word for _, word in found)
             for name, found in rows.items()
             if [row for row, _ in found] == list(range(len(found)))
         }
-        save_checkpoint(Path(path), self.params, words, Position(done=self.learner.stepper.done))
 
-    def _found(self, instances: object, loss: OwnLoss | None) -> tuple[Found, int]:
-        """What a step finds, and what its loss is divided by."""
+    def _found(self, instances: object, loss: OwnLoss | None, epoch: int | None) -> tuple[Found, int]:
+        """What a step finds, and what its loss is divided by; by an `epoch` words and values are left out."""
         learner, workload = self.learner, self._workload(instances)
         count = len(workload.instances)
         if loss is None:
             targets = tuple(
                 targets_of(learner.model, item, workload.instances) for item in learner.training.losses
             )
-            found = learner.gradient(workload, 0, count, targets)
+            found = learner.gradient(workload, 0, count, targets, epoch)
             return found, max(1, found.values if learner.training.per_value else count)
-        half = learner.passes.forward(workload.graph(0, count))
+        half = learner.forward(workload, 0, count, epoch)
         total, gradients = loss({name: half.values(name) for name in half.gradients})
         for name, rows in gradients.items():
             if name not in half.gradients or np.shape(rows) != half.gradients[name].shape:

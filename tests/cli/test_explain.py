@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.cli.conftest import Abw
 
 FLAGS = ("specs/lattice.yaml", "--batch", "16", "--set", "hidden=8", "--policy", "agenda")
+SMALL = ("--set", "hidden=8", "--policy", "agenda")
 
 
 def test_a_spec_on_one_screen(abw: Abw) -> None:
@@ -62,3 +63,40 @@ def test_a_learned_policy_is_used_as_run_does(abw: Abw) -> None:
     assert found["policy"] == "auto"
     assert found["batches"] == abw("run", *flags).json()["batches"]
     assert abw("explain", "specs/fig1.yaml", "--policy", "fms").code == 2
+
+
+def test_of_what_grows_the_rounds_what_was_cut_and_the_time(abw: Abw) -> None:
+    flags = (
+        "specs/stackrnn.yaml",
+        "--limit",
+        "12",
+        "--batch",
+        "6",
+        "--set",
+        "hidden=8",
+        "--policy",
+        "agenda",
+    )
+    done = abw("explain", *flags, "--mini-batch", "1")
+    found = abw("explain", *flags, "--mini-batch", "1", "--json").json()["growth"]
+    growing, rounds = found["growing"], found["rounds"]
+    assert len(growing) == rounds == len(found["nodes"]) - 2
+    assert growing == sorted(growing, reverse=True) and growing[0] == found["instances"] == 6
+    assert min(found["longest"]) >= 6  # counted from the data's first
+    assert f"Grown in {rounds} rounds, the last with work for " in done.out
+    assert "Still growing: instances" in done.out
+    assert "Rounds are compiled" in done.out
+    assert sum(found["time"]["by_plan"]) <= found["time"]["kernels"] * 1.001
+    assert len(found["time"]["by_plan"]) == rounds + 1  # what is given, then every round
+
+
+def test_of_a_run_that_grew_the_rounds(abw: Abw) -> None:
+    assert abw("run", "specs/beam.yaml", "--limit", "3", *SMALL).code == 0
+    done, found = abw("explain"), abw("explain", "--json").json()["growth"]
+    assert "Grown in 20 rounds, the last with work for 3 instances of 3" in done.out
+    assert "Time on" not in done.out and found["time"] is None
+    assert abw("run", "specs/greedy.yaml", "--limit", "3", *SMALL).code == 0
+    said = "had 20 step (most) and would have grown more, from round 20 on: instances 0, 1, 2."
+    assert said in abw("explain").out
+    assert abw("run", *FLAGS).code == 0
+    assert abw("explain", "--json").json()["growth"] is None

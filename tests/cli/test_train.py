@@ -64,6 +64,10 @@ def test_trainings_are_listed_shown_compared_drawn_and_removed(abw: Abw, home: P
     assert abw("viz", "t1", "-o", str(tmp_path / "curves.svg")).code == 0
     assert "accuracy over root" in (tmp_path / "curves.svg").read_text()
     assert "sst: training loss" in abw("viz", "t1").out
+    assert abw("viz", "t1", "-o", str(tmp_path / "curves.html")).code == 0
+    page = (tmp_path / "curves.html").read_text()
+    assert page.count("<svg") == 3 and page.count('<tr class="best">') == 1 and "<script" not in page
+    assert "accuracy over root" in page and "http://" not in page.replace("http://www.w3.org/2000/svg", "")
     assert "there are curves" in " ".join(abw("viz", "t1", "--graph").err.split())
     assert abw("runs", "rm", "t1").code == 0
     assert "there is no training 't1'" in abw("runs", "show", "t1").err

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.spec.load import Overrides
 from abw.core.store.runs import StoredRun, find_run
 from abw.viz.data.pictures import (
+    FATES,
     CellBatchView,
+    ChoiceView,
+    CutView,
     MemoryPicture,
     OperandView,
     Ordering,
+    RoundsPicture,
     TreePicture,
     Variable,
 )
+from abw.viz.data.rounds import in_words
 from abw.viz.data.scene import Scene, scene_of_spec
 
 
@@ -80,6 +86,42 @@ def fig3() -> MemoryPicture:
             "x1 x2 x3 x4 x5 x6 x7 x8", (("contiguous", "copied", "copied"), ("copied", "contiguous", ""))
         ),
         _fig3_order("x2 x1 x3 x4 x5 x8 x6 x7", (straight, straight)),
+    )
+
+
+@pytest.fixture
+def rounds() -> RoundsPicture:
+    """Two instances by a beam of two in three rounds: nothing is computed."""
+    chosen = (
+        (1, 0, 0, "the", -0.9, "a", -1.6, "won"),
+        (1, 0, 0, "its", -1.2, "a", -1.6, "kept"),
+        (1, 1, 3, "no", -0.1, "", None, "won"),
+        (2, 0, 1, "cat", -1.5, "dog", -1.52, "won"),
+        (2, 0, 1, "mouse", -1.51, "dog", -1.52, "kept"),
+        (2, 0, 2, "cow", -2.75, "", None, "given up"),
+        (2, 1, 4, "</s>", -0.2, "more", -3.5, "ended"),
+        (3, 0, 5, "</s>", -1.6, "and", -4.0, "ended"),
+    )
+    fates = [FATES.index(fate) for *_, fate in chosen]
+    return RoundsPicture(
+        ("step",),
+        2,
+        np.array([2, 2, 1], np.int32),
+        np.array([[2], [3], [1]], np.int32),
+        np.array([7, 4, 6, 2, 0], np.int32),
+        ("next",),
+        tuple(
+            ChoiceView(r, i, v, f"step {v}", "next", word, score, second, other, fate, said)
+            for (r, i, v, word, score, second, other, fate), said in zip(
+                chosen,
+                (
+                    in_words("next", "best", c[3], c[4], c[5], np.nan if c[6] is None else c[6], fate)
+                    for c, fate in zip(chosen, fates, strict=True)
+                ),
+                strict=True,
+            )
+        ),
+        (CutView("step", 3, (0,)),),
     )
 
 

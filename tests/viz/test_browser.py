@@ -11,8 +11,9 @@ import pytest
 
 from abw.core.graph.dag import Dag, build_dag
 from abw.core.policy.registry import get_policy
+from abw.core.spec.load import Overrides
 from abw.core.store.runs import StoredRun
-from abw.viz.data.scene import Scene, scene_of_run
+from abw.viz.data.scene import Scene, scene_of_run, scene_of_spec
 from abw.viz.page import page as page_of
 from tests.viz.browser import opened
 
@@ -111,7 +112,7 @@ def test_policies_are_switched_and_stand_side_by_side(fig1_page: Path, width: in
         ]  # fmt: skip
         page.click("#compare")
         rest(page)
-        assert page.locator(".view").count() == 3
+        assert page.locator(".view").count() == 2
         assert page.locator("figcaption").all_inner_texts() == [
             "fsm: batch 3 of 6", "depth: batch 3 of 9", "agenda: batch 3 of 7",
         ]  # fmt: skip
@@ -304,3 +305,80 @@ def test_a_hundred_thousand_nodes_open_with_a_range(tmp_path: Path, width: int) 
         assert page.evaluate("app.shown(99999)")
         assert text(page, "#node").split()[:2] == ["node", "99999"]
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.fixture
+def beam_page(home: Path, tmp_path: Path) -> Path:
+    file = tmp_path / "beam.html"
+    changes = Overrides(dims={"hidden": 4}, limit=2)
+    file.write_bytes(page_of(scene_of_spec(Path("specs/beam.yaml"), changes, by="agenda")))
+    return file
+
+
+NODES_IN_SIGHT = "app.views[0].inSight"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_rounds_are_stepped_through(beam_page: Path, width: int) -> None:
+    with opened(beam_page, width) as (page, _):
+        assert text(page, "#policies button:last-child") == "rounds 20"
+        page.keyboard.press("r")
+        rest(page)
+        assert text(page, "#at") == "before growth"
+        given = page.evaluate(NODES_IN_SIGHT)
+        assert given == page.evaluate("data.growth.nodes[0]")
+        assert "Nothing was decided" in text(page, "#decided")
+        page.click("#next")
+        rest(page)
+        assert text(page, "#at") == "round 1 of 20"
+        assert page.evaluate(NODES_IN_SIGHT) == given + 4  # a decoder and a score of two instances
+        assert "2 of 2 instances grow. New: step 2. 4 nodes computed, 8 decisions made" in text(page, "#said")
+        assert page.locator("#decided li").count() == 8
+        assert page.locator("#decided li.won").count() == 2
+        assert "instance 0, step 0 next = " in text(page, "#decided li").replace("\n", " ")
+        page.keyboard.press("End")
+        rest(page)
+        assert text(page, "#at") == "done: 20 rounds"
+        assert page.evaluate(NODES_IN_SIGHT) == page.evaluate("N")
+        page.keyboard.press("Home")
+        page.fill("#step", "3")
+        assert text(page, "#at") == "round 3 of 20"
+        assert page.locator("#schedules").is_hidden()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.keyboard.press("r")
+        assert text(page, "#at").startswith("batch 4 of")
+        assert page.locator("#schedules").is_visible() and page.locator("#decisions").is_hidden()
+
+
+def test_a_vertex_tells_what_was_decided_there(beam_page: Path) -> None:
+    with opened(beam_page, 1280) as (page, _):
+        page.click("#policies button:last-child")
+        page.click(
+            "#rounds", position={"x": page.evaluate("app.chart.left + 2.5 * app.chart.column"), "y": 10}
+        )
+        assert text(page, "#at") == "round 3 of 20"
+        first = text(page, "#decided li:first-child span")
+        page.click("#decided li:first-child button")
+        said = text(page, "#node")
+        assert "in round 3 of 20" in said and first in said
+        page.fill("#search", "type:score round:2 instance:1")
+        assert text(page, "#found") == "4 nodes found"
+        page.press("#search", "Enter")
+        page.keyboard.press("Escape")
+        assert text(page, "#decided li:first-child").startswith("instance 1")
+        page.click("#table summary")
+        assert page.locator("#table tr").count() == 21
+        page.click("#compare")
+        rest(page)
+        assert page.locator(".view").count() == 2
+        assert text(page, "#at").startswith("batch")
+        page.click("#policies button:last-child")
+        rest(page)
+        assert page.locator(".view").count() == 1
+
+
+def test_a_model_that_does_not_grow_has_no_rounds(fig1_page: Path) -> None:
+    with opened(fig1_page, 1280) as (page, _):
+        page.keyboard.press("r")
+        assert text(page, "#at") == "batch 1 of 6"
+        assert page.locator("#growth").is_hidden()

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.viz.data.collect import KINDS, Kind, collect
+from abw.viz.data.pictures import RoundsPicture
 from abw.viz.data.scene import Scene
 from abw.viz.drawing.chart import Chart, Line, chart_svg
 from abw.viz.drawing.draw import as_svg
@@ -40,10 +41,16 @@ def rendered(drawn: Svg) -> bytes:
 @pytest.mark.browser
 @pytest.mark.parametrize("kind", [*KINDS, "curve"])
 def test_a_second_renderer_gives_the_golden_image(
-    fig1: Scene, root: Path, request: pytest.FixtureRequest, kind: Kind | Literal["curve"]
+    fig1: Scene,
+    rounds: RoundsPicture,
+    root: Path,
+    request: pytest.FixtureRequest,
+    kind: Kind | Literal["curve"],
 ) -> None:
     if kind == "curve":
         drawn = chart_svg(Chart("loss", "epochs", "loss", (Line("train", ((1, 2.0), (2, 1.0), (3, 0.9))),)))
+    elif kind == "rounds":
+        drawn = as_svg(rounds)
     else:
         drawn = stacked([as_svg(picture) for picture in collect(fig1, [kind], "agenda")])
     png, path = rendered(drawn), root / "tests" / "golden" / "images" / f"{kind}.png"

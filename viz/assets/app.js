@@ -20,14 +20,15 @@ class App {
     this.shown = (v) => slice[v] >= this.low && slice[v] <= this.high;
     for (const policy of data.policies) policy.most = policy.ready.reduce((a, b) => Math.max(a, b), 1);
     this.timeline = new Timeline(byId("timeline"), this);
+    this.chart = rounds && new RoundsChart(byId("rounds"), this);
   }
 
   start() {
     readTheme();
     byId("facts").textContent = data.facts;
-    for (const policy of data.policies) {
+    for (const policy of ways) {
       const button = element("button", "", "policy");
-      button.append(policy.name + " ", element("b", policy.steps));
+      button.append(policy.name + " ", element("b", policy.grows ? policy.rounds : policy.steps));
       button.addEventListener("click", () => this.show(policy));
       policy.button = button;
       byId("policies").append(button);
@@ -46,6 +47,7 @@ class App {
   show(policy) {
     if (this.policy === policy) return;
     this.policy = policy;
+    if (policy.grows && this.compare) return this.setCompare(false);
     if (!this.compare) this.layViews();
     this.search(byId("search").value);
     this.change();
@@ -85,6 +87,7 @@ class App {
     this.selected = v;
     if (v >= 0 && (look || !this.shown(v))) this.lookAt(v);
     showNode(v, this.policy, this);
+    if (this.policy.grows) showDecided(this.step, this);
     this.draw();
   }
 
@@ -153,6 +156,7 @@ class App {
 
   setCompare(on) {
     this.compare = on;
+    if (on && this.policy.grows) this.policy = data.policies[0];
     byId("compare").setAttribute("aria-pressed", String(on));
     this.layViews();
     this.fit();
@@ -184,10 +188,15 @@ class App {
     slider.max = steps;
     slider.value = this.step;
     slider.setAttribute("aria-valuetext", sayStep(policy, this.step));
-    byId("at").textContent = this.step < policy.steps ? `batch ${this.step + 1} of ${policy.steps}` : `done: ${plural(policy.steps, "batch")}`;
-    for (const each of data.policies) each.button.setAttribute("aria-pressed", String(each === policy));
+    byId("at").textContent = nameStep(policy, this.step);
+    for (const id of ["schedules", "machines", "above", "ready"]) byId(id).hidden = !!policy.grows;
+    byId("decisions").hidden = !policy.grows;
+    for (const item of document.querySelectorAll("#legend .soft")) item.hidden = !!policy.grows;
+    byId("growth").hidden = !rounds;
+    for (const each of ways) each.button.setAttribute("aria-pressed", String(each === policy));
     showStep(policy, this.step, this);
-    showMachine(policy, this.step);
+    if (policy.grows) showDecided(this.step, this);
+    else showMachine(policy, this.step);
     showNode(this.selected, policy, this);
     fillTable(policy);
     this.draw();
@@ -211,11 +220,12 @@ class App {
     for (const view of this.views) {
       const { policy } = view, step = Math.min(this.step, policy.steps);
       view.draw(step, this.selected, this.matches.length > 3000 ? [] : this.matches.filter(this.shown), hurried);
-      const where = step < policy.steps ? `batch ${step + 1} of ${policy.steps}` : "done";
+      const where = step < policy.steps ? nameStep(policy, step) : "done";
       view.caption.textContent = `${policy.name}: ${where}`;
       view.canvas.setAttribute("aria-label", `Graph under ${policy.name}, ${where}: ${sayStep(policy, step)}`);
     }
-    this.timeline.draw(this.policy, this.step);
+    if (!this.policy.grows) this.timeline.draw(this.policy, this.step);
+    if (this.chart) this.chart.draw(this.step);
     if (!hurried) this.slow = performance.now() - before > 10;
   }
 
@@ -325,7 +335,8 @@ class App {
       ArrowLeft: () => this.go(this.step - far),
       Home: () => this.go(0),
       End: () => this.go(Infinity),
-      p: () => this.show(data.policies[(data.policies.indexOf(this.policy) + 1) % data.policies.length]),
+      p: () => this.show(ways[(ways.indexOf(this.policy) + 1) % ways.length]),
+      r: rounds && (() => this.show(this.policy.grows ? data.policies[0] : rounds)),
       c: () => this.setCompare(!this.compare),
       n: () => this.nextOfBatch(1),
       N: () => this.nextOfBatch(-1),

@@ -192,11 +192,15 @@ class GraphView {
     const reach = Math.max(WIDE / 2, 8 / camera.k) / PITCH;
     let best = -1, least = Infinity;
     for (const v of nodesIn(wx / PITCH - reach, wy / PITCH - reach, wx / PITCH + reach, wy / PITCH + reach, [])) {
+      if (this.hides(v, this.app.step)) continue;
       const d = (px[v] - wx / PITCH) ** 2 + (py[v] - wy / PITCH) ** 2;
       if (d < least) { least = d; best = v; }
     }
     return best;
   }
+
+  // Of growth what comes later is not there yet.
+  hides(v, step) { return this.policy.grows && this.policy.batch[v] > step; }
 
   draw(step, selected, matches, hurried) {
     const { wide, high, scale } = this.size();
@@ -215,12 +219,13 @@ class GraphView {
     const ox = wide / 2 - camera.x * k, oy = high / 2 - camera.y * k;
     const X = (v) => px[v] * PITCH * k + ox, Y = (v) => py[v] * PITCH * k + oy;
     const margin = WIDE / PITCH;
+    const there = (v) => this.app.shown(v) && !this.hides(v, step);
     const seen = nodesIn(-ox / k / PITCH - margin, -oy / k / PITCH - margin, (wide - ox) / k / PITCH + margin,
-      (high - oy) / k / PITCH + margin, []);
+      (high - oy) / k / PITCH + margin, []).filter(there);
     this.inSight = seen.length;
 
-    if (!hurried) this.drawEdges(pen, X, Y, seen, k);
-    if (selected >= 0 && this.app.shown(selected)) this.drawStar(pen, X, Y, selected);
+    if (!hurried) this.drawEdges(pen, X, Y, seen, k, there);
+    if (selected >= 0 && there(selected)) this.drawStar(pen, X, Y, selected, there);
 
     // nodes by state and type: few changes of colour
     const buckets = Array.from({ length: 4 * T }, () => []);
@@ -250,8 +255,8 @@ class GraphView {
     if (h > 11 && seen.length <= LABELS) this.drawLabels(pen, X, Y, seen, step, h);
     pen.lineWidth = 3;
     pen.strokeStyle = theme.bad;
-    for (const v of matches) if (seen.length < SHAPES || h > 3) pen.strokeRect(X(v) - w / 2 - 3, Y(v) - h / 2 - 3, w + 6, h + 6);
-    if (selected >= 0 && this.app.shown(selected)) {
+    for (const v of matches.filter(there)) if (seen.length < SHAPES || h > 3) pen.strokeRect(X(v) - w / 2 - 3, Y(v) - h / 2 - 3, w + 6, h + 6);
+    if (selected >= 0 && there(selected)) {
       pen.strokeStyle = theme.ink;
       pen.setLineDash([4, 3]);
       pen.strokeRect(X(selected) - w / 2 - 5, Y(selected) - h / 2 - 5, w + 10, h + 10);
@@ -269,7 +274,7 @@ class GraphView {
     this.taken = { ...camera };
   }
 
-  drawEdges(pen, X, Y, seen, k) {
+  drawEdges(pen, X, Y, seen, k, there) {
     if (k * PITCH < 2.5) return; // thinner than a hair: only grey remains
     let count = 0;
     const inSight = this.app.inSight;
@@ -280,14 +285,14 @@ class GraphView {
       const x = X(v), y = Y(v);
       for (let i = consumers.ptr[v]; i < consumers.ptr[v + 1] && count < EDGES; i++) {
         const u = consumers.list[i];
-        if (!this.app.shown(u)) continue;
+        if (!there(u)) continue;
         pen.moveTo(x, y);
         pen.lineTo(X(u), Y(u));
         count++;
       }
       for (let i = producers.ptr[v]; i < producers.ptr[v + 1] && count < EDGES; i++) {
         const u = producers.list[i];
-        if (inSight[u] || !this.app.shown(u)) continue; // drawn from its other end
+        if (inSight[u] || !there(u)) continue; // drawn from its other end
         pen.moveTo(X(u), Y(u));
         pen.lineTo(x, y);
         count++;
@@ -301,13 +306,13 @@ class GraphView {
   }
 
   // What the selected node reads (full) and who reads it (dashed).
-  drawStar(pen, X, Y, v) {
+  drawStar(pen, X, Y, v, there) {
     pen.strokeStyle = theme.ink;
     pen.lineWidth = 2;
     for (const [side, dash] of [[producers, []], [consumers, [6, 4]]]) {
       pen.setLineDash(dash);
       pen.beginPath();
-      for (const u of neighbours(side, v)) { pen.moveTo(X(v), Y(v)); pen.lineTo(X(u), Y(u)); }
+      for (const u of neighbours(side, v).filter(there)) { pen.moveTo(X(v), Y(v)); pen.lineTo(X(u), Y(u)); }
       pen.stroke();
     }
     pen.setLineDash([]);
@@ -320,7 +325,20 @@ class GraphView {
     for (const v of seen) {
       const state = stateOf(this.policy, v, step);
       pen.fillStyle = state === DONE || state === NOW ? data.inks[type[v]] : theme.ink;
-      pen.fillText(data.marks[type[v]] + (this.policy.batch[v] + 1), X(v), Y(v) + 0.5);
+      pen.fillText(data.marks[type[v]] + (this.policy.batch[v] + (this.policy.grows ? 0 : 1)), X(v), Y(v) + 0.5);
+    }
+    if (this.policy.grows) this.drawChosen(pen, X, Y, seen, step, h);
+  }
+
+  // Below the nodes what was chosen there, bold in this round.
+  drawChosen(pen, X, Y, seen, step, h) {
+    const room = (PITCH - 4) * camera.k;
+    for (const v of seen) {
+      const tag = this.policy.tag.get(v);
+      if (!tag || tag.round > step) continue;
+      pen.font = `${tag.round === step ? "700" : "400"} ${Math.min(12, h * 0.5)}px system-ui, "DejaVu Sans", sans-serif`;
+      pen.fillStyle = theme.ink;
+      pen.fillText(tag.said, X(v), Y(v) + h * 0.85, room);
     }
   }
 }

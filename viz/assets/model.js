@@ -51,6 +51,7 @@ for (const policy of data.policies) {
   }
 }
 
+const [MADE, KEPT, ENDED, WON, GIVEN_UP] = [0, 1, 2, 3, 4]; // what became of a choice
 const LATER = 0, READY = 1, NOW = 2, DONE = 3;
 function stateOf(policy, v, step) {
   const b = policy.batch[v];
@@ -61,6 +62,7 @@ const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count ==
 
 // A step in words, for eyes and for screen readers.
 function sayStep(policy, step) {
+  if (policy.grows) return sayRound(step);
   if (step >= policy.steps) return `All ${plural(N, "node")} are executed, in ${plural(policy.steps, "batch")}.`;
   const t = policy.type[step];
   const ready = data.types.map((name, u) => [name, policy.ready[step * T + u]]).filter((pair) => pair[1] > 0);
@@ -80,6 +82,7 @@ function find(text, policy, shown) {
     const [key, value] = word.includes(":") ? word.split(/:(.*)/s) : ["", word];
     if (key === "instance") return (v) => instance[v] === Number(value);
     if (key === "batch") return (v) => policy.batch[v] === Number(value) - 1;
+    if (key === "round") return (v) => !!data.growth && data.growth.node[v] === Number(value);
     if (key === "vertex") return (v) => vertex[v] === Number(value);
     if (key === "state") return (v) => !!policy.machine && policy.machine.steps[policy.batch[v]] === Number(value);
     if (key === "node" || (!key && /^#?\d+$/.test(value))) return (v) => v === Number(value.replace("#", ""));

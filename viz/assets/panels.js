@@ -10,9 +10,11 @@ function element(name, content = "", className = "") {
 }
 
 function showStep(policy, step, app) {
-  byId("stepname").textContent = `under ${policy.name}, before batch ${Math.min(step + 1, policy.steps)}`;
-  const said = byId("said"), behind = step < policy.steps ? policy.behind[step] : -1;
+  const head = `under ${policy.name}, before batch ${Math.min(step + 1, policy.steps)}`;
+  byId("stepname").textContent = policy.grows ? nameStep(policy, step) : head;
+  const said = byId("said"), behind = step < policy.steps && !policy.grows ? policy.behind[step] : -1;
   said.textContent = sayStep(policy, step);
+  if (policy.grows) return;
   if (behind >= 0) {
     const link = element("button", `node ${behind} (${data.types[type[behind]]})`, "link bad");
     link.addEventListener("click", () => app.select(behind, true));
@@ -51,7 +53,7 @@ function showMachine(policy, step) {
 function showNode(v, policy, app) {
   const box = byId("node");
   if (v < 0) {
-    box.replaceChildren(element("p", "Click a node, search, or press n for the nodes of this batch.", "soft"));
+    box.replaceChildren(element("p", "Click a node, search, or press n for the nodes of this step.", "soft"));
     return;
   }
   const list = element("dl");
@@ -74,6 +76,7 @@ function showNode(v, policy, app) {
   add("type", data.types[type[v]]);
   add("instance", String(instance[v]));
   add("vertex", String(vertex[v]));
+  if (data.growth) aboutVertex(v, add);
   for (const each of data.policies) {
     const b = each.batch[v];
     add(`batch (${each.name})`, `${b + 1} of ${each.steps}, with ${plural(each.width[b] - 1, "other")}; ready since step ${each.since[v] + 1}`);
@@ -129,6 +132,7 @@ function fillTable(policy) {
   const box = byId("table");
   if (!box.open || box.dataset.policy === policy.name) return;
   box.dataset.policy = policy.name;
+  if (policy.grows) return box.querySelector("div").replaceChildren(roundsTable());
   const table = element("table"), head = element("tr");
   table.append(element("caption", `${policy.name}: ${plural(policy.steps, "batch")}`));
   for (const name of ["batch", "type", "nodes", "free", "state", ...data.types.map((t) => `ready ${t}`)]) head.append(element("th", name));

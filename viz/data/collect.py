@@ -18,24 +18,27 @@ from abw.viz.data.pictures import (
     MemoryPicture,
     ModelPicture,
     PolicyPicture,
+    RoundsPicture,
     TreePicture,
     as_json,
 )
+from abw.viz.data.rounds import rounds_picture
 from abw.viz.data.scene import Scene
 from abw.viz.data.steps import batches_picture, frontier_picture, graph_picture
 from abw.viz.data.tree import tree_picture
 
 Found = TypeVar("Found")
-Kind = Literal["policy", "graph", "frontier", "batches", "memory", "pqtree", "model"]
+Kind = Literal["policy", "graph", "frontier", "batches", "rounds", "memory", "pqtree", "model"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 USUAL: tuple[Kind, ...] = ("batches", "policy")
-"""What is shown where nothing in particular is asked for."""
+"""What is shown where nothing in particular is asked for; of what has grown, its rounds, too."""
 
 Picture = (
     PolicyPicture
     | GraphPicture
     | FrontierPicture
     | BatchesPicture
+    | RoundsPicture
     | MemoryPicture
     | ArenaPicture
     | TreePicture
@@ -48,8 +51,9 @@ def collect(
 ) -> list[Picture]:
     """The pictures of these kinds, in this order. `policy`: whose, the scene's own for None.
 
-    `instances`: of the graph only the first so many. Errors: AbwError for a policy that the scene has no
-    schedule of, and where a run's model or data cannot be read any more.
+    `instances`: of graph and choices only those of the first so many. Errors: AbwError for a policy that the
+    scene has no schedule of, where a run's model or data cannot be read any more, and for rounds of what does
+    not grow.
     """
     chosen = policy or scene.own
     if chosen not in scene.schedules:
@@ -66,6 +70,8 @@ def collect(
             pictures.append(frontier_picture(scene, chosen))
         elif kind == "batches":
             pictures.append(batches_picture(scene))
+        elif kind == "rounds":
+            pictures.append(rounds_picture(scene, instances))
         elif kind == "memory":
             pictures += memory_pictures(_network(scene))
             assert scene.graph
@@ -102,6 +108,7 @@ _NAMES: dict[type[Any], str] = {
     GraphPicture: "graph",
     FrontierPicture: "frontier",
     BatchesPicture: "batches",
+    RoundsPicture: "rounds",
     MemoryPicture: "memory",
     ArenaPicture: "arena",
     TreePicture: "pqtree",

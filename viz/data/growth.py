@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from abw.core.ir.growth import Clause, Decision, GrowingKind, Number, Place, Test
+from abw.core.ir.growth import MEMBER, Clause, Decision, GrowingKind, Number, Place, Test
 from abw.core.ir.model import Model
 from abw.viz.data.pictures import Block, SlotView
 
@@ -70,6 +70,8 @@ class _Names:
             gives.append(f"{name} {said}")
         head = f"add {clause.adds}" if decided else clause.adds
         each = f" for each {self.kind.best.name}" if decided and self.kind.best else ""
+        if clause.each:
+            each = f" for each of {self.place(Place(clause.each))}"
         when = f" when {self.tests(clause.when)}" if clause.when else ""
         unless = f" unless {self.tests(clause.unless)}" if clause.unless else ""
         return f"{head}{each}{when}{unless}" + (f": {', '.join(gives)}" if gives else "")
@@ -92,6 +94,8 @@ class _Names:
 
     def place(self, place: Place) -> str:
         hops = ".".join(hop.link + ("" if hop.index is None else f"[{hop.index}]") for hop in place.hops)
+        if place.added == MEMBER:
+            return "it" + (f".{hops}" if hops else "")
         if place.added is not None:
             return f"{self.kind.clauses[place.added].adds} added" + (f".{hops}" if hops else "")
         return hops or "this"

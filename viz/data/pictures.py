@@ -230,6 +230,60 @@ class TreePicture:
     names: tuple[str, ...]
 
 
+FATES = ("made", "kept", "ended", "won", "given up")
+"""What becomes of a choice: a beam's hypothesis is kept, ends there, is the likeliest in the end, or goes on
+nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceView:
+    """What a decision chose at a vertex (`place`: its kind and number), in which round, and `said` in words.
+
+    `second` is the best that was not chosen, empty where there was none. Scores are None where there are none
+    or they are infinite; see `abw.core.graph.growing.margins.Margins` for what they are.
+    """
+
+    round: int
+    instance: int
+    vertex: int
+    place: str
+    decision: str
+    chosen: str
+    score: float | None
+    second: str
+    second_score: float | None
+    fate: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class CutView:
+    """Instances that had `most` of a kind and would have grown more."""
+
+    kind: str
+    most: int
+    instances: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsPicture:
+    """How the `instances` of a mini-batch grew in R rounds.
+
+    `growing` (R,): in how many of them there was something to do. `came` (R, K): vertices of each of `kinds`
+    that came to be. `nodes` (R + 2,): computed before growth, in each round, after. `choices` are in their
+    order.
+    """
+
+    kinds: tuple[str, ...]
+    instances: int
+    growing: Ints
+    came: Ints
+    nodes: Ints
+    decisions: tuple[str, ...]
+    choices: tuple[ChoiceView, ...]
+    cut: tuple[CutView, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class SlotView:
     """A value with its shape: one that a block gives, or one that it takes, with where that comes from."""

@@ -14,6 +14,7 @@ from abw.core.base.errors import AbwError
 from abw.core.base.progress import Progress, Quiet
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
+from abw.core.graph.growing.history import History
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, Network
 from abw.core.policy.learned.choice import fsm_behind
@@ -21,10 +22,14 @@ from abw.core.policy.learned.choicefile import read_any
 from abw.core.policy.learned.fsm import FsmPolicy
 from abw.core.policy.registry import CHOSEN, LEARNED
 from abw.core.policy.schedule import Schedule
+from abw.core.run.history import history_again
 from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds, named_policy
 from abw.core.run.workload import load_workload, open_model
+from abw.core.script.look import look
+from abw.core.script.run import ProgramOptions
 from abw.core.spec.load import Overrides
 from abw.core.store.checked import read_outputs
+from abw.core.store.history import load_history
 from abw.core.store.runs import OUTPUTS, POLICY, StoredRun, in_range, load_batch, policy_name
 
 Ints = NDArray[np.int32]
@@ -48,7 +53,8 @@ class Scene:
 
     `schedules` by the name of their policy, the scene's own first; `learned` is the FSM behind `fsm`, or
     `auto`. `spec`, `network` and `graph` are None where a run's model or data cannot be read any more; `kept`
-    are the values that a run left. `reads` are the files that it was made from.
+    are the values that a run left. `growth`: how it has grown, if it has. `reads` are the files that it was
+    made from.
     """
 
     title: str
@@ -64,6 +70,7 @@ class Scene:
     network: Network | None = None
     graph: Graph | None = None
     kept: tuple[Kept, ...] = ()
+    growth: History | None = None
     reads: tuple[Path, ...] = ()
 
     @property
@@ -107,6 +114,7 @@ def scene_of_run(
         network=graph.network if graph else None,
         graph=graph,
         kept=_kept(run, number * report["batch"], graph),
+        growth=_growth(run, number, spec if graph else None, dag),
         reads=(Path(report["spec"]), Path(report["data"])),
     )
 
@@ -133,7 +141,8 @@ def scene_of_spec(
     asked = Asked(own, encoding or "best", overrides.seed or 0, model.data.batch, launch)
     kept = kept_policy(workload.networks, asked)
     policy, found = chosen_policy(kept, workload, asked, progress=progress or Quiet())
-    graph = workload.graph(*windows[in_range(number, len(windows))])
+    first, last = windows[in_range(number, len(windows))]
+    graph = workload.graph(first, last)
     return Scene(
         title=_titled(model.name, own, found.behind if found else None),
         model=model.name,
@@ -147,7 +156,37 @@ def scene_of_spec(
         spec=model,
         network=graph.network,
         graph=graph,
+        growth=history_again(model, first, last) if model.growth else None,
         reads=(*model.reads, *([found.path] if found else [])),
+    )
+
+
+def scene_of_program(
+    target: str,
+    options: ProgramOptions,
+    number: int = 0,
+    against: Sequence[str] = AGAINST,
+    by: str | None = None,
+) -> Scene:
+    """A mini-batch of a program's data, run now, under its own schedule or one `by` another policy.
+
+    Other policies are given the whole graph, as if nothing in it had waited for decisions. Errors: AbwError.
+    """
+    found = look(target, options, number)
+    graph, own = found.graph, by or found.policy
+    return Scene(
+        title=found.program.name,
+        model=found.program.net.library.name,
+        number=number,
+        mini_batches=found.mini_batches,
+        dag=graph.dag,
+        instance=graph.instance,
+        vertex=graph.vertex,
+        schedules=_schedules(graph.dag, own, against, {found.policy: found.schedule}),
+        learned=None,
+        network=graph.network,
+        graph=graph,
+        reads=(*found.program.files, options.data),
     )
 
 
@@ -191,6 +230,18 @@ def _graph_again(run: StoredRun, model: Model, number: int, dag: Dag) -> Graph |
         return graph if np.array_equal(workload.networks.seen(graph).type, dag.type) else None
     except (AbwError, OSError, IndexError):
         return None
+
+
+def _growth(run: StoredRun, number: int, spec: Model | None, dag: Dag) -> History | None:
+    """How a run's mini-batch has grown: as it was kept, else, of runs that kept none, once more.
+
+    Errors: AbwError where the file is damaged.
+    """
+    size = run.report["batch"]
+    found = load_history(run.path, number, len(dag), size)
+    if found is None and spec is not None and spec.growth:
+        found = history_again(spec, number * size, min((number + 1) * size, run.report["instances"]))
+    return found if found and len(found.node_round) == len(dag) else None
 
 
 def _policy_of_run(run: StoredRun) -> FsmPolicy | None:

@@ -26,11 +26,13 @@ from abw.viz.data.pictures import (
     ModelPicture,
     Ordering,
     PolicyPicture,
+    RoundsPicture,
     TreePicture,
     merged,
 )
 from abw.viz.drawing.model_rows import beside, facts, head, link_row, rows
 from abw.viz.drawing.palette import colour, ink, marks
+from abw.viz.drawing.rounds_text import rounds_text
 from abw.viz.drawing.svg_model import block_layers, paints
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -309,6 +311,7 @@ _TEXTS: dict[type[Any], Callable[[Any], RenderableType]] = {
     PolicyPicture: policy_text,
     BatchesPicture: batches_text,
     FrontierPicture: frontier_text,
+    RoundsPicture: rounds_text,
     GraphPicture: graph_text,
     MemoryPicture: memory_text,
     ArenaPicture: arena_text,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from abw.core.data.instances import Ints
 from abw.core.data.vertices import INSTANCE, Columns, FieldColumn
-from abw.core.graph.growing.decide import Bools, Read, Scores, among, masked, relative
+from abw.core.graph.growing.decide import Added, Bools, Read, Scores, among, masked, relative
 from abw.core.ir.growth import Decision, GrowingKind
 
 Totals = NDArray[np.float64]
@@ -190,17 +190,17 @@ class Beam:
         self._kept = np.concatenate([others, numbers])
         return at[found.row[new]], found.number[new], np.arange(first, first + len(new), dtype=np.int32)
 
-    def follow(self, columns: Columns, kind: GrowingKind, picks: Ints, added: Sequence[Ints]) -> None:
-        """Note by which picks vertices came to be, and which hypotheses have ended.
+    def follow(self, columns: Columns, kind: GrowingKind, picks: Ints, added: Sequence[Added]) -> None:
+        """Note by which of n picks vertices came to be, and which hypotheses have ended.
 
-        `added[i]` (n,) are those of the kind's clause i, for each of n picks -1 or the new vertex.
+        `added[i]` are those of the kind's clause i.
         """
         ends = np.full(len(picks), kind.best is not None)
-        for clause, new in zip(kind.clauses, added, strict=True):
+        for clause, (rows, new) in zip(kind.clauses, added, strict=True):
             there = new >= 0
-            columns[PICK][new[there]] = picks[there]
+            columns[PICK][new[there]] = picks[rows[there]]
             if clause.adds == kind.name:
-                ends &= ~there
+                ends[rows[there]] = False
         self._ended[picks[ends]] = True
 
     def take(

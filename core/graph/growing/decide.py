@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from abw.core.data.instances import Ints
 from abw.core.data.vertices import INDEX, INSTANCE, KIND, Columns, FieldColumn
 from abw.core.graph.bind import passes
+from abw.core.graph.growing.whose import Whose
 from abw.core.ir.growth import Clause, Decision, GrowingKind, Number, Place, Test, Tests
 from abw.core.ir.paths import Hop
 
@@ -28,6 +29,9 @@ MIXERS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
 bit, and what the sum is multiplied with."""
 Picked = Mapping[str, Ints]
 """What a decision has picked at each of some vertices, if it picks several at one."""
+
+Added = tuple[NDArray[np.intp], Ints]
+"""What a clause added at some vertices: the place of each among these, and the new one, or -1."""
 
 THIS = Place(())
 _NOTHING: Picked = MappingProxyType({})
@@ -192,10 +196,10 @@ class Grower:
     `most` of them.
     """
 
-    def __init__(self, kinds: Mapping[str, GrowingKind], numbers: Mapping[str, int], instances: int) -> None:
-        self._kinds, self._numbers = kinds, numbers
-        self.count = np.zeros((len(numbers), instances), np.int64)
-        self.cut = np.zeros((len(numbers), instances), np.bool_)
+    def __init__(self, kinds: Mapping[str, GrowingKind], numbers: Mapping[str, int], whose: Whose) -> None:
+        self._kinds, self._numbers, self._whose = kinds, numbers, whose
+        self.count = np.zeros((len(numbers), whose.count), np.int64)
+        self.cut = np.zeros((len(numbers), whose.count), np.bool_)
 
     def start(self, columns: Columns, roots: Ints) -> None:
         """What instances begin with; `roots` (instances,) are their own vertices."""
@@ -205,22 +209,33 @@ class Grower:
 
     def grow(
         self, kind: GrowingKind, columns: Columns, at: Ints, picked: Picked = _NOTHING
-    ) -> tuple[Ints, ...]:
+    ) -> tuple[Added, ...]:
         """Do a kind's clauses at its vertices, whose decisions are made; nothing where one chose nothing.
 
-        Vertices come as often as something is `picked` there. What each clause added there, -1 for nothing.
+        Vertices come as often as something is `picked` there. What each clause added.
         """
         may = np.ones(len(at), np.bool_)
         for decision in kind.decisions:
             may &= evaluate(Number(THIS, decision.name), columns, at, (), picked) >= 0
-        added: list[Ints] = []
+        added: list[Added] = []
+        known: list[Ints] = []
         for clause in kind.clauses:
-            there = may & holds(clause.when, columns, at, added, picked)
+            here, numbers, before, rows = at, picked, known, np.arange(len(at))
+            if clause.each:
+                begin = columns.follow(at, clause.each[:-1])
+                sizes, members = self._whose.reached(columns, clause.each[-1:], begin)
+                rows = np.repeat(rows, sizes)
+                here, before = at[rows], [*(new[rows] for new in known), members]
+                numbers = {name: values[rows] for name, values in picked.items()}
+            there = may[rows] & holds(clause.when, columns, here, before, numbers)
             if clause.unless:
-                there &= ~holds(clause.unless, columns, at, added, picked)
+                there &= ~holds(clause.unless, columns, here, before, numbers)
             for needed in clause.needs:
-                there &= added[needed] >= 0
-            added.append(self._add(clause, columns, at, there, added, picked))
+                there &= before[needed] >= 0
+            new = self._add(clause, columns, here, there, before, numbers)
+            added.append((rows, new))
+            # of a clause that may add several nothing is asked
+            known.append(np.full(len(at), -1, np.int32) if clause.each else new)
         return tuple(added)
 
     def _add(
@@ -239,7 +254,7 @@ class Grower:
             return found
         number, most = self._numbers[clause.adds], self._kinds[clause.adds].most
         whose = columns[INSTANCE][at[who]]
-        index = self.count[number][whose] + _ranks(whose)
+        index = self.count[number][whose] + ranks(whose)
         room = index < most
         if not room.all():
             self.cut[number][whose[~room]] = True
@@ -247,7 +262,7 @@ class Grower:
         self.count[number] += np.bincount(whose, minlength=self.count.shape[1])
         deciding = at[who]
         chosen = {name: numbers[who] for name, numbers in picked.items()}
-        before = [added[i][who] if i in clause.needs else added[i] for i in range(len(added))]
+        before = [values[who] for values in added]
         links = [(Hop(name), evaluate(place, columns, deciding, before)) for name, place in clause.links]
         numbers = [
             (
@@ -268,7 +283,7 @@ class Grower:
         return found
 
 
-def _ranks(groups: Ints) -> Ints:
+def ranks(groups: Ints) -> Ints:
     """For each entry how many before it are of the same group."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abw.core.data.instances import Ints
 from abw.core.data.vertices import INSTANCE, Columns
@@ -43,3 +44,9 @@ def finished_nodes(sprouter: Sprouter, columns: Columns, order: Ints, instances:
         for name, producers in network.outputs
     )
     return Nodes(network, type_ptr, vertex, instance, results, instances), np.concatenate(numbers)
+
+
+def nodes_on(nodes: Nodes, t: int, vertices: Ints) -> NDArray[np.int64]:
+    """The node of type t on each vertex, which has one."""
+    first, last = nodes.type_ptr[t : t + 2].tolist()
+    return np.int64(first) + np.searchsorted(nodes.vertex[first:last], vertices)

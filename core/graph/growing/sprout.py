@@ -23,6 +23,7 @@ from abw.core.graph.bind import passes
 from abw.core.graph.cells import constant_number
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
+from abw.core.graph.growing.lists import GrownLists
 from abw.core.graph.growing.whose import GivenColumn, NodeColumn, RowColumn, StandInColumn, Whose
 from abw.core.ir.growth import GrowingKind, Growth, Number, clause_places, places_of
 from abw.core.ir.model import (
@@ -98,26 +99,36 @@ class Sprouter:
             places = [*places_of(kind), *(clause_places(kind.start) if kind.start else ())]
             yield from (hop for place in places for hop in place.hops)
             yield from (FieldColumn(name) for name in _fields(kind))
+            yield from (hop for clause in kind.clauses for hop in clause.each[:-1])
         for t in self.phases.during:
             yield from (FieldColumn(condition.field) for condition in self.model.types[t].where)
             for n, wanted in enumerate(self.model.types[t].inputs):
                 for m, source in enumerate(wanted.sources):
                     if isinstance(source, NodeSource | TableSource | FieldSource):
                         listed = m == 0 and n < self.model.types[t].listed
-                        yield from parted(source.hops, self.model.schema)[0] if listed else source.hops
+                        yield from self._single(source.hops) if listed else source.hops
                     if isinstance(source, FieldSource):
                         yield GivenColumn(source.field)
                     if isinstance(source, TableSource):
                         text = self.model.schema.fields[source.field].text
                         yield RowColumn(source.table, source.field) if text else FieldColumn(source.field)
 
+    def _single(self, hops: tuple[Hop, ...]) -> Iterator[Hop]:
+        """The hops on the way to a list that lead to one vertex by columns."""
+        before, behind = parted(hops, self.model.schema)
+        yield from before
+        if behind[0].link in self.growth.closed:
+            yield from behind[1:]
+
     def lists(self) -> Iterator[tuple[Hop, ...]]:
-        """The ways from given vertices to several that reductions follow."""
+        """The ways from given vertices to several that reductions and clauses follow."""
+        ways = [clause.each[-1:] for kind in self.growth.kinds for clause in kind.clauses if clause.each]
         for t in self.phases.during:
             if self.model.types[t].reduction is not None:
                 source = self.model.types[t].inputs[0].sources[0]
                 assert isinstance(source, NodeSource)
-                yield parted(source.hops, self.model.schema)[1]
+                ways.append(parted(source.hops, self.model.schema)[1])
+        yield from (way for way in ways if way[0].link not in self.growth.closed)
 
     def graph(
         self, columns: Columns, new: Ints, taken: int, whose: Whose, given: Given
@@ -129,6 +140,7 @@ class Sprouter:
         `Graph`). Errors: InstanceError where nothing feeds an input.
         """
         types, width = self.model.types, self.network.width
+        whose.lists.note(columns, new)
         during = sorted(self.phases.during)
         heads: dict[int, Ints] = {}
         runs: dict[int, Runs] = {}
@@ -199,9 +211,8 @@ class Sprouter:
         sources = [i.sources[0] for i in inputs if isinstance(i.sources[0], NodeSource)]
         before, behind = parted(sources[0].hops, self.model.schema)
         at = columns.follow(here, before)
-        low, high = whose.edges(behind, at)
-        members = whose.targets(behind, low, high)
-        owner = np.repeat(np.arange(len(here)), high - low)
+        counts, members = whose.reached(columns, behind, at)
+        owner = np.repeat(np.arange(len(here)), counts)
         found = [self._values(columns, source.producers, members) for source in sources]
         there = found[0] != MISSING
         sizes = np.bincount(owner[there], minlength=len(here)).astype(np.int32)
@@ -317,7 +328,10 @@ class Ground:
 
     def whose(self, first: int, last: int) -> Whose:
         """The mini-batch of instances `first` to `last` (exclusive)."""
-        return Whose(self.instances, self.ways, first, last - first)
+        growth = self.sprouter.growth
+        closed = {name: of for name, of in growth.reversed.items() if name in growth.closed}
+        lists = GrownLists(closed, (name for name in self._columns if isinstance(name, Hop)))
+        return Whose(self.instances, self.ways, lists, first, last - first)
 
     def columns(self, first: int, last: int) -> Columns:
         """The columns of instances `first` to `last` (exclusive), vertices counted from the first of them."""

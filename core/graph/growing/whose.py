@@ -9,6 +9,7 @@ import numpy as np
 
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.vertices import INDEX, INSTANCE, KIND, Columns
+from abw.core.graph.growing.lists import GrownLists
 from abw.core.ir.paths import Hop
 
 
@@ -49,11 +50,12 @@ class StandInColumn:
 class Whose:
     """Of which instances a mini-batch is: `count` of them from number `first` on.
 
-    `ways`: where given vertices of all instances lead that reductions read.
+    `ways`: where given vertices of all instances lead that reductions and clauses read; `lists`: what grew.
     """
 
     instances: Instances
     ways: Mapping[tuple[Hop, ...], Link]
+    lists: GrownLists
     first: int
     count: int
 
@@ -62,20 +64,27 @@ class Whose:
         """The first vertex among those of all instances."""
         return int(self.instances.start[self.first])
 
-    def edges(self, hops: tuple[Hop, ...], at: Ints) -> tuple[Ints, Ints]:
-        """Which edges of a way leave each vertex: the first, and the first behind."""
-        indptr = self.ways[hops].indptr
-        assert indptr is not None
-        there = at >= 0
-        place = np.where(there, at, 0) + self.begin
-        return indptr[place], np.where(there, indptr[place + 1], indptr[place])
+    def reached(self, columns: Columns, hops: tuple[Hop, ...], at: Ints) -> tuple[Ints, Ints]:
+        """How many vertices each of `at` leads to, and these, one after the other; some may be none (-1).
 
-    def targets(self, hops: tuple[Hop, ...], low: Ints, high: Ints) -> Ints:
-        """Where edges lead, one vertex's after the other's."""
+        The first hop is the one that leads to several.
+        """
+        grown, name = hops[0].link in self.lists, hops[0].link
+        if grown:
+            low, high = self.lists.edges(name, columns, at)
+        else:
+            indptr = self.ways[hops].indptr
+            assert indptr is not None
+            there = at >= 0
+            place = np.where(there, at, 0) + self.begin
+            low, high = indptr[place], np.where(there, indptr[place + 1], indptr[place])
         sizes = high - low
-        within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        found: Ints = self.ways[hops].target[np.repeat(low, sizes) + within] - np.int32(self.begin)
-        return found
+        edge = (
+            np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes) + np.repeat(low, sizes)
+        )
+        if grown:
+            return sizes, columns.follow(self.lists.members(name, edge), hops[1:])
+        return sizes, self.ways[hops].target[edge] - np.int32(self.begin)
 
     def of_kinds(self, kinds: frozenset[str], columns: Columns, vertices: Ints) -> Ints:
         """Those of the vertices that are of these kinds."""

@@ -5,6 +5,7 @@ test   = "not"? path (comparison value)?           # a link stands for "it is th
 value  = path (("+" | "-") number)? | number | word
 choice = ("argmax" | "sample" | "best" width "of") type "." output | "chance" probability
        | type "." output ">" number
+each   = name "in" path                               # for each vertex of a list, which has the name there
 word   = letters and signs up to a blank: what the vocabulary has in this row, or `allow` calls so
 """
 
@@ -123,6 +124,19 @@ def parse_value(text: str, names: frozenset[str]) -> WrittenValue:
         plus = whole(number) * (1 if sign.text == "+" else -1)
     cursor.finish("'.', '+', '-' or the end")
     return WrittenValue(path, plus, tokens[0])
+
+
+def parse_each(text: str) -> tuple[Token, LinkPath]:
+    """The name of a list's members, and where it is. Errors: ExpressionError."""
+    cursor = Cursor(tokens_of(text))
+    name = cursor.token
+    if name.kind != "name":
+        raise cursor.unexpected("a name: each: NAME in LINK")
+    cursor.take()
+    cursor.expect("in", f"behind {name.text}")
+    path = parse_path(cursor)
+    cursor.finish("'.' or the end")
+    return name, path
 
 
 def parse_choice(text: str) -> WrittenChoice:

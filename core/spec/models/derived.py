@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from abw.core.base.errors import did_you_mean
-from abw.core.ir.schema import DERIVED, Derived, LinkSchema, Schema
+from abw.core.ir.schema import DERIVED, Derived, LinkSchema, Schema, reversed_link
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar
 from abw.core.spec.text.report import Report, suggest
@@ -18,12 +18,14 @@ def with_derived(
 ) -> Schema | None:
     """The schema of the data with the links that a model declares, each made of those before it.
 
-    `grows` is the model's section `grow`, of whose kinds and links none can be made.
-    None, with the problems in `report`, where one is declared wrongly: what follows it cannot be known.
+    `grows` is the model's section `grow`: the reverse of its links is left to `reversals`, and nothing else
+    can be made of it. None, with the problems in `report`, where one is declared wrongly: what follows it
+    cannot be known.
     """
     before = len(report)
     later = {key.text for key, _ in node.items} if node else set()
-    grown = {name for key, kind in grows.items for name in (key.text, *_links_of(kind))} if grows else set()
+    links = {name for _, kind in grows.items for name in _links_of(kind)} if grows else set()
+    grown = {*links, *(key.text for key, _ in grows.items)} if grows else set()
     for key, value in node.items if node else ():
         later.discard(key.text)
         if not fields.name(key, "a link", report):
@@ -31,7 +33,7 @@ def with_derived(
         if key.text in schema.links:
             hint = "use another name: 'instance' and names of kinds are links, too"
             report.add(f"the data have a link '{key.text}'", key.where, hint)
-        elif found := _derived(key, value, schema, later, grown, report):
+        elif found := _derived(key, value, schema, later, grown, links, report):
             made, link = found
             derived = {**schema.derived, key.text: made}
             schema = replace(schema, links={**schema.links, key.text: link}, derived=derived)
@@ -39,9 +41,18 @@ def with_derived(
 
 
 def _derived(
-    key: Scalar, value: Node, schema: Schema, later: set[str], grown: set[str], report: Report
+    key: Scalar,
+    value: Node,
+    schema: Schema,
+    later: set[str],
+    grown: set[str],
+    links: set[str],
+    report: Report,
 ) -> tuple[Derived, LinkSchema] | None:
-    """How a link is made, and what it is; `later` are those declared behind it, `grown` what grows."""
+    """How a link is made, and what it is; `later` are those declared behind it, `grown` what grows.
+
+    None, and nothing noted, for the reverse of one of `links`, which grow.
+    """
     what = f"link '{key.text}'"
     node = fields.mapping(value, what, report)
     if node is None:
@@ -60,7 +71,9 @@ def _derived(
     if of is None:
         return None
     if of.text in grown and of.text not in schema.links and not schema.members(of.text):
-        hint = "give its vertices a link in 'grow', which a clause fills"
+        if how == "reverse" and of.text in links:
+            return None
+        hint = "give its vertices a link in 'grow', which a clause fills; of that the reverse can be made"
         report.add(f"'{of.text}' grows, and links are made of what the data has", of.where, hint)
         return None
     if how == "reverse":
@@ -71,7 +84,11 @@ def _derived(
         if of.text not in schema.links:
             report.add(f"no link '{of.text}' to reverse", of.where, suggest(of.text, schema.links))
             return None
-        return Derived("reverse", of.text), _reversed(of.text, schema.links[of.text])
+        if of.text in links:
+            hint = "give the one that grows another name"
+            report.add(f"'{of.text}' is a link of the data and one that grows", of.where, hint)
+            return None
+        return Derived("reverse", of.text), reversed_link(of.text, schema.links[of.text])
     members = schema.members(of.text)
     if not members:
         report.add(f"unknown kind '{of.text}'", of.where, suggest(of.text, (*schema.kinds, *schema.groups)))
@@ -85,15 +102,25 @@ def _derived(
     )
 
 
+def reversals(
+    node: Mapping | None, schema: Schema, given: Schema, taken: frozenset[str], report: Report
+) -> dict[str, str]:
+    """By name the links that are the reverse of one that grows; `schema` is that of the data with what grows.
+
+    `taken` are words of the language. Only where `with_derived` has found nothing wrong.
+    """
+    found = {}
+    for key, value in node.items if node else ():
+        if key.text in given.links:
+            continue
+        if key.text in {*schema.links, *schema.fields, *schema.kinds, *taken}:
+            report.add(f"'{key.text}' has a meaning already", key.where, "use another name for the link")
+        elif isinstance(value, Mapping) and isinstance(of := value.items[0][1], Scalar):
+            found[key.text] = of.text
+    return found
+
+
 def _links_of(kind: Node) -> list[str]:
     """The names of a growing kind's links."""
     links = kind.get("links") if isinstance(kind, Mapping) else None
     return [key.text for key, _ in links.items] if isinstance(links, Mapping) else []
-
-
-def _reversed(name: str, link: LinkSchema) -> LinkSchema:
-    by_kind = {
-        kind: frozenset(source for source in link.source if kind in link.reached(frozenset({source})))
-        for kind in link.target
-    }
-    return LinkSchema(link.target, link.source, True, f"whence '{name}' leads here, in order", by_kind)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Mapping as Names
 from dataclasses import dataclass, field, replace
 
-from abw.core.base.errors import did_you_mean
+from abw.core.base.errors import Span, did_you_mean
 from abw.core.ir.growth import (
     Clause,
     Decision,
@@ -17,8 +18,11 @@ from abw.core.ir.growth import (
     extended,
 )
 from abw.core.ir.model import FieldSource, NodeSource, Table, TableSource
+from abw.core.ir.paths import Hop
 from abw.core.ir.schema import Schema
+from abw.core.spec.models.clauses import parse_each
 from abw.core.spec.models.decisions import decisions_of
+from abw.core.spec.models.derived import reversals
 from abw.core.spec.models.drafts import TypeDraft, kinds_text
 from abw.core.spec.models.never import never
 from abw.core.spec.models.places import THIS, Scope, Scopes, clause_of
@@ -26,6 +30,7 @@ from abw.core.spec.models.wiring import Wires
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
 from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.tokens import ExpressionError
 
 Tables = Names[str, tuple[int, Table | None]]
 TAKEN = frozenset({"instance", "this", "none", "zeros", "number", "and", "or", "not", "index", "coin"})
@@ -47,10 +52,15 @@ class Sketch:
     schema: Schema
     used: set[str] = field(default_factory=set)
     """The tables whose rows a field holds."""
+    reversed: Names[str, str] = field(default_factory=dict)
+    """By name the links of the model that are the reverse of one that grows."""
 
 
-def sketch(node: Mapping, given: Schema, tables: Tables, report: Report) -> Sketch:
-    """What the section says of kinds, links and fields; the schema with them."""
+def sketch(node: Mapping, given: Schema, own_links: Mapping | None, tables: Tables, report: Report) -> Sketch:
+    """What the section says of kinds, links and fields; the schema with them, and with their reverse.
+
+    `own_links` is the model's section `links`.
+    """
     found = Sketch([], [], given, given)
     grown = {key.text for key, _ in node.items if not given.members(key.text)}
     if not node.items:
@@ -68,7 +78,11 @@ def sketch(node: Mapping, given: Schema, tables: Tables, report: Report) -> Sket
         kind = _sketch_kind(key, written, found, grown, tables, report)
         found.kinds.append(kind)
         found.written.append((key, written))
-    found.schema = extended(given, found.kinds)
+    schema = extended(given, found.kinds, {})
+    named = reversals(own_links, schema, given, TAKEN, report)
+    there = {name for kind in found.kinds for name in kind.links}
+    found.reversed = {name: of for name, of in named.items() if of in there}
+    found.schema = extended(given, found.kinds, found.reversed)
     return found
 
 
@@ -169,11 +183,12 @@ def _link(name: Scalar, value: Node, given: Schema, grown: set[str], report: Rep
 
 def grow(found: Sketch, drafts: list[TypeDraft], tables: Tables, report: Report) -> Growth:
     """What is chosen and added, now that the types are known."""
-    scopes = Scopes(found.schema, {kind.name: kind for kind in found.kinds}, tables, report)
     clauses = [
         _written_clauses(kind, node, report)
         for kind, (_, node) in zip(found.kinds, found.written, strict=True)
     ]
+    closed = _closed(found, clauses)
+    scopes = Scopes(found.schema, {kind.name: kind for kind in found.kinds}, tables, closed, report)
     for kind, (_, node), then in zip(found.kinds, found.written, clauses, strict=True):
         scopes.kinds[kind.name] = replace(kind, decisions=decisions_of(kind, node, then, drafts, scopes))
     beams = [d for kind in scopes.kinds.values() for d in kind.decisions if d.how == "best"]
@@ -200,7 +215,24 @@ def grow(found: Sketch, drafts: list[TypeDraft], tables: Tables, report: Report)
     if kinds and not any(k.start or k.given for k in kinds) and not len(report):
         hint = "start: {} in a kind: every instance begins with one of them"
         report.add("nothing grows: no kind has a start", kinds[0].span, hint)
-    return Growth(kinds, (), found.given)
+    return Growth(kinds, (), found.given, found.reversed, closed)
+
+
+def _closed(found: Sketch, clauses: list[list[Mapping]]) -> frozenset[str]:
+    """The reversed links to which nothing is added once a vertex is there (see `Growth`)."""
+    still = set(found.reversed.values())
+    for _, node in found.written:
+        start = node.get("start")
+        still -= {key.text for key, _ in start.items} if isinstance(start, Mapping) else set()
+    for then in clauses:
+        fresh: set[str] = set()
+        for clause in then:
+            for key, value in clause.items:
+                if not (isinstance(value, Scalar) and value.text.strip() in fresh):
+                    still.discard(key.text)
+            if isinstance(name := clause.get("as"), Scalar):
+                fresh.add(name.text)
+    return frozenset(name for name, of in found.reversed.items() if of in still)
 
 
 def _written_clauses(kind: GrowingKind, node: Mapping, report: Report) -> list[Mapping]:
@@ -232,23 +264,60 @@ def _clause(
         what = f"'{adds.text}' is of the data: it does not grow" if given else f"unknown kind '{adds.text}'"
         report.add(what, adds.where, suggest(adds.text, names))
         return None
-    scope = Scope(kind.kinds, dict(added), each=_each(kind, node, adds, scopes))
+    done = _each(kind, node, adds, added, scopes)
+    if done is None:
+        return None
+    each, member, hops = done
+    scope = Scope(kind.kinds, dict(added), each=each, member=member)
     when = scopes.tests(scope, c) if (c := fields.text(node.get("when"), "when", report)) else ()
     unless = scopes.tests(scope, c) if (c := fields.text(node.get("unless"), "unless", report)) else ()
     values = Mapping(tuple((k, v) for k, v in node.items if k.text not in ("add", *CLAUSE)), node.where)
     clause = replace(clause_of(scope, to, values, adds, scopes), when=when, unless=unless)
     if name := fields.text(node.get("as"), "as", report):
-        schema = scopes.schema
-        taken = {THIS, *added, *schema.links_of(kind.kinds), *schema.fields_of(kind.kinds)}
-        if fields.name(name, "what is added", report):
-            if name.text in taken:
-                report.add(f"'{name.text}' has a meaning here already", name.where, "use another name")
+        if member:
+            message = f"'as' names one vertex, and this clause adds one for each {member[0]}"
+            report.add(message, name.where, "leave it out, or leave out each")
+        elif fields.name(name, "what is added", report):
+            _note_taken(kind, name.text, name.where, added, scopes)
             added[name.text] = (number, to.name)
-    needs = {place.added for place in clause_places(clause) if place.added is not None}
-    return replace(clause, needs=tuple(sorted(needs)))
+    needs = {place.added for place in clause_places(clause) if place.added is not None and place.fresh}
+    return replace(clause, needs=tuple(sorted(needs)), each=hops)
 
 
-def _each(kind: GrowingKind, node: Mapping, adds: Scalar, scopes: Scopes) -> str:
+def _note_taken(kind: GrowingKind, name: str, where: Span, added: Iterable[str], scopes: Scopes) -> None:
+    """Note a name for a vertex that means something at vertices of a kind already."""
+    schema = scopes.schema
+    if name in {THIS, *added, *schema.links_of(kind.kinds), *schema.fields_of(kind.kinds)}:
+        scopes.report.add(f"'{name}' has a meaning here already", where, "use another name")
+
+
+def _each(
+    kind: GrowingKind, node: Mapping, adds: Scalar, added: Iterable[str], scopes: Scopes
+) -> tuple[str, tuple[str, frozenset[str]] | None, tuple[Hop, ...]] | None:
+    """What a clause is done for: the decision for each of whose picks, '' for none; or the name and kinds of
+    a list's members, and the list. None where it is written wrongly.
+    """
+    written = fields.text(node.get("each"), "each", scopes.report) if node.get("each") else None
+    if written is None or " in " not in written.text or kind.best:
+        return _each_pick(kind, node, adds, scopes), None, ()
+    try:
+        name, path = parse_each(written.text)
+    except ExpressionError as problem:
+        problem.note(written, scopes.report)
+        return None
+    _note_taken(kind, name.text, written.at(name.at, len(name.text)), added, scopes)
+    found = scopes.path(Scope(kind.kinds), path, written, several=True)
+    if found is None:
+        return None
+    hops = found.place.hops if found.field is None else ()
+    if not hops or hops[-1].index is not None or not scopes.schema.links[hops[-1].link].many:
+        said, where = written.text[path.at : path.end], written.at(path.at, path.end - path.at)
+        scopes.report.add(f"'{said}' is one at most, and 'each' wants a list", where, "name it without each")
+        return None
+    return "", (name.text, found.kinds), hops
+
+
+def _each_pick(kind: GrowingKind, node: Mapping, adds: Scalar, scopes: Scopes) -> str:
     """The decision for each of whose picks a clause is done; '' for none."""
     report, best = scopes.report, kind.best
     if node.get("each") is None:
@@ -260,7 +329,7 @@ def _each(kind: GrowingKind, node: Mapping, adds: Scalar, scopes: Scopes) -> str
     if each is None or (kind.name, each.text) in scopes.mistaken:
         return each.text if each else ""
     if best is None:
-        hint = "choose: {next: best 4 of TYPE.OUTPUT}"
+        hint = "each: NAME in LINK, for all to which a link leads; or choose: {next: best 4 of TYPE.OUTPUT}"
         report.add(f"'each' goes with 'best', and {kind.name} picks none", each.where, hint)
     elif each.text != best.name:
         message = f"{kind.name} has no picks '{each.text}'"

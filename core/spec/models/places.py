@@ -6,7 +6,7 @@ from collections.abc import Mapping as Names
 from dataclasses import dataclass, field
 
 from abw.core.base.errors import did_you_mean
-from abw.core.ir.growth import Clause, GrowingKind, Number, Place, Test, Tests
+from abw.core.ir.growth import MEMBER, Clause, GrowingKind, Number, Place, Test, Tests
 from abw.core.ir.model import Table
 from abw.core.ir.paths import Comparison, Hop
 from abw.core.ir.schema import Schema
@@ -25,13 +25,20 @@ THIS = "this"
 class Scope:
     """What a clause can name: what the deciding vertex has, by name what earlier clauses added (the number
     of the clause, the kind), and the decisions made there. `early`: no decision is made yet anywhere. `each`:
-    the decision for each of whose picks the clause is done.
+    the decision for each of whose picks the clause is done; `member`: the name and the kinds of the vertices
+    for each of which it is.
     """
 
     kinds: frozenset[str]
     added: Names[str, tuple[int, str]] = field(default_factory=dict)
     early: bool = False
     each: str = ""
+    member: tuple[str, frozenset[str]] | None = None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What a path can begin with, beside links and fields."""
+        return frozenset({THIS, *self.added, *([self.member[0]] if self.member else [])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,8 @@ class Scopes:
     schema: Schema
     kinds: dict[str, GrowingKind]
     tables: Names[str, tuple[int, Table | None]]
+    closed: frozenset[str]
+    """Lists of grown vertices that are whole from the round on in which the vertex is there that has them."""
     report: Report
     rows: dict[tuple[str, str], int] = field(default_factory=dict)
     """By kind and decision: the table whose rows it chooses, as far as clauses say so."""
@@ -92,13 +101,15 @@ class Scopes:
             number = self._word(found.field, found.kinds, against, text)
         return None if number is None else Test(value, written.comparison, number, written.negated)
 
-    def path(self, scope: Scope, path: LinkPath, text: Scalar) -> Found | None:
-        """Where a path leads."""
+    def path(self, scope: Scope, path: LinkPath, text: Scalar, several: bool = False) -> Found | None:
+        """Where a path leads; with `several` the last link may lead to several vertices."""
         first, steps = path.steps[0], list(path.steps)
         added, kinds, absent = None, scope.kinds, False
-        if first.index is None and (first.name == THIS or first.name in scope.added):
+        if first.index is None and first.name in scope.names:
             steps = steps[1:]
-            if first.name != THIS:
+            if scope.member and first.name == scope.member[0]:
+                added, kinds = MEMBER, scope.member[1]
+            elif first.name != THIS:
                 added, kind = scope.added[first.name]
                 kinds = frozenset({kind})
         hops: list[Hop] = []
@@ -106,8 +117,12 @@ class Scopes:
             last = number == len(steps) - 1
             if last and step.index is None and step.name in self.schema.fields_of(kinds):
                 return self._field(scope, Place(tuple(hops), added), kinds, absent, step, text)
-            found = self._hop(kinds, step, last, text)
+            found = self._hop(kinds, step, last, text, last and several)
             if found is None:
+                return None
+            if found.link in self.closed and Place((), added).fresh:
+                message = f"'{step.name}' of what has just been added is known in the next round"
+                self._note(message, step.token, text, "follow links of one vertex")
                 return None
             absent = absent or self._optional(kinds, step.name)
             hops.append(found)
@@ -136,7 +151,9 @@ class Scopes:
             return None
         return Found(place, kinds, absent, name)
 
-    def _hop(self, kinds: frozenset[str], step: PathStep, last: bool, text: Scalar) -> Hop | None:
+    def _hop(
+        self, kinds: frozenset[str], step: PathStep, last: bool, text: Scalar, several: bool
+    ) -> Hop | None:
         links = self.schema.links_of(kinds)
         if step.name not in links:
             names = (*links, *(self.schema.fields_of(kinds) if last else ()))
@@ -149,11 +166,12 @@ class Scopes:
             )
             return None
         link = self.schema.links[step.name]
-        if link.many and step.index is None:
+        if link.many and step.index is None and not several:
             message = f"link '{step.name}' leads to several vertices"
             self._note(message, step.token, text, f"pick one: {step.name}[0]")
             return None
-        if link.many and link.target & {k.name for k in self.kinds.values() if not k.given}:
+        grown = {k.name for k in self.kinds.values() if not k.given}
+        if link.many and link.target & grown and step.name not in self.closed:
             message = f"'{step.name}' is known only when growth has ended"
             self._note(message, step.token, text, "follow links of one vertex")
             return None
@@ -378,4 +396,4 @@ def _safe(found: Found, plus: int, rows: int, scopes: Scopes) -> bool:
 def _names(scope: Scope, scopes: Scopes) -> frozenset[str]:
     """What a value's path can begin with."""
     schema = scopes.schema
-    return frozenset({THIS, *scope.added, *schema.links_of(scope.kinds), *schema.fields_of(scope.kinds)})
+    return frozenset({*scope.names, *schema.links_of(scope.kinds), *schema.fields_of(scope.kinds)})

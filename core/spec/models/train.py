@@ -2,45 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TypeVar
 
-from abw.core.ir.cell import Shape
 from abw.core.ir.model import Table
-from abw.core.ir.paths import Hop
 from abw.core.ir.schema import Schema
-from abw.core.ir.training import (
-    INITS,
-    LOSSES,
-    METRICS,
-    OPTIMIZERS,
-    SCHEDULES,
-    Among,
-    Init,
-    Loss,
-    Metric,
-    MetricName,
-    Optimizer,
-    RateSchedule,
-    Target,
-    Training,
-)
-from abw.core.spec.models.sources import LinkPath, Lookup, parse_source
+from abw.core.ir.training import INITS, OPTIMIZERS, SCHEDULES, Init, Optimizer, RateSchedule, Training
+from abw.core.spec.models.losses import Losses, Outputs
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
-from abw.core.spec.text.document import Node, Scalar, Sequence
+from abw.core.spec.text.document import Node
 from abw.core.spec.text.reach import Reach
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.tokens import ExpressionError
 
 KEYS = (
-    "loss", "metric", "optimizer", "schedule", "per", "clip", "word-dropout", "init", "epochs", "batch",
-    "patience", "vocabulary", "dev",
+    "loss", "metric", "optimizer", "schedule", "per", "clip", "word-dropout", "dropout", "init", "epochs",
+    "batch", "patience", "vocabulary", "dev",
 )  # fmt: skip
-_OF_LOSS = ("kind", "over", "weight", "classes")
 _OF_OPTIMIZERS = {
     "rate": tuple(OPTIMIZERS),
     "decay": tuple(OPTIMIZERS),
@@ -51,269 +31,6 @@ _OF_OPTIMIZERS = {
 }
 """Numbers of optimisers, each with those that it belongs to."""
 _INIT = re.compile(r"(?P<name>[a-z][a-z-]*)(\((?P<numbers>[^()]*)\))?")
-_USUAL: Mapping[str, MetricName] = {
-    "cross-entropy": "accuracy", "binary": "accuracy", "squared": "squared-error",
-}  # fmt: skip
-
-Name = TypeVar("Name", bound=str)
-
-
-@dataclass(frozen=True, slots=True)
-class Outputs:
-    """A model's outputs as training sees them: by name the number, the shape and the vertices' kinds."""
-
-    numbers: Mapping[str, int]
-    shapes: Mapping[str, Shape | None]
-    kinds: Mapping[str, frozenset[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    schema: Schema
-    tables: Mapping[str, tuple[int, Table | None]]
-    outputs: Outputs
-    report: Report
-
-    def losses(self, node: Node | None, section: Keys) -> list[Loss]:
-        if node is None:
-            self.report.add("train has no 'loss'", section.where, "loss: {of: OUTPUT, target: FIELD}")
-            return []
-        items = node.items if isinstance(node, Sequence) else (node,)
-        found = [self._loss(item) for item in items]
-        return [loss for loss in found if loss]
-
-    def _loss(self, node: Node) -> Loss | None:
-        report, before = self.report, len(self.report)
-        keys = fields.mapping(node, "a loss", report)
-        if keys is None:
-            return None
-        fields.keys(keys, "a loss", report, ("of", "target"), _OF_LOSS)
-        of = fields.text(keys.get("of"), "of", report)
-        if of and of.text not in self.outputs.numbers:
-            report.add(f"no output is called '{of.text}'", of.where, suggest(of.text, self.outputs.numbers))
-            of = None
-        elif of and not self.outputs.kinds[of.text]:
-            return None  # what the output is was told already
-        kind = self._one_of(keys.get("kind"), "kind", LOSSES) or "cross-entropy"
-        weight = fields.number(keys.get("weight"), "weight", report)
-        target = self._target(keys.get("target"), self.outputs.kinds[of.text]) if of else None
-        over = self.among(keys.get("over"), self.outputs.kinds[of.text]) if of else None
-        shape = self.outputs.shapes[of.text] if of else None
-        if of and shape is not None and len(shape) != 1:
-            report.add(f"output '{of.text}' has the shape {list(shape)}: a loss is of vectors", of.where)
-        classes = self._classes(keys, kind, shape)
-        if weight is not None and weight <= 0:
-            report.add("weight must be above 0", keys.where)
-        if of is None or target is None or len(report) > before:
-            return None
-        number = self.outputs.numbers[of.text]
-        return Loss(number, kind, target, over, 1.0 if weight is None else weight, classes, keys.where)
-
-    def _classes(self, keys: Keys, kind: str, shape: Shape | None) -> tuple[float, ...]:
-        node = keys.get("classes")
-        if node is None:
-            return ()
-        if kind != "cross-entropy" or not isinstance(node, Sequence):
-            hint = "classes: [1, 2.5, 1], with kind cross-entropy"
-            self.report.add("'classes' are the weights of classes, one a class", node.where, hint)
-            return ()
-        found = [fields.number(item, "a class's weight", self.report) for item in node.items]
-        if shape is not None and len(found) != shape[0]:
-            self.report.add(f"there are {shape[0]} classes, and {len(found)} weights", node.where)
-        return tuple(weight for weight in found if weight is not None)
-
-    def _target(self, node: Node | None, kinds: frozenset[str]) -> Target | None:
-        text = fields.text(node, "target", self.report)
-        if text is None:
-            return None
-        try:
-            (source, *others) = parse_source(text.text)
-        except ExpressionError as problem:
-            problem.note(text, self.report)
-            return None
-        if others:
-            self.report.add("a target has no 'or'", text.where, "a vertex without a target has no loss")
-            return None
-        if isinstance(source, Lookup):
-            table = source.table.text
-            if table not in self.tables:
-                self.report.add(f"no table is called '{table}'", text.where, suggest(table, self.tables))
-                return None
-            return self._field(source.path, kinds, text, self.tables[table][0])
-        return self._field(source, kinds, text, None)
-
-    def _field(self, path: LinkPath, kinds: frozenset[str], text: Scalar, table: int | None) -> Target | None:
-        *links, last = path.steps
-        hops = []
-        for step in links:
-            where = text.at(step.token.at, len(step.name))
-            known = self.schema.links_of(kinds)
-            if step.name not in known or step.layer:
-                self.report.add(f"no link '{step.name}' here", where, suggest(step.name, known))
-                return None
-            link = self.schema.links[step.name]
-            if link.many and step.index is None:
-                hint = f"pick one: {step.name}[0], {step.name}[-1]"
-                self.report.add(f"link '{step.name}' leads to many vertices", where, hint)
-                return None
-            hops.append(Hop(step.name, step.index))
-            kinds = link.reached(kinds)
-        fitting = self.schema.fields_of(kinds)
-        if last.name not in fitting or last.index is not None:
-            where = text.at(last.token.at, len(last.name))
-            self.report.add(f"no field '{last.name}' there", where, suggest(last.name, fitting))
-            return None
-        return Target(last.name, tuple(hops), table)
-
-    def among(self, node: Node | None, kinds: frozenset[str]) -> Among | None:
-        """Which of the vertices of some kinds: of a kind or group, or where a link of the instance leads."""
-        text = fields.text(node, "over", self.report)
-        if text is None:
-            return None
-        wanted = self.schema.members(text.text)
-        if wanted & kinds:
-            return Among(text.text, wanted)
-        instance = frozenset({"instance"})
-        leading = [n for n in self.schema.links_of(instance) if self.schema.links[n].target & kinds]
-        if text.text in leading:
-            return Among(text.text, link=text.text)
-        names = [*sorted(kinds), *(g for g, k in self.schema.groups.items() if k & kinds), *leading]
-        message = f"'{text.text}' is neither a kind of these vertices nor a link of the instance to them"
-        self.report.add(message, text.where, suggest(text.text, names))
-        return None
-
-    def metrics(self, node: Node | None, losses: list[Loss]) -> list[Metric]:
-        if node is None or not losses:
-            return [Metric(_USUAL[losses[0].kind], 0)] if losses else []
-        items = node.items if isinstance(node, Sequence) else (node,)
-        found = [self._metric(item, losses) for item in items]
-        return [metric for metric in found if metric]
-
-    def _metric(self, node: Node, losses: list[Loss]) -> Metric | None:
-        report = self.report
-        keys = node if isinstance(node, Keys) else None
-        if keys:
-            fields.keys(keys, "a metric", report, ("name",), ("of", "over"))
-        name = self._one_of(keys.get("name") if keys else node, "a metric", tuple(METRICS))
-        names = {number: n for n, number in self.outputs.numbers.items()}
-        of = fields.text(keys.get("of"), "of", report) if keys else None
-        number = next((n for n, loss in enumerate(losses) if of and names[loss.output] == of.text), 0)
-        if of and names[losses[number].output] != of.text:
-            known = [names[loss.output] for loss in losses]
-            report.add(f"no loss is of '{of.text}'", of.where, suggest(of.text, known))
-            return None
-        loss = losses[number]
-        over = self.among(keys.get("over"), self.outputs.kinds[names[loss.output]]) if keys else None
-        if name is None:
-            return None
-        fitting = {
-            "cross-entropy": ("accuracy", "span-f1", "perplexity", "loss"),
-            "binary": ("accuracy", "loss"),
-            "squared": ("squared-error", "loss"),
-        }[loss.kind]
-        if name not in fitting:
-            message = f"{name} is no metric of a loss of kind {loss.kind}"
-            report.add(message, node.where, f"one of: {', '.join(fitting)}")
-            return None
-        return Metric(name, number, over or loss.over)
-
-    def optimizer(self, node: Node | None) -> Optimizer:
-        if node is None:
-            return Optimizer()
-        keys = node if isinstance(node, Keys) else None
-        if keys:
-            fields.keys(keys, "optimizer", self.report, ("name",), tuple(_OF_OPTIMIZERS))
-        name = self._one_of(keys.get("name") if keys else node, "optimizer", tuple(OPTIMIZERS))
-        if name is None:
-            return Optimizer()
-        told: dict[str, float] = {"rate": OPTIMIZERS[name]}
-        if name == "adagrad":
-            told["epsilon"] = 1e-10
-        for option, owners in _OF_OPTIMIZERS.items():
-            key = keys.key(option) if keys else None
-            if keys is None or key is None:
-                continue
-            if name not in owners:
-                self.report.add(f"{name} has no {option}", key.where, f"{option} is of {', '.join(owners)}")
-            most = 1.0 if option in ("momentum", "beta1", "beta2") else None
-            value = self.number(keys.get(option), option, below=most)
-            if value is not None:
-                told[option] = value
-        return Optimizer(name, **told)
-
-    def schedule(self, node: Node | None) -> RateSchedule:
-        if node is None:
-            return RateSchedule()
-        keys = node if isinstance(node, Keys) else None
-        if keys:
-            fields.keys(keys, "schedule", self.report, ("name",), ("warmup", "factor"))
-        name = self._one_of(keys.get("name") if keys else node, "schedule", SCHEDULES)
-        warmup = fields.integer(keys.get("warmup"), "warmup", self.report, least=0) if keys else None
-        factor = self.number(keys.get("factor"), "factor") if keys else None
-        if keys and keys.get("factor") and name not in (None, "exponential"):
-            self.report.add(f"schedule {name} has no factor", keys.where, "it is of schedule exponential")
-        usual = RateSchedule()
-        return RateSchedule(name or "constant", warmup or 0, usual.factor if factor is None else factor)
-
-    def word_dropout(self, node: Node | None) -> dict[int, float]:
-        keys = fields.mapping(node, "word-dropout", self.report)
-        found = {}
-        for key, value in keys.items if keys else ():
-            chance = self.number(value, f"word-dropout of '{key.text}'", below=1.0)
-            number, table = self.tables.get(key.text, (-1, None))
-            if number < 0:
-                hint = suggest(key.text, self.tables)
-                self.report.add(f"no table is called '{key.text}'", key.where, hint)
-            elif table and table.vocab and table.unknown is None:
-                hint = "unknown: WORD, or its row"
-                self.report.add(f"table '{key.text}' has no row for unknown words", key.where, hint)
-            elif chance is not None:
-                found[number] = chance
-        return found
-
-    def inits(self, node: Node | None) -> list[Init]:
-        keys = fields.mapping(node, "init", self.report)
-        found = []
-        for key, value in keys.items if keys else ():
-            text = fields.text(value, f"init of '{key.text}'", self.report)
-            if text is None:
-                continue
-            shown = [f"{n}(NUMBER)" if count else n for n, count in INITS.items()]
-            match = _INIT.fullmatch(text.text)
-            if not match or match["name"] not in INITS:
-                hint = suggest(match["name"], INITS) if match else f"one of: {', '.join(shown)}"
-                self.report.add(f"'{text.text}' is no initialisation", text.where, hint)
-                continue
-            try:
-                numbers = tuple(float(part) for part in (match["numbers"] or "").split(",") if part.strip())
-            except ValueError:
-                numbers = ()
-            if len(numbers) != INITS[match["name"]]:
-                hint = f"one of: {', '.join(shown)}"
-                self.report.add(f"'{text.text}' has not the numbers that it takes", text.where, hint)
-                continue
-            found.append(Init(key.text, match["name"], numbers))
-        return found
-
-    def number(self, node: Node | None, what: str, below: float | None = None) -> float | None:
-        """A number from 0 on."""
-        value = fields.number(node, what, self.report)
-        if value is None or node is None:
-            return None
-        if value < 0 or (below is not None and value >= below):
-            most = f" and below {below:g}" if below is not None else ""
-            self.report.add(f"{what} must be 0 or more{most}", node.where)
-            return None
-        return value
-
-    def _one_of(self, node: Node | None, what: str, known: tuple[Name, ...]) -> Name | None:
-        text = fields.text(node, what, self.report)
-        for name in known:
-            if text and text.text == name:
-                return name
-        if text:
-            self.report.add(f"{what} cannot be '{text.text}'", text.where, suggest(text.text, known))
-        return None
 
 
 def read_training(
@@ -321,48 +38,147 @@ def read_training(
     schema: Schema,
     tables: Mapping[str, tuple[int, Table | None]],
     names: Collection[str],
+    inputs: Mapping[str, tuple[int, int]],
     outputs: Outputs,
     reach: Reach,
     report: Report,
 ) -> Training | None:
-    """What the section says; None where there is none, or it has mistakes. `names`: of the parameters."""
+    """What the section says; None where there is none, or it has mistakes.
+
+    `names` are those of parameters and tables, `inputs` of cells' inputs (`leaf.x`) with type and number.
+    """
     if section is None:
         return None
-    before = len(report)
-    reader = _Reader(schema, tables, outputs, report)
+    before, usual = len(report), Training((), ())
+    reader = Losses(schema, tables, outputs, report)
     fields.keys(section, "train", report, (), KEYS)
     losses = reader.losses(section.get("loss"), section)
+    if len(report) == before:
+        reader.undecided(losses, section)
     metrics = reader.metrics(section.get("metric"), losses)
     per = fields.text(section.get("per"), "per", report)
     if per and per.text not in ("instance", "value"):
         report.add(f"per cannot be '{per.text}'", per.where, "a step's loss is divided: instance or value")
     dev = fields.text(section.get("dev"), "dev", report)
-    usual = Training((), ())
     counts = {
         name: fields.integer(section.get(name), name, report, least=0 if name == "patience" else 1)
         for name in ("epochs", "batch", "patience", "vocabulary")
     }
-    clip = reader.number(section.get("clip"), "clip")
+    clip = fields.amount(section.get("clip"), "clip", report)
     made = Training(
         tuple(losses),
         tuple(metrics),
-        reader.optimizer(section.get("optimizer")),
-        reader.schedule(section.get("schedule")),
+        _optimizer(section.get("optimizer"), report),
+        _schedule(section.get("schedule"), report),
         per is not None and per.text == "value",
         clip or 0.0,
-        reader.word_dropout(section.get("word-dropout")),
-        tuple(reader.inits(section.get("init"))),
+        _word_dropout(section.get("word-dropout"), tables, report),
+        _dropout(section.get("dropout"), inputs, report),
+        tuple(_inits(section.get("init"), names, report)),
         dev=reach.file(dev, "the dev data", report) if dev else None,
         **{name: getattr(usual, name) if n is None else n for name, n in counts.items()},
     )
-    _unfit(section, names, report)
     return None if len(report) > before else made
 
 
-def _unfit(section: Keys, names: Collection[str], report: Report) -> None:
-    """Patterns of `init` that fit nothing."""
-    node = section.get("init")
-    for key, _ in node.items if isinstance(node, Keys) else ():
+def _optimizer(node: Node | None, report: Report) -> Optimizer:
+    if node is None:
+        return Optimizer()
+    keys = node if isinstance(node, Keys) else None
+    if keys:
+        fields.keys(keys, "optimizer", report, ("name",), tuple(_OF_OPTIMIZERS))
+    name = fields.choice(keys.get("name") if keys else node, "optimizer", tuple(OPTIMIZERS), report)
+    if name is None:
+        return Optimizer()
+    told: dict[str, float] = {"rate": OPTIMIZERS[name]}
+    if name == "adagrad":
+        told["epsilon"] = 1e-10
+    for option, owners in _OF_OPTIMIZERS.items():
+        key = keys.key(option) if keys else None
+        if keys is None or key is None:
+            continue
+        if name not in owners:
+            report.add(f"{name} has no {option}", key.where, f"{option} is of {', '.join(owners)}")
+        most = 1.0 if option in ("momentum", "beta1", "beta2") else None
+        value = fields.amount(keys.get(option), option, report, below=most)
+        if value is not None:
+            told[option] = value
+    return Optimizer(name, **told)
+
+
+def _schedule(node: Node | None, report: Report) -> RateSchedule:
+    if node is None:
+        return RateSchedule()
+    keys = node if isinstance(node, Keys) else None
+    if keys:
+        fields.keys(keys, "schedule", report, ("name",), ("warmup", "factor"))
+    name = fields.choice(keys.get("name") if keys else node, "schedule", SCHEDULES, report)
+    warmup = fields.integer(keys.get("warmup"), "warmup", report, least=0) if keys else None
+    factor = fields.amount(keys.get("factor"), "factor", report) if keys else None
+    if keys and keys.get("factor") and name not in (None, "exponential"):
+        report.add(f"schedule {name} has no factor", keys.where, "it is of schedule exponential")
+    usual = RateSchedule()
+    return RateSchedule(name or "constant", warmup or 0, usual.factor if factor is None else factor)
+
+
+def _word_dropout(
+    node: Node | None, tables: Mapping[str, tuple[int, Table | None]], report: Report
+) -> dict[int, float]:
+    keys = fields.mapping(node, "word-dropout", report)
+    found = {}
+    for key, value in keys.items if keys else ():
+        chance = fields.amount(value, f"word-dropout of '{key.text}'", report, below=1.0)
+        number, table = tables.get(key.text, (-1, None))
+        if number < 0:
+            hint = suggest(key.text, tables)
+            report.add(f"no table is called '{key.text}'", key.where, hint)
+        elif table and table.vocab and table.unknown is None:
+            hint = "unknown: WORD, or its row"
+            report.add(f"table '{key.text}' has no row for unknown words", key.where, hint)
+        elif chance is not None:
+            found[number] = chance
+    return found
+
+
+def _dropout(
+    node: Node | None, inputs: Mapping[str, tuple[int, int]], report: Report
+) -> dict[tuple[int, int], float]:
+    keys = fields.mapping(node, "dropout", report)
+    found = {}
+    for key, value in keys.items if keys else ():
+        chance = fields.amount(value, f"dropout of '{key.text}'", report, below=1.0)
+        fitting = [place for name, place in inputs.items() if fnmatchcase(name, key.text)]
+        if not fitting:
+            hint = suggest(key.text, inputs) or "TYPE.INPUT, of a type with a cell"
+            report.add(f"dropout '{key.text}' fits no input of a cell", key.where, hint)
+        elif chance is not None:
+            found.update(dict.fromkeys(fitting, chance))
+    return found
+
+
+def _inits(node: Node | None, names: Collection[str], report: Report) -> list[Init]:
+    keys = fields.mapping(node, "init", report)
+    found = []
+    for key, value in keys.items if keys else ():
+        text = fields.text(value, f"init of '{key.text}'", report)
+        if text is None:
+            continue
+        shown = [f"{n}(NUMBER)" if count else n for n, count in INITS.items()]
+        match = _INIT.fullmatch(text.text)
+        if not match or match["name"] not in INITS:
+            hint = suggest(match["name"], INITS) if match else f"one of: {', '.join(shown)}"
+            report.add(f"'{text.text}' is no initialisation", text.where, hint)
+            continue
+        try:
+            numbers = tuple(float(part) for part in (match["numbers"] or "").split(",") if part.strip())
+        except ValueError:
+            numbers = ()
+        if len(numbers) != INITS[match["name"]] or not all(map(math.isfinite, numbers)):
+            hint = f"one of: {', '.join(shown)}"
+            report.add(f"'{text.text}' has not the numbers that it takes", text.where, hint)
+            continue
         if not any(fnmatchcase(name, key.text) for name in names):
-            hint = suggest(key.text, names)
-            report.add(f"init '{key.text}' fits no parameter and no table", key.where, hint)
+            message = f"init '{key.text}' fits no parameter and no table"
+            report.add(message, key.where, suggest(key.text, names))
+        found.append(Init(key.text, match["name"], numbers))
+    return found

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection
+from typing import TypeVar
 
 from abw.core.base.errors import Span
 from abw.core.spec.text.document import COMMAS, Mapping, Node, Scalar, Sequence
 from abw.core.spec.text.report import Report, suggest
+
+Name = TypeVar("Name", bound=str)
 
 MOST = 2**31 - 1
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
@@ -101,6 +104,29 @@ def number(node: Node | None, what: str, report: Report) -> float | None:
         if math.isfinite(value):
             return value
     report.add(f"{what} must be a number", node.where, _number_hint(node))
+    return None
+
+
+def amount(node: Node | None, what: str, report: Report, below: float | None = None) -> float | None:
+    """A finite number from 0 on."""
+    value = number(node, what, report)
+    if value is None or node is None:
+        return None
+    if value < 0 or (below is not None and value >= below):
+        most = f" and below {below:g}" if below is not None else ""
+        report.add(f"{what} must be 0 or more{most}", node.where)
+        return None
+    return value
+
+
+def choice(node: Node | None, what: str, known: tuple[Name, ...], report: Report) -> Name | None:
+    """One of some words."""
+    found = text(node, what, report)
+    for word in known:
+        if found and found.text == word:
+            return word
+    if found:
+        report.add(f"{what} cannot be '{found.text}'", found.where, suggest(found.text, known))
     return None
 
 

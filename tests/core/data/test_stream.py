@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from abw.core.base.errors import DataError
 from abw.core.data.feed import Feed, open_feed
+from abw.core.data.instances import Instances
 from abw.core.data.read import read
 from abw.core.data.readers.jsonl import schema_of_json
 from abw.core.data.stream import Chunk, chunks
@@ -55,7 +56,7 @@ def schema_of(path: Path, format: str) -> Schema | None:
     return schema_of_json(path) if format == "json" else None
 
 
-def plain(found: list[Chunk]) -> list[oracle.Plain]:
+def plain(found: list[Chunk[Instances]]) -> list[oracle.Plain]:
     for chunk in found:
         oracle.check_arrays(chunk.instances)
     return [one for chunk in found for one in oracle.plain(chunk.instances)]
@@ -143,7 +144,7 @@ def test_bad_instances_are_left_out_where_that_is_asked_for(
     sample.write_text(ONE["json"])
     schema = schema_of(sample, format)
 
-    def found() -> list[Chunk]:
+    def found() -> list[Chunk[Instances]]:
         with piped(path.read_bytes(), path=str(path)) if pipe else open_feed(path) as feed:
             return list(chunks(feed, format, size, schema=schema, skip_bad=True))
 

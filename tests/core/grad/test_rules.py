@@ -57,6 +57,28 @@ def test_element_by_element(operation: object) -> None:
             np.testing.assert_allclose(0.0 if a is None else a, e, rtol=1e-9, atol=1e-12, err_msg=f"{x}")
 
 
+@pytest.mark.parametrize(
+    ("name", "row", "slopes"),
+    [
+        ("relu", [0.0], [0.0]),
+        ("abs", [0.0], [0.0]),
+        ("leaky_relu", [0.0, 0.25], [0.25, 0.0]),
+        ("elu", [0.0, 0.5], [0.5, 0.0]),
+        ("maximum", [2.0, 2.0], [0.5, 0.5]),
+        ("minimum", [2.0, 2.0], [0.5, 0.5]),
+    ],
+)
+def test_at_kinks_the_slope_is_pytorchs(name: str, row: list[float], slopes: list[float]) -> None:
+    b = CellBuilder()
+    cell = b.cell("one", [b.op(name, *(b.input((1,)) for _ in row), shape=(1,))])
+    (found,), _ = backward(cell, [[np.array([x]) for x in row]], [], [[np.array([1.0])]])
+    assert [0.0 if g is None else np.ravel(g)[0] for g in found] == slopes
+    values = [np.array([x]) for x in row]
+    assert [
+        float(np.ravel(g)[0]) for g in VJP[name](cell.ops[0], values, _value(name, values), np.ones(1))
+    ] == slopes
+
+
 def _value(name: str, row: Sequence[np.ndarray]) -> np.ndarray:
     return np.asarray(OPERATIONS[name].meaning(NUMPY, *row))
 

@@ -95,7 +95,12 @@ class Plain:
     def step(self, x: Number, h: Number) -> Number:
         return self._rnn("step", x, h)
 
-    def join(self, x: Number, h: Number) -> Number:
+    def input(self, numbers: Sequence[float]) -> Number:
+        return Number(np.asarray(numbers, np.float32).astype(np.float64))
+
+    def join(self, x: Number, h: Number | Sequence[float]) -> Number:
+        if not isinstance(h, Number):
+            h = self.input(h)
         return self._rnn("join", x, h)
 
     def two(self, x: Number) -> tuple[Number, Number]:

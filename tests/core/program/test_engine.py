@@ -19,7 +19,7 @@ from abw.core.policy.schedule import Schedule
 from abw.core.program.net import Net
 from abw.core.program.recorder import joined
 from tests.core.program.cells import LIBRARY, Programs, small
-from tests.core.program.test_random import bits, instances, program
+from tests.core.program.test_random import bits, forget_inputs, instances, program
 
 SENTENCES = [[1, 2, 3], [4], [5, 6, 7, 8, 9], [3, 3]]
 
@@ -89,12 +89,14 @@ def test_the_tape_runs_what_plans_run(
     nets: tuple[Net, Net], drawn: list[tuple[int, list[tuple[str, int, int]]]]
 ) -> None:
     taped, planned = nets
+    for net in nets:
+        forget_inputs(net)
     found = [net.run(partial(program, net, abw.each), drawn) for net in nets]
     assert bits(found[0]) == bits(found[1])
     tape, plans = taped._ready().engine, planned._ready().engine
     assert tape.tape is not None and plans.tape is None
     assert tape.batches == plans.batches
-    assert tape.tape.batches == tape.batches
+    assert len(tape.plans) == 0 or tape._given
     for one, other in zip(tape.segments, plans.segments, strict=True):
         assert one.first == other.first
         for name in ("type", "instance", "operand_ptr", "operand"):

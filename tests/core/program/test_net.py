@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections import defaultdict, deque
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, field, replace
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -126,6 +129,98 @@ def test_results_keep_their_form(net: Net) -> None:
     assert found["held"].value.shape == (6,)
     np.testing.assert_array_equal(found["list"][0], row)
     assert found["list"][1] == [None]
+
+
+def test_results_are_looked_through(net: Net) -> None:
+    @dataclass(frozen=True, slots=True)
+    class Node:
+        value: Any
+        children: tuple[Any, ...] = ()
+        count: int = field(init=False, default=3)
+
+    @dataclass
+    class Counted:
+        times: InitVar[int]
+        value: Any = None
+
+        def __post_init__(self, times: int) -> None:
+            self.value = [net.start] * times
+
+    def program(word: int) -> Found:
+        row = net.words[word]
+        shared = [row]
+        table = defaultdict(list, {"a": [row]})
+        return Node(row, (Node(row), Node({"x": shared, "y": shared}))), Counted(2), table, deque([row, 1], 4)
+
+    ((tree, counted, table, queue),) = net.run(program, [4])
+    row = net.params["words"][4]
+    for found in (
+        tree.value,
+        tree.children[0].value,
+        tree.children[1].value["y"][0],
+        table["a"][0],
+        queue[0],
+    ):
+        np.testing.assert_array_equal(found, row)
+    assert tree.count == 3 and [value.shape for value in counted.value] == [(6,), (6,)]
+    assert table["other"] == [] and queue.maxlen == 4
+
+
+class Holder:
+    """No dataclass."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+async def waits(_: int) -> None:
+    """No program."""
+
+
+def endless(net: Net) -> list[Any]:
+    held: list[Any] = [net.start]
+    held.append(held)
+    return held
+
+
+UNRETURNED: dict[str, tuple[Any, str]] = {
+    "a set": (lambda net: {net.start}, "a set of values is returned"),
+    "pairs in a set": (lambda net: frozenset({(1, net.start)}), "a set of values is returned"),
+    "keys": (lambda net: {net.start: 1}, "a dict with values for keys"),
+    "a generator": (lambda net: (net.words[i] for i in range(3)), "a generator is returned"),
+    "a map": (lambda net: map(net.words.get, range(3)), "a map is returned"),
+    "a coroutine": (lambda net: waits(3), "asynchronous"),
+    "an object": (lambda net: [Holder(net.start)], "a Holder is returned, whose 'value' is a value"),
+    "a circle": (endless, "holds itself"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:coroutine")
+@pytest.mark.parametrize("what", UNRETURNED)
+def test_what_cannot_be_returned_is_refused(net: Net, what: str) -> None:
+    make, message = UNRETURNED[what]
+    for eager in (False, True):
+        found = net.run(lambda i: make(net) if i else i, [0, 1], eager=eager, errors="return")
+        assert found[0] == 0 and isinstance(found[1], AbwError) and message in str(found[1])
+    found.clear()
+    gc.collect()  # the coroutine, while its warning is ignored
+    assert net.run(lambda _: ({1, "a"}, frozenset({2})), [0]) == [({1, "a"}, frozenset({2}))]
+
+
+def test_what_is_no_program_is_refused(net: Net) -> None:
+    class Asynchronous:
+        async def __call__(self, _: int) -> None: ...
+
+    for wrong in (waits, Asynchronous(), partial(waits)):
+        for run in (net.run, net.verify):
+            with pytest.raises(AbwError, match="asynchronous"):
+                run(wrong, [0])
+        with pytest.raises(AbwError, match="asynchronous"), net.batching() as batch:
+            batch(wrong, 0)
+        with pytest.raises(AbwError, match="asynchronous"):
+            net.run(lambda _, wrong=wrong: abw.each(wrong, [0]), [0])
+    with pytest.raises(AbwError, match="a function of one instance, not list"):
+        net.run([1], len)
 
 
 def test_what_a_program_raises_keeps_its_traceback_and_names_the_instance(net: Net) -> None:
@@ -273,7 +368,7 @@ def test_above_asks_a_single_number(net: Net) -> None:
 
 MISTAKES = {
     "a shape": (lambda net: net.step(net.start, net.gate(net.start)), r"wants \[6\], this is \[1\]"),
-    "no value": (lambda net: net.step(net.words[1], 3), "wants a value, not int"),
+    "no value": (lambda net: net.step(net.words[1], "h"), "wants a value or numbers, not str"),
     "too few": (lambda net: net.step(net.words[1]), "missing 1 required positional argument: 'h'"),
     "a row": (lambda net: net.words[20], "has no row 20"),
     "no row": (lambda net: net.words[1.5], "is a number or a word, not 1.5"),

@@ -17,7 +17,7 @@ from tests.core.program.cells import Plain, Programs, small
 
 Found = Any
 """What programs return."""
-CALLS = ("step", "join", "two", "score", "gate", "each", "value")
+CALLS = ("step", "join", "two", "score", "gate", "each", "value", "input")
 
 calls = st.lists(st.tuples(st.sampled_from(CALLS), st.integers(0, 30), st.integers(0, 30)), max_size=10)
 instances = st.lists(st.tuples(st.integers(0, 19), calls), min_size=1, max_size=6)
@@ -43,6 +43,8 @@ def program(net: Any, each: Any, instance: tuple[int, list[tuple[str, int, int]]
             decided.append(int(net.gate(a).above(0.0)))
         elif call == "value":
             decided.append(int(a.value()[0] > b.value()[1]))
+        elif call == "input":
+            held.append(net.join(net.input([i / 30] * 6), [j / 30] * 6))
         elif call == "each":
             inner = [((word + k) % 20, todo[number + 1 :][: 2 + k]) for k in range(j % 3)]
             for ended, values in each(lambda item: program(net, each, item), inner):
@@ -69,6 +71,8 @@ def yielding(net: Any, instance: tuple[int, list[tuple[str, int, int]]]) -> Gene
         elif call == "value":
             first = (yield a.value())[0]
             decided.append(int(first > (yield b.value())[1]))
+        elif call == "input":
+            held.append(net.join(net.input([i / 30] * 6), [j / 30] * 6))
         elif call == "each":
             inner = [((word + k) % 20, todo[number + 1 :][: 2 + k]) for k in range(j % 3)]
 
@@ -81,6 +85,12 @@ def yielding(net: Any, instance: tuple[int, list[tuple[str, int, int]]]) -> Gene
         else:
             held.append(getattr(net, call)(a, b))
     return decided, held
+
+
+def forget_inputs(net: Net) -> None:
+    """Have pieces run without plans again, as if no instance had brought numbers along."""
+    net._given._rows.clear()
+    net._given._first.clear()
 
 
 def bits(found: Found) -> Found:

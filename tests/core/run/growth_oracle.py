@@ -20,7 +20,7 @@ from abw.core.data.derive import link as link_of
 from abw.core.data.instances import Instances
 from abw.core.data.lookup import word_rows
 from abw.core.exec.params import Params
-from abw.core.ir.growth import Clause, Decision, GrowingKind, Number, Place
+from abw.core.ir.growth import MEMBER, Clause, Decision, GrowingKind, Number, Place
 from abw.core.ir.growth import Test as Condition
 from abw.core.ir.model import (
     Attention,
@@ -81,7 +81,7 @@ class Oracle:
         self.file_number = int(instances.numbers[number])
         self.vertices = self._given(number)
         self.given = len(self.vertices)
-        self.cut: set[str] = set()
+        self.cut: dict[str, int] = {}  # by kind the round in which it was first
         self.rounds = 0
         self.kept: list[Pick] = []
 
@@ -187,21 +187,30 @@ class Oracle:
         pick: Pick | None,
         here: dict[int, Vertex],
     ) -> None:
-        if not all(self._test(test, vertex, here) for test in clause.when):
-            return
-        if clause.unless and all(self._test(test, vertex, here) for test in clause.unless):
-            return
-        if all(needed in here for needed in clause.needs):
-            for new in self._add(clause, vertex, here):
-                here[number], new.pick = new, pick
-                if pick and kind.best and new.kind == kind.name:
-                    pick.ended = False
+        for member in self._members(clause.each, vertex) if clause.each else [None]:
+            known = here if member is None else here | {MEMBER: member}
+            if not all(self._test(test, vertex, known) for test in clause.when):
+                continue
+            if clause.unless and all(self._test(test, vertex, known) for test in clause.unless):
+                continue
+            if all(needed in here for needed in clause.needs):
+                for new in self._add(clause, vertex, known):
+                    if member is None:
+                        here[number] = new
+                    new.pick = pick
+                    if pick and kind.best and new.kind == kind.name:
+                        pick.ended = False
+
+    def _members(self, hops: Sequence[Hop], vertex: Vertex) -> list[Vertex]:
+        """Where a list's hops lead, the last of them to several."""
+        at = self._follow(vertex, hops[:-1])
+        return list(at.links.get(hops[-1].link) or []) if at else []
 
     def _add(self, clause: Clause, vertex: Vertex, added: dict[int, Vertex]) -> list[Vertex]:
         count = sum(v.kind == clause.adds for v in self.vertices)
         most = next(k.most for k in self.growth.kinds if k.name == clause.adds)
         if count >= most:
-            self.cut.add(clause.adds)
+            self.cut.setdefault(clause.adds, self.rounds)
             return []
         new = Vertex(clause.adds, count, born=self.rounds)
         new.links["instance"] = self.vertices[0]
@@ -210,6 +219,9 @@ class Oracle:
         for name, value in clause.fields:
             new.fields[name] = self._number(value, vertex, added) if isinstance(value, Number) else value
         self.vertices.append(new)
+        for name, of in self.growth.reversed.items():
+            if (owner := new.links.get(of)) is not None:
+                owner.links.setdefault(name, []).append(new)
         return [new]
 
     def _place(self, place: Place, vertex: Vertex, added: dict[int, Vertex]) -> Vertex | None:
@@ -323,6 +335,8 @@ class Oracle:
             return self._input(replace(wanted, sources=wanted.sources[1:] or (ZeroSource(),)), vertex)
         if not isinstance(how, Attention):
             return np.asarray(getattr(np, str(how))(np.stack(found, axis=-1), axis=-1))
+        if len(found) == 1:  # exactly, or what is the same scores otherwise
+            return found[0]
         assert how.scaled and not how.added
         keys, query = self._listed(node_type.inputs[1], vertex), self._input(node_type.inputs[2], vertex)
         parts = []

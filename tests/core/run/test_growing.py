@@ -39,9 +39,20 @@ from abw.core.run.workload import Workload, open_model, open_networks, open_work
 from abw.core.spec.load import Overrides
 from tests.core.exec.cuda.simulated import SimulatedDevice
 from tests.core.run.growth_oracle import Oracle
+from tests.core.run.history_check import check_history
 
 SPECS = Path(__file__).resolve().parents[3] / "specs"
-GROWING = ("greedy", "greedy-attention", "stackrnn", "drnn", "nested", "early-exit", "experts", "beam")
+GROWING = (
+    "greedy",
+    "greedy-attention",
+    "stackrnn",
+    "drnn",
+    "nested",
+    "early-exit",
+    "experts",
+    "beam",
+    "berxit",
+)
 EXECUTORS: dict[str, Callable[[], Executor]] = {
     "reference": ReferenceExecutor,
     "blas": BlasExecutor,
@@ -90,6 +101,7 @@ def check_as_the_oracle(workload: Workload, made: Grown, params: Params) -> None
     given = read_instances(model.data, model.data.limit)
     schema = made.instances.schema
     cut: dict[str, int] = {}
+    oracles = []
     nodes = {
         (int(t), int(v)): n
         for n, (t, v) in enumerate(zip(made.graph.dag.type, made.graph.vertex, strict=True))
@@ -97,6 +109,7 @@ def check_as_the_oracle(workload: Workload, made: Grown, params: Params) -> None
     for i in range(len(given)):
         oracle = Oracle(model, given, i, params)
         vertices = oracle.grow()
+        oracles.append(oracle)
         begin, end = made.instances.start[i : i + 2].tolist()
         assert [schema.kinds[k] for k in made.instances.kind[begin:end]] == [v.kind for v in vertices]
         number = {vertex: begin + n for n, vertex in enumerate(vertices)}
@@ -121,6 +134,7 @@ def check_as_the_oracle(workload: Workload, made: Grown, params: Params) -> None
                         reference = np.array([node * made.graph.network.width + o])
                         np.testing.assert_allclose(made.result.values(reference)[0], expected, 1e-9, 1e-12)
     assert made.cut == cut
+    check_history(workload, made, oracles)
 
 
 @pytest.mark.parametrize("name", GROWING)
@@ -157,7 +171,8 @@ VALUES = ("at.instance.token.buffer.h", "at.instance.token.buffer.h or up.run.h 
 class Draft:
     """A random section `grow` of kinds a and b, over sentences."""
 
-    def __init__(self, draw: st.DataObject) -> None:
+    def __init__(self, draw: st.DataObject, *, lists: bool = True) -> None:
+        """`lists`: also of what grew, which is not compiled."""
         self.draw = draw
         self.links = {
             "a": {"up": "a", "side": "b", "at": "token"},
@@ -166,6 +181,7 @@ class Draft:
         self.fields = {"a": ("depth", "row"), "b": ("depth",)}
         self.choices = {"a": ("pick", "go"), "b": ("toss",)}
         self.beam = draw.draw(st.booleans())
+        self.lists = lists
 
     def one(self, *options: str) -> str:
         return self.draw.draw(st.sampled_from(options))
@@ -223,7 +239,55 @@ class Draft:
     def then(self, kind: str) -> str:
         added: dict[str, str] = {}
         count = self.draw.draw(st.integers(1, 3))
-        return "".join(self.clause(kind, number, added) for number in range(count))
+        found = "".join(self.clause(kind, number, added) for number in range(count))
+        return found + (self.crowd(added) if kind == "a" and self.lists else "")
+
+    def crowd(self, added: dict[str, str]) -> str:
+        """Clauses of kind a that add one vertex of kind c for each of a list, with what was just added."""
+        lists = {"instance.token": "token", "members": "c", "up.members": "c", "side.owner.members": "c"}
+        homes = [name for name, kind in added.items() if kind == "a"]
+        found = []
+        for number in range(int(self.one("0", "1", "2", "3"))):
+            where = self.one(*lists) if number else "instance.token"
+            parts = ["add: c", f"each: x in {where}"] if not self.beam else ["add: c", "each: pick"]
+            home = self.one("added", "added", "added", "this", "")
+            if home == "added" and homes:
+                parts.append(f"home: {self.one(*homes)}")
+            elif home == "this" and not self.beam:
+                parts.append("home: this")
+            if self.draw.draw(st.booleans()):
+                parts.append(f"when: {self.tests('a')}")
+            if not self.beam:
+                of = self.one("index", "of.index + 1") if lists[where] == "c" else "index"
+                parts.append(f"place: x.{of}")
+                parts.append("of: x, at: x.at" if lists[where] == "c" else "at: x")
+                if self.draw.draw(st.booleans()):
+                    parts.append(f"unless: x.index > {self.one('0', '1', '2')} and {self.tests('a')}")
+            else:
+                parts.append("place: pick")
+            found.append("      - {" + ", ".join(parts) + "}\n")
+        return "".join(found)
+
+    def crowds(self) -> tuple[str, str, str]:
+        """The links, the kind and the types of lists."""
+        those = self.one("home.members.each.h", "home.members.of.each.h")
+        own = self.one("home.run.h", "home.up.run.h", "of.others.y")
+        return (
+            "links: {members: {reverse: home}}\n",
+            f"""\
+  c:
+    links: {{home: a or none, of: c or none, at: token or none}}
+    fields: {{place: number}}
+    most: {self.draw.draw(st.integers(1, 12))}
+""",
+            f"""\
+  each: {{per: c, cell: rnn.yaml, inputs: {{x: "depths[place] or zeros",
+    h: of.each.h or at.buffer.h or zeros, g: {own} or idle}}}}
+  others: {{per: c, attend: {{query: each.h, keys: {those}, values: {those} or idle}}}}
+  gather: {{per: a, {self.one("mean", "sum", "max")}: {{h: members.each.h or idle}}}}
+  least: {{per: c, cell: scores.yaml, inputs: {{x: others.y}}}}
+""",
+        )
 
     def choose(self) -> str:
         how = "best" if self.beam else self.one("argmax", "sample")
@@ -240,14 +304,16 @@ class Draft:
         read = self.one(
             "up.run.h", "side.pass.h", "up.up.run.h", "at.buffer.h", "instance.pooled.h", "near.h"
         )
-        scored = self.one("run.h", "look.y", "up.look.y or run.h")
+        listed = ("gather.h", "members[0].each.h or run.h") if self.lists else ()
+        scored = self.one("run.h", "look.y", "up.look.y or run.h", *listed)
+        members, crowd, their_types = self.crowds() if self.lists else ("", "", "")
         return f"""\
 model: random
 dims: {{hidden: 3}}
 data: {{format: tags, path: d.txt, batch: 3, seed: {self.draw.draw(st.integers(0, 9))}}}
 tables: {{words: {{dim: hidden, rows: 8}}, rows: {{dim: hidden, rows: 3}}, depths: {{dim: hidden, rows: 4}}}}
 params: {{idle: hidden}}
-grow:
+{members}grow:
   a:
     links: {{{optional(self.links["a"])}}}
     fields: {{depth: number, row: rows}}
@@ -261,7 +327,7 @@ grow:
     most: {self.draw.draw(st.integers(1, 7))}
     choose: {{toss: chance {self.one("0", "0.4", "0.9")}}}
     then:
-{self.then("b")}types:
+{self.then("b")}{crowd}types:
   buffer: {{per: token, cell: rnn.yaml, inputs: {{x: "words[word]", h: prev.buffer.h or zeros, g: idle}}}}
   run: {{per: a, cell: rnn.yaml, inputs: {{x: "rows[row]", h: {read} or zeros,
     g: side.pass.h or up.run.h or idle}}}}
@@ -270,10 +336,10 @@ grow:
   pooled: {{per: instance, mean: {{h: token.buffer.h}}}}
   near: {{per: a, sum: {{h: at.instance.token.buffer.h or idle}}}}
   look: {{per: a, attend: {{query: run.h, keys: at.instance.token.buffer.h, values: {self.one(*VALUES)}}}}}
-  score: {{per: a, cell: scores.yaml, inputs: {{x: {scored}}}}}
+{their_types}  score: {{per: a, cell: scores.yaml, inputs: {{x: "{scored}"}}}}
   all: {{per: instance, mean: {{h: a.run.h or idle}}}}
   end: {{per: instance, cell: scores.yaml, inputs: {{x: all.h}}}}
-outputs: {{pick: a.pick, toss: b.toss, end: end.y}}
+outputs: {{pick: a.pick, toss: b.toss, end: end.y{", least: least.y" if self.lists else ""}}}
 """
 
 

@@ -186,7 +186,7 @@ def test_what_can_hold_is_not_refused(parser: Folder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("link", "what"), [("{all: entry}", "entry"), ("{next: state}", "state"), ("{reverse: below}", "below")]
+    ("link", "what"), [("{all: entry}", "entry"), ("{next: state}", "state"), ("{reverse: entry}", "entry")]
 )
 def test_links_are_not_made_of_what_grows(parser: Folder, link: str, what: str) -> None:
     problems = parser.model_problems(edited(right(), "grow:\n", f"links: {{more: {link}}}\ngrow:\n"))

@@ -32,9 +32,20 @@ def test_all_the_workloads_are_there() -> None:
     assert {path.stem for path in MODELS} == {
         *("bilstm", "bilstm-chars", "lstm-nmt", "treelstm", "treegru", "treelstm-nary", "treegru-nary"),
         *("mvrnn", "treelstm-2type", "lattice", "lattice-gru", "dag", "fig1", "fig10", "uneven"),
-        *("greedy", "greedy-attention", "stackrnn", "drnn", "nested", "early-exit", "experts", "beam"),
+        *(
+            "greedy",
+            "greedy-attention",
+            "stackrnn",
+            "drnn",
+            "nested",
+            "early-exit",
+            "experts",
+            "beam",
+            "berxit",
+            "stackrnn-gold",
+        ),
         *("torch-lstm", "torch-bilstm", "torch-gru", "torch-treelstm", "torch-childsum", "words", "rings"),
-        *("torch-greedy", "torch-beam", "sst"),
+        *("torch-greedy", "torch-beam", "sst", "ner", "seq2seq"),
         *(
             "gat",
             "ggnn",

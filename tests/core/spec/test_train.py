@@ -79,6 +79,7 @@ train:
   per: value
   clip: 5
   word-dropout: {words: 0.1}
+  dropout: {"inner.*": 0.2, score.x: 0.5}
   init: {words: uniform(0.1), "*.W": orthogonal}
   epochs: 3
   batch: 25
@@ -96,6 +97,7 @@ train:
         Target("label", (Hop("parent"),)),
         Target("word", (Hop("parent"), Hop("left")), 0),
     ]
+    assert found.dropout == {(1, 0): 0.2, (1, 1): 0.2, (2, 0): 0.5}
     assert found.losses[0].classes == (1, 1, 1, 1, 0.5)
     assert [(m.name, m.over and m.over.text) for m in found.metrics] == [
         ("accuracy", "root"),
@@ -137,6 +139,8 @@ LOSS = "loss: {of: classes, target: label}"
         (f"{{{LOSS}, per: node}}", "per cannot be 'node'", "instance or value"),
         (f"{{{LOSS}, word-dropout: {{words: 1}}}}", "must be 0 or more and below 1", ""),
         (f"{{{LOSS}, word-dropout: {{word: 0.1}}}}", "no table is called 'word'", "words"),
+        (f"{{{LOSS}, dropout: {{score.x: 1}}}}", "must be 0 or more and below 1", ""),
+        (f"{{{LOSS}, dropout: {{score.y: 0.1}}}}", "fits no input of a cell", "score.x"),
         (f"{{{LOSS}, init: {{words: uniform}}}}", "has not the numbers", "uniform(NUMBER)"),
         (f"{{{LOSS}, init: {{words: xavier}}}}", "'xavier' is no initialisation", "glorot-uniform"),
         (f"{{{LOSS}, init: {{'inner.U*': zeros}}}}", "fits no parameter and no table", ""),

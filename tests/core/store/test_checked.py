@@ -80,7 +80,7 @@ def test_no_number_reaches_compiled_code_unchecked(
         ({"nodes": np.array([0, 1, 2, 1000000], np.int32)}, "node numbers"),
         ({"succ": np.array([2, 2, 0], np.int32)}, "reads node"),
         ({"instance": np.array([0, 0, 1, 2], np.int32)}, "'instance' holds 2 at 3"),
-        ({"vertex": np.zeros(3, np.int32)}, "'vertex' has 3 numbers for 4 nodes"),
+        ({"vertex": np.zeros(3, np.int32)}, "'vertex' has 3 numbers for 4"),
         ({"types": np.array(["a", "a"])}, "names a type twice"),
         ({"types": np.zeros(2)}, "'types' are no names"),
         ({"nodes": np.array([None] * 4)}, "values of object"),

@@ -55,9 +55,9 @@ def test_words_are_left_out_by_instance_and_vertex(tmp_path: Path) -> None:
     made = opened(spec_of("sst", "", tmp_path))
     assert made.learner.model.tables[0].unknown is None
     whole = made.workload.graph(0, 6)
-    dropped = made.learner._dropped(whole, made.instances, 0, 3)
+    dropped = made.learner.dropout.graph(whole, made.instances, 0, 3)
     alone = made.workload.graph(4, 5)
-    again = made.learner._dropped(alone, made.instances, 4, 3)
+    again = made.learner.dropout.graph(alone, made.instances, 4, 3)
     changed = [
         sorted(graph.vertex[np.searchsorted(graph.operand_ptr, at, side="right") - 1] - first)
         for graph, before, at, first in (

@@ -78,7 +78,9 @@ def die_at(call: int, function: Callable[..., Any], after: bool) -> Callable[...
 
 @pytest.fixture
 def spec(tmp_path: Path) -> Path:
-    return spec_of("sst", "", tmp_path)
+    path = spec_of("sst", "", tmp_path)
+    path.write_text(path.read_text().replace("  batch: 25", "  dropout: {output.x: 0.3}\n  batch: 25"))
+    return path
 
 
 @pytest.fixture

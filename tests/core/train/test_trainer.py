@@ -13,6 +13,7 @@ from abw.core.base.errors import AbwError
 from abw.core.data.tensors import read_tensors
 from abw.core.spec.load import Overrides
 from abw.core.train.check import check_gradients
+from abw.core.train.evaluate import OwnMetric, Parts
 from abw.core.train.session import TrainOptions
 from tests.core.train.models import ROOT, spec_of
 
@@ -115,3 +116,75 @@ def test_a_wrong_gradient_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(losses, "_cross_entropy", wrong)
     with pytest.raises(AbwError, match=r"the gradient of .* is wrong"):
         check_gradients(spec_of("sst", "", tmp_path), Overrides(dims={"hidden": 3}, limit=1), TrainOptions())
+
+
+MORE = [TREES[0], TREES[2], (0, (1, "not"), (3, (3, "so"), (2, "good"))), TREES[1]]
+
+
+def exact(outputs: Parts, targets: Parts) -> float:
+    """Of how many instances every node is right."""
+    pairs = zip(outputs["classes"], targets["classes"], strict=True)
+    right = [bool((scores.argmax(axis=1) == wanted).all()) for scores, wanted in pairs]
+    assert [len(wanted) for wanted in targets["classes"]] == [5, 3, 5, 1]
+    return float(np.mean(right))
+
+
+def test_fit_tells_steps_epochs_and_metrics_of_ones_own(model: LoadedModel) -> None:
+    steps: list[Mapping[str, float]] = []
+    epochs: list[Mapping[str, float]] = []
+    curve = model.trainer().fit(
+        TREES, MORE, epochs=3, metrics={"exact": exact}, on_step=steps.append, on_epoch=epochs.append
+    )
+    assert [row["epoch"] for row in curve] == [1, 2, 3] and curve == epochs
+    assert [(row["epoch"], row["step"], row["steps"]) for row in steps] == [(1, 1, 1), (2, 1, 1), (3, 1, 1)]
+    assert {"accuracy over root", "accuracy", "exact"} < curve[0].keys()
+    assert all(0 <= row["exact"] <= row["accuracy over root"] for row in curve)
+
+
+def test_a_callback_ends_training(model: LoadedModel) -> None:
+    def enough(row: Mapping[str, float]) -> None:
+        if row["epoch"] == 2:
+            raise StopIteration
+
+    assert len(model.trainer().fit(TREES, epochs=9, on_epoch=enough)) == 2
+    assert len(model.trainer().fit(TREES, epochs=9, on_step=enough)) == 1
+
+
+def test_with_a_folder_fit_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    folders = [tmp_path / "whole", tmp_path / "parts"]
+    found = []
+    for folder, stopped in zip(folders, (False, True), strict=True):
+        train = "train: {loss: {of: classes, target: label}, dropout: {output.x: 0.5}, batch: 2, epochs: 3}"
+        spec = spec_of("sst", train, tmp_path)
+
+        def begin(spec: Path = spec) -> LoadedModel:
+            return load(spec, dims={"hidden": 4}, policy="sufficient", threads=1)
+
+        def interrupt(row: Mapping[str, float]) -> None:
+            if (row["epoch"], row["step"]) == (2, 1):
+                raise KeyboardInterrupt
+
+        if stopped:
+            with pytest.raises(KeyboardInterrupt):
+                begin().trainer().fit(TREES, MORE, on_step=interrupt, folder=folder)
+        made = begin()
+        curve = made.trainer().fit(TREES, MORE, folder=folder)
+        rows = [{k: v for k, v in row.items() if k != "instances_per_second"} for row in curve]
+        found.append((rows, {name: value.tobytes() for name, value in made.params.items()}))
+        assert (folder / "best.safetensors").is_file()
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "dev", "message"),
+    [
+        ({"accuracy": exact}, MORE, "a metric cannot be called 'accuracy'"),
+        ({"exact": exact}, None, "there are none"),
+        ({"exact": lambda *_: "good"}, MORE, "metric 'exact' gave 'good', which is no number"),
+    ],
+)
+def test_wrong_metrics_are_told(
+    metrics: dict[str, OwnMetric], dev: object, message: str, model: LoadedModel
+) -> None:
+    with pytest.raises(AbwError, match=message):
+        model.trainer().fit(TREES, dev, epochs=1, metrics=metrics)

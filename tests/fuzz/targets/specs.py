@@ -68,7 +68,11 @@ def spec(case: Mapping[str, bytes], folder: Path) -> None:
     put(folder, case)
     path = folder / "model.yaml"
     if len(case["model.yaml"]) % 2:
-        open_networks(open_model(path, Overrides(hoist=True)), "op", "paper", fuse=True, group=True)
+        model = open_model(path, Overrides(hoist=True))
+        if model.growth:
+            open_networks(model, "cell", "paper")
+        else:
+            open_networks(model, "op", "paper", fuse=True, group=True)
     else:
         inspect(path, Overrides(), "cell")
 

@@ -93,10 +93,10 @@ def costs(case: bytes, folder: Path) -> None:
 
 
 def _runs() -> list[Mapping[str, bytes]]:
-    """The folders of two runs, one with a learned policy."""
+    """The folders of three runs: one with a learned policy, one whose instances have grown."""
     home = Path(tempfile.mkdtemp())
     os.environ["ABW_HOME"] = str(home)
-    for name, policy in (("fig1", "fsm"), ("treelstm", "agenda")):
+    for name, policy in (("fig1", "fsm"), ("treelstm", "agenda"), ("beam", "agenda")):
         spec, overrides = ROOT / "specs" / f"{name}.yaml", Overrides(limit=2, dims={"hidden": 2})
         run(spec, overrides, RunOptions(policy=policy))
     folders = sorted((home / "runs").iterdir())

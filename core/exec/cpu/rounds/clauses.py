@@ -11,30 +11,46 @@ from abw.core.graph.growing.beam import PICK
 from abw.core.ir.growth import Clause, GrowingKind, Number
 from abw.core.ir.paths import Hop
 
-ROUND = "round"
-"""A column: the number of the round that a vertex is computed in."""
+ROUND, STAGE = "round", "stage"
+"""Columns: the number of the round that a vertex is computed in, and of the stage of that."""
+
+
+def stages_of(kind: GrowingKind) -> list[int]:
+    """By clause of a kind: in which stage of a round is computed what it adds, behind all that it links to.
+
+    Vertices lead to others of their round by links alone that are told what another clause has added.
+    """
+    found: list[int] = []
+    for clause in kind.clauses:
+        named = [i for i in range(len(found)) if any(place.added == i for _, place in clause.links)]
+        found.append(max((1 + found[i] for i in named), default=0))
+    return found
 
 
 class Clauses:
     """Writes what `abw.core.graph.growing.decide.Grower` does into a function, a vertex at a time."""
 
-    def __init__(self, f: StateFunction, kinds: Mapping[str, GrowingKind]) -> None:
+    def __init__(self, f: StateFunction, kinds: Mapping[str, GrowingKind], *, staged: bool) -> None:
+        """`staged`: whether rounds are computed stage by stage."""
         self.f, self.kinds = f, kinds
         self.beam = any(kind.best for kind in kinds.values())
+        self.staged = staged
 
     def start(self, clause: Clause, roots: str, count: str) -> None:
         """What `count` instances begin with; `roots` are their own vertices."""
         f = self.f
-        f.each(0, count, lambda j: self._add(clause, f.int_item(roots, j), lambda _: None, []))
+        f.each(
+            0, count, lambda j: self._add(clause, f.int_item(roots, j), lambda new: self._stage(new, 0), [])
+        )
 
     def grow(self, kind: GrowingKind, vertices: str, count: str) -> None:
         """Do a kind's clauses at `count` vertices, whose decisions are made; or at those of picks."""
         named = {needed for clause in kind.clauses for needed in clause.needs}
-        for number, clause in enumerate(kind.clauses):
-            self._clause(kind, clause, number if number in named else None, vertices, count)
+        for number, (clause, stage) in enumerate(zip(kind.clauses, stages_of(kind), strict=True)):
+            self._clause(kind, clause, number if number in named else None, stage, vertices, count)
 
     def _clause(
-        self, kind: GrowingKind, clause: Clause, number: int | None, vertices: str, count: str
+        self, kind: GrowingKind, clause: Clause, number: int | None, stage: int, vertices: str, count: str
     ) -> None:
         f = self.f
 
@@ -53,6 +69,7 @@ class Clauses:
                 f.put_int("-1", f.address(("added", number)), j)
 
             def note(new: str) -> None:
+                self._stage(new, stage)
                 if number is not None:
                     f.put_int(new, f.address(("added", number)), j)
                 if by is not None:
@@ -63,6 +80,11 @@ class Clauses:
             f.when(f.both(conditions), lambda: self._add(clause, vertex, note, known))
 
         f.each(0, count, at)
+
+    def _stage(self, new: str, stage: int) -> None:
+        """Note in which stage a vertex is computed."""
+        if self.staged:
+            self.f.note(STAGE, new, str(stage))
 
     def _pick(self, kind: GrowingKind, vertex: str, j: str) -> str | None:
         """The pick by which clauses are done, or by which a vertex came to be; None where nothing is picked.

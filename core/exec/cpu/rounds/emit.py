@@ -9,7 +9,7 @@ from abw.core.data.vertices import KIND
 from abw.core.exec.cpu.llvm.emit import Module
 from abw.core.exec.cpu.rounds.beams import Beams
 from abw.core.exec.cpu.rounds.choices import Choices
-from abw.core.exec.cpu.rounds.clauses import Clauses
+from abw.core.exec.cpu.rounds.clauses import STAGE, Clauses, stages_of
 from abw.core.exec.cpu.rounds.feeds import Feeds
 from abw.core.exec.cpu.rounds.launch import Launcher
 from abw.core.exec.cpu.rounds.state import DONE, FULL, PAUSED, RUNNING, StateFunction, Words
@@ -30,7 +30,7 @@ class Emitted:
 
 
 def emit_rounds(sprouter: Sprouter, arenas: Arenas, target: Target) -> Emitted:
-    """Write the rounds of a model whose types have an order in them.
+    """Write the rounds of a model whose types have an order in them, or in their stages.
 
     `begin` adds what instances begin with, behind vertex `next`. `rounds` computes the vertices `first` to
     `last - 1`, decides, and adds vertices, until one of `state.py`'s ends: a round is whole, or FULL ends
@@ -39,7 +39,7 @@ def emit_rounds(sprouter: Sprouter, arenas: Arenas, target: Target) -> Emitted:
     module, words = Module(target), Words()
     kinds = {kind.name: kind for kind in sprouter.growth.kinds}
     f = StateFunction(module, "begin", words)
-    clauses = Clauses(f, kinds)
+    clauses = Clauses(f, kinds, staged=not sprouter.phases.ordered)
     for kind in kinds.values():
         if kind.start is not None:
             clauses.start(kind.start, f.address("roots"), f.get("root_count"))
@@ -65,6 +65,13 @@ def most_added(sprouter: Sprouter) -> int:
     return max(len(k.clauses) * (k.best.width if k.best else 1) for k in sprouter.growth.kinds)
 
 
+def stages(sprouter: Sprouter) -> int:
+    """In how many stages a round is computed."""
+    if sprouter.phases.ordered:
+        return 1
+    return 1 + max(stage for kind in sprouter.growth.kinds for stage in stages_of(kind))
+
+
 def width(sprouter: Sprouter) -> int:
     """How many continuations of a vertex may be picked in a round, if any are."""
     return sprouter.growth.beam[1].width if sprouter.growth.beam else 1
@@ -81,7 +88,8 @@ class _Rounds:
         self.beams = Beams(f, launcher, arenas, beam[1]) if beam else None
         self.feeds = Feeds(f, launcher, sprouter, arenas)
         self.choices = Choices(f, launcher, arenas, self.model.data.seed)
-        self.clauses = Clauses(f, {kind.name: kind for kind in sprouter.growth.kinds})
+        kinds = {kind.name: kind for kind in sprouter.growth.kinds}
+        self.clauses = Clauses(f, kinds, staged=not sprouter.phases.ordered)
         types = [self.model.types[t].kinds for t in sprouter.phases.during]
         decide = [kind.kinds for kind in sprouter.growth.kinds]
         self.groups: list[Kinds] = list(dict.fromkeys([*types, *decide]))
@@ -112,10 +120,11 @@ class _Rounds:
     def _round(self) -> None:
         f, phases = self.f, self.sprouter.phases
         f.set("round", f.i64("add", f.get("round"), 1))
-        for number, kinds in enumerate(self.groups):
-            self._list(number, kinds)
-        for t in phases.during:
-            self.feeds.batch(t, *self._of(self.model.types[t].kinds))
+        if not phases.ordered:
+            f.repeat(stages(self.sprouter), self._batches)
+        self._lists()
+        if phases.ordered:
+            self._batches()
         for kind in self.sprouter.growth.kinds:
             for decision in kind.decisions:
                 scores = self._scores(decision.type, decision.output)
@@ -129,6 +138,13 @@ class _Rounds:
                 picked = self.beams.picked() if self.beams and kind.best else None
                 self.clauses.grow(kind, *(picked or self._of(kind.kinds)))
         self._next(before)
+
+    def _batches(self, stage: str | None = None) -> None:
+        """Compute the vertices that are listed, or those of a stage."""
+        if stage is not None:
+            self._lists(stage)
+        for t in self.sprouter.phases.during:
+            self.feeds.batch(t, *self._of(self.model.types[t].kinds))
 
     def _next(self, first: str) -> None:
         """What came to be is computed in the next round, if there is one."""
@@ -151,7 +167,12 @@ class _Rounds:
         number = self.groups.index(kinds)
         return self.f.address(("list", number)), self.f.get(("listed", number))
 
-    def _list(self, number: int, kinds: Kinds) -> None:
+    def _lists(self, stage: str | None = None) -> None:
+        """List the round's vertices, or those of a stage."""
+        for number, kinds in enumerate(self.groups):
+            self._list(number, kinds, stage)
+
+    def _list(self, number: int, kinds: Kinds, stage: str | None) -> None:
         """List the round's vertices of these kinds, in order."""
         f = self.f
         wanted = [f.get(("kind", name)) for name in sorted(kinds)]
@@ -161,6 +182,8 @@ class _Rounds:
             kind, found = f.column(KIND, vertex), "false"
             for one in wanted:
                 found = f.let(f"or i1 {found}, {f.test('eq', kind, one)}")
+            if stage is not None:
+                found = f.both([found, f.test("eq", f.column(STAGE, vertex), stage)])
             count = f.get(("listed", number))
             f.put_int(vertex, f.address(("list", number)), count)
             f.set(("listed", number), f.i64("add", count, f.let(f"zext i1 {found} to i64")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -16,10 +16,11 @@ from abw.core.exec.cpu import parts
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.memory import ArenaMemory
 from abw.core.exec.cpu.packing import address
-from abw.core.exec.cpu.rounds.clauses import ROUND
-from abw.core.exec.cpu.rounds.emit import emit_rounds, most_added, wide, width
+from abw.core.exec.cpu.rounds.clauses import ROUND, STAGE
+from abw.core.exec.cpu.rounds.emit import emit_rounds, most_added, stages, wide, width
 from abw.core.exec.cpu.rounds.feeds import OwnColumn, ValueColumn
-from abw.core.exec.cpu.rounds.picked import Arrays, Part, longer, of_instances, take
+from abw.core.exec.cpu.rounds.picked import Part, of_instances, take
+from abw.core.exec.cpu.rounds.share import Share
 from abw.core.exec.cpu.rounds.state import DONE, FAILED, FULL
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.cpu.team import Team
@@ -88,50 +89,6 @@ class CompiledRounds:
         return _Growth(self, columns, whose, grower, beam, numbers, before).run()
 
 
-class _Share:
-    """The instances that one thread grows: its words, and arrays for a round of `room` vertices."""
-
-    def __init__(self, words: Mapping[Hashable, int], roots: Ints) -> None:
-        self.words, self.roots = words, roots
-        self.state = np.zeros(len(words), np.int64)
-        self.buffers: dict[Hashable, NDArray[Any]] = {}
-        self.picks: Arrays = {}
-        self.used = 0
-
-    def __getitem__(self, name: Hashable) -> int:
-        return int(self.state[self.words[name]])
-
-    def __setitem__(self, name: Hashable, value: int) -> None:
-        if name in self.words:
-            self.state[self.words[name]] = value
-
-    def reserve(self, room: int, widest: int, picks: int, scores: int) -> None:
-        """Have buffers for rounds of so many vertices, each with lists of at most `widest`, and `picks`."""
-        self["room"] = room
-        for name in self.words:
-            match name:
-                case ("list", _) | "lanes" | "ends":
-                    self.buffers[name] = np.empty(room + 2, np.int32)
-                case ("added", _):
-                    self.buffers[name] = np.empty(room * picks, np.int32)
-                case ("index", _):
-                    self.buffers[name] = np.empty((room + 1) * widest + 1, np.int32)
-                case "shares":
-                    self.buffers[name] = np.empty(scores, np.float64)
-        self.point(self.buffers)
-
-    def hold(self, count: int) -> None:
-        """Have room for so many picks."""
-        self.picks = longer(self.picks, count)
-        self.point(self.picks)
-        self["kept", "end"] = count
-
-    def point(self, arrays: Mapping[Any, NDArray[Any]]) -> None:
-        """Tell where arrays lie, by the names of words."""
-        for name, array in arrays.items():
-            self[name] = address(array)
-
-
 class _Growth:
     """A mini-batch under way."""
 
@@ -196,7 +153,7 @@ class _Growth:
             going = [share for share in going if share["status"] != DONE]
         return self._computed()
 
-    def _call(self, shares: list[_Share]) -> None:
+    def _call(self, shares: list[Share]) -> None:
         """Let each share grow for a while, on a thread of its own."""
         made, quota = self.made, max(1, int(self.made.quota))
         for share in shares:
@@ -214,7 +171,7 @@ class _Growth:
         done = max(quota - share["left"] for share in shares)
         made.quota = min(16.0 * quota, max(1, done) * SECONDS / max(time.perf_counter() - start, 1e-9))
 
-    def _shared(self) -> list[_Share]:
+    def _shared(self) -> list[Share]:
         """The instances, shared out where that pays: to each thread some that follow each other."""
         made, count = self.made, self.whose.count
         start = self.whose.instances.start[self.whose.first : self.whose.first + count + 1]
@@ -228,10 +185,10 @@ class _Growth:
         bounds = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), count]
         return [self._share(start, *pair) for pair in pairwise(bounds)]
 
-    def _share(self, start: Longs, first: int, last: int) -> _Share:
+    def _share(self, start: Longs, first: int, last: int) -> Share:
         """The instances `first` to `last` (exclusive) of the mini-batch."""
         made, growth = self.made, self.sprouter.growth
-        share = _Share(made.words, start[first:last].astype(np.int32))
+        share = Share(made.words, start[first:last].astype(np.int32))
         count = last - first
         share["root_count"] = count
         share["roots"] = address(share.roots)
@@ -267,19 +224,19 @@ class _Growth:
         self._give_rows(share, vertices)
         return share
 
-    def _give_vertices(self, share: _Share, count: int) -> None:
+    def _give_vertices(self, share: Share, count: int) -> None:
         """So many new vertices for a share, behind all others."""
         share["next"], share["end"] = self.limit, self.limit + count
         self.limit += count
 
-    def _give_rows(self, share: _Share, vertices: int) -> None:
+    def _give_rows(self, share: Share, vertices: int) -> None:
         """New rows for the nodes of so many vertices, behind all others."""
         for arena, times in self.made.wide.items():
             share["row", arena] = int(self.rows[arena])
             self.rows[arena] += vertices * times
             share["row_end", arena] = int(self.rows[arena])
 
-    def _extend(self, share: _Share) -> None:
+    def _extend(self, share: Share) -> None:
         """More room for a share that has none for its next round."""
         made, now = self.made, share["wanted"]
         if now > share["room"]:
@@ -346,7 +303,7 @@ class _Growth:
             own = OwnColumn(t) if types[t].reduction is not None else ValueColumn(t, 0)
             here = np.flatnonzero(columns[own][given : columns.count] >= 0).astype(np.int32) + np.int32(given)
             found.append(here)
-            keys.append(columns[ROUND][here] * np.int32(len(phases.during)) + np.int32(place))
+            keys.append(self._step(here) * np.int32(len(phases.during)) + np.int32(place))
         key = np.concatenate(keys)
         order = np.argsort(key, kind="stable")
         vertex: Ints = np.concatenate(found)[order]
@@ -358,7 +315,14 @@ class _Growth:
                 row[o, own_nodes] = columns[ValueColumn(t, o)][vertex[own_nodes]]
         read = made.epochs.guarded(self._reader(type_of, row))
         rounds = max(share["round"] for share in self.shares)
-        return Computed(type_of, vertex, columns[ROUND][vertex], row, rows, rounds, read)
+        return Computed(type_of, vertex, self._step(vertex), row, rows, rounds, read)
+
+    def _step(self, vertices: Ints) -> Ints:
+        """The number of the round, or of the stage in all of them, that each vertex was computed in."""
+        if self.sprouter.phases.ordered:
+            return self.columns[ROUND][vertices]
+        stage = self.columns[STAGE][vertices]
+        return self.columns[ROUND][vertices] * np.int32(stages(self.sprouter)) + stage
 
     def _take(self, beam: Beam) -> None:
         """Tell what was picked."""

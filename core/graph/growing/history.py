@@ -1,0 +1,196 @@
+"""How a mini-batch has grown, round by round: what came when, what was decided there, and how clearly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.data.instances import Instances, Ints
+from abw.core.data.vertices import INDEX, KIND
+from abw.core.graph.graph import Nodes
+from abw.core.graph.growing.beam import Picks
+from abw.core.graph.growing.decide import Read, Scores
+from abw.core.graph.growing.finished import nodes_on
+from abw.core.graph.growing.margins import Margins, beam_margins, margins, together
+from abw.core.graph.growing.replay import Replayed, replay
+from abw.core.graph.growing.sprout import Ground
+from abw.core.ir.growth import Decision
+from abw.core.ir.model import Model
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """The `rounds` of a mini-batch of V vertices and n nodes.
+
+    `kinds`: the names of vertices' kinds, and `most` (K,) of each in an instance, -1 for any number. Of each
+    vertex (V,): its `kind`, its number `index` among that in its `instance`, the `round` in which it came, 0
+    for what was given. `node_round` (n,): when each node was computed; 0 before growth, rounds + 1 after.
+
+    Choices, (D,) each, by round, instance, vertex: which of `decisions` (names, and `hows`) at which
+    `vertex`; `chosen`, `score`, `second`, `second_score` and `fate` as in `Margins`; `word` and `second_word`
+    are what the numbers mean, places in `words`, -1 for those that have no word. A choice was made in the
+    round of its vertex, at a given one in the first.
+
+    `cut` (C, 3): kind, instance and round where an instance first had `most` of a kind and wanted more.
+    """
+
+    rounds: int
+    kinds: tuple[str, ...]
+    most: Ints
+    kind: Ints
+    index: Ints
+    instance: Ints
+    round: Ints
+    node_round: Ints
+    decisions: tuple[str, ...]
+    hows: tuple[str, ...]
+    decision: Ints
+    vertex: Ints
+    chosen: Ints
+    score: NDArray[np.float32]
+    second: Ints
+    second_score: NDArray[np.float32]
+    fate: Ints
+    words: tuple[str, ...]
+    word: Ints
+    second_word: Ints
+    cut: Ints
+
+    @property
+    def made_in(self) -> Ints:
+        """The round of each choice (D,)."""
+        return np.maximum(self.round[self.vertex], 1)
+
+    @property
+    def growing(self) -> Ints:
+        """By round (rounds,), in how many instances it computed or decided anything of what grows."""
+        instances = int(self.instance.max(initial=-1)) + 1
+        there = np.zeros((self.rounds + 1, instances), np.bool_)
+        there[self.round, self.instance] = True
+        there[self.made_in, self.instance[self.vertex]] = True
+        counts: Ints = there[1:].sum(axis=1).astype(np.int32)
+        return counts
+
+
+def history(
+    ground: Ground,
+    first: int,
+    last: int,
+    finished: Instances,
+    nodes: Nodes,
+    read: Any,  # noqa: ANN401 - a result's values
+    picks: Picks | None,
+) -> History:
+    """Of instances `first` to `last` (exclusive) of a ground, as they have `finished`.
+
+    `nodes` are theirs, `read` gives the values behind references (`Result.values`). Cost: growing them again
+    without computing anything, and reading all scores.
+    """
+    sprouter = ground.sprouter
+    growth, model = sprouter.growth, sprouter.model
+    again = replay(ground, first, last, finished, picks)
+
+    def scores(t: int, output: int, vertices: Ints) -> Scores:
+        node = nodes_on(nodes, t, again.place[vertices])
+        found: Scores = read(node * nodes.network.width + output)
+        return found
+
+    names: list[Decision] = []
+    parts: list[tuple[Margins, Ints]] = []
+    for kind in growth.kinds:
+        numbers = [n for n, name in enumerate(finished.schema.kinds) if name in kind.kinds]
+        at = np.flatnonzero(np.isin(again.columns[KIND][: again.columns.count], numbers)).astype(np.int32)
+        for decision in kind.decisions:
+            made = _margins(decision, again, at, scores, finished, picks)
+            parts.append((made, np.full(len(made.vertex), len(names), np.int32)))
+            names.append(decision)
+    made = together([part for part, _ in parts])
+    which = np.concatenate([np.zeros(0, np.int32), *(number for _, number in parts)])
+    instance = np.repeat(np.arange(len(finished), dtype=np.int32), np.diff(finished.start))
+    order = np.lexsort((which, made.vertex, instance[made.vertex], np.maximum(again.round[made.vertex], 1)))
+    words, (word, second_word) = _words(model, names, which[order], made.chosen[order], made.second[order])
+    most = {kind.name: kind.most for kind in growth.kinds if not kind.given}
+    index = np.empty(len(instance), np.int32)
+    index[again.place] = again.columns[INDEX][: again.columns.count]
+    return History(
+        again.rounds,
+        finished.schema.kinds,
+        np.array([most.get(name, -1) for name in finished.schema.kinds], np.int32),
+        finished.kind.astype(np.int32),
+        index,
+        instance,
+        again.round,
+        _node_rounds(ground, nodes, again),
+        tuple(decision.name for decision in names),
+        tuple(decision.how for decision in names),
+        which[order],
+        made.vertex[order],
+        made.chosen[order],
+        made.score[order].astype(np.float32),
+        made.second[order],
+        made.second_score[order].astype(np.float32),
+        made.fate[order],
+        words,
+        word,
+        second_word,
+        again.cut,
+    )
+
+
+def _margins(
+    decision: Decision, again: Replayed, at: Ints, read: Read, finished: Instances, picks: Picks | None
+) -> Margins:
+    """A decision's choices at vertices of the replayed mini-batch, as the finished one numbers them."""
+    place, columns = again.place, again.columns
+    if decision.how == "best":
+        assert picks is not None
+        back = np.empty(len(place), np.int32)
+        back[place] = np.arange(len(place), dtype=np.int32)
+        picks = replace(picks, vertex=back[picks.vertex], by=picks.by[place])
+        found = beam_margins(decision, columns, at, read, picks)
+    else:
+        found = margins(decision, columns, at, read, finished.fields[decision.name][place[at]])
+    return replace(found, vertex=place[found.vertex])
+
+
+def _node_rounds(ground: Ground, nodes: Nodes, again: Replayed) -> Ints:
+    phases = ground.sprouter.phases
+    type = np.repeat(np.arange(len(nodes.network.types)), np.diff(nodes.type_ptr))
+    during = np.isin(type, phases.during)
+    found = np.where(during, again.round[nodes.vertex], 0)
+    found[np.isin(type, phases.after)] = again.rounds + 1
+    return found.astype(np.int32)
+
+
+def names_of(model: Model, decision: Decision) -> tuple[str | None, ...]:
+    """What the numbers that a decision chooses are called; None where they have no name.
+
+    By what is allowed, the table that its clauses give them to, or an output that is a label of the scores.
+    """
+    if decision.names is not None:
+        return decision.names
+    for name, producers in model.outputs:
+        answer = model.answers.get(name)
+        if answer and answer.names and (decision.type, decision.output) in producers:
+            return answer.names
+    return ()
+
+
+def _words(
+    model: Model, names: list[Decision], which: Ints, *numbers: Ints
+) -> tuple[tuple[str, ...], tuple[Ints, ...]]:
+    """The words that numbers of decisions have, each once, and the place of each number's, -1 for none."""
+    words: dict[str, int] = {}
+    found = tuple(np.full(len(which), -1, np.int32) for _ in numbers)
+    for d, decision in enumerate(names):
+        known = names_of(model, decision)
+        for number, place in zip(numbers, found, strict=True):
+            here = np.flatnonzero((which == d) & (number >= 0) & (number < len(known)))
+            used, back = np.unique(number[here], return_inverse=True)
+            said = [known[n] for n in used.tolist()]
+            table = [-1 if word is None else words.setdefault(word, len(words)) for word in said]
+            place[here] = np.array(table, np.int32)[back]
+    return tuple(words), found

@@ -1,0 +1,105 @@
+"""A mini-batch of programs that has run: its whole graph, and the schedule by which it was executed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.progress import Clock
+from abw.core.graph.graph import Graph
+from abw.core.plan.counts import Counts
+from abw.core.plan.plan import Plan
+from abw.core.policy.schedule import Schedule
+from abw.core.program.engine import BatchEngine
+from abw.core.program.fibers import Done, Failed, Program
+from abw.core.program.net import Net
+from abw.core.program.recorder import Ints, joined
+from abw.core.program.session import How, ProgramGranularity
+from abw.core.program.verify import Verified, verify
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How the programs ended, after so many `rounds`, and what executing them took.
+
+    `plans` are those of the pieces in order, which the net's memory still has the values of.
+    """
+
+    ends: tuple[Done | Failed, ...]
+    rounds: int
+    nodes: int
+    counts: Counts
+    plans: tuple[Plan, ...]
+    engine: BatchEngine
+
+    @property
+    def graph(self) -> Graph:
+        """All that was recorded; node v's `vertex` is its number as it was recorded."""
+        return self.engine.graph(joined(self.engine.segments))[0]
+
+    def schedule(self, graph: Graph) -> Schedule:
+        """The batches in the order in which they were executed, of the whole graph."""
+        number = np.empty(len(graph), np.int32)
+        number[graph.vertex] = np.arange(len(graph))
+        made = [schedule for _, schedule in self.engine.pieces]
+        nodes = [number[piece.vertex[schedule.nodes]] for piece, schedule in self.engine.pieces]
+        sizes = _together([np.diff(schedule.ptr) for schedule in made])
+        ptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
+        return Schedule(_together([schedule.type for schedule in made]), ptr, _together(nodes))
+
+
+def how(net: Net) -> How:
+    """How the net runs programs."""
+    return net._how
+
+
+def prepare(net: Net, granularity: ProgramGranularity) -> Clock:
+    """Compile and load all that running takes, by a call of a cell on zeros; the clock of all runs to come.
+
+    Errors: SpecError, AbwError.
+    """
+    cell = net.library.types[0].cell
+    assert cell is not None
+    shapes = [port.shape for port in cell.inputs]
+    call = getattr(net, net.library.types[0].name)
+    net._batch(lambda _: call(*map(net._zeros.get, shapes)), [0], [0], None, granularity)
+    engine = net._ready().engine
+    engine.clock = Clock(*engine.clock.seconds)
+    return engine.clock
+
+
+def run_minibatch(
+    net: Net,
+    function: Program,
+    items: Sequence[object],
+    numbers: Sequence[int],
+    granularity: ProgramGranularity,
+) -> Ran:
+    """Run some instances, which have these numbers, as one mini-batch. Errors: AbwError."""
+    engine = net._ready(granularity).engine
+    engine.watch()
+    ends = net._batch(function, items, numbers, None, granularity)
+    assert net._last is not None
+    nodes = sum(map(len, engine.segments))
+    return Ran(tuple(ends), net._last.rounds, nodes, engine.counts, tuple(engine.plans), engine)
+
+
+def verify_minibatch(
+    net: Net,
+    function: Program,
+    items: Sequence[object],
+    numbers: Sequence[int],
+    granularity: ProgramGranularity,
+    tolerance: float,
+) -> Verified:
+    """See `Net.verify`, of one mini-batch whose instances have these numbers."""
+    together = partial(net._batch, granularity=granularity)
+    return verify(together, net._eager, function, items, numbers, max(1, len(items)), tolerance)
+
+
+def _together(parts: Sequence[NDArray[np.int32]]) -> Ints:
+    return np.concatenate([np.zeros(0, np.int32), *parts])

@@ -1,0 +1,57 @@
+"""A library's tables, as programs read them: a row by its number or by a word."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from abw.core.base.errors import AbwError
+from abw.core.data.lookup import hashed
+from abw.core.ir.model import Table
+from abw.core.program.values import Value
+
+MOST_KEPT = 1 << 20
+"""Rows of a table that are kept as values once they were asked for."""
+
+
+class Rows(dict[Any, Value]):
+    """A table: `table[row]` is a row as a value, by its number or a word.
+
+    A word's row is what the vocabulary says, without one its hash modulo the rows, as in a spec. As a dict it
+    has the rows that were asked for.
+    """
+
+    def __init__(self, table: Table, make: Callable[[int], Value], *, trained: bool) -> None:
+        super().__init__()
+        self._table, self._make, self._trained = table, make, trained
+
+    def __missing__(self, key: object) -> Value:
+        table = self._table
+        if isinstance(key, str):
+            row = self._word(key)
+        else:
+            try:
+                row = operator.index(key)  # type: ignore[arg-type]
+            except TypeError:
+                raise TypeError(f"a row of table '{table.name}' is a number or a word, not {key!r}") from None
+            if not 0 <= row < table.rows:
+                hint = f"rows are 0 to {table.rows - 1}"
+                raise AbwError(f"table '{table.name}' has no row {row}", hint=hint)
+        found = self._make(row)
+        if len(self) < MOST_KEPT:
+            self[key] = found
+        return found
+
+    def _word(self, word: str) -> int:
+        table = self._table
+        if table.vocab is None:
+            if self._trained:
+                message = f"table '{table.name}' has weights, but nothing says which word has which row"
+                raise AbwError(message, hint="name the words it was trained with: vocab: words.txt")
+            return int(hashed([word], table.rows)[0])
+        row = table.vocab.rows.get(word, table.unknown)
+        if row is None:
+            hint = "unknown: WORD in the table says which row stands for others"
+            raise AbwError(f"'{word}' is no word of table '{table.name}'", hint=hint)
+        return row

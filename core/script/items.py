@@ -1,0 +1,57 @@
+"""The instances that programs are given: objects, as they come from a file or pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from abw.core.base.errors import AbwError
+from abw.core.data.feed import Feed
+from abw.core.data.plain import Plain, plain
+from abw.core.data.readers.values import read_values
+from abw.core.data.stream import Bad, Chunk, chunks, chunks_by
+from abw.core.ir.formats import FORMATS
+from abw.core.store.outputs import LINES
+
+READ_AHEAD = 1024
+"""So many instances are read together."""
+
+
+def format_of(data: Path, said: str | None) -> str:
+    """The format of a program's data: what is said, else by the file's ending. Errors: AbwError."""
+    if said:
+        return said
+    if data.suffix in (*LINES, ".json"):
+        return "json"
+    raise AbwError(
+        f"nothing says what the lines of {data} are",
+        hint=f"--format {', '.join(FORMATS[:-1])} or json (a JSON value a line; that of .jsonl)",
+        exit_code=2,
+    )
+
+
+def items_of(
+    feed: Feed, format: str, batch: int, *, limit: int | None = None, skip_bad: bool = False
+) -> Iterator[Chunk[Plain]]:
+    """The instances of a file, some mini-batches at a time; what is malformed as of `chunks`."""
+    size = batch * max(1, READ_AHEAD // batch)
+    if format == "json":
+        yield from chunks_by(lambda n: read_values(feed, n), feed, size, limit=limit, skip_bad=skip_bad)
+        return
+    for part in chunks(feed, format, size, limit=limit, skip_bad=skip_bad):
+        yield Chunk(plain(part.instances), part.bad)
+
+
+def batches_of(parts: Iterator[Chunk[Plain]], batch: int) -> Iterator[tuple[Plain, tuple[Bad, ...]]]:
+    """Mini-batches, each with what was left out up to its end; without instances where nothing else is."""
+    for part in parts:
+        found, bad = part.instances, list(part.bad)
+        for first in range(0, len(found), batch):
+            some = slice(first, first + batch)
+            now = Plain(found.objects[some], found.lines[some], found.numbers[some], found.names[some])
+            due = [b for b in bad if b.line < now.lines[-1]]
+            bad = bad[len(due) :]
+            yield now, tuple(due)
+        if bad:
+            none = slice(0, 0)
+            yield Plain((), found.lines[none], found.numbers[none], ()), tuple(bad)

@@ -1,0 +1,62 @@
+"""One mini-batch of a program, run to be looked at: what pictures and explanations are made of."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+
+from abw.core.base.errors import AbwError
+from abw.core.data.feed import open_feed
+from abw.core.data.plain import Plain
+from abw.core.graph.graph import Graph
+from abw.core.policy.schedule import Schedule
+from abw.core.program.fibers import Failed
+from abw.core.program.minibatch import how, run_minibatch
+from abw.core.script.find import Program, opened
+from abw.core.script.items import batches_of, format_of, items_of
+from abw.core.script.raised import told
+from abw.core.script.run import ProgramOptions
+from abw.core.store.runs import in_range
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Mini-batch `number` of `mini_batches`: its graph, and the schedule by which it was executed; `first` is
+    its first instance's number in the data, `pieces` are those in which the graph came.
+    """
+
+    program: Program
+    policy: str
+    number: int
+    mini_batches: int
+    first: int
+    graph: Graph
+    schedule: Schedule
+    pieces: int
+
+
+def look(target: str, options: ProgramOptions, number: int = 0) -> Looked:
+    """Run mini-batch `number` of a program's data. Errors: as of `run_program`."""
+    format = format_of(options.data, options.format)
+    with redirect_stdout(sys.stderr), opened(target, options.said) as program:
+        wanted: Plain | None = None
+        total = 0
+        with open_feed(options.data) as feed:
+            parts = items_of(feed, format, options.batch, limit=options.limit)
+            for total, (items, _) in enumerate(batches_of(parts, options.batch), 1):
+                wanted = items if total == number + 1 else wanted
+        in_range(number, total)
+        assert wanted is not None
+        net = program.net
+        numbers = wanted.numbers.tolist()
+        ran = run_minibatch(net, program.function, wanted.objects, numbers, options.granularity)
+        for end, line, instance in zip(ran.ends, wanted.lines.tolist(), numbers, strict=True):
+            if isinstance(end, Failed):
+                raise told(end.error, f"{options.data}:{line} (instance {instance})") from end.error
+        graph = ran.graph
+        if not len(graph):
+            raise AbwError(f"{program.name} called no cell in mini-batch {number}")
+        schedule = ran.schedule(graph)
+        first, pieces = int(wanted.numbers[0]), len(ran.engine.pieces)
+        return Looked(program, how(net).policy, number, total, first, graph, schedule, pieces)

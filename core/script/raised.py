@@ -1,0 +1,77 @@
+"""What a user's own code raises, told with the lines of that code alone."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import abw
+from abw.core.base.errors import AbwError
+from abw.core.base.interrupts import Terminated
+
+_OWN = tuple(f"{(Path(abw.__file__).parent / part).resolve()}/" for part in ("bench", "cli", "core", "viz"))
+"""Where code of abw's own is."""
+_SHOWN = 12
+"""So many places are shown at most: the first, and the last ones."""
+
+
+def told(error: BaseException, what: str, more: str = "") -> AbwError:
+    """An error as the command line tells it: what it is, where in the user's code, what `more` is said."""
+    hint = error.hint if isinstance(error, AbwError) else ""
+    message = error.message if isinstance(error, AbwError) else _named(error)
+    lines = [f"{what}: {message}", *_places(error)]
+    return AbwError("\n".join(lines) + more, hint=hint)
+
+
+@contextmanager
+def placed(what: str) -> Iterator[None]:
+    """Let what the block raises be an AbwError with the lines of the user's code that it came from."""
+    try:
+        yield
+    except Terminated:
+        raise
+    except (Exception, SystemExit) as error:
+        raise told(error, what) from error
+
+
+@contextmanager
+def placed_exit(what: str) -> Iterator[None]:
+    """Let a program that wants to end Python be an AbwError, with the lines of its code."""
+    try:
+        yield
+    except Terminated:
+        raise
+    except SystemExit as end:
+        raise told(end, f"{what} wants to end Python") from end
+
+
+def _named(error: BaseException) -> str:
+    """The kind of an error and what it says; of wrong syntax the line, too."""
+    return "".join(traceback.TracebackException.from_exception(error).format_exception_only()).rstrip()
+
+
+def _places(error: BaseException) -> list[str]:
+    """The lines of the user's code that an error came through, the innermost last."""
+    every = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in every if not _is_own(frame.filename)]
+    if len(theirs) > _SHOWN:
+        theirs = [theirs[0], *theirs[1 - _SHOWN :]]
+    said = []
+    for frame in theirs:
+        said.append(f"  {_near(frame.filename)}:{frame.lineno}, in {frame.name}")
+        if frame.line:
+            said.append(f"    {frame.line}")
+    return said
+
+
+def _is_own(file: str) -> bool:
+    """Whether a file is no code of the user's: abw's, Python's import, the functions that record calls."""
+    return file.startswith("<") or str(Path(file).resolve()).startswith((*_OWN, abw.__file__))
+
+
+def _near(file: str) -> str:
+    """A file's name from the folder at hand, where it is in there."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

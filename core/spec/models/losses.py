@@ -1,0 +1,235 @@
+"""Losses and metrics of the section `train`: outputs, or decisions, with what they should be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from abw.core.ir.cell import Shape
+from abw.core.ir.growth import Decision, Growth
+from abw.core.ir.model import Table
+from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Schema
+from abw.core.ir.training import LOSSES, METRICS, Among, Loss, LossKind, Metric, MetricName, Target
+from abw.core.spec.models.sources import LinkPath, Lookup, parse_source
+from abw.core.spec.text import fields
+from abw.core.spec.text.document import Mapping as Keys
+from abw.core.spec.text.document import Node, Scalar, Sequence
+from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.tokens import ExpressionError
+
+_OF_LOSS = ("kind", "over", "weight", "classes")
+_OF_KINDS: Mapping[str, tuple[MetricName, ...]] = {
+    "cross-entropy": ("accuracy", "span-f1", "perplexity", "loss"),
+    "binary": ("accuracy", "loss"),
+    "squared": ("squared-error", "loss"),
+}
+"""The metrics of each kind of loss, the usual one first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """A model's outputs as training sees them: by name the number, the shape and the vertices' kinds.
+
+    Of one that grows with its decisions behind the others, which are there as their scores.
+    """
+
+    numbers: Mapping[str, int]
+    shapes: Mapping[str, Shape | None]
+    kinds: Mapping[str, frozenset[str]]
+    growth: Growth | None = None
+
+    def decision(self, name: str) -> Decision | None:
+        """The decision that an output is."""
+        outputs = self.growth.outputs if self.growth else ()
+        return next((output.decision for output in outputs if output.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """What reads losses and metrics."""
+
+    schema: Schema
+    tables: Mapping[str, tuple[int, Table | None]]
+    outputs: Outputs
+    report: Report
+
+    def losses(self, node: Node | None, section: Keys) -> list[Loss]:
+        """One or a list of them; `section` is where one is missed."""
+        if node is None:
+            self.report.add("train has no 'loss'", section.where, "loss: {of: OUTPUT, target: FIELD}")
+            return []
+        items = node.items if isinstance(node, Sequence) else (node,)
+        found = [self._loss(item) for item in items]
+        return [loss for loss in found if loss]
+
+    def _loss(self, node: Node) -> Loss | None:
+        report, before = self.report, len(self.report)
+        keys = fields.mapping(node, "a loss", report)
+        if keys is None:
+            return None
+        fields.keys(keys, "a loss", report, ("of", "target"), _OF_LOSS)
+        of = fields.text(keys.get("of"), "of", report)
+        decision = self.outputs.decision(of.text) if of else None
+        if of and decision and decision.how == "chance":
+            if decision.limit:
+                report.add(f"'{of.text}' is decided by chance: there is nothing to learn", of.where)
+            return None
+        if of and of.text not in self.outputs.numbers:
+            report.add(f"no output is called '{of.text}'", of.where, suggest(of.text, self.outputs.numbers))
+            of = None
+        elif of and not self.outputs.kinds[of.text]:
+            return None  # what the output is was told already
+        usual: LossKind = "binary" if decision and decision.how == "over" else "cross-entropy"
+        kind = fields.choice(keys.get("kind"), "kind", LOSSES, report) or usual
+        if decision and kind != usual:
+            how = "whether a number is above another" if usual == "binary" else "one of several scores"
+            report.add(f"'{of and of.text}' decides {how}: its loss is of kind {usual}", keys.where)
+        weight = fields.number(keys.get("weight"), "weight", report)
+        target = self._target(keys.get("target"), self.outputs.kinds[of.text]) if of else None
+        over = self.among(keys.get("over"), self.outputs.kinds[of.text]) if of else None
+        shape = self.outputs.shapes[of.text] if of else None
+        if of and shape is not None and len(shape) != 1:
+            report.add(f"output '{of.text}' has the shape {list(shape)}: a loss is of vectors", of.where)
+        classes = self._classes(keys, kind, shape)
+        if weight is not None and weight <= 0:
+            report.add("weight must be above 0", keys.where)
+        if of is None or target is None or len(report) > before:
+            return None
+        number = self.outputs.numbers[of.text]
+        if decision and not self._told(target, keys):
+            return None
+        told = 1.0 if weight is None else weight
+        return Loss(number, kind, target, over, told, classes, keys.where, decision)
+
+    def _told(self, target: Target, keys: Keys) -> bool:
+        """Whether what a decision should be is known before a vertex's decisions are made."""
+        growth = self.outputs.growth
+        assert growth is not None
+        if target.field in growth.decided:
+            message = f"'{target.field}' is decided by the model: a target is what the data say"
+            self.report.add(message, keys.where, "a field of the data")
+            return False
+        every = next((hop.link for hop in target.hops if hop.link in growth.grown), None)
+        if every:
+            message = f"link '{every}' leads to what grows in all of an instance, which is not there yet"
+            self.report.add(message, keys.where, "a link of the vertex itself, which a clause gives it")
+            return False
+        return True
+
+    def undecided(self, losses: list[Loss], section: Keys) -> None:
+        """Decisions that nothing tells what they should be."""
+        growth = self.outputs.growth
+        told = [loss.decision for loss in losses]
+        for kind in growth.kinds if growth else ():
+            for decision in kind.decisions:
+                if decision.how != "chance" and decision not in told:
+                    name, path = decision.name, f"{kind.name}.{decision.name}"
+                    message = f"decision '{name}' has no loss: a model that grows learns from the decisions"
+                    hint = f"outputs: {{{name}: {path}}}, and a loss {{of: {name}, target: FIELD}}"
+                    self.report.add(f"{message} that its data tell", section.where, hint)
+
+    def _classes(self, keys: Keys, kind: str, shape: Shape | None) -> tuple[float, ...]:
+        node = keys.get("classes")
+        if node is None:
+            return ()
+        if kind != "cross-entropy" or not isinstance(node, Sequence):
+            hint = "classes: [1, 2.5, 1], with kind cross-entropy"
+            self.report.add("'classes' are the weights of classes, one a class", node.where, hint)
+            return ()
+        found = [fields.number(item, "a class's weight", self.report) for item in node.items]
+        if shape is not None and len(found) != shape[0]:
+            self.report.add(f"there are {shape[0]} classes, and {len(found)} weights", node.where)
+        return tuple(weight for weight in found if weight is not None)
+
+    def _target(self, node: Node | None, kinds: frozenset[str]) -> Target | None:
+        text = fields.text(node, "target", self.report)
+        if text is None:
+            return None
+        try:
+            (source, *others) = parse_source(text.text)
+        except ExpressionError as problem:
+            problem.note(text, self.report)
+            return None
+        if others:
+            self.report.add("a target has no 'or'", text.where, "a vertex without a target has no loss")
+            return None
+        if isinstance(source, Lookup):
+            table = source.table.text
+            if table not in self.tables:
+                self.report.add(f"no table is called '{table}'", text.where, suggest(table, self.tables))
+                return None
+            return self._field(source.path, kinds, text, self.tables[table][0])
+        return self._field(source, kinds, text, None)
+
+    def _field(self, path: LinkPath, kinds: frozenset[str], text: Scalar, table: int | None) -> Target | None:
+        *links, last = path.steps
+        hops = []
+        for step in links:
+            where = text.at(step.token.at, len(step.name))
+            known = self.schema.links_of(kinds)
+            if step.name not in known or step.layer:
+                self.report.add(f"no link '{step.name}' here", where, suggest(step.name, known))
+                return None
+            link = self.schema.links[step.name]
+            if link.many and step.index is None:
+                hint = f"pick one: {step.name}[0], {step.name}[-1]"
+                self.report.add(f"link '{step.name}' leads to many vertices", where, hint)
+                return None
+            hops.append(Hop(step.name, step.index))
+            kinds = link.reached(kinds)
+        fitting = self.schema.fields_of(kinds)
+        if last.name not in fitting or last.index is not None:
+            where = text.at(last.token.at, len(last.name))
+            self.report.add(f"no field '{last.name}' there", where, suggest(last.name, fitting))
+            return None
+        return Target(last.name, tuple(hops), table)
+
+    def among(self, node: Node | None, kinds: frozenset[str]) -> Among | None:
+        """Which of the vertices of some kinds: of a kind or group, or where a link of the instance leads."""
+        text = fields.text(node, "over", self.report)
+        if text is None:
+            return None
+        wanted = self.schema.members(text.text)
+        if wanted & kinds:
+            return Among(text.text, wanted)
+        instance = frozenset({"instance"})
+        leading = [n for n in self.schema.links_of(instance) if self.schema.links[n].target & kinds]
+        if text.text in leading:
+            return Among(text.text, link=text.text)
+        names = [*sorted(kinds), *(g for g, k in self.schema.groups.items() if k & kinds), *leading]
+        message = f"'{text.text}' is neither a kind of these vertices nor a link of the instance to them"
+        self.report.add(message, text.where, suggest(text.text, names))
+        return None
+
+    def metrics(self, node: Node | None, losses: list[Loss]) -> list[Metric]:
+        """One or a list of them; unless told the usual one of the first loss."""
+        if node is None or not losses:
+            return [Metric(_OF_KINDS[losses[0].kind][0], 0)] if losses else []
+        items = node.items if isinstance(node, Sequence) else (node,)
+        found = [self._metric(item, losses) for item in items]
+        return [metric for metric in found if metric]
+
+    def _metric(self, node: Node, losses: list[Loss]) -> Metric | None:
+        report = self.report
+        keys = node if isinstance(node, Keys) else None
+        if keys:
+            fields.keys(keys, "a metric", report, ("name",), ("of", "over"))
+        name = fields.choice(keys.get("name") if keys else node, "a metric", tuple(METRICS), report)
+        names = {number: n for n, number in self.outputs.numbers.items()}
+        of = fields.text(keys.get("of"), "of", report) if keys else None
+        number = next((n for n, loss in enumerate(losses) if of and names[loss.output] == of.text), 0)
+        if of and names[losses[number].output] != of.text:
+            known = [names[loss.output] for loss in losses]
+            report.add(f"no loss is of '{of.text}'", of.where, suggest(of.text, known))
+            return None
+        loss = losses[number]
+        over = self.among(keys.get("over"), self.outputs.kinds[names[loss.output]]) if keys else None
+        if name is None:
+            return None
+        fitting = _OF_KINDS[loss.kind]
+        if name not in fitting:
+            message = f"{name} is no metric of a loss of kind {loss.kind}"
+            report.add(message, node.where, f"one of: {', '.join(fitting)}")
+            return None
+        return Metric(name, number, over or loss.over)

@@ -1,0 +1,110 @@
+"""How kept mini-batches have grown, on disk: `growth/NNNN.npz` in a run's folder, the arrays of a `History`.
+
+Their names are those of its attributes, and `version`. Runs of earlier versions, and of models that do not
+grow, have no such files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from abw.core.base.errors import AbwError
+from abw.core.base.files import writing
+from abw.core.graph.growing.history import History
+from abw.core.graph.growing.margins import DROPPED
+from abw.core.ir.growth import How
+from abw.core.store.checked import AGAIN, Array, read_arrays, require_ints, require_names, require_range
+
+VERSION = 1
+"""The version of the files: other ones are not read."""
+_NAMES = ("kinds", "decisions", "hows", "words")
+
+
+def history_file(folder: Path, number: int) -> Path:
+    """Where the history of a mini-batch lies in a run's folder."""
+    return folder / "growth" / f"{number:04d}.npz"
+
+
+def save_history(folder: Path, number: int, history: History) -> None:
+    """Write a mini-batch's history into a run's folder. Errors: AbwError."""
+    target = history_file(folder, number)
+    arrays: dict[str, Any] = {"version": np.array([VERSION], np.int32)}
+    for field in fields(History):
+        value = getattr(history, field.name)
+        if field.name in _NAMES:
+            value = np.array(value, dtype=np.str_)
+        arrays[field.name] = np.array([value], np.int32) if isinstance(value, int) else value
+    with writing(target):
+        target.parent.mkdir(exist_ok=True)
+        np.savez(target, **arrays)
+
+
+def load_history(folder: Path, number: int, nodes: int, instances: int) -> History | None:
+    """What `save_history` wrote of a mini-batch of so many nodes, and instances at most; None for nothing.
+
+    Errors: AbwError where the file is damaged: all numbers must be in range.
+    """
+    path = history_file(folder, number)
+    if not path.is_file():
+        return None
+    found = read_arrays(path, ("version", *(field.name for field in fields(History))))
+    try:
+        return _checked(found, nodes, instances)
+    except ValueError as error:
+        raise AbwError(f"{path} is damaged: {error}", hint=AGAIN) from None
+
+
+def _checked(found: dict[str, Array], nodes: int, instances: int) -> History:
+    names = {name: require_names(name, found.pop(name)) for name in _NAMES}
+    floats = {name: _floats(name, found.pop(name)) for name in ("score", "second_score")}
+    cut = found.pop("cut")
+    if cut.dtype != np.int32 or cut.ndim != 2 or cut.shape[1] != 3:
+        raise ValueError(f"'cut' must be kinds, instances and rounds, not {cut.shape} of {cut.dtype}")
+    ints = {name: require_ints(name, array) for name, array in found.items()}
+    (version,), (rounds,) = _one("version", ints.pop("version")), _one("rounds", ints.pop("rounds"))
+    if version != VERSION:
+        raise ValueError(f"it has version {version}, this abw reads {VERSION}")
+    if set(names["hows"]) - set(get_args(How)) or len(names["hows"]) != len(names["decisions"]):
+        raise ValueError("'hows' are no ways to decide")
+    vertices, choices = len(ints["kind"]), len(ints["decision"])
+    require_range("rounds", np.array([rounds], np.int32), vertices + 1)
+    kinds, words = len(names["kinds"]), len(names["words"])
+    for name, low, end, length in (
+        ("most", -1, 2**31, kinds),
+        ("kind", 0, kinds, vertices),
+        ("index", 0, vertices, vertices),
+        ("instance", 0, instances, vertices),
+        ("round", 0, rounds + 1, vertices),
+        ("node_round", 0, rounds + 2, nodes),
+        ("decision", 0, len(names["hows"]), choices),
+        ("vertex", 0, vertices, choices),
+        ("chosen", -1, 2**31, choices),
+        ("second", -1, 2**31, choices),
+        ("fate", 0, DROPPED + 1, choices),
+        ("word", -1, words, choices),
+        ("second_word", -1, words, choices),
+    ):
+        require_range(name, ints[name], end, length, low)
+    for name, values in floats.items():
+        if len(values) != choices:
+            raise ValueError(f"'{name}' has {len(values)} numbers for {choices} choices")
+    for column, end in enumerate((kinds, instances, rounds + 1)):
+        require_range("cut", np.ascontiguousarray(cut[:, column]), end)
+    return History(rounds=rounds, **names, **floats, cut=cut, **ints)  # type: ignore[arg-type]
+
+
+def _floats(name: str, array: Array) -> Array:
+    if array.ndim != 1 or array.dtype != np.float32:
+        raise ValueError(f"'{name}' is no row of 32-bit floats but {array.shape} of {array.dtype}")
+    return array
+
+
+def _one(name: str, array: Array) -> list[int]:
+    if len(array) != 1:
+        raise ValueError(f"'{name}' is no number")
+    found: list[int] = array.tolist()
+    return found

@@ -1,0 +1,97 @@
+"""How a mini-batch grew, and where the time of that goes: what `abw explain` says of models that grow."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from abw.core.base.progress import Clock
+from abw.core.exec.interface import Executor
+from abw.core.graph.growing.history import History
+from abw.core.ir.model import Model
+from abw.core.policy.rules.critical import Critical
+from abw.core.run.growing import Grown, grow
+from abw.core.run.workload import Workload, open_networks, open_workload, read_instances, usual_executor
+
+TIMES = 3
+"""A mini-batch is grown so often for its time, of which the least counts."""
+
+
+def rounds_of(found: History, first: int) -> dict[str, Any]:
+    """Rounds as they stand in `abw explain --json`; instances are counted from `first`."""
+    growing, instances = found.growing, int(found.instance.max(initial=-1)) + 1
+    last = np.zeros(instances, np.int32)
+    np.maximum.at(last, found.instance, found.round)
+    np.maximum.at(last, found.instance[found.vertex], found.made_in)
+    nodes = np.bincount(found.node_round, minlength=found.rounds + 2)
+    came = found.kind[found.round > 0]
+    cut = [(int(k), {"instance": int(i) + first, "round": int(r)}) for k, i, r in found.cut]
+    return {
+        "rounds": found.rounds,
+        "instances": instances,
+        "growing": growing.tolist(),
+        "nodes": nodes.tolist(),
+        "vertices": {name: int((came == k).sum()) for k, name in enumerate(found.kinds) if (came == k).any()},
+        "decisions": len(found.decision),
+        "longest": [int(i) + first for i in np.flatnonzero(last == found.rounds)[:8]],
+        "cut": [
+            {
+                "kind": found.kinds[kind],
+                "most": int(found.most[kind]),
+                "instances": [where for k, where in cut if k == kind],
+            }
+            for kind in np.unique(found.cut[:, 0]).tolist()
+        ],
+    }
+
+
+def growth_seconds(model: Model, first: int, last: int) -> dict[str, Any] | None:
+    """What growing instances `first` to `last` (exclusive) takes on the executor cpu: one thread's CPU time.
+
+    `seconds` by phase, the least of some times; of `execute` so many are in `kernels`, which is measured with
+    rounds driven one by one: by plan in `by_plan`, what comes before growth first. `driven`: why Python
+    drives the rounds, if it does. None where nothing grows. Errors: DataError, InstanceError; TooLargeError.
+    Cost: growing them some times.
+    """
+    networks = open_networks(model, "cell")
+    workload = open_workload(model, read_instances(model.data, last - first, first), networks)
+    if workload.ground is None:
+        return None
+    executor = usual_executor(model, networks)
+    grown = _grown(workload, executor)  # compiles what is left to compile
+    seconds = min((_seconds(workload, executor) for _ in range(TIMES)), key=lambda s: sum(s.values()))
+    recorder = executor.recorder
+    assert recorder is not None
+    recorder.record(TIMES * (grown.rounds + 2))
+    for _ in range(TIMES):
+        _grown(workload, executor)
+    taken = [float((run.end - run.start).sum()) for run in recorder.recorded()]
+    by_plan = np.reshape(taken, (TIMES, -1)).min(axis=0)
+    return {
+        "seconds": seconds,
+        "kernels": float(by_plan.sum()),
+        "by_plan": by_plan.tolist(),
+        "driven": grown.driven,
+    }
+
+
+def _seconds(workload: Workload, executor: Executor) -> dict[str, float]:
+    clock = Clock("construct", "schedule", "plan", "execute", timer=time.thread_time)
+    _grown(workload, executor, clock)
+    return clock.seconds
+
+
+def _grown(workload: Workload, executor: Executor, clock: Clock | None = None) -> Grown:
+    assert workload.ground is not None
+    networks, policy = workload.networks, Critical()
+    return grow(
+        workload.binding,
+        workload.ground,
+        executor,
+        lambda graph: networks.launched(graph, policy.schedule(networks.seen(graph))),
+        0,
+        len(workload.instances),
+        clock,
+    )

@@ -1,0 +1,157 @@
+"""Teacher forcing: a model that grows learns on what grows by the decisions that its data tell.
+
+Growth is then done by the targets of the losses, and no scores (Williams and Zipser, 1989). What has grown is
+ordinary instances with the decisions as fields, and the model of these is trained as any other: the scores
+of each decision are an output, and what was told is its target. At a vertex without a target nothing is
+decided, so growth ends there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.errors import InstanceError, Problem
+from abw.core.data.derive import field, with_derived
+from abw.core.data.instances import Instances, Ints
+from abw.core.data.vertices import INDEX, FieldColumn, finished, given_link, with_room
+from abw.core.graph.growing.decide import Chances, Grower, allowed, decide
+from abw.core.graph.growing.sprout import Ground
+from abw.core.ir.growth import Decision, GrowingKind
+from abw.core.ir.model import Model
+from abw.core.ir.training import Loss, Target
+from abw.core.run.workload import open_networks
+from abw.core.train.targets import classes_of, require_class
+
+
+def finished_model(model: Model) -> Model:
+    """The model of instances that have grown, with the scores of decisions as outputs; any other as it is.
+
+    Its parameters are the same. Its losses are of what has grown: a decision's target is its field.
+    """
+    if model.growth is None or model.training is None:
+        return model
+    scores = tuple((o.name, ((o.decision.type, o.decision.output),)) for o in model.growth.scored)
+    losses = tuple(
+        replace(loss, target=Target(loss.decision.name)) if loss.decision else loss
+        for loss in model.training.losses
+    )
+    training = replace(model.training, losses=losses)
+    return replace(model, outputs=(*model.outputs, *scores), growth=None, training=training)
+
+
+class Teacher:
+    """Grows instances by the targets of a model's losses; `model` is the one that grows.
+
+    Instances of a model that does not grow are left as they are.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._sprouter = open_networks(model, "cell").sprouter if model.growth else None
+
+    def __call__(self, instances: Instances) -> Instances:
+        """The instances with all that grows.
+
+        Errors: SpecError; InstanceError where a target is not allowed, or more would grow than `most`.
+        Cost: some 100 us a round, and 1 us a vertex.
+        """
+        growth = self.model.growth
+        if growth is None or self._sprouter is None:
+            return instances
+        instances = with_room(with_derived(instances, growth.given), growth)
+        ground = Ground(self._sprouter, instances)
+        last = len(instances)
+        return finished(instances, 0, last, _Lesson(self.model, ground, last).columns, growth)
+
+
+class _Lesson:
+    """Instances that grow, all together: their `columns`."""
+
+    def __init__(self, model: Model, ground: Ground, count: int) -> None:
+        assert model.growth and model.training
+        self._model, self._instances = model, ground.instances
+        self._whose, self.columns = ground.whose(0, count), ground.columns(0, count)
+        self._chances = Chances(model.data.seed, ground.instances.numbers)
+        self._losses = {loss.decision: loss for loss in model.training.losses if loss.decision}
+        self._classes = {d: self._open(loss) for d, loss in self._losses.items()}
+        kinds = {kind.name: kind for kind in model.growth.kinds}
+        numbers = {name: number for number, name in enumerate(ground.instances.schema.kinds)}
+        self._grower = Grower(kinds, numbers, self._whose)
+        self._grow(tuple(kinds.values()))
+
+    def _open(self, loss: Loss) -> Ints | None:
+        """Have the columns that a target needs; the class of each of its field's numbers."""
+        instances, target = self._instances, loss.target
+        for hop in target.hops:
+            self.columns.give(hop, given_link(instances, hop))
+        name = target.field
+        values = field(instances, name, self._model.data.seed)
+        self.columns.give(INDEX if name == "index" else FieldColumn(name), values)
+        return classes_of(self._model, loss, instances)
+
+    def _grow(self, kinds: tuple[GrowingKind, ...]) -> None:
+        """Round after round, in the order in which a run adds vertices."""
+        columns, whose, given = self.columns, self._whose, self.columns.count
+        self._grower.start(columns, self._instances.start[:-1].astype(np.int32))
+        deciding = frozenset[str]().union(*(kind.kinds for kind in kinds if kind.given))
+        own = whose.of_kinds(deciding, columns, np.arange(given, dtype=np.int32))
+        now = np.concatenate([own, np.arange(given, columns.count, dtype=np.int32)])
+        while len(now):
+            whose.lists.note(columns, now)
+            first = columns.count
+            here = [(kind, whose.of_kinds(kind.kinds, columns, now)) for kind in kinds]
+            for kind, at in here:
+                for decision in kind.decisions if len(at) else ():
+                    columns[FieldColumn(decision.name)][at] = self._told(decision, at)
+            for kind, at in here:
+                self._grower.grow(kind, columns, at)
+                self._refuse_cut(kinds)
+            now = np.arange(first, columns.count, dtype=np.int32)
+
+    def _told(self, decision: Decision, at: Ints) -> Ints:
+        """What a decision should be at each vertex, -1 where nothing says it."""
+        columns = self.columns
+        if decision.how == "chance":
+            return decide(decision, columns, at, _no_scores, self._chances)
+        loss = self._losses[decision]
+        reached, name = columns.follow(at, loss.target.hops), loss.target.field
+        found = (columns[INDEX] if name == "index" else columns[FieldColumn(name)])[reached]
+        classes = self._classes[decision]
+        if classes is not None:
+            found = np.where(found >= 0, np.append(classes, -1)[found], -1).astype(np.int32)
+        count = 2
+        if decision.how != "over":
+            (count,) = self._model.types[decision.type].outputs[decision.output].shape
+        require_class(loss, decision.name, found.max(initial=0), count)
+        may = allowed(decision, columns, at)
+        if may is not None and (wrong := (found >= 0) & ~may[np.arange(len(at)), found]).any():
+            first = int(np.argmax(wrong))
+            chosen = decision.names[found[first]] if decision.names else str(found[first])
+            message = f"the target '{chosen}' of '{decision.name}' is not allowed at "
+            self._refuse(message, int(at[first]), loss, "see 'allow' of the decision")
+        return found
+
+    def _refuse_cut(self, kinds: tuple[GrowingKind, ...]) -> None:
+        """Refuse instances that would grow more than there may be."""
+        where = np.argwhere(self._grower.cut)
+        if len(where):
+            number, instance = where[0].tolist()
+            name = self._instances.schema.kinds[number]
+            kind = next(kind for kind in kinds if kind.name == name)
+            vertex = int(self._instances.start[instance])
+            message = f"by its targets more than {kind.most} of kind '{name}' grow in "
+            problem = Problem(
+                message + self._whose.instance(self.columns, vertex), kind.span, "a larger `most`"
+            )
+            raise InstanceError(problem, instance)
+
+    def _refuse(self, message: str, vertex: int, loss: Loss, hint: str) -> None:
+        problem = Problem(message + self._whose.vertex(self.columns, vertex), loss.where, hint)
+        raise InstanceError(problem, self._whose.number(self.columns, vertex))
+
+
+def _no_scores(t: int, output: int, vertices: Ints) -> NDArray[np.float64]:
+    raise ValueError(f"output {output} of type {t} at {len(vertices)} vertices: nothing is computed here")
