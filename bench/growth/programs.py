@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Generator
 from itertools import pairwise
@@ -16,10 +17,15 @@ from abw.bench.timing import interleaved
 from abw.core.base.errors import AbwError
 from abw.core.data.lookup import hashed
 from abw.core.data.read import read
+from abw.core.plan.plan import plan
+from abw.core.policy.registry import get_policy
+from abw.core.program.machine import SWITCH
 from abw.core.program.net import Net, cells
+from abw.core.program.recorder import joined
 from abw.core.program.values import Value
 
 CALLS = 20_000
+ASKS = 50
 PARSER = """\
 library: parser
 dims: {hidden: 64, in: hidden, actions: 3}
@@ -59,78 +65,123 @@ def bench_programs(
     }
 
 
-def opened(specs: Path, text: str, hidden: int) -> Net:
-    """A library's cells, of a size, on one thread."""
+def opened(specs: Path, text: str, hidden: int, recorder: str = "") -> Net:
+    """A library's cells, of a size, on one thread; `recorder`: "python" for Python's."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "library.yaml"
         path.write_text(text.replace("SPECS", str(specs.resolve())))
-        return cells(path, dims={"hidden": hidden}, allow_outside=True, threads=1)
+        before = os.environ.pop(SWITCH, None)
+        if recorder:
+            os.environ[SWITCH] = recorder
+        try:
+            return cells(path, dims={"hidden": hidden}, allow_outside=True, threads=1)
+        finally:
+            os.environ.pop(SWITCH, None)
+            if before is not None:
+                os.environ[SWITCH] = before
 
 
 def recording(specs: Path, runs: int) -> dict[str, float]:
-    """Seconds of a call that records a node of three inputs, with its loop, and of an empty function."""
-    net = opened(specs, PARSER, 8)
+    """Seconds of a call that records a node of three inputs, with its loop, and of an empty function; of an
+    ask of one of 64 programs, by greenlets and by generators; of a round of one program.
+    """
+    nets = {"call": opened(specs, PARSER, 8), "python": opened(specs, PARSER, 8, "python")}
+    net = nets["call"]
 
     def empty(stack: Value, buffer: Value, history: Value) -> None:
         pass
 
-    def calling(function: Callable[[Value, Value, Value], object]) -> float:
-        zero = net.zeros("hidden")
+    def calling(function: Callable[[Value, Value, Value], object], zero: Value) -> None:
         for _ in range(CALLS):
             function(zero, zero, zero)
-        return 0.0
 
-    def recorded() -> None:
+    def recorded(net: Net) -> None:
         with net.batching():
-            calling(net.score)
+            calling(net.score, net.zeros("hidden"))
             net._recorder.take()  # as arrays, but not executed
 
-    taken = interleaved({"call": recorded, "empty": lambda: calling(empty)}, runs)
-    return {name: seconds / CALLS for name, seconds in taken.items()}
+    def asking(_: int) -> None:
+        zero = net.zeros("hidden")
+        score = net.score(zero, zero, zero)
+        for _ in range(ASKS):
+            score.argmax()
+
+    def yielding(_: int) -> Generator[Any, Any, None]:
+        zero = net.zeros("hidden")
+        score = net.score(zero, zero, zero)
+        for _ in range(ASKS):
+            yield score.argmax()
+
+    def rounds(_: int) -> Generator[Any, Any, None]:
+        zero = net.zeros("hidden")
+        for _ in range(CALLS // 10):
+            yield net.score(zero, zero, zero).argmax()
+
+    work: dict[str, tuple[Callable[[], object], int]] = {
+        "call": (lambda: recorded(nets["call"]), CALLS),
+        "python": (lambda: recorded(nets["python"]), CALLS),
+        "empty": (lambda: calling(empty, net.zeros("hidden")), CALLS),
+        "ask": (lambda: net.run(asking, range(64)), 64 * ASKS),
+        "yielded": (lambda: net.run(yielding, range(64)), 64 * ASKS),
+        "round": (lambda: net.run(rounds, [0]), CALLS // 10),
+    }
+    taken = interleaved({name: function for name, (function, _) in work.items()}, runs)
+    return {name: seconds / work[name][1] for name, seconds in taken.items()}
 
 
 def trees(specs: Path, file: Path, hidden: int, runs: int) -> dict[str, float]:
-    """A tree LSTM by recursion on up to 64 trees: recorded alone, run anew, run again, and its kernels."""
-    net = opened(specs, TREES, hidden)
+    """A tree LSTM by recursion on up to 64 trees: recorded alone, by machine code and by Python; run; and
+    its kernels, by the plan of all nodes.
+    """
     instances = read(file, "trees")
     words, kinds = instances.vocabulary["word"], instances.schema.kinds
     left, right = (instances.links[side].target.tolist() for side in ("left", "right"))
-    leaf = [kinds[kind] == "leaf" for kind in instances.kind.tolist()]
+    leaves = [kinds[kind] == "leaf" for kind in instances.kind.tolist()]
     named = [words[w] if w >= 0 else "" for w in instances.fields["word"].tolist()]
     roots = instances.links["root"].target[instances.start[:-1]][:64].tolist()
 
-    def state(vertex: int) -> tuple[Value, Value]:
-        if leaf[vertex]:
-            h, c = net.leaf(net.words[named[vertex]])
-        else:
-            h, c = net.internal(*state(left[vertex]), *state(right[vertex]))
-        net.output(h)
-        return h, c
+    def classifier(net: Net) -> Callable[[int], None]:
+        leaf, internal, output, table = net.leaf, net.internal, net.output, net.words
 
-    def classify(root: int) -> None:
-        state(root)
+        def state(vertex: int) -> Any:  # noqa: ANN401 (h and c)
+            if leaves[vertex]:
+                both = leaf(table[named[vertex]])
+            else:
+                left_h, left_c = state(left[vertex])
+                right_h, right_c = state(right[vertex])
+                both = internal(left_h, left_c, right_h, right_c)
+            output(both[0])
+            return both
 
-    net.run(classify, roots, batch=64)
-    engine = net._ready().engine
-    (held,) = engine._first.values()
+        def classify(root: int) -> None:
+            state(root)
 
-    def recorded() -> None:
+        return classify
+
+    net = opened(specs, TREES, hidden)
+    programs = {each: classifier(each) for each in (net, opened(specs, TREES, hidden, "python"))}
+
+    def recorded(net: Net) -> None:
         with net.batching():
             for root in roots:
-                state(root)
+                programs[net](root)
             net._recorder.take()
 
-    def anew() -> None:
-        engine._first = {}
-        net.run(classify, roots, batch=64)
+    def run() -> None:
+        net.run(programs[net], roots, batch=64)
 
+    run()
+    engine = net._ready().engine
+    graph = engine.graph(joined(engine.segments))[0]
+    made = plan(graph, get_policy("critical").schedule(graph.dag))
+    by_machine, by_python = programs
     work = {
-        "recorded": recorded,
-        "anew": anew,
-        "again": lambda: net.run(classify, roots, batch=64),
-        "kernels": lambda: net.executor.run(held.plan),
+        "recorded": lambda: recorded(by_machine),
+        "python": lambda: recorded(by_python),
+        "run": run,
+        "kernels": lambda: net.executor.run(made),
     }
-    return {"trees": len(roots), "nodes": len(held.plan.graph), **interleaved(work, runs)}
+    return {"trees": len(roots), "nodes": len(graph), **interleaved(work, runs)}
 
 
 class Parsing:
@@ -187,7 +238,7 @@ class Parsing:
 
 
 def parsing(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> dict[str, Any]:  # noqa: ANN401
-    """The parser on up to 64 sentences: anew (nothing planned before), and by PyTorch's hand-made batches.
+    """The parser on up to 64 sentences, and by PyTorch's hand-made batches.
 
     PyTorch is given the buffer's states. Errors: AbwError where it decides otherwise.
     """
@@ -199,22 +250,19 @@ def parsing(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> di
     spans = list(pairwise(instances.start[:65].tolist()))
     sentences = [rows[a:b][token[a:b]].tolist() for a, b in spans]
     programs = Parsing(net)
-    engine = net._ready().engine
 
-    def anew(function: Callable[[list[int]], Any]) -> list[list[int]]:
-        engine._first = {}
+    def run(function: Callable[[list[int]], Any]) -> list[list[int]]:
         return net.run(function, sentences, batch=64)
 
-    said = anew(programs.plain)
+    said = run(programs.plain)
     assert net._last is not None
     row: dict[str, Any] = {"hidden": hidden, "sentences": len(sentences), "actions": sum(map(len, said))}
-    row |= {"rounds": net._last.rounds, "nodes": sum(map(len, engine.segments))}
+    row |= {"rounds": net._last.rounds, "nodes": sum(map(len, net._ready().engine.segments))}
     work: dict[str, Callable[[], object]] = {
-        "plain": lambda: anew(programs.plain),
-        "yielding": lambda: anew(programs.yielding),
-        "again": lambda: net.run(programs.plain, sentences, batch=64),
+        "plain": lambda: run(programs.plain),
+        "yielding": lambda: run(programs.yielding),
     }
-    if anew(programs.yielding) != said:
+    if run(programs.yielding) != said:
         raise AbwError("the generator function decides otherwise than the plain one")
     if library is not None:
         states = [np.stack(each) for each in net.run(lambda words: _buffer(net, words), sentences)]

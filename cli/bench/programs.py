@@ -23,16 +23,17 @@ def programs(
 
     report = bench_programs(data, runs, specs, torch=torch)
     yield report
-    call, empty = report["recording"]["call"], report["recording"]["empty"]
-    yield f"a call recorded: {1e9 * call:.0f} ns; an empty function: {1e9 * empty:.0f} ns"
+    of = {name: f"{1e9 * seconds:,.0f} ns" for name, seconds in report["recording"].items()}
+    yield f"a call recorded: {of['call']}, by Python {of['python']}; an empty function: {of['empty']}"
+    yield f"an ask of one of 64 programs: {of['ask']}, yielded {of['yielded']}; a round of one: {of['round']}"
     row = report["trees"]
-    taken = ", ".join(f"{name} {duration(row[name])}" for name in ("recorded", "anew", "again", "kernels"))
+    taken = ", ".join(f"{name} {duration(row[name])}" for name in ("recorded", "python", "run", "kernels"))
     yield f"TreeLSTM by recursion, {row['trees']:.0f} trees, {row['nodes']:,.0f} nodes: {taken}"
-    table = grid("parser", "actions", "rounds", "plain", "generator", "again", "PyTorch", "times")
+    table = grid("parser", "actions", "rounds", "plain", "generator", "PyTorch", "times", "times")
     for row in report["parsing"]:
-        times = [duration(row[name]) for name in ("plain", "yielding", "again")]
-        theirs = (
-            [duration(row["torch"]), f"{row['torch'] / row['plain']:.1f} x"] if "torch" in row else ["", ""]
-        )
-        table.add_row(str(row["hidden"]), amount(row["actions"]), str(row["rounds"]), *times, *theirs)
+        shown = [duration(row[name]) for name in ("plain", "yielding")]
+        if "torch" in row:
+            times = [f"{row['torch'] / row[name]:.1f} x" for name in ("plain", "yielding")]
+            shown += [duration(row["torch"]), *times]
+        table.add_row(str(row["hidden"]), amount(row["actions"]), str(row["rounds"]), *shown)
     yield table

@@ -53,6 +53,11 @@ class RunEpochs:
             raise ValueError("the plan goes on from other runs than the executor's last")
         self._rows, self._last = plan.rows, plan
 
+    def start(self) -> None:
+        """A run begins without a plan; `go_on` says what it takes."""
+        self._epoch += 1
+        self._rows = self._last = None
+
     def require(self, plan: Plan) -> None:
         """Raise RuntimeError unless this plan's run was the last one to begin."""
         if plan is not self._last:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,6 +114,56 @@ class Rounds(Protocol):
         `before` is the plan of what was computed before growth, `numbers` are the instances' in their file;
         `grower` counts what comes to be, `beam` is told what was picked. Errors: TooLargeError.
         """
+
+
+Advanced = Literal["done", "stale", "large"]
+"""How appended nodes were executed: they were; not, as one reads a value of an earlier run; not, as they are
+so many that a plan is better."""
+
+
+class Tape(Protocol):
+    """Executes nodes that are appended to a run, without plans: their values stay where they are.
+
+    They are said by words of 64 bits: the type's number, then a handle for each slot, a reference shifted to
+    the left by the `bits` that the tape was made for. References of nodes count on from run to run. Types are
+    scheduled by the critical rule.
+    """
+
+    def begin(self, base: int) -> None:
+        """A run begins, whose first reference is `base`. Values of earlier runs are lost."""
+
+    def place(self, type: Ints, row: Ints) -> None:
+        """From now on note here of each node of the run its type, and of each value its row; there has to be
+        room for all that comes."""
+
+    def advance(self, words: NDArray[np.int64], nodes: int, first: int) -> Advanced:
+        """Execute the `nodes` that words say, which follow the run's `first` ones.
+
+        Errors: TooLargeError.
+        """
+
+    def leave(self) -> Ints:
+        """A plan is to go on from here: how many rows of each arena are taken (A,)."""
+
+    def take(self, rows: Ints) -> None:
+        """A plan has gone on, and so many rows of each arena are taken now."""
+
+    @property
+    def batches(self) -> int:
+        """How many batches the tape itself has run since `begin`."""
+
+    def values(self, references: NDArray[np.int64]) -> Array:
+        """The values of m references to this run's nodes, all of one shape (m, *shape); a copy."""
+
+    def largest(self, handles: Sequence[int], masks: bytes | None) -> list[int] | None:
+        """The number of each value's largest element, the first of equals; the values are of one shape.
+
+        `masks`: a byte for each element of each value, not 0 where it may be taken. None where a score is not
+        a number, or a value is none of this run's vectors.
+        """
+
+    def above(self, handles: Sequence[int], limits: Sequence[float]) -> list[bool] | None:
+        """Whether the one number of each value is larger than its limit. None as above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +290,10 @@ class Executor(Protocol):
     def rounds(self, sprouter: Sprouter) -> Rounds | str:
         """What drives the rounds of a model that grows; or in words why Python is to do it."""
         return f"executor '{self.name}' has none of its own"
+
+    def tape(self, bits: int) -> Tape | None:
+        """What executes what programs record without plans; None where nothing does."""
+        return None
 
     def begin(self, plan: Plan, until: int) -> Result:
         """Execute the first `until` launches of a plan alone; its values can be read up to there.

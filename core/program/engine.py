@@ -10,23 +10,30 @@ from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
 from abw.core.base.progress import Clock
-from abw.core.exec.interface import Array, Executor, Result
+from abw.core.exec.interface import Array, Executor, Result, Tape
 from abw.core.exec.params import Params, constant_value
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
+from abw.core.plan.arenas import arenas_of
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Earlier, Plan, plan
 from abw.core.policy.schedule import Policy, Schedule
 from abw.core.program.given import Floats, Given
-from abw.core.program.recorder import Ints, Longs, Segment
+from abw.core.program.recorder import Ints, Longs, Piece, Segment
 
 
 class Engine(Protocol):
     """What a tape's nodes are executed by."""
 
-    def begin(self) -> None:
-        """A run begins: its first node is number 0. Values of earlier runs are lost."""
+    tape: Tape | None
+    """What answers questions to values in compiled code; None where nothing does."""
+
+    def begin(self, base: int) -> None:
+        """A run begins: its first node is number `base` of all runs'. Values of earlier runs are lost."""
+
+    def taped(self, piece: Piece) -> bool:
+        """Compute the next nodes from the words that say them, if it can. Errors: TooLargeError."""
 
     def advance(self, segment: Segment) -> None:
         """Compute the next nodes. Errors: TooLargeError."""
@@ -56,6 +63,8 @@ class BatchEngine:
     `clock` counts the seconds of all runs.
     """
 
+    tape: Tape | None = None
+
     def __init__(
         self, network: Network, params: Params, executor: Executor, policy: Policy, given: Given
     ) -> None:
@@ -65,14 +74,21 @@ class BatchEngine:
         self._first: dict[bytes, Planned] = {}
         self._kept = 0
         self.clock = Clock("schedule", "plan", "execute")
-        self.begin()
+        self.begin(0)
 
-    def begin(self) -> None:
+    def watch(self) -> None:
+        """From now on there is a plan of every piece, for who looks at them."""
+
+    def taped(self, piece: Piece) -> bool:
+        """As in `Engine`: never."""
+        return False
+
+    def begin(self, base: int) -> None:
         """As in `Engine`."""
         if self._kept > MOST_KEPT:
             self._first, self._kept = {}, 0
         self._next = self._first
-        self.segments: list[Segment] = []
+        self._segments: list[Segment] = []
         self.plans: list[Plan] = []
         self._results: list[Result] = []
         self._firsts: list[int] = []
@@ -96,7 +112,7 @@ class BatchEngine:
         if given:
             made = with_given(made, given)
         self._next = found.behind
-        self.segments.append(segment)
+        self._segments.append(segment)
         with self.clock("execute"):
             self._results.append(self._executor.run(made))
         self._firsts.append(segment.first)
@@ -112,19 +128,27 @@ class BatchEngine:
     def _planned(self, segment: Segment, given: tuple[Floats, ...]) -> Planned:
         width = self._network.width
         graph, outer, local = self._graph(segment, given)
-        earlier = None
-        if self.plans:
-            last = self.plans[-1]
-            arena = last.arenas.output_arena[self._type[outer // width], outer % width]
-            earlier = Earlier(last.rows, arena, self._row[outer], fields=False)
+        rows, earlier = self._taken(), None
+        if rows is not None:
+            arena = arenas_of(self._network).output_arena[self._type[outer // width], outer % width]
+            earlier = Earlier(rows, arena, self._row[outer], fields=False)
         with self.clock("schedule"):
             schedule = self._scheduled(graph, segment, local)
         with self.clock("plan"):
             return Planned(plan(graph, self._executor.arrange(graph, schedule), None, earlier), local, {})
 
+    def _taken(self) -> Ints | None:
+        """How many rows of each arena the run has taken; None before its first piece."""
+        return self.plans[-1].rows if self.plans else None
+
     def _scheduled(self, graph: Graph, segment: Segment, local: Ints) -> Schedule:
         """The schedule of a segment's graph, whose nodes have the numbers `local` there."""
         return self._policy.schedule(graph.dag)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """All that was recorded in this run."""
+        return self._segments
 
     @property
     def pieces(self) -> list[tuple[Graph, Schedule]]:

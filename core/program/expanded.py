@@ -69,9 +69,9 @@ class OpEngine(BatchEngine):
         self._where = np.zeros(0, np.int32)
         super().__init__(ops.network, *given)
 
-    def begin(self) -> None:
+    def begin(self, base: int) -> None:
         """As in `Engine`."""
-        super().begin()
+        super().begin(base)
         self._expanded = 0
 
     def advance(self, segment: Segment) -> None:

@@ -70,11 +70,19 @@ Outcome = Asked | Done | Failed
 class Fiber(Protocol):
     """A program under way."""
 
-    def resume(self, answer: Any, error: Exception | None = None, /) -> Outcome:  # noqa: ANN401
-        """Go on with an answer, or with an error raised where it asked; the first time, begin."""
+    @property
+    def resume(self) -> Callable[[Any], Outcome]:
+        """Goes on with an answer; the first time it begins, whatever that is."""
 
-    def wait(self, ask: Asked, /) -> Any:  # noqa: ANN401
-        """Called inside of it: ask something, and what its program gets for that."""
+    def throw(self, error: Exception, /) -> Outcome:
+        """Go on with an error raised where it asked."""
+
+    @property
+    def wait(self) -> Callable[[Asked], Any]:
+        """What is called inside of it to ask something: gives what its program gets for that."""
+
+    def ended(self) -> None:
+        """It was told that it has come to its end."""
 
 
 class Fibers:
@@ -132,29 +140,29 @@ def run_through(function: Program, item: object) -> Done | Failed:
 
 
 class GreenletFiber:
-    """A plain function."""
+    """A plain function. It is gone on with by greenlet itself, without a function of ours between."""
 
-    __slots__ = ("_fibers", "_function", "_item", "_worker")
+    __slots__ = ("_fibers", "_function", "_item", "_worker", "resume", "wait")
 
     def __init__(self, fibers: Fibers, function: Program, item: object) -> None:
         self._fibers, self._function, self._item = fibers, function, item
         self._worker: Any = None
+        self.resume: Callable[[Any], Outcome] = self._begin
+        self.wait: Callable[[Asked], Any] = fibers.hub.switch
 
-    def resume(self, answer: Any, error: Exception | None = None) -> Outcome:  # noqa: ANN401
+    def _begin(self, _: object) -> Outcome:
+        self._worker = worker = self._fibers.worker()
+        self.resume = worker.switch
+        return self.resume((self._function, self._item))
+
+    def throw(self, error: Exception) -> Outcome:
         """As in `Fiber`."""
-        if self._worker is None:
-            self._worker = self._fibers.worker()
-            return self._stopped(self._worker.switch((self._function, self._item)))
-        return self._stopped(self._worker.switch(answer) if error is None else self._worker.throw(error))
-
-    def wait(self, ask: Asked) -> Any:  # noqa: ANN401
-        """As in `Fiber`: the answer."""
-        return self._fibers.hub.switch(ask)
-
-    def _stopped(self, outcome: Outcome) -> Outcome:
-        if isinstance(outcome, Done | Failed):
-            self._fibers.free(self._worker)
+        outcome: Outcome = self._worker.throw(error)
         return outcome
+
+    def ended(self) -> None:
+        """As in `Fiber`."""
+        self._fibers.free(self._worker)
 
 
 class GeneratorFiber:
@@ -168,7 +176,7 @@ class GeneratorFiber:
         self._asked: Asked | None = None
 
     def resume(self, answer: Any, error: Exception | None = None) -> Outcome:  # noqa: ANN401
-        """As in `Fiber`."""
+        """As in `Fiber`; with an error as `throw`."""
         try:
             if self._generator is None:
                 self._generator = self._function(self._item)
@@ -183,9 +191,16 @@ class GeneratorFiber:
         if self._asked is None or got is not self._asked:
             wrong = AbwError(f"what was yielded asks nothing: {type(got).__name__}", hint=_YIELD)
             self._asked = None
-            return self.resume(None, wrong)
+            return self.throw(wrong)
         self._asked = None
         return got
+
+    def throw(self, error: Exception) -> Outcome:
+        """As in `Fiber`."""
+        return self.resume(None, error)
+
+    def ended(self) -> None:
+        """As in `Fiber`."""
 
     def wait(self, ask: Asked) -> Asked:
         """As in `Fiber`: what it is to yield. Errors: AbwError where another question waits for that."""
@@ -206,9 +221,16 @@ class PlainFiber:
     def __init__(self, function: Program, item: object) -> None:
         self._function, self._item = function, item
 
-    def resume(self, answer: Any, error: Exception | None = None) -> Outcome:  # noqa: ANN401
+    def resume(self, _: object) -> Outcome:
         """As in `Fiber`: once, to its end."""
         return run_through(self._function, self._item)
+
+    def throw(self, error: Exception) -> Outcome:
+        """Never called: it asks nothing."""
+        raise error
+
+    def ended(self) -> None:
+        """As in `Fiber`."""
 
     def wait(self, ask: Asked) -> Any:  # noqa: ANN401
         """Refuse. Errors: AbwError."""

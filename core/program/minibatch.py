@@ -80,8 +80,9 @@ def run_minibatch(
     granularity: ProgramGranularity,
 ) -> Ran:
     """Run some instances, which have these numbers, as one mini-batch. Errors: AbwError."""
+    engine = net._ready(granularity).engine
+    engine.watch()
     ends = net._batch(function, items, numbers, None, granularity)
-    engine = net._ready().engine
     assert net._last is not None
     nodes = sum(map(len, engine.segments))
     return Ran(tuple(ends), net._last.rounds, nodes, engine.counts, tuple(engine.plans), engine)

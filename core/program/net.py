@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,13 @@ from abw.core.policy.schedule import Policy
 from abw.core.program.fibers import Failed, Program, require_program
 from abw.core.program.given import numbers_of
 from abw.core.program.network import constants_of, shapes_of, width_of
-from abw.core.program.recorder import Callee, callable_cell, joined
+from abw.core.program.recorder import Callee, joined
 from abw.core.program.results import noted
 from abw.core.program.scope import Batching
 from abw.core.program.session import DEFAULT_GRANULARITY, How, ProgramGranularity, Session
 from abw.core.program.tables import Rows
 from abw.core.program.told import told
-from abw.core.program.values import BITS, KINDS, SHAPES, Value, kind_of
+from abw.core.program.values import BITS, SHAPES, Value, kind_of, owner
 from abw.core.program.verify import Verified, verify
 from abw.core.spec.cells.traced import Symbol, traced
 from abw.core.spec.library import load_library, with_cell
@@ -90,7 +90,7 @@ class Net(Session):
     def __init__(self, library: Library, executor: Executor, policy: Policy, how: How) -> None:
         super().__init__(library, executor, policy, how)
         self._number = next(_NUMBERS)
-        self._value: type[Value] = type("Value", (Value,), {"__slots__": (), "_net": self})
+        self._values: dict[Shape, type[Value]] = {}
         self._zeros: dict[Shape, Value] = {}
         self._inputs: dict[Shape, Constant] = {}
         self._name(0)
@@ -102,16 +102,25 @@ class Net(Session):
         if len(self._shapes) > SHAPES:
             raise AbwError(f"the library's values have {len(self._shapes)} shapes, of at most {SHAPES}")
         kind = {shape: kind_of(self._number, n) for n, shape in enumerate(self._shapes)}
+        for shape in self._shapes:
+            if shape not in self._values:
+                self._values[shape] = self._recorder.value_class(self, shape)
         self._recorder.widen(width_of(library))
         for t, node_type in enumerate(library.types[first:], first):
             assert node_type.cell is not None
-            inputs = tuple((port.name, kind[port.shape]) for port in node_type.cell.inputs)
-            callee = Callee(node_type.name, t, inputs, tuple(kind[p.shape] for p in node_type.outputs))
-            self.__dict__[callee.name] = callable_cell(callee, self._recorder, self._value, self._otherwise)
+            shapes = [port.shape for port in node_type.outputs]
+            callee = Callee(
+                node_type.name,
+                t,
+                tuple((port.name, self._values[port.shape]) for port in node_type.cell.inputs),
+                tuple(self._values[shape] for shape in shapes),
+                tuple((o << BITS) + kind[shape] for o, shape in enumerate(shapes)),
+            )
+            self.__dict__[callee.name] = self._recorder.callable_cell(callee, self._otherwise)
         for constant in constants_of(library):
 
-            def made(row: int, first: int = constant.first, kind: int = kind[constant.shape]) -> Value:
-                return self._value(((-1 - first - row) << BITS) + kind)
+            def made(row: int, first: int = constant.first, shape: Shape = constant.shape) -> Value:
+                return self._constant(-1 - first - row, shape)
 
             if constant.kind == "field":
                 self._inputs[constant.shape] = constant
@@ -259,7 +268,12 @@ class Net(Session):
             self._refuse_idle(())
         values = numbers_of(numbers, what, shapes)
         reference = self._given.add(self._inputs[values.shape], values)
-        return self._value((reference << BITS) + kind_of(self._number, self._shapes.index(values.shape)))
+        return self._constant(reference, values.shape)
+
+    def _constant(self, reference: int, shape: Shape) -> Value:
+        value: Any = self._values[shape]()
+        value.ref = (reference << BITS) + kind_of(self._number, self._shapes.index(shape))
+        return cast(Value, value)
 
     @property
     def params(self) -> Mapping[str, NDArray[np.float32]]:
@@ -301,16 +315,16 @@ class Net(Session):
             names = [self.library.params[number].name for number in node_type.params]
             return symbol.tracer.call(callee.name, node_type.cell, node_type.params, names, arguments)
         given: list[Value] = []
-        for (name, kind), argument in zip(callee.inputs, arguments, strict=True):
+        for (name, wanted), argument in zip(callee.inputs, arguments, strict=True):
             what = f"input '{name}' of {callee.name}"
             if not isinstance(argument, Value):
-                given.append(self._brought(argument, what, (self.shape_of(kind),)))
+                given.append(self._brought(argument, what, (wanted.shape,)))
                 continue
-            if type(argument) is not self._value:
+            if owner(argument) is not self:
                 raise AbwError(f"{what}: this is a value of another net")
-            if argument.ref & (KINDS - 1) != kind:
-                wanted, got = list(self.shape_of(kind)), list(argument.shape)
-                raise AbwError(f"{what} wants {wanted}, this is {got}", hint="check the dims of both")
+            if type(argument) is not wanted:
+                shapes = f"{what} wants {list(wanted.shape)}, this is {list(argument.shape)}"
+                raise AbwError(shapes, hint="check the dims of both")
             given.append(argument)
         return self.__dict__[callee.name](*given)
 

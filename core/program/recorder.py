@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
-from abw.core.program.values import BITS, KINDS, Value
+from abw.core.program.values import BITS, Owner, Value, value_class
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
+Write = Callable[[tuple[int, ...]], object]
+"""Takes a node's words."""
 Call = Callable[..., Any]
 """A cell as programs call it: values in, a value or a tuple of values out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Callee:
-    """A cell that can be called: its type's number, the kinds of inputs, by name, and outputs."""
+    """A cell that can be called: its type's number, the classes of its inputs, by name, and outputs; and what
+    is added to a node's first handle for each output's.
+    """
 
     name: str
     number: int
-    inputs: tuple[tuple[str, int], ...]
-    outputs: tuple[int, ...]
+    inputs: tuple[tuple[str, type[Value]], ...]
+    outputs: tuple[type[Value], ...]
+    added: tuple[int, ...]
 
 
 class Refuse(Protocol):
@@ -34,6 +39,14 @@ class Refuse(Protocol):
 
     def __call__(self, callee: Callee, arguments: Sequence[object], /) -> Any:  # noqa: ANN401
         """What the call gives instead."""
+
+
+class Piece(NamedTuple):
+    """What was recorded between two decisions: `nodes` in words, and who wrote from which handle on."""
+
+    words: Longs
+    marks: list[tuple[int, int]]
+    nodes: int
 
 
 class Recorder:
@@ -45,86 +58,96 @@ class Recorder:
     is known as such.
     """
 
-    __slots__ = ("_words", "marks", "next", "step", "write")
+    __slots__ = ("_begin", "_words", "marks", "next", "step", "write")
 
     def __init__(self, width: int) -> None:
         self.step = width << BITS
-        self.next = 0
+        self.next = self._begin = 0
         self._words: list[int] = []
-        self.write: Callable[[Iterable[int]], None] = self._words.extend
+        self.write: Write
         self.marks: list[tuple[int, int]] = []
+        self.restore()
 
     def widen(self, width: int) -> None:
         """From the next node on a node has so many outputs; those that there are keep their handles."""
         self.step = width << BITS
-        self.next = -(-self.next // self.step) * self.step
+        self.next = self._begin = -(-self.next // self.step) * self.step
 
     def mark(self, instance: int) -> None:
         """From the next node on, nodes are of this instance."""
         self.marks.append((self.next, instance))
 
-    def take(self) -> tuple[Longs, list[tuple[int, int]]]:
-        """The words written since the last time, and who wrote from which handle on."""
-        words = np.array(self._words, np.int64)
-        self._words.clear()
-        marks = self.marks
+    def take(self) -> Piece:
+        """What was written since the last time."""
+        words, end = self._taken(), self.next
+        marks, begin, self._begin = self.marks, self._begin, end
         self.marks = marks[-1:]
-        return words, marks
+        return Piece(words, marks, (end - begin) // self.step)
+
+    def _taken(self) -> Longs:
+        """The words; they are forgotten."""
+        words = np.fromiter(self._words, np.int64, len(self._words))
+        self._words.clear()
+        return words
+
+    def divert(self, write: Write) -> None:
+        """From now on calls give their words to this function, not to the tape."""
+        self.write = write
 
     def restore(self) -> None:
-        """Write to the tape, whatever `write` was meanwhile."""
+        """Write to the tape again."""
         self.write = self._words.extend
+
+    def value_class(self, net: Owner, shape: tuple[int, ...]) -> type[Value]:
+        """A class for a net's values of a shape."""
+        return value_class(net, shape)
+
+    def callable_cell(self, callee: Callee, refuse: Refuse) -> Call:
+        """The function that records a call of a cell, or hands it to `refuse`."""
+        return callable_cell(callee, self, refuse)
 
 
 _SOURCE = """
 def {name}({signature}):
-    try:
-        {taken}
-    except AttributeError:
-        return refuse(callee, ({arguments}))
     if {wrong}:
         return refuse(callee, ({arguments}))
     first = tape.next
     tape.write(({words}))
     tape.next = first + tape.step
+    {made}
     return {result}
 """
 
 
-def callable_cell(callee: Callee, tape: Recorder, value: type[Value], refuse: Refuse) -> Call:
+def callable_cell(callee: Callee, tape: Recorder, refuse: Refuse) -> Call:
     """The function that records a call; written out for its inputs, as a loop over them takes twice as long.
 
     Its parameters are called as the cell's inputs are. Cost of a call: see docs/benchmarks.md.
     """
     names = [name if _usable(name) else f"input_{i}" for i, (name, _) in enumerate(callee.inputs)]
-    handles = [f"h{i}_" for i in range(len(names))]
-    mask = KINDS - 1
-    results = [f"value(first + {(o << BITS) + kind})" for o, kind in enumerate(callee.outputs)]
+    made = [
+        f"value{o}_ = class{o}_(); value{o}_.ref = first + {added}" for o, added in enumerate(callee.added)
+    ]
+    results = [f"value{o}_" for o in range(len(made))]
     lines = {
         "name": callee.name,
         "signature": ", ".join(names),
-        "taken": "; ".join(f"{h} = {n}.ref" for h, n in zip(handles, names, strict=True)) or "pass",
+        "wrong": " or ".join(f"{n}.__class__ is not input{i}_" for i, n in enumerate(names)) or "False",
         "arguments": "".join(f"{n}, " for n in names),
-        "wrong": " or ".join(
-            f"{h} & {mask} != {kind}" for h, (_, kind) in zip(handles, callee.inputs, strict=True)
-        )
-        or "False",
-        "words": ", ".join([str(callee.number), *handles]) + ",",
+        "words": ", ".join([str(callee.number), *(f"{n}.ref" for n in names)]) + ",",
+        "made": "; ".join(made),
         "result": results[0] if len(results) == 1 else f"({', '.join(results)})",
     }
     source = _SOURCE.format(**lines)
-    scope: dict[str, Any] = {
-        "tape": tape,
-        "value": value,
-        "refuse": refuse,
-        "callee": callee,
-    }
+    scope: dict[str, Any] = {"tape": tape, "refuse": refuse, "callee": callee}
+    scope |= {f"input{i}_": kind for i, (_, kind) in enumerate(callee.inputs)}
+    scope |= {f"class{o}_": kind for o, kind in enumerate(callee.outputs)}
     exec(compile(source, f"<cell {callee.name}>", "exec"), scope)
-    made: Call = scope[callee.name]
-    return made
+    found: Call = scope[callee.name]
+    return found
 
 
-_OWN = ("tape", "value", "refuse", "callee", "first")
+_OWN = ("tape", "refuse", "callee", "first")
 
 
 def _usable(name: str) -> bool:
@@ -170,14 +193,13 @@ class StaleError(Exception):
     """A node reads a value of an earlier run; the arguments are its type, its number and the slot."""
 
 
-def segment(
-    words: Longs, marks: Sequence[tuple[int, int]], slots: Ints, width: int, base: int, first: int
-) -> Segment:
-    """The words of a tape as arrays.
+def segment(piece: Piece, slots: Ints, width: int, base: int, first: int) -> Segment:
+    """The words of a piece as arrays.
 
-    `slots` (T,): inputs of each type. The run's first node has number `base` among all runs', these words'
+    `slots` (T,): inputs of each type. The run's first node has number `base` among all runs', the piece's
     first one `first` in the run. Errors: StaleError. Cost: some 3 ns a word.
     """
+    words, marks = piece.words, piece.marks
     type_of, ptr = np.empty(len(words), np.int32), np.zeros(len(words) + 1, np.int32)
     operand = np.empty(len(words), np.int32)
     n, m, stale = _parse(words, slots, width * base, type_of, ptr, operand)

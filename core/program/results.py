@@ -15,6 +15,8 @@ from abw.core.exec.interface import Array
 from abw.core.program.fibers import ASYNC, Done, Failed, Program
 from abw.core.program.values import KINDS, Value
 
+PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
+"""Types of what has no values in it."""
 Read = Callable[[Sequence[int]], Array]
 """The values of handles of one shape."""
 
@@ -77,6 +79,8 @@ def _changed(thing: Any, change: Callable[[Value], object], within: set[int]) ->
     if isinstance(thing, Value):
         return change(thing)
     if isinstance(thing, str | bytes | int | float) or thing is None:
+        return thing
+    if isinstance(thing, list | tuple) and PLAIN.issuperset(map(type, thing)):
         return thing
     if not (isinstance(thing, dict | list | tuple | deque) or _is_record(thing)):
         _refuse(thing)

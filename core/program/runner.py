@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress, repeat
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Array
 from abw.core.ir.network import Network
-from abw.core.program.asks import Answer, Ask, answer, chance, margin
+from abw.core.program.asks import Answer, Ask, answer, chance, margin, tape_answer
 from abw.core.program.eager import EagerTape
 from abw.core.program.engine import Engine
 from abw.core.program.fibers import (
@@ -38,6 +39,8 @@ that is, and the branch."""
 Log = dict[Path, list[tuple[Ask, Answer]]]
 """What was asked and answered, by whose it is."""
 
+CHOSEN = frozenset({int, bool})
+"""Types of answers that are neither errors nor arrays."""
 GONE = "its memory is taken"
 KEEP = "return values from the program: they are arrays then, which stay"
 
@@ -81,10 +84,11 @@ class Task:
     """A program under way, or one of its branches: `ended` says how it came to its end.
 
     `draws`, `forks` and `asked` count how often it drew, branched and asked; of the `branches` that it waits
-    for, `left` have not ended.
+    for, `left` have not ended. `place` is that of its instance in the mini-batch.
     """
 
     path: Path
+    place: int = 0
     parent: Task | None = None
     fiber: Fiber | None = None
     draws: int = 0
@@ -107,7 +111,7 @@ class Task:
         """Its next branches."""
         paths = [(*self.path, self.forks, number) for number in range(count)]
         self.forks += 1
-        self.branches = tuple(Task(path, self) for path in paths)
+        self.branches = tuple(Task(path, self.place, self) for path in paths)
         self.left = count
         return self.branches
 
@@ -130,13 +134,14 @@ class BatchRunner:
         self._base = recorder.next // recorder.step
         self._count = 0
         self._ready: deque[tuple[Task, Answer, Exception | None]] = deque()
-        self._waiting: list[tuple[Task, Ask]] = []
+        self._waiting: list[Task] = []
+        self._asks: list[Ask] = []
         self._current: Task | None = None
-        self._instances: dict[int, int] = {}
+        self._numbers: list[int] = []
         self.rounds = 0
         recorder.mark(0)
         fibers.begin()
-        engine.begin()
+        engine.begin(self._base)
 
     def begin(self, function: Program, item: object, number: int) -> Task:
         """Begin the program of an instance, which has this number among all; it runs until it waits.
@@ -145,8 +150,8 @@ class BatchRunner:
         """
         if self._current is not None:
             raise AbwError("a program cannot begin another one's instances", hint="abw.each(function, items)")
-        task = Task((number,), fiber=self._fibers.make(function, item))
-        self._instances[number] = len(self._instances)
+        task = Task((number,), len(self._numbers), fiber=self._fibers.make(function, item))
+        self._numbers.append(number)
         self._ready.append((task, None, None))
         self._go_on()
         return task
@@ -155,27 +160,45 @@ class BatchRunner:
         """Run all programs to their ends, and compute all that was recorded. Errors: AbwError."""
         self._go_on()
         while self._waiting:
-            asked, self._waiting = self._waiting, []
-            end = (self._base + self._count) * self._network.width << BITS
-            known = [one for one in asked if max(one[1].handles) < end]
-            if known:  # who asks what is computed already may record more before the rest is
-                self._waiting = [one for one in asked if max(one[1].handles) >= end]
-                asked = known
+            tasks, asks = self._due()
+            found = self._answers(asks)
+            if self._log is None and CHOSEN.issuperset(map(type, found)):
+                self._ready.extend(zip(tasks, found, repeat(None)))
             else:
-                self.rounds += 1
-                self.advance()
-            for (task, ask), found in zip(asked, self._answers([ask for _, ask in asked]), strict=True):
-                failed = isinstance(found, AbwError)
-                if self._log is not None and not failed:
-                    self._log.setdefault(task.path, []).append((ask, found))
-                self._ready.append((task, None, found) if failed else (task, found, None))
+                self._settle(tasks, asks, found)
             self._go_on()
         self.advance()
 
+    def _due(self) -> tuple[list[Task], list[Ask]]:
+        """Who is answered next, and what it asks, which is computed then."""
+        waiting, self._waiting = self._waiting, []
+        asks, self._asks = self._asks, []
+        end = (self._base + self._count) * self._network.width << BITS
+        if min([ask.handles[0] for ask in asks]) < end:
+            known = [max(ask.handles) < end for ask in asks]
+            if any(known):  # who asks what is computed already may record more before the rest is
+                late = [not now for now in known]
+                self._waiting, self._asks = [*compress(waiting, late)], [*compress(asks, late)]
+                return [*compress(waiting, known)], [*compress(asks, known)]
+        self.rounds += 1
+        self.advance()
+        return waiting, asks
+
+    def _settle(self, tasks: Sequence[Task], asks: Sequence[Ask], answers: Sequence[Answer]) -> None:
+        """Have programs go on with answers, which are logged, or are errors."""
+        for task, ask, found in zip(tasks, asks, answers, strict=True):
+            if isinstance(found, AbwError):
+                self._ready.append((task, None, found))
+                continue
+            if self._log is not None:
+                self._log.setdefault(task.path, []).append((ask, found))
+            self._ready.append((task, found, None))
+
     def ask(self, asked: Asked) -> Any:  # noqa: ANN401
         """As in `Runner`: a program is left until there is an answer; what is none gets it at once."""
-        if self._current is not None and self._current.fiber is not None:
-            return self._current.fiber.wait(asked)
+        current = self._current
+        if current is not None and current.fiber is not None:
+            return current.fiber.wait(asked)
         if isinstance(asked, Branches):
             raise AbwError(
                 "each is for programs", hint="in a scope: [batch(function, item) for item in items]"
@@ -196,33 +219,40 @@ class BatchRunner:
 
     def advance(self) -> None:
         """Compute what was recorded. Errors: AbwError for values of an earlier run, TooLargeError."""
-        words, marks = self._recorder.take()
-        if not len(words):
+        piece = self._recorder.take()
+        if not piece.nodes:
             return
-        try:
-            new = segment(words, marks, self._slots, self._network.width, self._base, self._count)
-        except StaleError as stale:
-            raise self._stale(stale, marks) from None
-        self._engine.advance(new)
-        self._count += len(new)
+        if not self._engine.taped(piece):
+            try:
+                new = segment(piece, self._slots, self._network.width, self._base, self._count)
+            except StaleError as stale:
+                raise self._stale(stale, piece.marks) from None
+            self._engine.advance(new)
+        self._count += piece.nodes
 
     def _go_on(self) -> None:
-        while self._ready:
-            task, found, error = self._ready.popleft()
-            assert task.fiber is not None
-            self._recorder.mark(self._instances[task.path[0]])
-            self._current = task
-            try:
-                outcome = task.fiber.resume(found, error)
-            finally:
-                self._current = None
-            self._note(task, outcome)
+        ready, waiting, asks, mark = self._ready, self._waiting, self._asks, self._recorder.mark
+        try:
+            while ready:
+                task, found, error = ready.popleft()
+                fiber, self._current = task.fiber, task
+                assert fiber is not None
+                mark(task.place)
+                outcome = fiber.resume(found) if error is None else fiber.throw(error)
+                if type(outcome) is Ask and outcome.how != "sample":
+                    waiting.append(task)
+                    asks.append(outcome)
+                else:
+                    self._note(task, outcome)
+        finally:
+            self._current = None
 
     def _note(self, task: Task, outcome: Outcome) -> None:
         """What follows from how a fiber stopped."""
         if isinstance(outcome, Ask):
             task.note(outcome, self._seed)
-            self._waiting.append((task, outcome))
+            self._waiting.append(task)
+            self._asks.append(outcome)
         elif isinstance(outcome, Branches):
             for branch, item in zip(task.fork(len(outcome.items)), outcome.items, strict=True):
                 branch.fiber = self._fibers.make(outcome.function, item)
@@ -231,6 +261,8 @@ class BatchRunner:
                 self._ready.append((task, [], None))
         else:
             task.ended = outcome
+            assert task.fiber is not None
+            task.fiber.ended()
             if task.parent is not None:
                 self._join(task.parent)
 
@@ -245,24 +277,32 @@ class BatchRunner:
         self._ready.append((task, None, errors[0]) if errors else (task, results, None))
         task.branches = ()
 
-    def _answers(self, asks: Sequence[Ask]) -> list[Answer]:
+    def _answers(self, asks: Sequence[Ask]) -> Sequence[Answer]:
         """The answers to questions, those of one kind to values of one shape together."""
+        if len({(ask.how, ask.handles[0] & (KINDS - 1)) for ask in asks}) == 1:
+            return self._alike(asks)
         alike: dict[tuple[str, int], list[int]] = {}
         for i, ask in enumerate(asks):
             alike.setdefault((ask.how, ask.handles[0] & (KINDS - 1)), []).append(i)
         found: list[Answer] = [None] * len(asks)
-        for (how, _), group in alike.items():
-            some = [asks[i] for i in group]
-            rows = self.values([handle for ask in some for handle in ask.handles])
-            for i, got in zip(group, answer(how, rows, some), strict=True):
+        for group in alike.values():
+            for i, got in zip(group, self._alike([asks[i] for i in group]), strict=True):
                 found[i] = got
         return found
+
+    def _alike(self, asks: Sequence[Ask]) -> Sequence[Answer]:
+        """The answers to questions of one kind to values of one shape."""
+        how, tape = asks[0].how, self._engine.tape
+        found = None if tape is None else tape_answer(how, asks, tape)
+        if found is not None:
+            return found
+        return answer(how, self.values([handle for ask in asks for handle in ask.handles]), asks)
 
     def _stale(self, stale: StaleError, marks: Sequence[tuple[int, int]]) -> AbwError:
         number, node, slot = stale.args
         handle = (self._base + node) * self._recorder.step
         place = [instance for at, instance in marks if at <= handle][-1]
-        whose = next((n for n, i in self._instances.items() if i == place), 0)
+        whose = self._numbers[place] if self._numbers else 0
         net_type = self._network.types[number]
         message = f"instance {whose}: input '{net_type.slots[slot].name}' of {net_type.name} is a value of an"
         return AbwError(f"{message} earlier run: {GONE}", hint=KEEP)
@@ -307,7 +347,7 @@ class EagerRunner:
                 try:
                     found = self._answer(outcome)
                 except Exception as error:
-                    outcome = fiber.resume(None, error)
+                    outcome = fiber.throw(error)
                 else:
                     outcome = fiber.resume(found)
             return outcome

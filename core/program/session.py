@@ -24,12 +24,12 @@ from abw.core.program.engine import BatchEngine
 from abw.core.program.expanded import OpEngine
 from abw.core.program.fibers import Asked, Done, Failed, Fibers, Program, require_program
 from abw.core.program.given import Given
+from abw.core.program.machine import new_recorder
 from abw.core.program.network import library_network, width_of
-from abw.core.program.recorder import Recorder
 from abw.core.program.results import in_arrays
 from abw.core.program.runner import RUNNING, BatchRunner, EagerRunner, Log, Runner
 from abw.core.program.structures import GraphEngine
-from abw.core.program.values import SHAPES
+from abw.core.program.taped import TapeEngine
 
 ProgramGranularity = Literal["op", "cell", "graph"]
 """What a node of a program is: an operation; a cell as it is called; that, and instances of equal structure
@@ -68,8 +68,8 @@ class Session:
         self._runner: Runner | None = None
         self._outer: Runner | None = None
         self._last: BatchRunner | None = None
-        self._recorder = Recorder(width_of(library))
-        self._recorder.write = self._refuse_idle
+        self._recorder = new_recorder(width_of(library))
+        self._recorder.divert(self._refuse_idle)
         self._shapes: tuple[Shape, ...] = ()
         self._prepared: Prepared | None = None
 
@@ -80,10 +80,6 @@ class Session:
         if self._last is not None and isinstance(asked, Ask) and asked.how == "value":
             return self._last.ask(asked)
         raise AbwError("values are asked by programs that run", hint="net.run(function, instances)")
-
-    def shape_of(self, handle: int) -> Shape:
-        """The shape of the value with this handle."""
-        return self._shapes[handle & (SHAPES - 1)]
 
     def shown(self, handle: int) -> str:
         """Its numbers, where they are known without waiting."""
@@ -117,7 +113,7 @@ class Session:
             self.executor.prepare(ops.network, params, self._how.threads)
             return OpEngine(network, ops, *given)
         self.executor.prepare(network, params, self._how.threads)
-        return (GraphEngine if granularity == "graph" else BatchEngine)(network, *given)
+        return (GraphEngine if granularity == "graph" else TapeEngine)(network, *given)
 
     def _begin(
         self, log: Log | None = None, granularity: ProgramGranularity = DEFAULT_GRANULARITY
@@ -139,7 +135,7 @@ class Session:
         """It has ended; where it was broken off there is no runner, and what was recorded is dropped."""
         self._runner, self._last, RUNNING.runner = None, runner, self._outer
         self._recorder.take()
-        self._recorder.write = self._refuse_idle
+        self._recorder.divert(self._refuse_idle)
 
     def _batch(
         self,
@@ -172,7 +168,7 @@ class Session:
         tape = EagerTape(ready.network, ready.params, self._given, recorder.next // recorder.step)
         runner = EagerRunner(tape, self._how.seed, forced)
         self._enter(runner)
-        recorder.write = tape.write
+        recorder.divert(tape.write)
         try:
             yield runner
         finally:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from abw.core.base.errors import AbwError
-from abw.core.program.asks import Ask, Best, Picked
+from abw.core.program.asks import Best, Picked, question
 from abw.core.program.fibers import Branches, Program, require_program
 from abw.core.program.runner import RUNNING
-from abw.core.program.values import KINDS, Value
+from abw.core.program.values import KINDS, Value, owner
 
 
 def each(function: Program, items: Iterable[Any]) -> list[Any]:
@@ -48,11 +48,12 @@ def best(k: int, values: Sequence[Value], plus: Sequence[float] | None = None) -
         raise AbwError(f"plus has {len(start)} numbers, for {len(values)} values")
     if any(map(isnan, start)):
         raise AbwError(f"plus has what is not a number: {start}")
-    net = values[0]._net
-    if any(value._net is not net for value in values):
+    net = owner(values[0])
+    if any(owner(value) is not net for value in values):
         raise AbwError("best of values of several nets")
     if len({value.ref & (KINDS - 1) for value in values}) > 1:
         shapes = ", ".join(sorted({str(list(value.shape)) for value in values}))
         raise AbwError(f"best of values of several shapes: {shapes}")
-    found: list[Picked] = net.ask(Ask("best", tuple(value.ref for value in values), Best(k, tuple(start))))
+    handles = tuple(value.ref for value in values)
+    found: list[Picked] = net.ask(question("best", handles, Best(k, tuple(start))))
     return found

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 from typing import Any, ClassVar, NoReturn, Protocol
+from weakref import ReferenceType, ref
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Array
-from abw.core.program.asks import Ask
+from abw.core.program.asks import Ask, question
 
 SHAPES = 1 << 8
 NETS = 1 << 12
@@ -29,9 +30,6 @@ class Owner(Protocol):
     def ask(self, asked: Ask, /) -> Any:  # noqa: ANN401
         """What a program gets for a question."""
 
-    def shape_of(self, handle: int, /) -> tuple[int, ...]:
-        """The shape of the value with this handle."""
-
     def shown(self, handle: int, /) -> str:
         """Its numbers, where they are known without waiting."""
 
@@ -43,19 +41,22 @@ class Value:
     programs of all other instances go on. In a generator function each is written `yield value.argmax()`.
     """
 
-    __slots__ = ("ref",)
-    _net: ClassVar[Owner]
-
-    def __init__(self, ref: int) -> None:
-        self.ref = ref
+    __slots__ = ()
+    ref: int
+    shape: ClassVar[tuple[int, ...]]
+    """Of all values of a class: each net has a class for each shape."""
+    _net: ClassVar[ReferenceType[Owner]]
+    _size: ClassVar[int]
 
     def argmax(self, allowed: Sequence[bool] | None = None) -> int:
         """The number of the largest element, the first of equals; of those only that are `allowed`.
 
         Errors: AbwError where nothing is allowed, or an element is not a number.
         """
-        size = self._size()
-        found: int = self._net.ask(Ask("argmax", (self.ref,), _mask(allowed, size)))
+        mask = None if allowed is None else _mask(allowed, self._size)
+        ask = Ask()  # as `question` does it: this is what programs do most
+        ask.how, ask.handles, ask.given = "argmax", (self.ref,), mask
+        found: int = (self._net() or _gone()).ask(ask)
         return found
 
     def sample(self, allowed: Sequence[bool] | None = None) -> int:
@@ -64,32 +65,33 @@ class Value:
         Chance goes by the seed, the instance's number and how many draws its program made before: it is the
         same alone, in whatever mini-batch, and with `eager=True`. Errors: as of `argmax`.
         """
-        size = self._size()
-        found: int = self._net.ask(Ask("sample", (self.ref,), _mask(allowed, size)))
+        mask = None if allowed is None else _mask(allowed, self._size)
+        found: int = (self._net() or _gone()).ask(question("sample", (self.ref,), mask))
         return found
 
     def above(self, limit: float) -> bool:
         """Whether the value's one number is larger. Errors: AbwError for a value of several numbers."""
-        if self._size() != 1:
+        if self._size != 1:
             raise AbwError(f"above asks a single number, this is {self}", hint="argmax picks one of several")
-        found: bool = self._net.ask(Ask("above", (self.ref,), float(limit)))
+        found: bool = (self._net() or _gone()).ask(question("above", (self.ref,), float(limit)))
         return found
 
     def value(self) -> Array:
         """Its numbers, as an array."""
-        found: Array = self._net.ask(Ask("value", (self.ref,), None))
+        found: Array = (self._net() or _gone()).ask(question("value", (self.ref,), None))
         return found
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The value's shape."""
-        return self._net.shape_of(self.ref)
+    def __copy__(self) -> Value:
+        """Itself: it never changes."""
+        return self
 
-    def _size(self) -> int:
-        return prod(self._net.shape_of(self.ref))
+    def __deepcopy__(self, _: object) -> Value:
+        """Itself."""
+        return self
 
     def __repr__(self) -> str:
-        return f"Value {list(self.shape)}{self._net.shown(self.ref)}"
+        net = self._net()
+        return f"Value {list(self.shape)}{net.shown(self.ref) if net else ''}"
 
     def __bool__(self) -> NoReturn:
         raise TypeError("a value is neither true nor false: ask it, value.above(0)")
@@ -101,12 +103,33 @@ class Value:
         raise TypeError("ask a value for its numbers: value.value()")
 
 
-def _mask(allowed: Sequence[bool] | None, size: int) -> list[bool] | None:
-    if allowed is None:
-        return None
-    mask = [*map(bool, allowed)]
+def value_class(net: Owner, shape: tuple[int, ...]) -> type[Value]:
+    """A class for a net's values of a shape."""
+    return type("Value", (Value,), {"__slots__": ("ref",), **class_fields(net, shape)})
+
+
+def class_fields(net: Owner, shape: tuple[int, ...]) -> dict[str, Any]:
+    """What all values of a class have in common. They do not hold the net."""
+    return {"_net": ref(net), "shape": shape, "_size": prod(shape)}
+
+
+def owner(value: Value) -> Owner:
+    """The net that a value belongs to. Errors: AbwError where that is gone."""
+    return value._net() or _gone()
+
+
+def _gone() -> NoReturn:
+    raise AbwError("the value's net is gone", hint="keep what abw.cells gave as long as its values")
+
+
+_BOOL = frozenset({bool})
+
+
+def _mask(allowed: Sequence[bool], size: int) -> bytes:
+    plain = _BOOL.issuperset(map(type, allowed))  # takes half the time
+    mask = bytes(allowed) if plain else bytes([*map(bool, allowed)])
     if len(mask) != size:
         raise AbwError(f"{len(mask)} are said to be allowed or not, of {size}")
-    if not any(mask):
+    if 1 not in mask:
         raise AbwError("nothing is allowed", hint="ask only where something can be chosen")
     return mask

@@ -35,6 +35,7 @@ from abw.core.exec.cpu.profile.recorder import Recorder
 from abw.core.exec.cpu.repack import Packing, packing_of
 from abw.core.exec.cpu.rounds.rounds import CompiledRounds
 from abw.core.exec.cpu.rounds.taken import why_not
+from abw.core.exec.cpu.tape.tape import CompiledTape
 from abw.core.exec.cpu.target import TargetName, get_target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.cpu.tiling import CellTiling, layout_of, packed_constants
@@ -126,6 +127,7 @@ class CpuExecutor(Executor):
         self._table_at = address(self._table)
         self._epochs = RunEpochs(network, params)
         self._rounds: CompiledRounds | None = None
+        self._tape: CompiledTape | None = None
 
     def update(self, params: Params) -> None:
         """Pack other weights. Raises ValueError for other shapes."""
@@ -334,6 +336,26 @@ class CpuExecutor(Executor):
                 sprouter, self._target, self._memory, tables, self._scratch_at, self._team, self._epochs
             )
         return self._rounds
+
+    def tape(self, bits: int) -> CompiledTape | None:
+        """One that runs on this thread; what several are worth their while for is left to plans."""
+        if self._profiler is not None:
+            return None
+        if self._tape is not None:
+            return self._tape
+        tables = {name: self._own[name] for name in ("arena", "kernel", "constants")}
+        limit = np.iinfo(np.int64).max if self._team is None else parts.APART_FLOPS
+        self._tape = CompiledTape(
+            self._arenas,
+            self._target,
+            self._memory,
+            tables,
+            self._scratch_at[0],
+            self._epochs,
+            bits,
+            int(limit),
+        )
+        return self._tape
 
     def kernels(self) -> Mapping[str, str]:
         """Each type's kernel as LLVM IR; what all share (fills, lists collected, the walker) is left out."""

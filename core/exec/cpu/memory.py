@@ -53,7 +53,7 @@ class ArenaMemory:
                 # part of a row is read in whole vectors: beyond the last row, too
                 wanted += wanted // 2
                 # what an earlier run left there and is not read any more goes before its place is taken
-                kept = 0 if held is None else int(held[a]) * floats
+                kept = 0 if held is None else min(int(held[a]), len(self.views[a])) * floats
                 before = self.memory[a][:kept] if kept else aligned(0)
                 self.memory[a] = self.views[a] = aligned(0)
                 self.memory[a] = aligned(wanted * floats + self._lanes)

@@ -14,7 +14,7 @@ from abw.core.graph.graph import Nodes
 from abw.core.graph.growing.beam import Picks
 from abw.core.graph.growing.decide import Read, Scores
 from abw.core.graph.growing.finished import nodes_on
-from abw.core.graph.growing.margins import NO_MARGINS, Margins, beam_margins, margins, together
+from abw.core.graph.growing.margins import Margins, beam_margins, margins, together
 from abw.core.graph.growing.replay import Replayed, replay
 from abw.core.graph.growing.sprout import Ground
 from abw.core.ir.growth import Decision
@@ -112,7 +112,7 @@ def history(
             made = _margins(decision, again, at, scores, finished, picks)
             parts.append((made, np.full(len(made.vertex), len(names), np.int32)))
             names.append(decision)
-    made = together([NO_MARGINS, *(part for part, _ in parts)])  # there are models without decisions
+    made = together([part for part, _ in parts])
     which = np.concatenate([np.zeros(0, np.int32), *(number for _, number in parts)])
     instance = np.repeat(np.arange(len(finished), dtype=np.int32), np.diff(finished.start))
     order = np.lexsort((which, made.vertex, instance[made.vertex], np.maximum(again.round[made.vertex], 1)))

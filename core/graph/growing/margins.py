@@ -40,10 +40,6 @@ class Margins:
     fate: Ints
 
 
-_NO_INTS, _NO_FLOATS = np.zeros(0, np.int32), np.zeros(0)
-NO_MARGINS = Margins(_NO_INTS, _NO_INTS, _NO_FLOATS, _NO_INTS, _NO_FLOATS, _NO_INTS)
-
-
 def margins(decision: Decision, columns: Columns, at: Ints, read: Read, made: Ints) -> Margins:
     """Of what one decision chose, `made` (m,) at vertices (m,). Raises ScoreError. Linear in the scores."""
     fate = np.full(len(at), MADE, np.int32)

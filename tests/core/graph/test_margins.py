@@ -17,7 +17,7 @@ from abw.core.ir.growth import Decision
 def test_a_sample_without_anything_allowed_has_no_second(monkeypatch: pytest.MonkeyPatch) -> None:
     shut = -np.inf
     scores = np.array([[shut, shut, shut], [shut, 1.0, shut], [0.0, 0.0, shut]])
-    monkeypatch.setattr(margins, "masked", lambda *_: (scores.copy(), None))
+    monkeypatch.setattr(margins, "masked", lambda _, __, at, ___: (scores[at], None))
     decision = Decision("next", "sample", 0, 0, 0.0, None, None, Span("model.yaml", 1))
     read: Any = None
     at = np.arange(3, dtype=np.int32)

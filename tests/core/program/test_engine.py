@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 import abw
 from abw.core.graph.dag import Dag
@@ -17,6 +19,7 @@ from abw.core.policy.schedule import Schedule
 from abw.core.program.net import Net
 from abw.core.program.recorder import joined
 from tests.core.program.cells import LIBRARY, Programs, small
+from tests.core.program.test_random import bits, forget_inputs, instances, program
 
 SENTENCES = [[1, 2, 3], [4], [5, 6, 7, 8, 9], [3, 3]]
 
@@ -30,6 +33,15 @@ class Counting:
     def schedule(self, dag: Dag) -> Schedule:
         self.asked.append(len(dag))
         return get_policy("critical").schedule(dag)
+
+
+@pytest.fixture(scope="module")
+def nets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Net, Net]:
+    """By the tape, and by plans."""
+    folder = tmp_path_factory.mktemp("engine")
+    taped = small(folder)
+    planned: Net = abw.cells(folder / "small.yaml", policy=Counting(), threads=1)
+    return taped, planned
 
 
 def test_what_was_run_before_is_neither_scheduled_nor_planned(tmp_path: Path) -> None:
@@ -51,14 +63,14 @@ def test_what_was_run_before_is_neither_scheduled_nor_planned(tmp_path: Path) ->
 
 def test_plans_are_not_kept_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("abw.core.program.engine.MOST_KEPT", 50)
-    net = small(tmp_path)
+    net = small(tmp_path, executor="blas")
     for number in range(12):
         net.run(Programs(net).parse, [[number, 3, 1], [2]])
         assert net._ready().engine._kept < 100
 
 
 def test_plans_of_all_pieces_are_right(tmp_path: Path) -> None:
-    net = small(tmp_path)
+    net = small(tmp_path, executor="blas")
     net.run(Programs(net).parse, SENTENCES)
     engine = net._ready().engine
     known, held = engine._first, []
@@ -69,6 +81,43 @@ def test_plans_of_all_pieces_are_right(tmp_path: Path) -> None:
         check_schedule(found.plan.graph.dag, found.plan.schedule)
         known = found.behind
     assert len(held) == len(engine.segments) and sum(len(h.plan.graph) for h in held) == engine._count
+
+
+@given(instances)
+@settings(max_examples=15)
+def test_the_tape_runs_what_plans_run(
+    nets: tuple[Net, Net], drawn: list[tuple[int, list[tuple[str, int, int]]]]
+) -> None:
+    taped, planned = nets
+    for net in nets:
+        forget_inputs(net)
+    found = [net.run(partial(program, net, abw.each), drawn) for net in nets]
+    assert bits(found[0]) == bits(found[1])
+    tape, plans = taped._ready().engine, planned._ready().engine
+    assert tape.tape is not None and plans.tape is None
+    assert tape.batches == plans.batches
+    assert len(tape.plans) == 0 or tape._given
+    for one, other in zip(tape.segments, plans.segments, strict=True):
+        assert one.first == other.first
+        for name in ("type", "instance", "operand_ptr", "operand"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+@pytest.mark.parametrize("limit", [1, 400])
+def test_large_pieces_are_planned_amid_those_of_the_tape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    one = small(tmp_path)
+    alone = one.run(Programs(one).parse, SENTENCES)
+    monkeypatch.setattr("abw.core.exec.cpu.parts.APART_FLOPS", limit)
+    net = small(tmp_path, threads=2)
+    for _ in range(2):
+        found = net.run(Programs(net).parse, SENTENCES)
+        engine = net._ready().engine
+        assert engine.tape is not None
+        assert (engine.tape.batches == 0) == (limit == 1) and engine.tape.batches < engine.batches
+        for a, b in zip(found, alone, strict=True):
+            assert a[0] == b[0] and a[1].tobytes() == b[1].tobytes()
 
 
 def test_a_trace_is_the_graph_of_all_calls(tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""Executes pieces by the executor's own tape, without plans."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from abw.core.exec.interface import Array
+from abw.core.plan.counts import Counts
+from abw.core.policy.rules.critical import Critical
+from abw.core.program.engine import BatchEngine
+from abw.core.program.recorder import Ints, Longs, Piece, Segment, segment
+from abw.core.program.values import BITS
+
+
+class TapeEngine(BatchEngine):
+    """A BatchEngine that makes plans only where it has to: where the executor has no tape, or another policy
+    than the critical rule is wanted; of pieces that are too large for one thread; once instances bring
+    numbers along; and where somebody looks at the plans.
+    """
+
+    _watched = False
+
+    def watch(self) -> None:
+        """As of `BatchEngine`."""
+        self._watched = True
+
+    def begin(self, base: int) -> None:
+        """As in `Engine`."""
+        super().begin(base)
+        self._base = base
+        self._recorded: list[tuple[Piece, int] | Segment] = []
+        able = isinstance(self._policy, Critical) and not self._watched
+        self.tape = self._executor.tape(BITS) if able else None
+        if self.tape is not None:
+            self.tape.begin(base * self._network.width)
+            self.tape.place(self._type, self._row)
+
+    def taped(self, piece: Piece) -> bool:
+        """As in `Engine`. Cost: see `Tape.advance`."""
+        if self.tape is None or self._given:
+            return False
+        self._reserve(piece.nodes)
+        with self.clock("execute"):
+            end = self.tape.advance(piece.words, piece.nodes, self._count)
+        if end != "done":
+            return False
+        self._recorded.append((piece, self._count))
+        self._count += piece.nodes
+        self._next = {}  # what comes is not kept: where it finds earlier values is the tape's matter
+        return True
+
+    def advance(self, segment: Segment) -> None:
+        """As in `Engine`."""
+        self._recorded.append(segment)
+        if self.tape is None:
+            super().advance(segment)
+            return
+        self._rows = self.tape.leave()
+        super().advance(segment)
+        self.tape.take(self.plans[-1].rows)
+
+    def _taken(self) -> Ints | None:
+        return super()._taken() if self.tape is None else self._rows
+
+    def _reserve(self, more: int) -> None:
+        before = self._type
+        super()._reserve(more)
+        if self.tape is not None and self._type is not before:
+            self.tape.place(self._type, self._row)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """As of `BatchEngine`."""
+        slots = np.array([len(t.slots) for t in self._network.types], np.int32)
+        return [
+            held
+            if isinstance(held, Segment)
+            else segment(held[0], slots, self._network.width, self._base, held[1])
+            for held in self._recorded
+        ]
+
+    @property
+    def batches(self) -> int:
+        """As of `BatchEngine`."""
+        return super().batches + (0 if self.tape is None else self.tape.batches)
+
+    @property
+    def counts(self) -> Counts:
+        """As of `BatchEngine`."""
+        planned, own = super().counts, 0 if self.tape is None else self.tape.batches
+        return Counts(
+            planned.batches + own, planned.launches + own, planned.memory_kernels, planned.bytes_moved
+        )
+
+    def _computed(self, references: Longs) -> Array:
+        return super()._computed(references) if self.tape is None else self.tape.values(references)
