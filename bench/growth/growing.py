@@ -117,6 +117,13 @@ class Growing:
         yield
         kernels[during] = held
 
+    def round_work(self) -> tuple[int, int]:
+        """What a round with a node of each type multiplies (flops), and the bytes of its packed weights."""
+        during = self._ground.sprouter.phases.during
+        layouts = [self.executor._layouts[t] for t in during]
+        packed = sum(4 * layout.constants for layout in layouts if layout)
+        return self._rounds.lanes_flops, packed
+
     def nodes(self, made: Grown) -> int:
         """How many nodes the rounds computed."""
         return sum(int(made.graph.type_sizes[t]) for t in self._ground.sprouter.phases.during)

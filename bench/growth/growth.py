@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from abw.bench.executors.blas import import_torch
+from abw.bench.growth.acrobat import beside_acrobat
 from abw.bench.growth.byhand import Arrays, Beam, Greedy, GreedyLoop, Parser
 from abw.bench.growth.growing import BEAM, GREEDY, Growing
+from abw.bench.growth.limits import at_least, live
 from abw.bench.growth.overhead import overhead, score_seconds
-from abw.bench.timing import cpu_seconds
+from abw.bench.growth.whole import whole
 from abw.core.base.errors import AbwError
 from abw.core.data.lookup import word_rows
 from abw.core.run.growing import Grown
@@ -26,16 +28,6 @@ from abw.core.run.growing import Grown
 SIZES = ((64, 256), (256, 256), (256, 8192))
 BATCHES = (1, 8, 64)
 SCORES = (256, 8192)
-PUBLISHED = {
-    ("stackrnn", 8): (47.8, 22.7),
-    ("stackrnn", 64): (214.0, 39.1),
-    ("drnn", 8): (6.7, 1.74),
-    ("drnn", 64): (25.3, 5.24),
-    ("nested", 8): (29.4, 31.0),
-    ("nested", 64): (84.6, 65.7),
-}
-"""Milliseconds of DyNet and of ACRoBat at hidden 256 by model and mini-batch (Fegade et al., 2024, on an
-RTX 3070): of other sentences, with decisions that chance makes."""
 
 
 def bench_growth(data: Path, runs: int, specs: Path = Path("specs"), *, torch: bool = True) -> dict[str, Any]:
@@ -62,17 +54,28 @@ def bench_growth(data: Path, runs: int, specs: Path = Path("specs"), *, torch: b
             for path in (spec, beam)
         )
         beside = overhead(spec, pairs, 3 * runs)
+        ends = [
+            row
+            for hidden, words in SIZES
+            for batch in BATCHES
+            for row in whole(Path(folder), specs, pairs, _dims(hidden, words), batch, 3 * runs)
+        ]
     parsers = [parsing(library, specs, data / "tags/dev.txt", hidden, runs) for hidden in (64, 256)]
-    table = [_published(specs, data / "tags/dev.txt", *case, runs) for case in PUBLISHED]
+    table = beside_acrobat(specs, data, runs)
     scores = [{"words": words, "seconds": score_seconds(words, 3 * runs)} for words in SCORES]
     return {
         "overhead": beside,
         "scores": scores,
+        "whole": ends,
         "decoding": greedy,
         "beams": beams,
         "parsing": parsers,
         "published": table,
     }
+
+
+def _dims(hidden: int, words: int) -> dict[str, int]:
+    return {"hidden": hidden, "embed": hidden, "vocabulary": words}
 
 
 def decoding(
@@ -84,9 +87,11 @@ def decoding(
     batch: int,
     runs: int,
 ) -> dict[str, Any]:
-    """Greedy decoding of one mini-batch, or with a beam."""
-    dims = {"hidden": hidden, "embed": hidden, "vocabulary": words}
-    growing = Growing(spec, data, batch, dims)
+    """Greedy decoding of one mini-batch, or with a beam.
+
+    Without one, `limit` is what rounds take at least, and `masked_limit` where none is left out (`at_least`).
+    """
+    growing = Growing(spec, data, batch, _dims(hidden, words))
     made = growing.grown(0, batch)
     said = _decided(made, "step", "next")
     theirs: dict[str, Greedy | GreedyLoop | Parser] = {}
@@ -100,6 +105,9 @@ def decoding(
         if not beam and (jax := import_jax()) is not None:
             theirs["jax"] = GreedyLoop(jax, *beginning)
     row = _measured(growing, theirs, said, batch, runs)
+    if made.picks is None:
+        going = live([len(words) for words in said])
+        row["limit"], row["masked_limit"] = at_least(growing, going), at_least(growing, [batch] * len(going))
     return {"hidden": hidden, "words": words, "batch": batch, "tokens": sum(map(len, said)), **row}
 
 
@@ -131,23 +139,6 @@ def parsing(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> di
     two.grown(0, count)
     row["two_seconds"] = median(two.seconds(0, count) for _ in range(runs))
     return {"hidden": hidden, "batch": count, "actions": sum(map(len, said)), **row}
-
-
-def _published(specs: Path, file: Path, name: str, batch: int, runs: int) -> dict[str, Any]:
-    """A model of ACRoBat's table from its instances to finished ones, beside what was published."""
-    dims = {"hidden": 256} | ({"in": 256} if name == "stackrnn" else {})
-    growing = Growing(specs / f"{name}.yaml", file, batch, dims)
-    made = growing.grown(0, batch)
-    seconds = cpu_seconds(lambda: growing.grown(0, batch), runs)
-    dynet, acrobat = PUBLISHED[name, batch]
-    return {
-        "model": name,
-        "batch": batch,
-        "nodes": len(made.graph),
-        "seconds": seconds,
-        "dynet_seconds": dynet / 1e3,
-        "acrobat_seconds": acrobat / 1e3,
-    }
 
 
 def _measured(

@@ -28,17 +28,28 @@ def growth(
     for row in report["scores"]:
         spent = ", ".join(f"{what} {1e9 * seconds:.3f}" for what, seconds in row["seconds"].items())
         yield f"of {row['words']:,} scores, ns a score: {spent}"
+    table = grid(
+        "whole mini-batches", "hidden", "mini-batch", "nodes", "read", "names", "kernels", "beside them",
+        "from text to outputs",
+    )  # fmt: skip
+    for row in report["whole"]:
+        taken = [row["seconds"][step] for step in ("read", "names", "kernels", "beside")]
+        parts = [duration(seconds) for seconds in (*taken, sum(taken))]
+        table.add_row(row["model"], str(row["hidden"]), str(row["batch"]), amount(row["nodes"]), *parts)
+    yield table
     for search, rows in (("greedy", "decoding"), ("beam of 4", "beams")):
         table = grid(
-            search, "words", "mini-batch", "tokens/s", "PyTorch", "times", "JAX", "times", "from instances on"
-        )
+            search, "words", "mini-batch", "tokens/s", "of the limit", "PyTorch", "of its limit", "times",
+            "JAX", "times", "from instances on",
+        )  # fmt: skip
         for row in report[rows]:
             ours, torches, jaxes, whole = (
                 _rate(row["tokens"], row.get(key))
                 for key in ("seconds", "torch_seconds", "jax_seconds", "whole_seconds")
             )
             table.add_row(
-                str(row["hidden"]), f"{row['words']:,}", str(row["batch"]), ours, torches,
+                str(row["hidden"]), f"{row['words']:,}", str(row["batch"]), ours,
+                _share(row, "limit", "seconds"), torches, _share(row, "masked_limit", "torch_seconds"),
                 _times(row, "torch"), jaxes, _times(row, "jax"), whole,
             )  # fmt: skip
         yield table
@@ -52,10 +63,15 @@ def growth(
             f"{row['seconds'] / row['two_seconds']:.2f} x", duration(row["whole_seconds"]),
         )  # fmt: skip
     yield table
-    table = grid("ACRoBat's models", "mini-batch", "nodes", "from instances on", "DyNet, RTX 3070", "ACRoBat")
+    table = grid(
+        "ACRoBat's models", "size", "mini-batch", "nodes", "from instances on", "DyNet, RTX 3070", "ACRoBat"
+    )
     for row in report["published"]:
-        times = (duration(row[k]) for k in ("seconds", "dynet_seconds", "acrobat_seconds"))
-        table.add_row(row["model"], str(row["batch"]), amount(row["nodes"]), *times)
+        times = (
+            duration(row[k]) if row[k] else "no memory"
+            for k in ("seconds", "dynet_seconds", "acrobat_seconds")
+        )
+        table.add_row(row["model"], row["size"], str(row["batch"]), amount(row["nodes"]), *times)
     yield table
 
 
@@ -65,3 +81,8 @@ def _rate(count: int, seconds: float | None) -> str:
 
 def _times(row: dict[str, float], other: str) -> str:
     return f"{row[f'{other}_seconds'] / row['seconds']:.1f} x" if f"{other}_seconds" in row else ""
+
+
+def _share(row: dict[str, float], limit: str, taken: str) -> str:
+    """How near what was measured is to what it takes at least."""
+    return f"{row[limit] / row[taken]:.0%}" if limit in row and taken in row else ""

@@ -233,8 +233,8 @@ def _print_advice(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
     ways = [f"{name}: {counted(batches, 'batch', 'es')}" for name, batches in better.items()]
     for name, after in (report["passes"] or {}).items():
         ways.append(f"`abw compare --{name}`: lower bound {after['lower_bound']}")
-    if report.get("pieces", 1) > 1:
-        said = f"\nThe graph came in {report['pieces']} pieces, with decisions between them"
+    if report["decides"]:
+        said = "\nThe graph came in pieces, with decisions between them"
         console.print(f"{said}; as a whole: {'; '.join(ways)}." if ways else f"{said}.")
     elif ways:
         console.print(f"\nFewer batches: {'; '.join(ways)}. `abw compare SPEC` tries more.")

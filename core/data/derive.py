@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.base.jit import njit
 from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import Lazy, along, following, inverse, reverse
 from abw.core.ir.schema import Derived, Schema
@@ -94,13 +95,18 @@ def _instance_of(instances: Instances) -> NDArray[np.int64]:
 
 def _index(instances: Instances) -> Ints:
     """Each vertex's number among those of its kind in its instance."""
-    instance = _instance_of(instances)
-    index = np.empty(len(instances.kind), np.int32)
-    for number in range(len(instances.schema.kinds)):
-        vertices = np.flatnonzero(instances.kind == number)
-        first = np.searchsorted(vertices, instances.start[:-1])
-        index[vertices] = np.arange(len(vertices)) - first[instance[vertices]]
+    index, counts = np.empty(len(instances.kind), np.int32), np.zeros(len(instances.schema.kinds), np.int32)
+    _count(instances.kind, instances.start, counts, index)
     return index
+
+
+@njit
+def _count(kind: NDArray[np.uint8], start: NDArray[np.int64], counts: Ints, index: Ints) -> None:
+    for i in range(len(start) - 1):
+        counts[:] = 0
+        for v in range(start[i], start[i + 1]):
+            index[v] = counts[kind[v]]
+            counts[kind[v]] += 1
 
 
 def _coin(instances: Instances, seed: int) -> Ints:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.base.jit import njit
 from abw.core.data.derive import link
 from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import Lazy, inverse
 from abw.core.ir.growth import Growth
 from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Schema
 
 KIND, INSTANCE, INDEX = "kind", "instance", "index"
 """Columns that are always there: the number of a vertex's kind, of its instance in the mini-batch, and among
@@ -27,28 +30,40 @@ class FieldColumn:
     name: str
 
 
+NO_COLUMNS: Mapping[Hashable, int] = MappingProxyType({})
+
+
 class Columns:
     """Numbers of vertices by name, -1 for none: columns that grow at their ends, all together.
 
     Behind its last vertex every column has -1, so that number -1 leads there: `column[-1]` is -1. There is
     another one before its first, for compiled code, where -1 leads there.
+
+    All lie in one array: what column `place[name]` says of vertex v is `block[place[name], v + 1]`.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, place: Mapping[Hashable, int] = NO_COLUMNS, room: int = 0) -> None:
+        """Columns in these places for `count` vertices of which nothing is known; `room`: for so many.
+
+        Without, there is room for twice as many.
+        """
         self.count = count
-        self._room = max(64, 2 * count) + 1
-        self._columns: dict[Hashable, Ints] = {}
+        self._room = (room or max(64, 2 * count)) + 1
+        self.place = place
+        self.block = _empty(len(place), self._room)
 
     def __getitem__(self, name: Hashable) -> Ints:
         """A column, with its room; made where it is not there yet. Valid until vertices are appended."""
-        if name not in self._columns:
+        if name not in self.place:
             self.make((name,))
-        return self._columns[name]
+        return self.block[self.place[name], 1:]
 
     def make(self, names: Iterable[Hashable]) -> None:
         """Have columns of these names. Several at once take less time than one after the other."""
-        new = [name for name in names if name not in self._columns]
-        self._columns.update(zip(new, _empty(len(new), self._room), strict=True))
+        new = [name for name in names if name not in self.place]
+        if new:
+            self.place = {name: number for number, name in enumerate([*self.place, *new])}
+            self.block = np.concatenate([self.block, _empty(len(new), self._room)])
 
     def give(self, name: Hashable, values: NDArray[np.integer]) -> None:
         """A column of the vertices that are there."""
@@ -65,20 +80,8 @@ class Columns:
         """Have room for so many vertices."""
         if count >= self._room:
             self._room = max(2 * self._room, count + 1)
-            longer = _empty(len(self._columns), self._room)
-            for column, old in zip(longer, self._columns.values(), strict=True):
-                column[: len(old)] = old
-            self._columns = dict(zip(self._columns, longer, strict=True))
-
-    def keep(self, vertices: Ints) -> None:
-        """These vertices alone, in this order: they are numbered anew. Cost: linear."""
-        number = np.full(self._room, -1, np.int32)
-        number[vertices] = np.arange(len(vertices), dtype=np.int32)
-        for name, column in self._columns.items():
-            kept = column[vertices]
-            column[:] = -1
-            column[: len(vertices)] = number[kept] if isinstance(name, Hop) else kept
-        self.count = len(vertices)
+            old, self.block = self.block, _empty(len(self.place), self._room)
+            self.block[:, : old.shape[1]] = old
 
     def follow(self, vertices: Ints, hops: tuple[Hop, ...]) -> Ints:
         """Where links lead from each vertex."""
@@ -86,13 +89,52 @@ class Columns:
             vertices = self[hop][vertices]
         return vertices
 
+    def ordered(self, instances: int) -> Order:
+        """The order in which finished instances have their vertices. Cost: linear, some ns each."""
+        order = np.empty(self.count, np.int32)
+        place, start = np.empty(self.count, np.int32), np.zeros(instances + 2, np.int64)
+        _order(self[INSTANCE], self.count, start, order, place)
+        return Order(order[: start[-2]], place, start[:-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Vertices instance after instance, and in each as they came to be.
+
+    Instance i has the vertices `start[i]` to `start[i + 1] - 1` in the end, of which number v is `vertex[v]`
+    (V,) among the columns; number c there is `place[c]` in the end, -1 where it is of no instance.
+    """
+
+    vertex: Ints
+    place: Ints
+    start: NDArray[np.int64]
+
+
+@njit
+def _order(whose: Ints, count: int, start: NDArray[np.int64], order: Ints, place: Ints) -> None:
+    """Order `count` vertices by instance; `start` (instances + 2,) is zeros."""
+    for v in range(count):
+        if whose[v] >= 0:
+            start[whose[v] + 2] += 1
+    for i in range(2, len(start)):
+        start[i] += start[i - 1]
+    for v in range(count):
+        place[v] = -1
+        if whose[v] >= 0:
+            at = start[whose[v] + 1]
+            start[whose[v] + 1] += 1
+            order[at], place[v] = v, at
+
 
 def _empty(count: int, room: int) -> Ints:
-    return np.full((count, room + 1), -1, np.int32)[:, 1:]
+    return np.full((count, room + 1), -1, np.int32)
 
 
-def with_room(instances: Instances, growth: Growth) -> Instances:
-    """The same instances with kinds, links and fields for what will grow: there is none of it yet."""
+def with_room(instances: Instances, growth: Growth, schema: Schema) -> Instances:
+    """The same instances with kinds, links and fields for what will grow: there is none of it yet.
+
+    `schema`: theirs, with what grows.
+    """
     nothing = np.full(len(instances.kind), -1, np.int32)
     new_links = sorted({n for kind in growth.kinds for n in kind.links} - instances.links.keys())
     several = Link(np.zeros(0, np.int32), np.zeros(len(instances.kind) + 1, np.int32))
@@ -106,12 +148,16 @@ def with_room(instances: Instances, growth: Growth) -> Instances:
         {name: partial(instances.fields.__getitem__, name) for name in instances.fields}
         | {name: lambda: nothing for name in new_fields}
     )
-    return replace(instances, schema=growth.extended(instances.schema), links=links, fields=fields)
+    return replace(instances, schema=schema, links=links, fields=fields)
 
 
 def given_link(instances: Instances, hop: Hop) -> Ints:
     """Where a link, or one of its edges, leads from each vertex (V,). Raises ValueError for several edges."""
-    way = link(instances, hop.link)
+    return one_edge(link(instances, hop.link), hop)
+
+
+def one_edge(way: Link, hop: Hop) -> Ints:
+    """The same of a link that is at hand."""
     if way.indptr is None:
         return way.target
     if hop.index is None:
@@ -124,24 +170,23 @@ def given_link(instances: Instances, hop: Hop) -> Ints:
     return found
 
 
-def finished(instances: Instances, first: int, last: int, columns: Columns, growth: Growth) -> Instances:
+def finished(
+    instances: Instances, first: int, last: int, columns: Columns, growth: Growth, order: Order
+) -> Instances:
     """Instances `first` to `last` (exclusive) with what grew in them: ordinary instances.
 
     `instances` have room (`with_room`). An instance's own vertices come first, then those that grew, as
-    they came to be. Links and fields are made when they are first asked for. Cost: linear.
+    they came to be (`order`). Links and fields are made when they are first asked for.
     """
     begin, end = int(instances.start[first]), int(instances.start[last])
-    given, count = end - begin, columns.count
-    whose = columns[INSTANCE][:count]
-    order = np.argsort(whose, kind="stable")
-    number = np.full(count + 1, -1, np.int32)
-    number[order] = np.arange(count, dtype=np.int32)
-    start = np.append(0, np.cumsum(np.bincount(whose, minlength=last - first))).astype(np.int64)
-    grown_links = {name for kind in growth.kinds for name in kind.links}
-    grown_fields = growth.fields
+    given, count, vertex = end - begin, columns.count, order.vertex
 
-    def single(name: str) -> Link:
-        return Link(number[columns[Hop(name)][:count]][order])
+    def places(found: Ints) -> Ints:
+        """What a link among the columns is among finished vertices."""
+        return np.append(order.place, np.int32(-1))[found]
+
+    def grown_link(name: str) -> Link:
+        return Link(places(columns[Hop(name)][vertex]))
 
     def data_link(name: str) -> Link:
         way = instances.links[name]
@@ -149,41 +194,42 @@ def finished(instances: Instances, first: int, last: int, columns: Columns, grow
             target = np.full(count, -1, np.int32)
             inside = way.target[begin:end]
             target[:given] = np.where(inside >= 0, inside - begin, -1)
-            return Link(number[target][order])
+            return Link(places(target[vertex]))
         sizes = np.zeros(count, np.int32)
         sizes[:given] = np.diff(way.indptr[begin : end + 1])
         low = np.zeros(count, np.int64)
         low[:given] = way.indptr[begin:end]
-        indptr = np.append(0, np.cumsum(sizes[order])).astype(np.int32)
-        within = np.arange(int(indptr[-1])) - np.repeat(indptr[:-1], sizes[order])
-        return Link(number[way.target[np.repeat(low[order], sizes[order]) + within] - begin], indptr)
+        sizes, low = sizes[vertex], low[vertex]
+        indptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
+        within = np.arange(int(indptr[-1])) - np.repeat(indptr[:-1], sizes)
+        return Link(places(way.target[np.repeat(low, sizes) + within] - begin), indptr)
 
     def data_field(name: str) -> Ints:
         values = np.full(count, -1, np.int32)
         values[:given] = instances.fields[name][begin:end]
-        return values[order]
+        return values[vertex]
 
     def grown_field(name: str) -> Ints:
-        return columns[FieldColumn(name)][:count][order]
+        return columns[FieldColumn(name)][vertex]
 
     def data_values(values: Values) -> Values:
         inside = (begin <= values.vertex) & (values.vertex < end)
-        return Values(number[values.vertex[inside] - begin], values.rows[inside])
+        return Values(order.place[values.vertex[inside] - begin], values.rows[inside])
 
     def reversed_link(name: str) -> Link:
-        return inverse(single(growth.reversed[name]).target)
+        return inverse(grown_link(growth.reversed[name]).target)
 
     def made(name: str) -> Callable[[str], Link]:
-        return single if name in grown_links else reversed_link if name in growth.reversed else data_link
+        return grown_link if name in grown else reversed_link if name in growth.reversed else data_link
 
-    links = {name: partial(made(name), name) for name in instances.links}
-    fields = {
-        name: partial(grown_field if name in grown_fields else data_field, name) for name in instances.fields
-    }
+    grown = {name for kind in growth.kinds for name in kind.links}
+    links = {n: partial(made(n), n) for n in instances.links}
+    filled = growth.fields
+    fields = {n: partial(grown_field if n in filled else data_field, n) for n in instances.fields}
     return replace(
         instances,
-        kind=columns[KIND][:count][order].astype(np.uint8),
-        start=start,
+        kind=columns[KIND][vertex].astype(np.uint8),
+        start=order.start,
         links=Lazy(links),
         fields=Lazy(fields),
         values={name: data_values(values) for name, values in instances.values.items()},
@@ -191,8 +237,3 @@ def finished(instances: Instances, first: int, last: int, columns: Columns, grow
         numbers=instances.numbers[first:last],
         names=instances.names[first:last] if instances.names else None,
     )
-
-
-def order_of(columns: Columns) -> Ints:
-    """For each vertex of the finished instances its number among the columns."""
-    return np.argsort(columns[INSTANCE][: columns.count], kind="stable").astype(np.int32)

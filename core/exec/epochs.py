@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import mul
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +13,16 @@ from numpy.typing import NDArray
 from abw.core.base.memory import available_memory
 from abw.core.exec.interface import TooLargeError
 from abw.core.exec.params import Params
-from abw.core.exec.values import read_values
+from abw.core.exec.values import read_rows, read_values
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas
 from abw.core.plan.plan import Plan
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
-Read = Callable[[NDArray[np.integer[Any]]], Floats]
+References = NDArray[np.integer[Any]]
+Read = Callable[[References], Floats]
+P = ParamSpec("P")
 
 
 class RunEpochs:
@@ -87,13 +89,17 @@ class RunEpochs:
         """What reads this run's values out of the arenas (see `Result.read`), until they are taken."""
         return self.guarded(partial(read_values, memory, plan, self._params))
 
-    def guarded(self, read: Read) -> Read:
+    def placed(self, memory: Sequence[Floats], plan: Plan) -> Callable[[Ints, Ints, References], Floats]:
+        """The same of nodes that are not of this plan, the run's first: see `read_rows`."""
+        return self.guarded(partial(read_rows, memory, plan.arenas, plan.graph, self._params))
+
+    def guarded(self, read: Callable[P, Floats]) -> Callable[P, Floats]:
         """The same, refused once this run's values are taken."""
         epoch = self._epoch
 
-        def checked(references: NDArray[np.integer[Any]]) -> Floats:
+        def checked(*args: P.args, **kwargs: P.kwargs) -> Floats:
             if epoch != self._epoch:
                 raise RuntimeError("the executor has run again: read a result before that")
-            return read(references)
+            return read(*args, **kwargs)
 
         return checked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -67,25 +67,36 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """n nodes that rounds have computed, in the order in which they ran.
+    """What rounds have computed, as they noted it in columns of the vertices: here are the numbers of these.
 
-    Of each its type, vertex and round, or stage of all rounds (n,), and where its outputs lie: `row` (W, n),
-    in the arena of type and output, -1 where a type has fewer. `rows` (A,): so many rows of each arena are
-    taken now. `rounds`: how many there were. `read` as of a `Result`, where output o of node i has the
-    reference `i * width + o`.
+    A type has a node where `own` (T,) says something (-1: rounds do not compute it), whose outputs lie in
+    the rows `row` (T, W) of their arenas. It ran in the round `round`, and there in the stage `stage` of
+    `stages` (-1: there is one). `rows` (A,): so many rows of each arena are taken now. `rounds`: how many
+    there were. `read`: gives values of nodes numbered type after type, by `type_ptr` (T + 1,), the rows of
+    their outputs (n * W,), and references as a `Result` has them.
     """
 
-    type: Ints
-    vertex: Ints
-    round: Ints
+    own: Ints
     row: Ints
+    round: int
+    stage: int
+    stages: int
     rows: Ints
     rounds: int
-    read: Callable[[NDArray[np.integer[Any]]], Array]
+    read: Callable[[Ints, Ints, NDArray[np.integer[Any]]], Array]
 
 
 class Rounds(Protocol):
     """Grows the instances of a mini-batch to their end, without the host between one round and the next."""
+
+    @property
+    def columns(self) -> tuple[Hashable, ...]:
+        """The columns that it reads or writes."""
+        ...
+
+    def room(self, instances: int) -> int:
+        """For how many new vertices there should be room in them."""
+        ...
 
     def grow(
         self,
@@ -97,7 +108,8 @@ class Rounds(Protocol):
         before: Plan,
     ) -> Computed | None:
         """Add all vertices to `columns`, each instance's as they come to be; None where a score or an input
-        is wrong, which the rounds that the host drives tell.
+        is wrong, which the rounds that the host drives tell. A vertex may be of no instance: then it does not
+        count.
 
         `before` is the plan of what was computed before growth, `numbers` are the instances' in their file;
         `grower` counts what comes to be, `beam` is told what was picked. Errors: TooLargeError.

@@ -69,7 +69,7 @@ class ReferenceExecutor(Executor):
         self._runs.append((plan, found))
 
         def read(references: NDArray[np.integer[Any]]) -> NDArray[np.floating[Any]]:
-            refuse_lost(plan, references)
+            refuse_lost(plan.graph.network, plan.graph.type_ptr, plan.row, references)
             return found.values(references)
 
         return replace(found, read=read)

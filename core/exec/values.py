@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
 from abw.core.exec.params import Params, constant_value
+from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas
 from abw.core.plan.plan import Plan
@@ -59,13 +60,13 @@ def refill_rows(
                 memory[a][first + changed] = params.tables[constant.number][changed]
 
 
-def refuse_lost(plan: Plan, references: NDArray[np.integer[Any]]) -> None:
-    """Raise RuntimeError unless a plan keeps all values behind references."""
+def refuse_lost(network: Network, type_ptr: Ints, row: Ints, references: NDArray[np.integer[Any]]) -> None:
+    """Raise RuntimeError unless all values behind references are kept: `row` says where (see `Plan`)."""
     computed = references[references >= 0]
-    lost = computed[plan.row[computed] < 0]
+    lost = computed[row[computed] < 0]
     if len(lost):
-        node, output = divmod(int(lost[0]), plan.graph.network.width)
-        net_type = plan.graph.network.types[np.searchsorted(plan.graph.type_ptr, node, side="right") - 1]
+        node, output = divmod(int(lost[0]), network.width)
+        net_type = network.types[np.searchsorted(type_ptr, node, side="right") - 1]
         raise RuntimeError(
             f"output '{net_type.outputs[output].name}' of node {node} (type '{net_type.name}') was not kept: "
             "its memory was given to other values; name it in `keep` when planning"
@@ -79,21 +80,38 @@ def read_values(
 
     Raises RuntimeError for a value that the plan did not keep.
     """
-    network, arenas = plan.graph.network, plan.arenas
+    graph = plan.graph
+    return read_rows(memory, plan.arenas, graph, params, graph.type_ptr, plan.row, references)
+
+
+def read_rows(
+    memory: Sequence[Floats],
+    arenas: Arenas,
+    graph: Graph,
+    params: Params,
+    type_ptr: Ints,
+    row: Ints,
+    references: NDArray[np.integer[Any]],
+) -> Floats:
+    """The same of nodes numbered by `type_ptr` (T + 1,), whose values lie in `row` (n * W,).
+
+    The graph may be another: it says what constants are.
+    """
+    network = graph.network
     if not len(references):
         return np.empty(0, np.float32)
     found, rows = np.empty(len(references), np.int32), np.empty(len(references), np.int32)
     wanted = references.astype(np.int32, copy=False)
-    where = _locate(wanted, plan.graph.type_ptr, arenas.output_arena, plan.row, found, rows)
+    where = _locate(wanted, type_ptr, arenas.output_arena, row, found, rows)
     if where >= 0:
         values: Floats = memory[where][rows]
         return values
     if where == LOST:
-        refuse_lost(plan, references)
+        refuse_lost(network, type_ptr, row, references)
     if found[0] >= 0:
         shape = arenas.shape[found[0]]
     else:
-        shape = constant_value(network, params, int(references[0]), plan.graph.given).shape
+        shape = constant_value(network, params, int(references[0]), graph.given).shape
     values = np.empty((len(references), *shape), np.float32)
     for arena in set(found.tolist()):
         here = np.flatnonzero(found == arena)
@@ -101,7 +119,7 @@ def read_values(
             values[here] = memory[arena][rows[here]]
         else:
             for i in here:
-                values[i] = constant_value(network, params, int(references[i]), plan.graph.given)
+                values[i] = constant_value(network, params, int(references[i]), graph.given)
     return values
 
 

@@ -19,6 +19,7 @@ from abw.core.ir.network import Network
 from abw.core.ir.paths import Comparison
 
 Ints = NDArray[np.int32]
+Outputs = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
 _COMPARE: dict[str, np.ufunc] = {
     "==": np.equal,
     "!=": np.not_equal,
@@ -43,7 +44,7 @@ class Binding:
     type the vertices (of all instances) that it is for, in order, and how many they are; of a link or a list
     its `indptr` (-1: a single link) and `target`; of a lookup each vertex's id, and the row of each id (-1:
     that is the id modulo the table's rows). `given` are the fields that flow in as they are: of these the ids
-    number the rows.
+    number the rows. `outputs` is what graphs give back.
     """
 
     model: Model
@@ -53,6 +54,7 @@ class Binding:
     data: Ints
     tables: NDArray[np.int64]
     given: Mapping[str, Values]
+    outputs: Outputs
 
 
 def bind(model: Model, network: Network, program: Bytecode, instances: Instances) -> Binding:
@@ -83,7 +85,8 @@ def bind(model: Model, network: Network, program: Bytecode, instances: Instances
         rows = word_rows(instances, name, model.tables[table])
         found.tables.append((found.place(ids), found.place(rows) if len(rows) else -1))
     data = np.concatenate(found.arrays, dtype=np.int32)
-    return Binding(model, network, instances, program, data, np.array(found.tables, np.int64), given)
+    tables = np.array(found.tables, np.int64)
+    return Binding(model, network, instances, program, data, tables, given, network.outputs)
 
 
 class _Found:
@@ -133,10 +136,10 @@ def _select(kind: NDArray[np.uint8], wanted: NDArray[np.bool_], out: Ints) -> in
     return n
 
 
-def only(binding: Binding, types: Collection[int]) -> Binding:
-    """The binding of a model of which some types alone have nodes."""
+def only(binding: Binding, types: Collection[int], outputs: Outputs) -> Binding:
+    """The binding of a model of which some types alone have nodes, and that gives this back."""
     tables = binding.tables.copy()
     for t in range(len(binding.model.types)):
         if t not in types:
             tables[t, 1] = 0
-    return replace(binding, tables=tables)
+    return replace(binding, tables=tables, outputs=outputs)

@@ -142,6 +142,4 @@ def _results(
         instance = np.searchsorted(start - start[0], vertex, side="right") - 1
         return reference.copy(), vertex.copy(), instance.astype(np.int32)
 
-    return tuple(
-        merged(name, [of(t, o) for t, o in producers]) for name, producers in binding.network.outputs
-    )
+    return tuple(merged(name, [of(t, o) for t, o in producers]) for name, producers in binding.outputs)

@@ -61,7 +61,8 @@ class Given:
         return self._rows[constant.number][int(own[0])]
 
     def split(self, network: Network, segment: Segment) -> tuple[Segment, tuple[Floats, ...]]:
-        """A segment whose operands number the rows that it reads from 0 on; these rows, for `Graph.given`.
+        """A segment whose operands number the rows that it reads from 0 on; these rows, for `Graph.given`,
+        which is empty where it reads none.
 
         Errors: AbwError for one of an earlier run. Cost: linear in the segment for each shape.
         """
@@ -73,6 +74,8 @@ class Given:
             read, local = np.unique(index[inside] - constant.first, return_inverse=True)
             operand[inside] = -1 - constant.first - local
             given.append(self._stacked(constant, self._own(constant, read)))
+        if not any(map(len, given)):
+            return segment, ()
         return replace(segment, operand=operand), tuple(given)
 
     def _own(self, constant: Constant, rows: Longs) -> Longs:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutine
 from typing import Any
 
 from abw.core.base.errors import AbwError
@@ -143,6 +143,8 @@ def _holds(thing: object) -> bool:
 def _refuse(thing: object) -> None:
     """Raise AbwError for what may hold values, and cannot be looked through for them."""
     if isawaitable(thing):
+        if iscoroutine(thing):
+            thing.close()
         raise AbwError("a program that is asynchronous cannot be run: a coroutine is returned", hint=ASYNC)
     if isinstance(thing, Iterator):
         hint = "return list(…) of it; a generator function is given to net.run itself"

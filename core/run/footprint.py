@@ -61,7 +61,7 @@ def footprint_of(batch: MiniBatch) -> Footprint:
     """What a mini-batch takes; of one that has grown, all its values and the plans of its pieces."""
     if batch.grown is None:
         return footprint(batch.plan)
-    return _footprint(batch.grown.result.nodes, batch.grown.tape.rows, batch.grown.pieces)
+    return _footprint(batch.grown.result.nodes, batch.grown.rows, batch.grown.pieces)
 
 
 def _footprint(nodes: Nodes, rows: Ints, plans: Sequence[Plan]) -> Footprint:

@@ -7,7 +7,7 @@ of which outputs need the instances alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any, NoReturn
@@ -18,17 +18,18 @@ from numpy.typing import NDArray
 from abw.core.base.errors import InstanceError, Problem
 from abw.core.base.progress import Clock
 from abw.core.data.instances import Instances, Ints
-from abw.core.data.vertices import FieldColumn, finished, order_of
-from abw.core.exec.interface import Array, Executor, Result, Rounds
-from abw.core.graph.bind import Binding, bind, only
+from abw.core.data.vertices import Columns, FieldColumn, Order, finished
+from abw.core.exec.interface import Array, Computed, Executor, Result, Rounds
+from abw.core.graph.bind import Binding, bind
 from abw.core.graph.construct import construct
-from abw.core.graph.graph import Graph
+from abw.core.graph.graph import Graph, Nodes
 from abw.core.graph.growing.beam import PICK, Beam, Picks
 from abw.core.graph.growing.decide import Chances, Grower, ScoreError, decide
 from abw.core.graph.growing.finished import finished_nodes, noted
 from abw.core.graph.growing.part import part
 from abw.core.graph.growing.sprout import Ground
 from abw.core.graph.growing.whose import NodeColumn, StandInColumn
+from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule
@@ -43,21 +44,34 @@ Batched = Callable[[Graph], Schedule]
 class Grown:
     """A mini-batch that has grown to its end.
 
-    `instances` are its own, with what grew; `number` (n,) says where their nodes are on the `tape`, `result`
-    has all values. `rounds`: how many there were, `driven`: why by Python, None where they are compiled;
-    `cut`: by kind, instances that had `most` of it and wanted more; `picks`: what a decision `best` picked.
-    Outputs need no more; `graph`, `schedule` and `plan` are made when they are first asked for.
+    `columns` say all of its vertices, `order` which of them finished instances have; `result` has all values.
+    `rounds`: how many there were, `driven`: why by Python, None where they are compiled. By kind, `vertices`
+    that came to be, and how many instances were `cut`: they had `most` of it and wanted more. `picks`: what a
+    decision `best` picked. `batches`: how many there were; `unseen`: at how many steps a policy met a state
+    that it had not seen. `rows` (A,): so many rows of each arena are taken. `pieces`: the plans that were
+    executed; compiled rounds have none. Outputs need no more: the rest is made when it is first asked for.
     """
 
-    instances: Instances
-    tape: Tape
-    number: Ints
+    columns: Columns
+    order: Order
     result: Result
     rounds: int
-    cut: dict[str, int]
     driven: str | None
+    vertices: dict[str, int]
+    cut: dict[str, int]
     picks: Picks | None
+    batches: int
+    unseen: int
+    rows: Ints
+    pieces: tuple[Plan, ...]
+    finished: Callable[[], Instances]
     whole: Callable[[], Graph]
+    executed: Callable[[], Schedule]
+
+    @property
+    def instances(self) -> Instances:
+        """Its own, with what grew. Cost, the first time: some 50 us; their links and fields as asked for."""
+        return self.finished()
 
     @property
     def graph(self) -> Graph:
@@ -67,19 +81,12 @@ class Grown:
     @cached_property
     def schedule(self) -> Schedule:
         """The batches as they were executed. Cost: linear in the nodes."""
-        back = np.empty(len(self.number), np.int32)
-        back[self.number] = np.arange(len(self.number), dtype=np.int32)
-        return self.tape.schedule(back)
+        return self.executed()
 
     @cached_property
     def plan(self) -> Plan:
         """What a single plan of that is. Cost: graph, schedule, and planning them."""
         return plan(self.graph, self.schedule)
-
-    @property
-    def pieces(self) -> tuple[Plan, ...]:
-        """The plans that were executed; compiled rounds have none."""
-        return tuple(self.tape.plans)
 
 
 def grow(
@@ -101,11 +108,24 @@ def grow(
     clock = clock or Clock("construct", "schedule", "plan", "execute")
     rounds = executor.rounds(ground.sprouter)
     if not isinstance(rounds, str):
-        made = _Growing(binding, ground, executor, batched, first, last, clock)
+        room = rounds.room(last - first)
+        made = _Growing(binding, ground, executor, batched, first, last, clock, rounds.columns, room)
         if (grown := made.compiled(rounds)) is not None:
             return grown
         rounds = "what went wrong in them is told from here"
     return _Growing(binding, ground, executor, batched, first, last, clock).driven(rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """What there is of a mini-batch's vertices once no more come to be: see `Grown`."""
+
+    order: Order
+    rounds: int
+    driven: str | None
+    picks: Picks | None
+    finished: Callable[[], Instances]
+    whole: Callable[[], Graph]
 
 
 class _Growing:
@@ -120,18 +140,18 @@ class _Growing:
         first: int,
         last: int,
         clock: Clock,
+        columns: tuple[Hashable, ...] = (),
+        room: int = 0,
     ) -> None:
         self.binding, self.ground, self.batched, self.clock = binding, ground, batched, clock
-        self.sprouter = ground.sprouter
+        self.sprouter, self.kinds = ground.sprouter, ground.sprouter.kinds
         self.first, self.last = first, last
         self.tape = Tape(binding.network, executor)
         self.whose = ground.whose(first, last)
         instances = binding.instances
-        self.kinds = {kind.name: kind for kind in self.sprouter.growth.kinds}
-        self.numbers = {name: number for number, name in enumerate(instances.schema.kinds)}
         with clock("construct"):
-            self.columns = ground.columns(first, last)
-        self.grower = Grower(self.kinds, self.numbers, self.whose)
+            self.columns = ground.columns(first, last, columns, room)
+        self.grower = Grower(self.kinds, instances.schema.kinds, self.whose)
         numbers = instances.numbers[first:last]
         self.chances = Chances(binding.model.data.seed, numbers)
         beam = self.sprouter.growth.beam
@@ -139,45 +159,48 @@ class _Growing:
 
     def driven(self, why: str) -> Grown:
         """Grow round after round from here. Errors: InstanceError, TooLargeError."""
-        self._before()
-        return self._after(self._rounds(), why)
+        graph = self._before()
+        self._number(graph)
+        return self._after(self._end(self._rounds(graph), why))
 
     def compiled(self, rounds: Rounds) -> Grown | None:
         """Grow by rounds of the executor's own; None where a score or an input is wrong. Errors: as above."""
-        self._before()
-        count = self._compiled_rounds(rounds)
-        return None if count is None else self._after(count, None)
+        graph = self._before()
+        before = self.tape.plans[-1]
+        with self.clock("execute"):
+            of = self.columns, self.whose, self.grower, self.beam, self.chances.numbers
+            made = rounds.grow(*of, before)
+        if made is None:
+            return None
+        end = self._end(made.rounds, None)
+        if noted(self.sprouter):
+            return self._noted(end, made, before)
+        self._number(graph)
+        self._take(made)
+        return self._after(end)
 
-    def _before(self) -> None:
-        """What is given and needs nothing that grows."""
+    def _before(self) -> Graph:
+        """What is given and needs nothing that grows: its graph, executed."""
         with self.clock("construct"):
-            types, network = self.binding.model.types, self.binding.network
-            reduced = [
-                (t, o)
-                for t in self.sprouter.phases.before
-                if types[t].reduction is not None
-                for o in range(len(types[t].outputs))
-            ]
-            # what stands for the reductions' outputs comes as results do
-            asked = replace(network, outputs=tuple((types[t].name, ((t, o),)) for t, o in reduced))
-            binding = replace(only(self.binding, self.sprouter.phases.before), network=asked)
-            found = construct(binding, self.first, self.last)
-            graph = replace(found, network=network, results=())
-            self.given = graph.given
-            for t in self.sprouter.phases.before:
-                nodes = np.arange(*graph.type_ptr[t : t + 2].tolist(), dtype=np.int32)
-                self.columns[NodeColumn(t)][graph.vertex[nodes]] = nodes
-            for (t, o), refs in zip(reduced, found.results, strict=True):
+            graph = construct(self.ground.before(self.binding), self.first, self.last)
+            for (t, o), refs in zip(self.sprouter.reduced, graph.results, strict=True):
                 stored = np.where(refs.reference >= 0, refs.reference, refs.reference - 1)
                 self.columns[StandInColumn(t, o)][refs.vertex] = stored
         self._advance(graph, np.zeros(0, np.int32), self.batched)
+        return graph
+
+    def _number(self, graph: Graph) -> None:
+        """Note the nodes of what is computed before growth, the first ones on the tape."""
+        for t in self.sprouter.phases.before:
+            nodes = np.arange(*graph.type_ptr[t : t + 2].tolist(), dtype=np.int32)
+            self.columns[NodeColumn(t)][graph.vertex[nodes]] = nodes
 
     def _advance(self, graph: Graph, outer: Ints, batched: Batched) -> None:
         with self.clock("schedule"):
             schedule = batched(graph)
         self.tape.advance(graph, outer, schedule, self.clock)
 
-    def _rounds(self) -> int:
+    def _rounds(self, before: Graph) -> int:
         """Round after round until nothing comes to be; how many there were."""
         columns, given = self.columns, self.columns.count
         start = self.binding.instances.start
@@ -191,7 +214,7 @@ class _Growing:
         while len(now):
             rounds += 1
             with self.clock("construct"):
-                graph, outer = self.sprouter.graph(columns, now, len(self.tape), self.whose, self.given)
+                graph, outer = self.sprouter.graph(columns, now, len(self.tape), self.whose, before.given)
             self._advance(graph, outer, self._round_schedule)
             with self.clock("construct"):
                 first = columns.count
@@ -199,20 +222,33 @@ class _Growing:
                 now = np.arange(first, columns.count, dtype=np.int32)
         return rounds
 
-    def _compiled_rounds(self, compiled: Rounds) -> int | None:
-        """The same by the executor; None where a score or an input is wrong."""
-        with self.clock("execute"):
-            before, numbers = self.tape.plans[-1], self.chances.numbers
-            made = compiled.grow(self.columns, self.whose, self.grower, self.beam, numbers, before)
-        if made is None:
-            return None
-        with self.clock("plan"):
-            number = np.arange(len(self.tape), len(self.tape) + len(made.type), dtype=np.int32)
-            for t in self.sprouter.phases.during:
-                here = made.type == t
-                self.columns[NodeColumn(t)][made.vertex[here]] = number[here]
-            self.tape.take(made)
-        return made.rounds
+    def _take(self, made: Computed) -> None:
+        """Nodes that the executor's rounds have computed, onto the tape behind those before growth."""
+        columns, during = self.columns, self.sprouter.phases.during
+        rows, keys = [], []
+        if not during:  # decisions alone
+            return
+        sizes, first = np.zeros(len(made.own) + 1, np.int32), len(self.tape)
+        for t in sorted(during):
+            here = np.flatnonzero(columns.block[made.own[t], 1 : 1 + columns.count] >= 0).astype(np.int32)
+            columns[NodeColumn(t)][here] = np.arange(first, first + len(here))
+            first += len(here)
+            sizes[t + 1] = len(here)
+            rows.append(columns.block[made.row[t][:, None], here + 1])
+            step = np.maximum(columns.block[made.round, here + 1], 0) * made.stages
+            if made.stage >= 0:
+                step += np.maximum(columns.block[made.stage, here + 1], 0)
+            keys.append(step * len(during) + during.index(t))
+        type_ptr = np.cumsum(sizes, dtype=np.int32)
+        type_of = np.repeat(np.arange(len(made.own), dtype=np.int32), sizes[1:])
+        row = np.concatenate(rows, axis=1).T.ravel()
+        key = np.concatenate(keys)
+        nodes = np.argsort(key, kind="stable").astype(np.int32)
+        begins = np.flatnonzero(np.diff(key[nodes], prepend=-1))
+        ptr = np.append(begins, len(nodes)).astype(np.int32)
+        schedule = Schedule(type_of[nodes[begins]], ptr, nodes)
+        counts = Counts(len(schedule), len(schedule), 0, 0)
+        self.tape.take(type_of, row, made.rows, schedule, counts, partial(made.read, type_ptr, row))
 
     def _round_schedule(self, graph: Graph) -> Schedule:
         """A batch a type in the order that does in all rounds; else by the critical path."""
@@ -263,55 +299,100 @@ class _Growing:
         problem = Problem(message, decision.span, hint)
         raise InstanceError(problem, self.whose.number(self.columns, error.vertex))
 
-    def _after(self, rounds: int, driven: str | None) -> Grown:
-        """The finished instances, what is left to compute of them, and all of it as one mini-batch."""
-        growth, network = self.sprouter.growth, self.binding.network
+    def _end(self, rounds: int, driven: str | None) -> _End:
+        """What there is of vertices once no more come to be."""
         with self.clock("construct"):
-            order = order_of(self.columns)
-            place = np.empty(len(order), np.int32)
-            place[order] = np.arange(len(order), dtype=np.int32)
-            picks = self.beam.close(self.columns, place) if self.beam else None
-            instances = finished(self.binding.instances, self.first, self.last, self.columns, growth)
-            whole = cache(partial(self._whole, instances))
-            if noted(self.sprouter):
-                nodes, number = finished_nodes(self.sprouter, self.columns, order, len(instances))
-            else:
-                nodes, number = whole(), self._numbers_on_tape(whole(), order)
+            order = self.columns.ordered(self.last - self.first)
+            picks = self.beam.close(self.columns, order) if self.beam else None
+            of = self.binding.instances, self.first, self.last, self.columns, self.sprouter.growth, order
+            made = cache(partial(finished, *of))
+            return _End(order, rounds, driven, picks, made, cache(partial(self._whole, made)))
+
+    def _grown(
+        self, end: _End, result: Result, batches: int, rows: Ints, executed: Callable[[], Schedule]
+    ) -> Grown:
+        """All of it, once nodes are computed, too."""
+        kinds, grower, tape = self.binding.instances.schema.kinds, self.grower, self.tape
+        added, cut = (
+            {name: count for name, count in zip(kinds, of.sum(axis=1).tolist(), strict=True) if count}
+            for of in (grower.count, grower.cut)
+        )
+        return Grown(
+            self.columns, end.order, result, end.rounds, end.driven, added, cut, end.picks,
+            batches, tape.unseen, rows, tuple(tape.plans), end.finished, end.whole, executed,
+        )  # fmt: skip
+
+    def _noted(self, end: _End, made: Computed, before: Plan) -> Grown:
+        """The mini-batch as compiled rounds have noted it in columns: nothing is left to compute."""
+        network, phases = self.binding.network, self.sprouter.phases
+        with self.clock("construct"):
+            most = len(before.graph) + int((made.rows - before.rows).sum())
+            seen = np.zeros(((made.rounds + 1) * made.stages, len(network.types)), np.bool_)
+            given = made.round, made.stage, made.stages, seen, before.graph
+            nodes, row = finished_nodes(
+                self.sprouter, self.columns, end.order, made.own, made.row, most, given
+            )
+            for t in phases.before:
+                ours, theirs = (slice(*g.type_ptr[t : t + 2].tolist()) for g in (nodes, before.graph))
+                row[ours] = before.row.reshape(-1, network.width)[theirs]
+            batches = self.tape.batches + int(np.count_nonzero(seen))
+            counts = replace(self.tape.counts, batches=batches, launches=batches)
+            result = Result(nodes, counts, partial(made.read, nodes.type_ptr, row.ravel()))
+
+            def executed() -> Schedule:
+                self._number(before.graph)
+                self._take(made)
+                return self._executed(self._numbers(end)[1])
+
+            return self._grown(end, result, batches, made.rows, executed)
+
+    def _after(self, end: _End) -> Grown:
+        """What is left to compute of the finished instances, and all of it as one mini-batch."""
+        width, tape = self.binding.network.width, self.tape
+        with self.clock("construct"):
+            nodes, number = self._numbers(end)
         if (missing := number < 0).any():
             with self.clock("construct"):
-                rest, outer = part(whole(), missing)
-                node, output = np.divmod(outer, network.width)
-                first = len(self.tape)
-                outer = number[node] * network.width + output
-                number[missing] = np.arange(first, first + len(rest))
+                rest, outer = part(end.whole(), missing)
+                node, output = np.divmod(outer, width)
+                outer = number[node] * width + output
+                number[missing] = np.arange(len(tape), len(tape) + len(rest))
             self._advance(rest, outer.astype(np.int32), self.batched)
-        if len(self.tape) != len(nodes):
-            raise ValueError(f"{len(self.tape)} nodes grew, and the finished instances have {len(nodes)}")
-        names = instances.schema.kinds
-        cut = {names[k]: int(row.sum()) for k, row in enumerate(self.grower.cut) if row.any()}
-        result = Result(nodes, self.tape.counts, _reader(self.tape, number, network.width))
-        return Grown(instances, self.tape, number, result, rounds, cut, driven, picks, whole)
+        if len(tape) != len(nodes):
+            raise ValueError(f"{len(tape)} nodes grew, and the finished instances have {len(nodes)}")
+        result = Result(nodes, tape.counts, _reader(tape, number, width))
+        return self._grown(end, result, tape.batches, tape.rows, partial(self._executed, number))
 
-    def _whole(self, instances: Instances) -> Graph:
+    def _numbers(self, end: _End) -> tuple[Nodes, Ints]:
+        """The nodes of the finished instances, and their numbers on the tape; -1 where not computed yet."""
+        columns, order = self.columns, end.order
+        if noted(self.sprouter):
+            types = range(len(self.binding.model.types))
+            own = np.array([columns.place[NodeColumn(t)] for t in types], np.int32)
+            nodes, found = finished_nodes(self.sprouter, columns, order, own, own[:, None], len(self.tape))
+            return nodes, found[:, 0]
+        graph, phases = end.whole(), self.sprouter.phases
+        vertex = order.vertex[graph.vertex]
+        number = np.full(len(graph), -1, np.int32)
+        for t in (*phases.before, *phases.during):
+            here = slice(*graph.type_ptr[t : t + 2].tolist())
+            number[here] = columns[NodeColumn(t)][vertex[here]]
+        return graph, number
+
+    def _executed(self, number: Ints) -> Schedule:
+        """The batches as they were executed, where nodes have these numbers on the tape."""
+        back = np.empty(len(number), np.int32)
+        back[number] = np.arange(len(number), dtype=np.int32)
+        return self.tape.schedule(back)
+
+    def _whole(self, made: Callable[[], Instances]) -> Graph:
         """The graph of the finished instances. Errors: InstanceError."""
+        instances = made()
         bound = bind(self.binding.model, self.binding.network, self.binding.program, instances)
         try:
             return construct(bound, 0, len(instances))
         except InstanceError as error:
             raise InstanceError(error.problems[0], self.first + error.instance) from None
-
-    def _numbers_on_tape(self, graph: Graph, order: Ints) -> Ints:
-        """For each node of the finished graph its number on the tape; -1 where it is not computed yet.
-
-        `order` says how its vertices are numbered among the columns.
-        """
-        vertex = order[graph.vertex]
-        number = np.full(len(graph), -1, np.int32)
-        phases = self.sprouter.phases
-        for t in (*phases.before, *phases.during):
-            here = slice(*graph.type_ptr[t : t + 2].tolist())
-            number[here] = self.columns[NodeColumn(t)][vertex[here]]
-        return number
 
 
 def _reader(tape: Tape, number: Ints, width: int) -> Callable[[References], Array]:

@@ -71,6 +71,16 @@ class MiniBatch:
         return self.made.schedule
 
     @property
+    def batches(self) -> int:
+        """How many batches there are."""
+        return self.made.batches if isinstance(self.made, Grown) else len(self.made.schedule)
+
+    @property
+    def unseen(self) -> int:
+        """At how many steps the policy met a state that it had not seen."""
+        return self.made.unseen if isinstance(self.made, Grown) else self.made.schedule.unseen
+
+    @property
     def plan(self) -> Plan:
         """A plan of the whole."""
         return self.made.plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from abw.core.base.progress import Clock, Progress
 from abw.core.data.feed import Feed
 from abw.core.data.instances import Instances
 from abw.core.data.stream import Bad, Chunk
+from abw.core.data.vertices import INSTANCE, KIND, FieldColumn
 from abw.core.exec.agreement import compare
 from abw.core.exec.interface import Executor, Profiler, Result
 from abw.core.exec.params import Params
@@ -142,9 +143,7 @@ class Growth:
         self.rounds += grown.rounds
         self.driven = self.driven or grown.driven
         self.cut.update(grown.cut)
-        counts = np.bincount(grown.instances.kind, minlength=len(grown.instances.schema.kinds)).tolist()
-        named = zip(grown.instances.schema.kinds, counts, strict=True)
-        self.vertices.update({name: count for name, count in named if name in kinds})
+        self.vertices.update({kind: grown.vertices.get(kind, 0) for kind in kinds})
 
 
 @dataclass(slots=True)
@@ -246,7 +245,7 @@ class _Run:
         in_pieces = set()
         keep_all = job.params is not None or job.check_finite
         for batch, result in run_all(workload, job.policy, job.executor, clock, leave_out, keep_all=keep_all):
-            nodes, schedule, last = result.nodes, batch.schedule, batch.last
+            nodes, last = result.nodes, batch.last
             needed = footprint_of(batch)
             if sums.needed is None or needed.total > sums.needed.total:
                 sums.needed = needed
@@ -262,9 +261,9 @@ class _Run:
             sums.mini_batches += 1
             sums.instances += nodes.instances
             sums.nodes += len(nodes)
-            sums.batches += len(schedule)
+            sums.batches += batch.batches
             sums.executed.add(result.counts)
-            sums.unseen_states += schedule.unseen
+            sums.unseen_states += batch.unseen
             if batch.grown is not None and job.model.growth:
                 sums.grown.add(batch.grown, job.model.growth.grown)
             if batch.piece:
@@ -276,7 +275,7 @@ class _Run:
                 refuse_values(batch, result, workload.instances)
             if job.params:
                 if batch.grown is not None:
-                    check_schedule(batch.dag, schedule)
+                    check_schedule(batch.dag, batch.schedule)
                 for made in batch.executed:
                     check_schedule(made.graph.dag, made.schedule)
                     check_plan(made.graph, made)
@@ -348,32 +347,35 @@ def _rows(workload: Workload, batch: MiniBatch, result: Result) -> Rows:
 
 def columns_of(workload: Workload, batch: MiniBatch, result: Result) -> tuple[Column, ...]:
     """The outputs of a mini-batch: what nodes give, then decisions."""
-    model, instances = workload.model, workload.instances if batch.grown is None else batch.grown.instances
-    start = instances.start if batch.grown else instances.start[batch.first : batch.last + 1]
+    model, grown = workload.model, batch.grown
+    start = grown.order.start if grown else workload.instances.start[batch.first : batch.last + 1]
     base = start[0]
     given = tuple(_column_of(refs, result, start - base) for refs in result.nodes.results)
     if model.answers:
+        instances = grown.instances if grown else workload.instances
         given = tuple(
             _answered(column, refs.vertex + base, model, refs.name, instances)
             for column, refs in zip(given, result.nodes.results, strict=True)
         )
-    growth = workload.model.growth
-    if batch.grown is None or growth is None:
+    if grown is None or model.growth is None:
         return given
-    return (*given, *(_decided(output, batch.grown.instances) for output in growth.outputs))
+    kinds = workload.instances.schema.kinds
+    return (*given, *(_decided(output, grown, kinds) for output in model.growth.outputs))
 
 
-def _decided(output: DecisionOutput, instances: Instances) -> Column:
+def _decided(output: DecisionOutput, grown: Grown, kinds: Sequence[str]) -> Column:
     """What was decided, as an output of finished instances."""
-    wanted = np.array([name in output.kinds for name in instances.schema.kinds])
-    values = instances.fields[output.decision.name]
-    vertex = np.flatnonzero(wanted[instances.kind])
+    columns, order = grown.columns, grown.order
+    wanted = np.array([name in output.kinds for name in kinds])
+    vertex = np.flatnonzero(wanted[columns[KIND][order.vertex]])
+    own = order.vertex[vertex]
+    values = columns[FieldColumn(output.decision.name)][own]
     if output.decision.how == "best":  # the others are of hypotheses that were given up
-        vertex = vertex[values[vertex] >= 0]
-    instance = np.searchsorted(instances.start, vertex, side="right") - 1
-    counts = np.bincount(instance, minlength=len(instances))
-    places = (vertex - instances.start[instance] - 1).astype(np.int32)
-    return Column(values[vertex], counts, places)
+        there = values >= 0
+        vertex, own, values = vertex[there], own[there], values[there]
+    instance = columns[INSTANCE][own]
+    counts = np.bincount(instance, minlength=len(order.start) - 1)
+    return Column(values, counts, (vertex - order.start[instance] - 1).astype(np.int32))
 
 
 def _column_of(refs: ResultRefs, result: Result, start: NDArray[np.int64]) -> Column:

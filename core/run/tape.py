@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from abw.core.base.progress import Clock
 from abw.core.data.instances import Ints
 from abw.core.data.vertices import Columns
-from abw.core.exec.interface import Array, Computed, Executor
+from abw.core.exec.interface import Array, Executor
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import arenas_of
@@ -34,15 +34,17 @@ class Tape:
 
     def __init__(self, network: Network, executor: Executor) -> None:
         self._network, self._executor = network, executor
-        self._nodes = Columns(0)
+        self._columns = Columns(0)
         self._read: list[Read] = []
+        self._nodes: list[tuple[Ints, Ints]] = []
+        self._noted, self._count = 0, 0
         self._schedules: list[Schedule] = []
         self._counts: list[Counts] = []
         self._rows: Ints | None = None
         self.plans: list[Plan] = []
 
     def __len__(self) -> int:
-        return self._nodes.count
+        return self._count
 
     def advance(self, graph: Graph, outer: Ints, schedule: Schedule, clock: Clock) -> None:
         """Plan and execute the nodes of a graph, which are the next ones.
@@ -55,42 +57,41 @@ class Tape:
             earlier = None
             if self._rows is not None:
                 node, output = np.divmod(outer, self._network.width)
-                rows = np.empty(len(outer), np.int32)
+                rows, noted = np.empty(len(outer), np.int32), self._all()
                 for o in range(self._network.width):
-                    rows[output == o] = self._nodes[o][node[output == o]]
-                arenas = arenas_of(self._network).output_arena[self._nodes[TYPE][node], output]
+                    rows[output == o] = noted[o][node[output == o]]
+                arenas = arenas_of(self._network).output_arena[noted[TYPE][node], output]
                 earlier = Earlier(self._rows, arenas, rows)
             made = plan(graph, self._executor.arrange(graph, schedule), None, earlier)
         with clock("execute"):
             result = self._executor.run(made)
-        with clock("plan"):
-            row = made.row.reshape(len(graph), self._network.width).T
-            self._append(graph.dag.type, row, made.rows, made.schedule, result.counts, result.read)
+        self.take(graph.dag.type, made.row, made.rows, made.schedule, result.counts, result.read)
         self.plans.append(made)
 
-    def take(self, computed: Computed) -> None:
-        """Nodes that the executor has computed by itself, which are the next ones."""
-        key = np.stack([computed.round, computed.type])
-        begins = np.flatnonzero((key[:, 1:] != key[:, :-1]).any(axis=0)) + 1
-        count = len(computed.type)
-        ptr = np.concatenate([[0], begins, [count]] if count else [[0]]).astype(np.int32)
-        schedule = Schedule(computed.type[ptr[:-1]], ptr, np.arange(count, dtype=np.int32))
-        counts = Counts(len(schedule), len(schedule), 0, 0)
-        self._append(computed.type, computed.row, computed.rows, schedule, counts, computed.read)
-
-    def _append(
+    def take(
         self, types: Ints, row: Ints, rows: Ints, schedule: Schedule, counts: Counts, read: Read
     ) -> None:
-        new = self._nodes.append(len(types))
-        self._nodes[TYPE][new] = types
-        self._nodes[PIECE][new] = len(self._read)
-        self._nodes[NUMBER][new] = np.arange(len(types))
-        for o in range(self._network.width):
-            self._nodes[o][new] = row[o]
+        """Computed nodes, which are the next ones, of which output o of number n lies in `row[n * W + o]`."""
+        self._nodes.append((types, row))
+        self._count += len(types)
         self._rows = rows
         self._schedules.append(schedule)
         self._counts.append(counts)
         self._read.append(read)
+
+    def _all(self) -> Columns:
+        """What is known of all nodes. Cost: linear in those that are new since the last time."""
+        noted, width = self._columns, self._network.width
+        for piece in range(self._noted, len(self._nodes)):
+            types, row = self._nodes[piece]
+            new = noted.append(len(types))
+            noted[TYPE][new] = types
+            noted[PIECE][new] = piece
+            noted[NUMBER][new] = np.arange(len(types))
+            for o in range(width):
+                noted[o][new] = row[o::width]
+        self._noted = len(self._nodes)
+        return noted
 
     def values(self, references: NDArray[np.integer[Any]]) -> Array:
         """The values of m references, all of one shape: (m, *shape)."""
@@ -98,8 +99,9 @@ class Tape:
             return np.empty(len(references), np.float32)
         node, output = np.divmod(references, self._network.width)
         computed = references >= 0
-        piece = np.where(computed, self._nodes[PIECE][np.where(computed, node, -1)], 0)
-        number = self._nodes[NUMBER][np.where(computed, node, -1)].astype(np.int64)
+        noted, node = self._all(), np.where(computed, node, -1)
+        piece = np.where(computed, noted[PIECE][node], 0)
+        number = noted[NUMBER][node].astype(np.int64)
         local = np.where(computed, number * self._network.width + output, references)
         if (piece == piece[0]).all():
             alone: Array = self._read[int(piece[0])](local)
@@ -124,7 +126,19 @@ class Tape:
     @property
     def counts(self) -> Counts:
         """What executing all pieces took."""
+        if len(self._counts) == 1:
+            return self._counts[0]
         return Counts(*(sum(getattr(c, f.name) for c in self._counts) for f in fields(Counts)))
+
+    @property
+    def batches(self) -> int:
+        """How many batches there were."""
+        return sum(map(len, self._schedules))
+
+    @property
+    def unseen(self) -> int:
+        """How often a policy met a state that it had not seen."""
+        return sum(made.unseen for made in self._schedules)
 
     def schedule(self, number: Ints) -> Schedule:
         """All pieces' batches in the order in which they ran; node v is numbered `number[v]`."""
@@ -143,5 +157,4 @@ class Tape:
         def ends(parts: list[Ints]) -> Ints:
             return np.append(0, np.cumsum(together(parts))).astype(np.int32)
 
-        unseen = sum(made.unseen for made in self._schedules)
-        return Schedule(together(types), ends(sizes), together(nodes), unseen, ends(launched))
+        return Schedule(together(types), ends(sizes), together(nodes), self.unseen, ends(launched))

@@ -148,17 +148,19 @@ def open_networks(
     *,
     fuse: bool = False,
     group: bool = False,
+    finished: bool = False,
 ) -> Networks:
     """What the nodes of a model's graphs are, and the types that policies see.
 
     With `fuse` reductions are read in place where they can be, with `group` types of one structure are one to
-    policies. Errors: AbwError for a model that grows where this cannot be done piece by piece. Cost: some
-    100 us, whatever the data.
+    policies. Errors: AbwError for a model that grows where this cannot be done piece by piece, unless its
+    graphs are wanted when they have grown alone (`finished`). Cost: some 100 us, whatever the data.
     """
-    if model.growth and (granularity == "op" or fuse):
+    if model.growth and (granularity == "op" or fuse) and not finished:
         what = "granularity op" if granularity == "op" else "reading reductions in place"
         message = f"{model.name} grows, and {what} goes with graphs that are whole before they run"
-        raise AbwError(message, hint="leave it out: rounds are of cells", exit_code=2)
+        hint = "leave it out: rounds are of cells; compare, explain and viz take what has grown"
+        raise AbwError(message, hint=hint, exit_code=2)
     cells = cell_network(model, layout)
     ops = op_network(cells) if granularity == "op" else None
     sprouter = None
@@ -179,7 +181,7 @@ def open_workload(model: Model, instances: Instances, networks: Networks) -> Wor
     there = {*instances.schema.kinds, *instances.schema.fields}
     if sprouter is None or sprouter.growth.decided | sprouter.growth.grown <= there:
         return Workload(model, bind(model, networks.cells, networks.program, instances), networks)
-    instances = with_room(instances, sprouter.growth)
+    instances = with_room(instances, sprouter.growth, sprouter.extended(instances.schema))
     binding = bind(model, networks.cells, networks.program, instances)
     return Workload(model, binding, networks, Ground(sprouter, instances))
 
@@ -197,14 +199,15 @@ def load_workload(
     They do so on the executor cpu, by the weights that `abw run` has without --seed. Errors: DataError.
     """
     instances = read_instances(model.data, model.data.limit)
-    networks = open_networks(model, granularity, layout, fuse=fuse, group=group)
+    networks = open_networks(model, granularity, layout, fuse=fuse, group=group, finished=True)
     return whole(open_workload(model, instances, networks))
 
 
 def whole(workload: Workload, count: int | None = None, executor: Executor | None = None) -> Workload:
     """The same where its instances need not grow; else the first `count` of them when they have grown.
 
-    By a prepared executor, or one of the weights that `abw run` has without --seed. Errors: InstanceError.
+    By a prepared executor, or one of the weights that `abw run` has without --seed, by cells in any case.
+    Errors: InstanceError.
     """
     if workload.ground is None:
         return workload
@@ -212,7 +215,7 @@ def whole(workload: Workload, count: int | None = None, executor: Executor | Non
     executor = executor or usual_executor(model, networks)
 
     def batched(graph: Graph) -> Schedule:
-        return networks.launched(graph, Critical().schedule(networks.seen(graph)))
+        return Critical().schedule(graph.dag)
 
     last = len(workload.instances) if count is None else count
     grown = grow(workload.binding, workload.ground, executor, batched, 0, last)
@@ -220,9 +223,9 @@ def whole(workload: Workload, count: int | None = None, executor: Executor | Non
 
 
 def usual_executor(model: Model, networks: Networks) -> Executor:
-    """The executor cpu, prepared with the weights that `abw run` has without --seed."""
+    """The executor cpu for rounds, which are of cells, with the weights that `abw run` has without --seed."""
     executor = get_executor("cpu")
-    executor.prepare(networks.network, make_params(networks.cells, load_weights(model), 0))
+    executor.prepare(networks.cells, make_params(networks.cells, load_weights(model), 0))
     return executor
 
 
@@ -257,6 +260,16 @@ def _nothing_in(model: Model) -> DataError:
     return DataError([Problem("no instances in the file", Span(str(model.data.path), 1))])
 
 
+def _as_far_as(workload: Workload, good: int, executor: Executor | None) -> tuple[Workload, int]:
+    """The first `good` instances when they have grown, or fewer: those that fail late are met later."""
+    while good:
+        try:
+            return whole(workload, good, executor), good
+        except InstanceError as error:
+            good = error.instance
+    return workload, 0
+
+
 def open_sample(
     model: Model,
     networks: Networks,
@@ -288,8 +301,8 @@ def open_sample(
                 except InstanceError as error:
                     if not skip_bad:
                         raise
-                    failed, good = error, error.instance
-                    found = whole(workload, good, executor) if good else workload
+                    failed = error
+                    found, good = _as_far_as(workload, error.instance, executor)
                 if good:
                     return found, good
                 if size == count:

@@ -41,12 +41,10 @@ from abw.core.script.raised import placed_exit, told
 from abw.core.script.returned import Row, Rows, open_rows
 from abw.core.store.folders import new_folder, passing_folder, require_writable
 from abw.core.store.outputs import require_suffix
-from abw.core.store.runs import SCHEMA_VERSION, runs_folder, save_batch, save_report, write_note
+from abw.core.store.runs import RETURNED, SCHEMA_VERSION, runs_folder, save_batch, save_report, write_note
 
 TOLERANCE = 1e-4
 """The largest error, relative to the root mean square of all that is returned, that `verify` accepts."""
-RETURNED = "outputs.jsonl"
-"""The file of what programs returned in a run's folder."""
 WORKING = ("read", "record", "schedule", "plan", "execute")
 """The phases whose time counts in instances a second."""
 

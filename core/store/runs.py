@@ -11,7 +11,7 @@ A run's folder `NNNN-model/` holds:
   the ready nodes by type before each step;
 - `growth/NNNN.npz`, of each of these that has grown: in which round what came, and every decision with its
   margin (`abw.core.store.history`);
-- `outputs.npz`, as `docs/outputs.md` describes it, unless the outputs went elsewhere;
+- `outputs.npz`, as `docs/outputs.md` describes it, of a program `outputs.jsonl`, unless they went elsewhere;
 - `note.json`, the one file that may change: a note and tags.
 """
 
@@ -75,6 +75,8 @@ POLICY = "policy.json"
 """The file of the learned policy that a run used."""
 OUTPUTS = "outputs.npz"
 """The file of a run's outputs in its folder."""
+RETURNED = "outputs.jsonl"
+"""The file of what programs returned in a run's folder."""
 NOTE = "note.json"
 """The file of a run's note and tags in its folder."""
 

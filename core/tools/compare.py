@@ -176,7 +176,7 @@ def _open(spec: Path, overrides: Overrides, options: CompareOptions, seed: int) 
     """What the policies are applied to, and what they are learned from."""
     # one seed: the coin stays the spec's unless another was asked for
     model = open_model(spec, overrides if options.seeds == 1 else replace(overrides, seed=seed))
-    networks = open_networks(model, options.granularity, fuse=options.fuse)
+    networks = open_networks(model, options.granularity, fuse=options.fuse, finished=True)
     types = tuple(t.name for t in networks.unfused.types)
     costs = read_cost(options.cost, types) if options.cost else None
 

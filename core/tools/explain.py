@@ -158,7 +158,8 @@ def explain_spec(
     head = {"model": model.name, "policy": policy, "mini_batch": number, "mini_batches": len(windows)}
     found = history_again(model, first, last)
     growth = found and {**rounds_of(found, first), "time": growth_seconds(model, first, last)}
-    return {"schema_version": 1, **head, **explanation(scheduled), "passes": _passes(graph), "growth": growth}
+    said = {**head, **explanation(scheduled), "passes": _passes(graph)}
+    return {"schema_version": 1, **said, "growth": growth, "decides": False}
 
 
 def explain_program(
@@ -166,8 +167,8 @@ def explain_program(
 ) -> dict[str, Any]:
     """Run mini-batch `number` of a program's data and explain its schedule, or that of another policy.
 
-    Another policy is given the whole graph, as if nothing in it had waited for decisions; `pieces` are those
-    in which it came. Errors: AbwError.
+    Another policy is given the whole graph, as if nothing in it had waited for decisions; `decides` says that
+    something has. Errors: AbwError.
     """
     found = look(target, options, number)
     dag, schedule = found.graph.dag, found.schedule
@@ -182,7 +183,7 @@ def explain_program(
         **explanation(scheduled),
         "passes": None,
         "growth": None,
-        "pieces": found.pieces,
+        "decides": found.pieces > 1,
     }
 
 
@@ -201,7 +202,9 @@ def explain_run(run: StoredRun, number: int = 0, policy: str | None = None) -> d
     head["mini_batches"] = report["mini_batches"]
     found = load_history(run.path, number, len(dag), report["batch"])
     growth = found and {**rounds_of(found, scheduled.first), "time": None}
-    return {"schema_version": 1, **head, **explanation(scheduled), "passes": None, "growth": growth}
+    decides = bool((report.get("program") or {}).get("rounds"))
+    said = {**head, **explanation(scheduled), "passes": None}
+    return {"schema_version": 1, **said, "growth": growth, "decides": decides}
 
 
 def _passes(graph: Graph) -> dict[str, dict[str, int]]:

@@ -74,7 +74,8 @@ def inspect(
     workload = open_workload(model, read_instances(model.data, model.data.limit), networks)
     given = None
     if workload.ground is not None:
-        given = only(workload.binding, workload.ground.sprouter.phases.before)
+        before = workload.ground.sprouter.phases.before
+        given = only(workload.binding, before, workload.network.outputs)
     network = workload.network
     asked = Asked(policy or CHOSEN, batch=model.data.batch, launch=launch_seconds(network, "cpu"))
     kept = kept_policy(networks, asked)

@@ -21,21 +21,18 @@ TIMES = 3
 
 def rounds_of(found: History, first: int) -> dict[str, Any]:
     """Rounds as they stand in `abw explain --json`; instances are counted from `first`."""
-    growing, instances = found.growing, int(found.instance.max(initial=-1)) + 1
-    last = np.zeros(instances, np.int32)
-    np.maximum.at(last, found.instance, found.round)
-    np.maximum.at(last, found.instance[found.vertex], found.made_in)
+    ends = found.ends
     nodes = np.bincount(found.node_round, minlength=found.rounds + 2)
     came = found.kind[found.round > 0]
     cut = [(int(k), {"instance": int(i) + first, "round": int(r)}) for k, i, r in found.cut]
     return {
         "rounds": found.rounds,
-        "instances": instances,
-        "growing": growing.tolist(),
+        "instances": len(ends),
+        "growing": found.growing.tolist(),
         "nodes": nodes.tolist(),
         "vertices": {name: int((came == k).sum()) for k, name in enumerate(found.kinds) if (came == k).any()},
         "decisions": len(found.decision),
-        "longest": [int(i) + first for i in np.flatnonzero(last == found.rounds)[:8]],
+        "longest": [int(i) + first for i in np.flatnonzero(ends == found.rounds)[:8]],
         "cut": [
             {
                 "kind": found.kinds[kind],

@@ -12,11 +12,11 @@ import numpy as np
 from abw.core.exec.agreement import error_of
 from abw.core.run.streaming import TOLERANCE
 from abw.core.store.checked import read_arrays
-from abw.core.store.runs import OUTPUTS, StoredRun, load_batch
+from abw.core.store.runs import OUTPUTS, RETURNED, StoredRun, load_batch
 
 OPTIONS = (
     "model", "spec", "data", "dims", "policy", "picked", "executor", "granularity", "layout", "passes",
-    "hoist", "seed", "weights", "threads", "batch", "versions",
+    "hoist", "seed", "weights", "threads", "batch", "versions", "program",
 )  # fmt: skip
 """What was asked for, as it stands in reports."""
 COUNTS = (
@@ -36,6 +36,8 @@ def diff_runs(one: StoredRun, other: StoredRun) -> dict[str, Any]:
     a, b = one.report, other.report
     steps = [step for step in a["seconds"] if a["seconds"][step] or b["seconds"].get(step)]
     outputs, said = _outputs(one.path / OUTPUTS, other.path / OUTPUTS)
+    if all("program" in report for report in (a, b)):
+        said = _returned(one.path / RETURNED, other.path / RETURNED)
     return {
         "schema_version": 1,
         "a": {"number": one.number, "path": str(one.path)},
@@ -102,6 +104,21 @@ def _outputs(one: Path, other: Path) -> tuple[dict[str, Any], str]:
     mine, theirs = read_arrays(one), read_arrays(other)
     names = [n for n in mine if not n.startswith("instance.") and not n.endswith((".offsets", ".vertex"))]
     return {n: _difference(mine[n], theirs.get(n)) for n in names}, ""
+
+
+def _returned(one: Path, other: Path) -> str:
+    """How many instances' programs returned something else."""
+    if not (one.is_file() and other.is_file()):
+        return "not compared: those of a run that was given --output are not in its folder"
+    mine, theirs = one.read_bytes().splitlines(), other.read_bytes().splitlines()
+    if len(mine) != len(theirs):
+        return f"of {len(mine)} instances, and of {len(theirs)}"
+    others = [number for number, (a, b) in enumerate(zip(mine, theirs, strict=True)) if a != b]
+    return (
+        f"{len(others)} of {len(mine)} are others, the first on line {others[0] + 1}"
+        if others
+        else "the same"
+    )
 
 
 def _difference(mine: Any, theirs: Any) -> dict[str, Any]:  # noqa: ANN401 (arrays of any kind)

@@ -82,16 +82,17 @@ class Dropout:
     def _mask(
         self, graph: Graph, instances: Instances, first: int, epoch: int | None, place: tuple[int, int]
     ) -> Floats:
-        """A mask for each node of a type: (nodes, size)."""
+        """A mask for each node of a type: (nodes, *shape)."""
         t, s = place
         begin, end = graph.type_ptr[t : t + 2].tolist()
-        rows = np.ones((end - begin, math.prod(graph.network.types[t].slots[s].shape)), np.float32)
+        shape = graph.network.types[t].slots[s].shape
+        rows = np.ones((end - begin, math.prod(shape)), np.float32)
         if epoch is not None:
             assert self._model.training is not None
             node = np.arange(begin, end)
             state = self._hashes(graph, instances, first, epoch, _VALUES + self._places[place], node)
             _draw(state, self._model.training.dropout[place], rows)
-        return rows
+        return rows.reshape(-1, *shape)
 
     def _hashes(
         self, graph: Graph, instances: Instances, first: int, epoch: int, stream: int, node: NDArray[np.intp]

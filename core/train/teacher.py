@@ -61,10 +61,12 @@ class Teacher:
         growth = self.model.growth
         if growth is None or self._sprouter is None:
             return instances
-        instances = with_room(with_derived(instances, growth.given), growth)
+        instances = with_derived(instances, growth.given)
+        instances = with_room(instances, growth, self._sprouter.extended(instances.schema))
         ground = Ground(self._sprouter, instances)
         last = len(instances)
-        return finished(instances, 0, last, _Lesson(self.model, ground, last).columns, growth)
+        columns = _Lesson(self.model, ground, last).columns
+        return finished(instances, 0, last, columns, growth, columns.ordered(last))
 
 
 class _Lesson:
@@ -78,8 +80,7 @@ class _Lesson:
         self._losses = {loss.decision: loss for loss in model.training.losses if loss.decision}
         self._classes = {d: self._open(loss) for d, loss in self._losses.items()}
         kinds = {kind.name: kind for kind in model.growth.kinds}
-        numbers = {name: number for number, name in enumerate(ground.instances.schema.kinds)}
-        self._grower = Grower(kinds, numbers, self._whose)
+        self._grower = Grower(kinds, ground.instances.schema.kinds, self._whose)
         self._grow(tuple(kinds.values()))
 
     def _open(self, loss: Loss) -> Ints | None:

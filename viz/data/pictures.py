@@ -269,7 +269,7 @@ class CutView:
 class RoundsPicture:
     """How the `instances` of a mini-batch grew in R rounds.
 
-    `growing` (R,): in how many of them there was something to do. `came` (R, K): vertices of each of `kinds`
+    `growing` (R,): how many of them had not ended before each. `came` (R, K): vertices of each of `kinds`
     that came to be. `nodes` (R + 2,): computed before growth, in each round, after. `choices` are in their
     order.
     """

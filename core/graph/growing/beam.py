@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.instances import Ints
-from abw.core.data.vertices import INSTANCE, Columns, FieldColumn
+from abw.core.data.vertices import INSTANCE, Columns, FieldColumn, Order
 from abw.core.graph.growing.decide import Added, Bools, Read, Scores, among, masked, relative
 from abw.core.ir.growth import Decision, GrowingKind
 
@@ -215,16 +215,15 @@ class Beam:
         self._picks, self._ended, self._kept, self._rounds = made, ended, kept, rounds
         self._instance = columns[INSTANCE][made.row]
 
-    def close(self, columns: Columns, place: Ints) -> Picks:
+    def close(self, columns: Columns, finished: Order) -> Picks:
         """Give vertices what the best hypotheses chose there; all that was picked.
 
-        `place` says how vertices are numbered in what is returned.
+        In what is returned vertices are numbered as `finished` says.
         """
         made, ended = self._picks, self._kept[self._ended[self._kept]]
         order, _ = ranked(self._instance[ended], made.total[ended], 1)
-        by = np.empty(columns.count, np.int32)
-        by[place] = columns[PICK][: columns.count]
+        by, place = columns[PICK][finished.vertex], finished.place
         rounds = tuple((place[at], kept) for at, kept in self._rounds)
         picks = Picks(place[made.row], made.number, made.total, self._ended, by, rounds, ended[order])
-        columns[FieldColumn(self.decision.name)][: columns.count] = picks.chosen()[place]
+        columns[FieldColumn(self.decision.name)][finished.vertex] = picks.chosen()
         return picks

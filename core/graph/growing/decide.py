@@ -196,10 +196,11 @@ class Grower:
     `most` of them.
     """
 
-    def __init__(self, kinds: Mapping[str, GrowingKind], numbers: Mapping[str, int], whose: Whose) -> None:
-        self._kinds, self._numbers, self._whose = kinds, numbers, whose
-        self.count = np.zeros((len(numbers), whose.count), np.int64)
-        self.cut = np.zeros((len(numbers), whose.count), np.bool_)
+    def __init__(self, kinds: Mapping[str, GrowingKind], names: Sequence[str], whose: Whose) -> None:
+        """`names`: of all kinds, by their numbers."""
+        self._kinds, self._names, self._whose = kinds, names, whose
+        self.count = np.zeros((len(names), whose.count), np.int64)
+        self.cut = np.zeros((len(names), whose.count), np.bool_)
 
     def start(self, columns: Columns, roots: Ints) -> None:
         """What instances begin with; `roots` (instances,) are their own vertices."""
@@ -252,7 +253,7 @@ class Grower:
         who = np.flatnonzero(there)
         if not len(who):
             return found
-        number, most = self._numbers[clause.adds], self._kinds[clause.adds].most
+        number, most = self._names.index(clause.adds), self._kinds[clause.adds].most
         whose = columns[INSTANCE][at[who]]
         index = self.count[number][whose] + ranks(whose)
         room = index < most

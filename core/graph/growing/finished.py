@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.base.jit import njit
 from abw.core.data.instances import Ints
-from abw.core.data.vertices import INSTANCE, Columns
+from abw.core.data.vertices import INSTANCE, Columns, Order
 from abw.core.graph.graph import Nodes, merged
 from abw.core.graph.growing.sprout import Sprouter
-from abw.core.graph.growing.whose import NodeColumn
 
 
 def noted(sprouter: Sprouter) -> bool:
@@ -19,34 +19,90 @@ def noted(sprouter: Sprouter) -> bool:
     return not sprouter.phases.after and not reduced
 
 
-def finished_nodes(sprouter: Sprouter, columns: Columns, order: Ints, instances: int) -> tuple[Nodes, Ints]:
-    """The nodes of so many instances, and their numbers on the tape (n,), where all are `noted`.
+def finished_nodes(
+    sprouter: Sprouter,
+    columns: Columns,
+    order: Order,
+    own: Ints,
+    wanted: Ints,
+    most: int,
+    compiled: tuple[int, int, int, NDArray[np.bool_], Nodes] | None = None,
+) -> tuple[Nodes, Ints]:
+    """The nodes of finished instances, and what columns say of each: (n, k), where all are `noted`.
 
-    `order` says how finished vertices are numbered among the columns. Cost: linear; no edge is looked at.
+    Type t has nodes where the column `own[t]` (T,) says something; of a node `wanted[t]` (T, k) is asked,
+    -1 for nothing. There are not more nodes than `most`. Of rounds that were `compiled`: the columns that
+    have a vertex's round and stage (-1: there is one), and how many stages a round has; an array of False
+    ((rounds + 1) * stages, T), which says afterwards which types had nodes in which; the nodes before growth,
+    which those are whose `own[t]` is -1, in the same order. Cost: linear in vertices times types, a ns each;
+    no edge is looked at.
     """
     network = sprouter.network
-    vertices, numbers = [], []
-    for t in range(len(network.types)):
-        number = columns[NodeColumn(t)][order]
-        here = np.flatnonzero(number >= 0)
-        vertices.append(here.astype(np.int32))
-        numbers.append(number[here])
-    type_ptr = np.append(0, np.cumsum([len(here) for here in vertices])).astype(np.int32)
-    vertex = np.concatenate(vertices)
-    instance = columns[INSTANCE][order[vertex]]
-    reference = np.arange(len(vertex), dtype=np.int32) * np.int32(network.width)
-    ranges = [slice(*type_ptr[t : t + 2].tolist()) for t in range(len(vertices))]
-    results = tuple(
-        merged(
-            name,
-            [(reference[ranges[t]] + np.int32(o), vertices[t], instance[ranges[t]]) for t, o in producers],
-        )
-        for name, producers in network.outputs
-    )
-    return Nodes(network, type_ptr, vertex, instance, results, instances), np.concatenate(numbers)
+    type_ptr = np.zeros(len(network.types) + 1, np.int32)
+    nodes, found = np.empty((2, most), np.int32), np.full((most, wanted.shape[1]), -1, np.int32)
+    round, stage, stages, seen, given = compiled or (-1, -1, 1, np.zeros((0, 0), np.bool_), None)
+    given_ptr, before = (type_ptr, nodes[0]) if given is None else (given.type_ptr, given.vertex)
+    block, whose = columns.block, columns.place[INSTANCE]
+    places = order.vertex, order.place
+    when = round, stage, stages
+    _select(block, whose, *places, own, wanted, given_ptr, before, *when, seen, type_ptr, nodes, found)
+    count = int(type_ptr[-1])
+    vertex, instance = nodes[:, :count]
+    reference = np.arange(0, count * network.width, network.width, dtype=np.int32)
+    first = type_ptr.tolist()
+
+    def of(t: int, output: int) -> tuple[Ints, Ints, Ints]:
+        here = slice(first[t], first[t + 1])
+        return reference[here] + np.int32(output), vertex[here], instance[here]
+
+    results = tuple(merged(name, [of(*pair) for pair in producers]) for name, producers in network.outputs)
+    return Nodes(network, type_ptr, vertex, instance, results, len(order.start) - 1), found[:count]
 
 
 def nodes_on(nodes: Nodes, t: int, vertices: Ints) -> NDArray[np.int64]:
     """The node of type t on each vertex, which has one."""
     first, last = nodes.type_ptr[t : t + 2].tolist()
     return np.int64(first) + np.searchsorted(nodes.vertex[first:last], vertices)
+
+
+@njit
+def _select(
+    block: Ints,
+    whose: int,
+    order: Ints,
+    place: Ints,
+    own: Ints,
+    wanted: Ints,
+    given_ptr: Ints,
+    given: Ints,
+    round: int,
+    stage: int,
+    stages: int,
+    seen: NDArray[np.bool_],
+    type_ptr: Ints,
+    nodes: Ints,
+    found: Ints,
+) -> None:
+    """Write where each type's nodes begin, and of each its vertex and instance, and what is wanted."""
+    n = 0
+    for t in range(len(own)):
+        type_ptr[t] = n
+        if own[t] < 0:
+            for i in range(given_ptr[t], given_ptr[t + 1]):
+                nodes[0, n], nodes[1, n] = place[given[i]], block[whose, given[i] + 1]
+                n += 1
+            continue
+        for p in range(len(order)):
+            v = order[p] + 1
+            if block[own[t], v] >= 0:
+                nodes[0, n], nodes[1, n] = p, block[whose, v]
+                for k in range(wanted.shape[1]):
+                    if wanted[t, k] >= 0:
+                        found[n, k] = block[wanted[t, k], v]
+                if round >= 0:
+                    step = max(0, block[round, v]) * stages
+                    if stage >= 0:
+                        step += max(0, block[stage, v])
+                    seen[step, t] = True
+                n += 1
+    type_ptr[len(own)] = n

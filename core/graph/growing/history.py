@@ -14,7 +14,7 @@ from abw.core.graph.graph import Nodes
 from abw.core.graph.growing.beam import Picks
 from abw.core.graph.growing.decide import Read, Scores
 from abw.core.graph.growing.finished import nodes_on
-from abw.core.graph.growing.margins import Margins, beam_margins, margins, together
+from abw.core.graph.growing.margins import NO_MARGINS, Margins, beam_margins, margins, together
 from abw.core.graph.growing.replay import Replayed, replay
 from abw.core.graph.growing.sprout import Ground
 from abw.core.ir.growth import Decision
@@ -65,13 +65,18 @@ class History:
         return np.maximum(self.round[self.vertex], 1)
 
     @property
+    def ends(self) -> Ints:
+        """By instance its last round; 0 where nothing grew or was decided."""
+        found = np.zeros(int(self.instance.max(initial=-1)) + 1, np.int32)
+        np.maximum.at(found, self.instance, self.round)
+        np.maximum.at(found, self.instance[self.vertex], self.made_in)
+        return found
+
+    @property
     def growing(self) -> Ints:
-        """By round (rounds,), in how many instances it computed or decided anything of what grows."""
-        instances = int(self.instance.max(initial=-1)) + 1
-        there = np.zeros((self.rounds + 1, instances), np.bool_)
-        there[self.round, self.instance] = True
-        there[self.made_in, self.instance[self.vertex]] = True
-        counts: Ints = there[1:].sum(axis=1).astype(np.int32)
+        """By round (rounds,), how many instances had not ended before it."""
+        ended = np.bincount(self.ends, minlength=self.rounds + 1)
+        counts: Ints = (len(self.ends) - np.cumsum(ended)[:-1]).astype(np.int32)
         return counts
 
 
@@ -107,7 +112,7 @@ def history(
             made = _margins(decision, again, at, scores, finished, picks)
             parts.append((made, np.full(len(made.vertex), len(names), np.int32)))
             names.append(decision)
-    made = together([part for part, _ in parts])
+    made = together([NO_MARGINS, *(part for part, _ in parts)])  # there are models without decisions
     which = np.concatenate([np.zeros(0, np.int32), *(number for _, number in parts)])
     instance = np.repeat(np.arange(len(finished), dtype=np.int32), np.diff(finished.start))
     order = np.lexsort((which, made.vertex, instance[made.vertex], np.maximum(again.round[made.vertex], 1)))

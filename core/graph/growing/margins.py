@@ -40,6 +40,10 @@ class Margins:
     fate: Ints
 
 
+_NO_INTS, _NO_FLOATS = np.zeros(0, np.int32), np.zeros(0)
+NO_MARGINS = Margins(_NO_INTS, _NO_INTS, _NO_FLOATS, _NO_INTS, _NO_FLOATS, _NO_INTS)
+
+
 def margins(decision: Decision, columns: Columns, at: Ints, read: Read, made: Ints) -> Margins:
     """Of what one decision chose, `made` (m,) at vertices (m,). Raises ScoreError. Linear in the scores."""
     fate = np.full(len(at), MADE, np.int32)
@@ -56,9 +60,10 @@ def margins(decision: Decision, columns: Columns, at: Ints, read: Read, made: In
     )
     for part, scores in _scores(decision, columns, at, read):
         if decision.how == "sample":
+            closed = np.isneginf(scores)
             scores = np.exp(relative(scores))
             scores /= scores.sum(axis=1, keepdims=True)
-            scores[scores == 0] = -np.inf
+            scores[closed] = -np.inf
         number = made[part]
         score[part] = np.where(number >= 0, _of(scores, number), np.nan)
         second[part], second_score[part] = _best_but(scores, np.arange(len(number)), number)
@@ -100,7 +105,9 @@ def beam_margins(decision: Decision, columns: Columns, at: Ints, read: Read, pic
 
 
 def together(parts: list[Margins]) -> Margins:
-    """Several as one."""
+    """Several as one; there may be none."""
+    ints, floats = np.zeros(0, np.int32), np.zeros(0)
+    parts = [Margins(ints, ints, floats, ints, floats, ints), *parts]
     return Margins(*(np.concatenate([getattr(p, name) for p in parts]) for name in Margins.__slots__))
 
 

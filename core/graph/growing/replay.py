@@ -42,9 +42,8 @@ class _Replay:
     ) -> None:
         self.whose, self.finished, self.picks = ground.whose(first, last), finished, picks
         self.columns = ground.columns(first, last)
-        self.kinds = {kind.name: kind for kind in ground.sprouter.growth.kinds}
-        numbers = {name: number for number, name in enumerate(finished.schema.kinds)}
-        self.grower = Grower(self.kinds, numbers, self.whose)
+        self.kinds = ground.sprouter.kinds
+        self.grower = Grower(self.kinds, finished.schema.kinds, self.whose)
         starts = ground.instances.start
         self.roots = (starts[first:last] - starts[first]).astype(np.int32)
         self.filled = finished.start[:-1].copy()  # by instance, the number of its next vertex when finished

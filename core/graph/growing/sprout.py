@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import InstanceError, Problem
 from abw.core.data.derive import field, floats, link
-from abw.core.data.instances import Instances, Ints
+from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.links import along
 from abw.core.data.lookup import trained_ids, word_rows
-from abw.core.data.vertices import INDEX, INSTANCE, KIND, Columns, FieldColumn, given_link
-from abw.core.graph.bind import passes
+from abw.core.data.vertices import INDEX, INSTANCE, KIND, Columns, FieldColumn, one_edge
+from abw.core.graph.bind import Binding, only, passes
 from abw.core.graph.cells import constant_number
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
@@ -66,11 +66,46 @@ class Sprouter:
 
     def __init__(self, model: Model, growth: Growth, network: Network, phases: Phases) -> None:
         self.model, self.growth, self.network, self.phases = model, growth, network, phases
+        self.kinds = {kind.name: kind for kind in growth.kinds}
         self._reads = {
             wanted: self._sources(wanted, n < model.types[t].listed)
             for t in phases.during
             for n, wanted in enumerate(model.types[t].inputs)
         }
+        # columns of which the data says what there is in them, those first that lead to vertices
+        own = [name for name in dict.fromkeys(self.names()) if self._given(name)]
+        self.hops = [name for name in own if isinstance(name, Hop)]
+        self.rows = [name for name in own if isinstance(name, GivenColumn)]
+        self.rest = [name for name in own if isinstance(name, FieldColumn | RowColumn)]
+        self.columns: tuple[Hashable, ...] = (INSTANCE, *self.hops, *self.rows, KIND, INDEX, *self.rest)
+        self._place: tuple[tuple[Hashable, ...], dict[Hashable, int]] = (), {}
+        # outputs of reductions before growth: what stands for them comes as results do
+        self.reduced = tuple(
+            (t, o)
+            for t in phases.before
+            if model.types[t].reduction is not None
+            for o in range(len(model.types[t].outputs))
+        )
+        self._schemas: tuple[Schema, Schema] = growth.given, growth.extended(growth.given)
+
+    def extended(self, schema: Schema) -> Schema:
+        """The schema of data with what grows; that of the same schema is made once."""
+        if schema is not self._schemas[0]:
+            self._schemas = schema, self.growth.extended(schema)
+        return self._schemas[1]
+
+    def place(self, also: tuple[Hashable, ...]) -> dict[Hashable, int]:
+        """The place of each of `columns`, and of others behind them; found once for the same tuple."""
+        if also is not self._place[0] or not self._place[1]:
+            names = dict.fromkeys((*self.columns, *also))
+            self._place = also, {name: number for number, name in enumerate(names)}
+        return self._place[1]
+
+    def _given(self, name: Hashable) -> bool:
+        """Whether the data says what there is in a column; of `index` all instances have one anyway."""
+        if isinstance(name, Hop):
+            return name.link not in self.growth.grown
+        return not isinstance(name, FieldColumn) or name.name != "index"
 
     def _sources(self, wanted: Input, reduced: bool) -> tuple[tuple[Source, int], ...]:
         """An input's sources, each with the first reference of the constant that it is."""
@@ -306,49 +341,62 @@ class Ground:
 
     def __init__(self, sprouter: Sprouter, instances: Instances) -> None:
         self.sprouter, self.instances = sprouter, instances
-        model = sprouter.model
+        model, count = sprouter.model, len(instances.kind)
+        self._before: Binding | None = None
+        found: dict[str, Link] = {}
+
+        def way(name: str) -> Link:
+            if name not in found:
+                found[name] = link(instances, name)
+            return found[name]
+
         self.ways = {
-            hops: along([(link(instances, hop.link), hop.index) for hop in hops], len(instances.kind))
-            for hops in sprouter.lists()
+            hops: along([(way(hop.link), hop.index) for hop in hops], count) for hops in sprouter.lists()
         }
-        self._index = field(instances, "index")
-        self._columns: dict[Hashable, Ints] = {}
-        for name in dict.fromkeys(sprouter.names()):
-            if isinstance(name, Hop):
-                if name.link not in sprouter.growth.grown:
-                    self._columns[name] = given_link(instances, name)
-            elif isinstance(name, FieldColumn) and name.name != "index":
-                self._columns[name] = field(instances, name.name, model.data.seed)
-            elif isinstance(name, GivenColumn):
-                vertices = floats(instances, name.field).vertex
-                self._columns[name] = np.full(len(instances.kind), -1, np.int32)
-                self._columns[name][vertices] = np.arange(len(vertices))
-            elif isinstance(name, RowColumn):
-                self._columns[name] = _word_rows(model, instances, name)
+        self._values = [floats(instances, name.field, model.data.seed).vertex for name in sprouter.rows]
+        self._block = np.full((len(sprouter.columns), count), -1, np.int32)
+        columns = dict(zip(sprouter.columns, self._block, strict=True))
+        columns[INSTANCE][:] = np.repeat(np.arange(len(instances)), np.diff(instances.start))
+        columns[KIND][:], columns[INDEX][:] = instances.kind, field(instances, "index")
+        for hop in sprouter.hops:
+            columns[hop][:] = one_edge(way(hop.link), hop)
+        for name, vertices in zip(sprouter.rows, self._values, strict=True):
+            columns[name][vertices] = np.arange(len(vertices))
+        for other in sprouter.rest:
+            if isinstance(other, FieldColumn):
+                columns[other][:] = field(instances, other.name, model.data.seed)
+            else:
+                columns[other][:] = _word_rows(model, instances, other)
+
+    def before(self, binding: Binding) -> Binding:
+        """The instances' binding of types before growth alone, which gives back `reduced`; made once."""
+        if self._before is None:
+            types = self.sprouter.model.types
+            asked = tuple((types[t].name, ((t, o),)) for t, o in self.sprouter.reduced)
+            self._before = only(binding, self.sprouter.phases.before, asked)
+        return self._before
 
     def whose(self, first: int, last: int) -> Whose:
         """The mini-batch of instances `first` to `last` (exclusive)."""
         growth = self.sprouter.growth
         closed = {name: of for name, of in growth.reversed.items() if name in growth.closed}
-        lists = GrownLists(closed, (name for name in self._columns if isinstance(name, Hop)))
+        lists = GrownLists(closed, self.sprouter.hops)
         return Whose(self.instances, self.ways, lists, first, last - first)
 
-    def columns(self, first: int, last: int) -> Columns:
-        """The columns of instances `first` to `last` (exclusive), vertices counted from the first of them."""
-        instances = self.instances
-        begin, end = int(instances.start[first]), int(instances.start[last])
-        found = Columns(end - begin)
-        found.make((*self._columns, KIND, INSTANCE, INDEX))
-        for name, values in self._columns.items():
-            part = values[begin:end]
-            if isinstance(name, GivenColumn):
-                there = part[part >= 0]
-                part = np.where(part >= 0, part - there[0], -1) if len(there) else part
-            found.give(name, np.where(part >= 0, part - begin, -1) if isinstance(name, Hop) else part)
-        found.give(KIND, instances.kind[begin:end])
-        owner = np.repeat(np.arange(last - first), np.diff(instances.start[first : last + 1]))
-        found.give(INSTANCE, owner)
-        found.give(INDEX, self._index[begin:end])
+    def columns(self, first: int, last: int, also: tuple[Hashable, ...] = (), room: int = 0) -> Columns:
+        """The columns of instances `first` to `last` (exclusive), vertices counted from the first of them.
+
+        There are those named `also`, in which nothing is known yet, and `room` for so many new vertices.
+        """
+        begin, end = int(self.instances.start[first]), int(self.instances.start[last])
+        found = Columns(end - begin, self.sprouter.place(also), end - begin + room)
+        part = found.block[: len(self.sprouter.columns), 1 : 1 + end - begin]
+        part[:] = self._block[:, begin:end]
+        rows = (np.searchsorted(vertices, begin) for vertices in self._values)
+        since = np.array([first, *[begin] * len(self.sprouter.hops), *rows], np.int32)
+        moved = part[: len(since)]
+        moved -= since[:, None]
+        np.maximum(moved, -1, out=moved)
         return found
 
 

@@ -96,6 +96,14 @@ def test_their_plans_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert [rows.shape for rows in graph.given if len(rows)] == [(2, 6)]
 
 
+def test_plans_made_before_serve_programs_after(tmp_path: Path) -> None:
+    net = small(tmp_path)
+    before = net.run(lambda word: net.step(net.words[word], net.start), [1, 2])
+    net.run(lambda word: net.step(net.params["words"][word], net.start), [1, 2])
+    after = net.run(lambda word: net.step(net.words[word], net.start), [1, 2])
+    assert [a.tobytes() for a in after] == [b.tobytes() for b in before]
+
+
 MISTAKES = {
     "a size": ([1, 2], AbwError, r"input 'x' of step wants \[6\], this is \[2\]"),
     "a number": (3, AbwError, "this is one number"),

@@ -195,7 +195,6 @@ UNRETURNED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:coroutine")
 @pytest.mark.parametrize("what", UNRETURNED)
 def test_what_cannot_be_returned_is_refused(net: Net, what: str) -> None:
     make, message = UNRETURNED[what]

@@ -154,12 +154,13 @@ def test_a_wrong_pick_is_found() -> None:
     fields = dict(made.instances.fields)
     fields["next"] = np.where(fields["next"] >= 0, fields["next"] ^ 1, -1)
     other_way = kept.reshape(3, 4)[:, ::-1].ravel()
+    other_field = replace(made.instances, fields=fields)
     order = replace(made, picks=replace(picks, rounds=(*others, (at, other_way))))
     wrong = {
         "a number": replace(made, picks=replace(picks, number=picks.number ^ 1)),
         "the order": order,
         "the end": replace(made, picks=replace(picks, best=picks.best + 1)),
-        "the field": replace(made, instances=replace(made.instances, fields=fields)),
+        "the field": replace(made, finished=lambda: other_field),
         "one too few": replace(made, picks=replace(picks, rounds=(*others, (at, kept[:-1])))),
     }
     for what, one in wrong.items():

@@ -35,7 +35,16 @@ from abw.core.run.growing import Grown, grow
 from abw.core.run.minibatches import run_all
 from abw.core.run.recheck import recheck
 from abw.core.run.streaming import columns_of
-from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances, whole
+from abw.core.run.workload import (
+    Workload,
+    load_workload,
+    open_model,
+    open_networks,
+    open_sample,
+    open_workload,
+    read_instances,
+    whole,
+)
 from abw.core.spec.load import Overrides
 from tests.core.exec.cuda.simulated import SimulatedDevice
 from tests.core.run.growth_oracle import Oracle
@@ -605,6 +614,28 @@ def test_an_absent_number_passes_no_condition(random_folder: Path, comparison: s
     assert (sizes["more"], sizes["part"], sizes["score"]) == (0, 2 * 5, 3 * 5)
 
 
+@pytest.mark.parametrize("name", ["stackrnn", "berxit"])
+def test_what_has_grown_in_operations_and_with_reductions_in_place(name: str) -> None:
+    """Not while it grows; the finished graph of operations computes what the one of cells does."""
+    model = open_model(SPECS / f"{name}.yaml", Overrides(dims={"hidden": 4}, limit=2))
+    cells = load_workload(model, "cell")
+    params = init_params(cells.network, 1)
+
+    def computed(workload: Workload) -> Result:
+        executor = ReferenceExecutor()
+        executor.prepare(workload.network, params)
+        return executor.run_graph(workload.graph(0, 2))
+
+    expected = computed(cells)
+    for granularity, fuse in (("op", False), ("cell", True)):
+        workload = load_workload(model, granularity, fuse=fuse)  # type: ignore[arg-type]
+        same_instances(workload.instances, cells.instances)
+        found = computed(workload)
+        assert (len(found.nodes) > len(expected.nodes)) == (granularity == "op")
+        for ours, theirs in zip(found.nodes.results, expected.nodes.results, strict=True):
+            np.testing.assert_allclose(found.values(ours.reference), expected.values(theirs.reference))
+
+
 def test_granularity_op_is_refused(tmp_path: Path) -> None:
     model: Model = open_model(SPECS / "greedy.yaml", Overrides())
     for granularity, fuse in (("op", False), ("cell", True)):
@@ -635,3 +666,18 @@ def test_nothing_follows_the_end() -> None:
         assert len(words) == 20 or words[-1] == ends.rows["</s>"]
         lengths.add(len(words))
     assert len(lengths) > 1 and 0 < made.cut["step"] < 12
+
+
+def test_a_sample_ends_before_the_first_that_fails_in_whatever_round() -> None:
+    model = open_model(SPECS / "stackrnn.yaml", Overrides())
+    networks = open_networks(model, "cell")
+    params = init_params(networks.cells, 0)
+    params.tables[[table.name for table in model.tables].index("moves")][2] = np.nan  # after each `right`
+    executor = CpuExecutor()
+    executor.prepare(networks.network, params)
+    with pytest.raises(InstanceError, match="is not a number at") as first:
+        open_sample(model, networks, 48, executor=executor)
+    found, used = open_sample(model, networks, 48, skip_bad=True, executor=executor)
+    # one that is met earlier may stand behind others that fail in later rounds
+    assert first.value.instance > 0 and used == 1
+    assert found.ground is None

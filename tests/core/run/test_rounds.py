@@ -383,3 +383,28 @@ def test_types_that_wait_for_each_other_are_computed_in_stages(
     assert [values_by_instance(grown(workload, alone, i, i + 1)) for i in range(4)] == [
         [value] for value in one[:4]
     ]
+
+
+GIVEN = """\
+model: given
+dims: {hidden: 3}
+data: {format: tags, path: d.txt, batch: 3}
+tables: {words: {dim: hidden, rows: 8}}
+grow:
+  a: {links: {at: token or none}, fields: {row: number}, most: 9, choose: {go: score.z > 0}}
+  token: {choose: {best: best 3 of read.y}, then: [{add: a, each: best, at: this, row: best}]}
+types:
+  read: {per: token, cell: scores.yaml, inputs: {x: "words[word]"}}
+  score: {per: a, cell: scores.yaml, inputs: {x: "words[row]"}}
+outputs: {best: token.best}
+"""
+
+
+def test_a_beam_over_given_vertices(random_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = random_folder / "given.yaml"
+    spec.write_text(GIVEN)
+    workload = opened(spec)
+    params = init_params(workload.network, 0)
+    made = grown(workload, ready(workload, "cpu", params, 1))
+    check_same(made, driven(workload, params, monkeypatch))
+    assert made.picks is not None and len(made.picks.vertex) == 3 * len(workload.instances)

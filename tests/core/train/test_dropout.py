@@ -72,8 +72,12 @@ def test_the_last_layer_reads_what_the_masks_leave(tmp_path: Path) -> None:
     np.testing.assert_allclose(half.values("classes"), wanted[order], rtol=1e-5, atol=1e-6)
 
 
-def test_gradients_through_it_are_those_of_finite_differences(tmp_path: Path) -> None:
-    train = f"train: {{loss: {{of: classes, target: label}}, {DROPPED}, word-dropout: {{words: 0.3}}}}"
-    spec = spec_of("sst", train, tmp_path)
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("sst", f"{DROPPED}, word-dropout: {{words: 0.3}}"), ("mvrnn", "dropout: {'*': 0.3}")],
+)
+def test_gradients_through_it_are_those_of_finite_differences(name: str, said: str, tmp_path: Path) -> None:
+    """Of vectors, and of matrices."""
+    spec = spec_of(name, f"train: {{loss: {{of: classes, target: label}}, {said}}}", tmp_path)
     report = check_gradients(spec, Overrides(dims={"hidden": 5}), TrainOptions())
     assert report["error"] < 5e-4

@@ -103,6 +103,19 @@ WHERE = {
 """A function, whether it is killed behind that, and at which call."""
 
 
+def test_a_model_that_grows_goes_on_with_the_same_bits(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = spec_of("seq2seq", "", tmp_path)
+    path.write_text(path.read_text().replace("  clip: 5", "  clip: 5\n  dropout: {score.left: 0.3}"))
+    few = Overrides(dims={"hidden": 4}, batch=4, limit=12)
+    wanted = state(Path(session.train(path, few, OPTIONS)["path"]))
+    with monkeypatch.context() as patched:
+        patched.setattr(Learner, "apply", die_at(5, Learner.apply, after=True))
+        assert killed(lambda: session.train(path, few, OPTIONS)) == -signal.SIGKILL
+    assert state(Path(session.resume(None)["path"])) == wanted
+
+
 def test_killed_at_any_moment_it_goes_on_with_the_same_bits(
     spec: Path, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

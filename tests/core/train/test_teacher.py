@@ -25,7 +25,7 @@ from tests.core.train.models import ROOT
 SPECS = ROOT / "specs"
 
 
-@pytest.mark.parametrize("name", ["greedy", "stackrnn", "drnn", "nested", "early-exit", "experts"])
+@pytest.mark.parametrize("name", ["greedy", "stackrnn", "drnn", "nested", "early-exit", "experts", "berxit"])
 def test_by_a_models_own_decisions_the_same_grows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = open_model(SPECS / f"{name}.yaml", Overrides(dims={"hidden": 6}, limit=9))
     training = begin(SPECS / "sst.yaml", Overrides(limit=1), TrainOptions(executor="reference"))

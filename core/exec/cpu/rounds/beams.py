@@ -34,7 +34,7 @@ class Beams:
     def pick(self, vertices: str, count: str, scores: int) -> None:
         """Compare the hypotheses at `count` vertices, by so many scores each; keep the best."""
         f = self.f
-        best, room = Best(f, scores, self.width), f.room(padded(scores, f.target.lanes) // 2)
+        best = Best(f, scores, self.width)
         f.set(("pick", "first"), f.get(("pick", "next")))
 
         def compare(j: str) -> None:
@@ -47,8 +47,7 @@ class Beams:
             row = f.column(ValueColumn(self.decision.type, self.decision.output), vertex)
             x, first = self.launcher.place(self._arena, row), "0"
             if self.decision.allow is not None:
-                first = self._allowed(self.decision.allow, vertex, x, room)
-                x = room
+                x, first = self._allowed(self.decision.allow, vertex, x)
             f.when(
                 f.test("sge", first, 0),
                 lambda: self._continue(vertex, whose, before, x, scores, first, best),
@@ -90,16 +89,17 @@ class Beams:
 
         f.repeat(self.width, old)
 
-    def _allowed(self, allow: Sequence[Tests], vertex: str, x: str, room: str) -> str:
-        """Write the scores, -inf where they are not allowed; the first that is allowed, -1 for none."""
+    def _allowed(self, allow: Sequence[Tests], vertex: str, x: str) -> tuple[str, str]:
+        """The scores, -inf where they are not allowed, and the first that is allowed, -1 for none."""
         f, first = self.f, "-1"
+        room = f.room(padded(len(allow), f.target.lanes) // 2)
         for i, tests in reversed([*enumerate(allow)]):
             score = f.item("float", x, i)
             f.fail(f.let(f"fcmp uno float {score}, {score}"))
             may = holds(f, tests, vertex)
             f.put("float", f.let(f"select i1 {may}, float {score}, float {number(-INFINITE)}"), room, i)
             first = f.either(may, str(i), first)
-        return first
+        return room, first
 
     def _continue(
         self, vertex: str, whose: str, before: str, x: str, scores: int, first: str, best: Best

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.base.jit import njit
 from abw.core.data.vertices import INSTANCE, Columns
 from abw.core.exec.cpu import parts
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.memory import ArenaMemory
 from abw.core.exec.cpu.packing import address
 from abw.core.exec.cpu.rounds.clauses import ROUND, STAGE
-from abw.core.exec.cpu.rounds.emit import emit_rounds, most_added, stages, wide, width
+from abw.core.exec.cpu.rounds.emit import deciding, emit_rounds, most_added, stages, wide, width
 from abw.core.exec.cpu.rounds.feeds import OwnColumn, ValueColumn
 from abw.core.exec.cpu.rounds.picked import Part, of_instances, take
 from abw.core.exec.cpu.rounds.share import Share
 from abw.core.exec.cpu.rounds.state import DONE, FAILED, FULL
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.cpu.team import Team
-from abw.core.exec.epochs import Read, RunEpochs
+from abw.core.exec.epochs import RunEpochs
 from abw.core.exec.interface import Computed
 from abw.core.graph.growing.beam import Beam
 from abw.core.graph.growing.decide import Grower
 from abw.core.graph.growing.sprout import Sprouter
-from abw.core.graph.growing.whose import NodeColumn, StandInColumn, Whose
+from abw.core.graph.growing.whose import StandInColumn, Whose
+from abw.core.ir.model import NodeType
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.plan import Plan
 
@@ -64,6 +65,7 @@ class CompiledRounds:
         self.scratch, self.team, self.epochs = scratch, team, epochs
         self.arenas: Arenas = arenas_of(sprouter.network)
         emitted = emit_rounds(sprouter, self.arenas, target)
+        emitted.words["column", ROUND]  # where no vertex comes to be, too
         self.words = emitted.words.place
         self._code: Code = compile_ir(emitted.text, target)
         pointer = ctypes.c_void_p
@@ -71,10 +73,63 @@ class CompiledRounds:
         walk = ctypes.CFUNCTYPE(None, pointer, pointer)(self._code.address("rounds"))
         self.rounds: Callable[[int, int], None] = walk
         self.wide = wide(sprouter, self.arenas)
-        self.added, self.width = most_added(sprouter), width(sprouter)
+        self.added, self.width, self.stages = most_added(sprouter), width(sprouter), stages(sprouter)
         self.guess = FIRST_GUESS
         self.quota = 1.0
-        self.lanes_flops = sum(int(self.arenas.product_flops[t]) for t in sprouter.phases.during)
+        phases, growth, types = sprouter.phases, sprouter.growth, sprouter.model.types
+        self.lanes_flops = sum(int(self.arenas.product_flops[t]) for t in phases.during)
+        self.deciding = deciding(growth.kinds)
+        self.starts = sum(kind.start is not None for kind in growth.kinds)
+        self.most = sum(kind.most for kind in growth.kinds if not kind.given)
+        self.scores = max(
+            (
+                types[d.type].outputs[d.output].shape[0]
+                for kind in growth.kinds
+                for d in kind.decisions
+                if d.type >= 0
+            ),
+            default=1,
+        )
+        named = [(n[1], w) for n, w in self.words.items() if isinstance(n, tuple) and n[0] == "column"]
+        self.columns = tuple(name for name, _ in named)
+        self.column_words = np.array([word for _, word in named], np.int64)
+        self.place: Mapping[Hashable, int] = {}
+        self.places = np.zeros(0, np.int32)
+        # words that all shares of a mini-batch have in common
+        own = ("instances", "begin", "numbers", "count", "cut")
+        asked = [
+            n for n in self.words if isinstance(n, tuple) and n[0] in ("kind", "indptr", "target", "field")
+        ]
+        self.common = [name for name in own if name in self.words] + asked
+        self.common_words = np.array([self.words[name] for name in self.common], np.int64)
+        self.shares = [Share(self.words, tables, self.scores, self.width) for _ in scratch]
+        self._number(types)
+
+    def _number(self, types: Sequence[NodeType]) -> None:
+        """Which columns (numbers among `columns`, -1 for none) say what of types and their outputs.
+
+        `own` (T,): where nodes are; `row` (T, W): the rows of their outputs; `given` (T, W): the same of
+        nodes before growth that rounds read. `reduced`: columns of what stands for reductions there.
+        """
+        self.own = np.full(len(types), -1, np.int32)
+        self.row = np.full((len(types), self.sprouter.network.width), -1, np.int32)
+        self.given, self.reduced = self.row.copy(), list[ValueColumn]()
+        for number, name in enumerate(self.columns):
+            match name:
+                case OwnColumn(type=t):
+                    self.own[t] = number
+                case ValueColumn(type=t, output=o) if t in self.sprouter.phases.during:
+                    self.row[t, o] = number
+                    if o == 0 and types[t].reduction is None:
+                        self.own[t] = number
+                case ValueColumn(type=t, output=o) if types[t].reduction is None:
+                    self.given[t, o] = number
+                case ValueColumn():
+                    self.reduced.append(name)
+
+    def room(self, instances: int) -> int:
+        """See `abw.core.exec.interface.Rounds`."""
+        return min(self.most, self.guess) * instances + 4 * self.added * instances * (self.starts + 1)
 
     def grow(
         self,
@@ -102,33 +157,21 @@ class _Growth:
         numbers: Longs,
         before: Plan,
     ) -> None:
-        self.made, self.sprouter = rounds, rounds.sprouter
-        self.columns, self.whose, self.grower, self.beam = columns, whose, grower, beam
+        self.made, self.columns, self.whose, self.grower, self.beam = rounds, columns, whose, grower, beam
         self.of_instances = of_instances(whose.count, rounds.width) if beam else {}
+        self.before = before
         self.given = self.limit = columns.count
-        self.rows, self.held = before.rows.astype(np.int64), before.rows
+        self.rows: list[int] = before.rows.tolist()
+        self.held = before.rows
         self.numbers = np.ascontiguousarray(numbers)
-        self.ways = {}
-        for hops, way in whose.ways.items():
-            assert way.indptr is not None
-            self.ways[hops] = way.indptr, way.target
-        begin, end = whose.begin, whose.begin + self.given
-        degrees = [np.diff(indptr[begin : end + 1]).max(initial=1) for indptr, _ in self.ways.values()]
-        self.widest = int(max(degrees, default=1))
-        types = self.sprouter.model.types
-        self.scores = max(
-            (
-                types[d.type].outputs[d.output].shape[0]
-                for kind in self.sprouter.growth.kinds
-                for d in kind.decisions
-                if d.type >= 0
-            ),
-            default=1,
-        )
         self.fields = _field_rows(before, rounds.arenas)
         # all columns that compiled code reads or writes are there from now on
-        self.named = [(n, w) for n, w in rounds.words.items() if isinstance(n, tuple) and n[0] == "column"]
-        columns.make(name[1] for name, _ in self.named)
+        if columns.place is not rounds.place:
+            columns.make(rounds.columns)
+            rounds.place = columns.place
+            # where those of `rounds.columns` are, and -1 for none
+            rounds.places = np.array([*(columns.place[name] for name in rounds.columns), -1], np.int32)
+        self.places = rounds.places
         self._note_values(before)
         self.shares = self._shared()
 
@@ -138,7 +181,7 @@ class _Growth:
         self._place()
         for share in self.shares:
             first = share["next"]
-            made.begin(address(share.state))
+            made.begin(share.at)
             share["first"], share["last"] = first, share["next"]
         going = [s for s in self.shares if s["last"] > s["first"] or s["given_last"] > s["given_first"]]
         while going:
@@ -162,7 +205,7 @@ class _Growth:
 
         def work(thread: int) -> None:
             if thread < len(shares):
-                made.rounds(address(shares[thread].state), made.scratch[thread])
+                made.rounds(shares[thread].at, made.scratch[thread])
 
         if len(shares) > 1 and made.team is not None:
             made.team.share(work)
@@ -175,50 +218,69 @@ class _Growth:
         """The instances, shared out where that pays: to each thread some that follow each other."""
         made, count = self.made, self.whose.count
         start = self.whose.instances.start[self.whose.first : self.whose.first + count + 1]
-        start = (start - start[0]).astype(np.int64)
-        parts_wanted = 1
+        start = (start - start[0]).astype(np.int32)
+        bounds = [0, count]
         if made.team is not None and count * made.lanes_flops * USUAL_ROUNDS >= parts.APART_FLOPS:
-            parts_wanted = min(len(made.scratch), count)
-        # an instance belongs where its middle lies
-        middle = (start[:-1] + start[1:]) // 2
-        part = np.minimum(middle * parts_wanted // max(1, int(start[-1])), parts_wanted - 1)
-        bounds = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), count]
-        return [self._share(start, *pair) for pair in pairwise(bounds)]
+            wanted = min(len(made.scratch), count)
+            # an instance belongs where its middle lies
+            middle = (start[:-1].astype(np.int64) + start[1:]) // 2
+            part = np.minimum(middle * wanted // max(1, int(start[-1])), wanted - 1)
+            bounds = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), count]
+        common, widest = self._common()
+        pairs = zip(made.shares, pairwise(bounds), strict=False)
+        return [self._share(share, start, *pair, common, widest) for share, pair in pairs]
 
-    def _share(self, start: Longs, first: int, last: int) -> Share:
-        """The instances `first` to `last` (exclusive) of the mini-batch."""
-        made, growth = self.made, self.sprouter.growth
-        share = Share(made.words, start[first:last].astype(np.int32))
-        count = last - first
-        share["root_count"] = count
-        share["roots"] = address(share.roots)
-        share["instances"] = self.whose.count
-        share["begin"] = self.whose.begin
-        for name in made.words:
+    def _common(self) -> tuple[list[int], int]:
+        """The words that shares have in common, and how many values a list has at most."""
+        whose, widest, values = self.whose, 1, list[int]()
+        starts = {hops: way.indptr for hops, way in whose.ways.items() if way.indptr is not None}
+        for indptr in starts.values():
+            sizes = np.diff(indptr[whose.begin : whose.begin + self.given + 1])
+            widest = max(widest, int(sizes.max(initial=1)))
+        for name in self.made.common:
             match name:
+                case "instances":
+                    value = whose.count
+                case "begin":
+                    value = whose.begin
+                case "numbers":
+                    value = address(self.numbers)
+                case "count":
+                    value = address(self.grower.count)
+                case "cut":
+                    value = address(self.grower.cut)
                 case ("kind", str(kind)):
-                    share[name] = self.whose.instances.schema.kinds.index(kind)
-                case ("indptr" | "target" as part, tuple(hops)):
-                    share[name] = address(self.ways[hops][part == "target"])
-                case "arena" | "kernel" | "constants":
-                    share[name] = address(made.tables[name])
+                    value = whose.instances.schema.kinds.index(kind)
+                case ("indptr", tuple(hops)):
+                    value = address(starts[hops])
+                case ("target", tuple(hops)):
+                    value = address(whose.ways[hops].target)
                 case ("field", int(number)):
-                    share[name] = self.fields[number]
-        share["numbers"] = address(self.numbers)
-        share["count"], share["cut"] = address(self.grower.count), address(self.grower.cut)
-        share["instance_first"], share["instance_last"] = first, last
-        share.point(self.of_instances)
-        deciding = frozenset().union(*(kind.kinds for kind in growth.kinds if kind.given))
-        given = np.arange(start[first], start[last], dtype=np.int32)
-        own = self.whose.of_kinds(deciding, self.columns, given)
-        if len(own):
+                    value = self.fields[number]
+                case _:
+                    raise ValueError(f"no word is called {name}")
+            values.append(value)
+        return values, widest
+
+    def _share(
+        self, share: Share, start: Ints, first: int, last: int, common: list[int], widest: int
+    ) -> Share:
+        """The instances `first` to `last` (exclusive) of the mini-batch."""
+        made, count = self.made, last - first
+        given = 0
+        if made.deciding:
+            own = np.arange(start[first], start[last], dtype=np.int32)
+            if len(self.whose.of_kinds(made.deciding, self.columns, own)):
+                given = len(own)
+        now = count * made.starts + given
+        share.begin(start[first:last], max(LEAST_ROOM, 2 * now), widest)
+        share.state[made.common_words] = common
+        if given:
             share["given_first"], share["given_last"] = int(start[first]), int(start[last])
-        starts = sum(kind.start is not None for kind in growth.kinds)
-        now = count * starts + share["given_last"] - share["given_first"]
-        most = count * sum(kind.most for kind in growth.kinds if not kind.given)
-        vertices = min(most, made.guess * count) + 4 * now * made.added
-        share.reserve(max(LEAST_ROOM, 2 * now), self.widest, made.width, self.scores)
+        vertices = min(made.most, made.guess) * count + 4 * now * made.added
         if self.beam:
+            share["instance_first"], share["instance_last"] = first, last
+            share.point(self.of_instances)
             share.hold(vertices + now * made.width)
         self._give_vertices(share, vertices)
         self._give_rows(share, vertices)
@@ -232,17 +294,16 @@ class _Growth:
     def _give_rows(self, share: Share, vertices: int) -> None:
         """New rows for the nodes of so many vertices, behind all others."""
         for arena, times in self.made.wide.items():
-            share["row", arena] = int(self.rows[arena])
+            share["row", arena] = self.rows[arena]
             self.rows[arena] += vertices * times
-            share["row_end", arena] = int(self.rows[arena])
+            share["row_end", arena] = self.rows[arena]
 
     def _extend(self, share: Share) -> None:
         """More room for a share that has none for its next round."""
         made, now = self.made, share["wanted"]
         if now > share["room"]:
-            share.reserve(2 * now, self.widest, made.width, self.scores)
-        share.used *= 2
-        share.used = max(share.used, 4 * now * made.added, FIRST_GUESS)
+            share.reserve(2 * now)
+        share.used = max(2 * share.used, 4 * now * made.added, FIRST_GUESS)
         if self.beam and share["kept", "next"] + now * made.width > share["kept", "end"]:
             share.hold(2 * share["kept", "end"] + now * made.width)
         if share["next"] + now * made.added > share["end"]:
@@ -253,106 +314,67 @@ class _Growth:
     def _place(self) -> None:
         """Have the memory for what the shares were given, and tell them where it lies."""
         made = self.made
-        rows = self.rows.astype(np.int32)
+        rows = np.array(self.rows, np.int32)
         made.epochs.go_on(rows, made.arenas)
         made.memory.reserve(rows, self.held)
         self.held = rows
         self.columns.reserve(self.limit)
-        for name, word in self.named:
-            at = address(self.columns[name[1]])
-            for share in self.shares:
-                share.state[word] = at
+        block = self.columns.block
+        at = address(block) + block.itemsize + block.strides[0] * self.places[:-1].astype(np.int64)
+        for share in self.shares:
+            share.state[made.column_words] = at
 
     def _note_values(self, before: Plan) -> None:
         """Where the values lie that rounds read of what was computed before them."""
-        arenas, width = self.made.arenas, self.sprouter.network.width
-        types = self.sprouter.model.types
-        for name in self.made.words:
-            match name:
-                case ("column", ValueColumn(type=t, output=o)) if t in self.sprouter.phases.before:
-                    if types[t].reduction is None:
-                        node = self.columns[NodeColumn(t)][: self.given]
-                        rows = np.full(self.given, -1, np.int32)
-                        rows[node >= 0] = before.row[node[node >= 0] * width + o]
-                    else:
-                        stored = self.columns[StandInColumn(t, o)][: self.given]
-                        rows = _rows_of(stored, before, arenas, int(arenas.output_arena[t, o]), self.fields)
-                    self.columns.give(name[1], rows)
+        made, columns, graph = self.made, self.columns, before.graph
+        _note(columns.block, graph.type_ptr, graph.vertex, before.row, self.places[made.given])
+        for name in made.reduced:
+            stored = columns[StandInColumn(name.type, name.output)][: self.given]
+            arena = int(made.arenas.output_arena[name.type, name.output])
+            columns.give(name, _rows_of(stored, before, made.arenas, arena, self.fields))
 
     def _computed(self) -> Computed:
-        """What has grown; vertices are numbered without gaps from now on."""
-        made, columns, given = self.made, self.columns, self.given
+        """What has grown. Vertices that shares were given and did not need are of no instance."""
+        made, columns = self.made, self.columns
         rows = self.held.copy()
         for arena in made.wide:
             rows[arena] = max(share["row", arena] for share in self.shares)
         made.epochs.go_on(rows, made.arenas)
-        if len(self.shares) == 1 and self.limit == self.shares[0]["end"] and not self.shares[0].used:
-            columns.count = self.shares[0]["next"]
-        else:
-            there = np.flatnonzero(columns[INSTANCE][: self.limit] >= 0).astype(np.int32)
-            columns.keep(there)
-            for share in self.shares if self.beam else ():
-                vertices = share.picks["pick", "vertex"]
-                vertices[:] = np.searchsorted(there, vertices)
+        columns.count = max(share["next"] for share in self.shares)
         if self.beam:
             self._take(self.beam)
-        made.guess = max(made.guess, 2 * (columns.count - given) // self.whose.count)
-        phases, types = self.sprouter.phases, self.sprouter.model.types
-        found, keys = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
-        for place, t in enumerate(phases.during):
-            own = OwnColumn(t) if types[t].reduction is not None else ValueColumn(t, 0)
-            here = np.flatnonzero(columns[own][given : columns.count] >= 0).astype(np.int32) + np.int32(given)
-            found.append(here)
-            keys.append(self._step(here) * np.int32(len(phases.during)) + np.int32(place))
-        key = np.concatenate(keys)
-        order = np.argsort(key, kind="stable")
-        vertex: Ints = np.concatenate(found)[order]
-        type_of: Ints = np.array(phases.during, np.int32)[key[order] % max(1, len(phases.during))]
-        row = np.full((self.sprouter.network.width, len(vertex)), -1, np.int32)
-        for t in phases.during:
-            own_nodes = type_of == t
-            for o in range(int(made.arenas.outputs[t])):
-                row[o, own_nodes] = columns[ValueColumn(t, o)][vertex[own_nodes]]
-        read = made.epochs.guarded(self._reader(type_of, row))
+        # what mini-batches took of late
+        made.guess = max(made.guess * 7 // 8, (columns.count - self.given) * 5 // (4 * self.whose.count) + 1)
         rounds = max(share["round"] for share in self.shares)
-        return Computed(type_of, vertex, self._step(vertex), row, rows, rounds, read)
-
-    def _step(self, vertices: Ints) -> Ints:
-        """The number of the round, or of the stage in all of them, that each vertex was computed in."""
-        if self.sprouter.phases.ordered:
-            return self.columns[ROUND][vertices]
-        stage = self.columns[STAGE][vertices]
-        return self.columns[ROUND][vertices] * np.int32(stages(self.sprouter)) + stage
+        read = made.epochs.placed(made.memory.views, self.before)
+        when = columns.place[ROUND], columns.place[STAGE] if made.stages > 1 else -1, made.stages
+        return Computed(self.places[made.own], self.places[made.row], *when, rows, rounds, read)
 
     def _take(self, beam: Beam) -> None:
         """Tell what was picked."""
         parts = [
             Part(s["instance_first"], s.picks, s["pick", "next"], s["kept", "next"]) for s in self.shares
         ]
-        kinds = self.sprouter.growth.beam
+        kinds, columns = self.made.sprouter.growth.beam, self.columns
         assert kinds is not None
-        vertices = np.arange(self.columns.count, dtype=np.int32)
-        compared = self.whose.of_kinds(kinds[0].kinds, self.columns, vertices)
-        take(beam, self.columns, parts, self.of_instances, compared)
+        vertices = np.flatnonzero(columns[INSTANCE][: columns.count] >= 0).astype(np.int32)
+        take(beam, columns, parts, self.of_instances, self.whose.of_kinds(kinds[0].kinds, columns, vertices))
 
-    def _reader(self, type_of: Ints, row: Ints) -> Read:
-        """What reads the values of nodes of these types that lie in these rows."""
-        arenas, views = self.made.arenas, self.made.memory.views
 
-        def read(references: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-            output, node = references % len(row), references // len(row)
-            arena, place = arenas.output_arena[type_of[node], output], row[output, node]
-            values = np.empty((len(references), *arenas.shape[int(arena[0])]), np.float32)
-            for a in np.unique(arena).tolist():
-                here = arena == a
-                values[here] = views[a][place[here]]
-            return values
-
-        return read
+@njit
+def _note(block: Ints, type_ptr: Ints, vertex: Ints, row: Ints, into: Ints) -> None:
+    """Note the rows of nodes' outputs at their vertices, in the columns `into` (T, W), -1 for none."""
+    for t in range(into.shape[0]):
+        for o in range(into.shape[1]):
+            if into[t, o] >= 0:
+                for n in range(type_ptr[t], type_ptr[t + 1]):
+                    block[into[t, o], vertex[n] + 1] = row[n * into.shape[1] + o]
 
 
 def _field_rows(before: Plan, arenas: Arenas) -> dict[int, int]:
     """The first row of each constant that is a field of the vertices."""
+    if not before.given:
+        return {}
     numbers = [c for c in before.graph.network.given if arenas.field_arena[c] >= 0]
     return {c: row for c, (_, row, _) in zip(numbers, before.given, strict=True)}
 

@@ -15,14 +15,24 @@ Ints = NDArray[np.int32]
 
 
 class Share:
-    """The instances that one thread grows: its words, and arrays for a round of `room` vertices."""
+    """What a thread knows while it grows instances: its words, and arrays for a round of `room` vertices.
 
-    def __init__(self, words: Mapping[Hashable, int], roots: Ints) -> None:
-        self.words, self.roots = words, roots
+    They are kept from mini-batch to mini-batch.
+    """
+
+    def __init__(
+        self, words: Mapping[Hashable, int], tables: Mapping[str, NDArray[np.int64]], scores: int, width: int
+    ) -> None:
+        self.words = words
         self.state = np.zeros(len(words), np.int64)
-        self.buffers: dict[Hashable, NDArray[Any]] = {}
-        self.picks: Arrays = {}
+        self.at = address(self.state)
         self.used = 0
+        self._roots = np.zeros(0, np.int32)
+        self._buffers: dict[Hashable, NDArray[Any]] = {"shares": np.empty(scores, np.float64)}
+        self._widest, self._width = 0, width
+        self.picks: Arrays = {}
+        self.point(tables)
+        self._fixed = self.state.copy()
 
     def __getitem__(self, name: Hashable) -> int:
         return int(self.state[self.words[name]])
@@ -31,20 +41,31 @@ class Share:
         if name in self.words:
             self.state[self.words[name]] = value
 
-    def reserve(self, room: int, widest: int, picks: int, scores: int) -> None:
-        """Have buffers for rounds of so many vertices, each with lists of at most `widest`, and `picks`."""
-        self["room"] = room
+    def begin(self, roots: Ints, room: int, widest: int) -> None:
+        """Begin with instances whose own vertices are `roots`, and rounds of so many vertices."""
+        self.state[:] = self._fixed
+        if room > self["room"] or widest > self._widest:
+            self.reserve(room, widest)
+        self.used, self.picks, self._roots = 0, {}, roots
+        self["root_count"], self["roots"] = len(roots), address(roots)
+
+    def reserve(self, room: int, widest: int = 0) -> None:
+        """Have buffers for rounds of so many vertices, each with lists of at most `widest`."""
+        room, self._widest = max(room, self["room"]), max(widest, self._widest)
         for name in self.words:
             match name:
                 case ("list", _) | "lanes" | "ends":
-                    self.buffers[name] = np.empty(room + 2, np.int32)
+                    self._buffers[name] = np.empty(room + 2, np.int32)
                 case ("added", _):
-                    self.buffers[name] = np.empty(room * picks, np.int32)
+                    self._buffers[name] = np.empty(room * self._width, np.int32)
                 case ("index", _):
-                    self.buffers[name] = np.empty((room + 1) * widest + 1, np.int32)
-                case "shares":
-                    self.buffers[name] = np.empty(scores, np.float64)
-        self.point(self.buffers)
+                    self._buffers[name] = np.empty((room + 1) * self._widest + 1, np.int32)
+        found: dict[Hashable, int] = {"room": room} | {
+            name: address(buffer) for name, buffer in self._buffers.items()
+        }
+        for name, value in found.items():
+            if name in self.words:
+                self.state[self.words[name]] = self._fixed[self.words[name]] = value
 
     def hold(self, count: int) -> None:
         """Have room for so many picks."""
