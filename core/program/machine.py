@@ -198,6 +198,13 @@ def new_recorder(width: int) -> Recorder:
     return MachineRecorder(width)
 
 
+def is_cell(function: object) -> bool:
+    """Whether a function is a cell of a net, by whatever its calls are recorded."""
+    if available() and isinstance(getattr(function, "__self__", None), _cells()):
+        return True
+    return getattr(getattr(function, "__code__", None), "co_filename", "").startswith("<cell ")
+
+
 @cache
 def available() -> bool:
     """Whether this interpreter's objects are as the machine code takes them.

@@ -16,6 +16,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from abw.core.base.errors import AbwError, did_you_mean, missing_file
+from abw.core.program.machine import is_cell
 from abw.core.program.net import Net
 from abw.core.program.told import Told, telling
 from abw.core.script.raised import placed
@@ -118,7 +119,7 @@ def _function(module: ModuleType, wanted: str, path: Path) -> Callable[[Any], An
     if not callable(found):
         message = f"{what} is no function, but {type(found).__name__}"
         raise AbwError(message, hint="def f(instance): …", exit_code=2)
-    if getattr(getattr(found, "__code__", None), "co_filename", "").startswith("<cell "):
+    if is_cell(found):
         raise AbwError(f"{what} is a cell", hint="a program is a function that calls cells", exit_code=2)
     _require_one(found, what)
     return found  # type: ignore[no-any-return]

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 
 import abw
 from abw import AbwError, Net
-from abw.core.program.machine import MachineRecorder, available
+from abw.core.program.machine import MachineRecorder, available, is_cell
 from abw.core.program.recorder import Recorder
 from abw.core.program.taped import TapeEngine
 from abw.core.program.values import BITS, SHAPES
@@ -82,6 +82,7 @@ def test_what_is_no_right_call_is_refused_alike(tmp_path: Path, made: Any) -> No
     with pytest.raises(AbwError, match="cells are called by programs that run"):
         net.step(zero, zero)
     assert [*inspect.signature(net.score).parameters] == ["x", "y"]
+    assert is_cell(net.score) and not is_cell(net.run) and not is_cell(len)
 
 
 def test_the_tape_grows(tmp_path: Path) -> None:
