@@ -149,7 +149,7 @@ def test_svg_and_dot_go_to_standard_output_without_a_file(home: Path, root: Path
 @pytest.mark.parametrize("name", ["picture.foo", "picture"])
 def test_a_file_whose_ending_says_no_format(abw: Abw, tmp_path: Path, name: str) -> None:
     done = abw("viz", *FIG1, "--policy", "-o", str(tmp_path / name))
-    assert done.code == 2 and ".html, .svg, .dot, .png, .txt" in done.err
+    assert done.code == 2 and ".html, .svg, .dot, .png, .pdf, .txt" in done.err
     assert not list(tmp_path.glob("picture*"))
     done = abw("viz", *FIG1, "--policy", "--dot", "-o", str(tmp_path / name))
     assert done.code == 0 and (tmp_path / name).read_text(encoding="utf-8").lstrip("/").startswith("digraph")
@@ -167,4 +167,4 @@ def test_formats_that_contradict_each_other_are_a_usage_error(abw: Abw, home: Pa
 
 def test_a_picture_that_cannot_be_had_says_what_can(abw: Abw) -> None:
     done = abw("viz", *FIG1, "--batches", "--dot")
-    assert (done.code, "--svg draws all" in done.err) == (1, True)
+    assert (done.code, "--svg, --png and --pdf draw all" in done.err) == (1, True)
