@@ -112,7 +112,7 @@ def test_policies_are_switched_and_stand_side_by_side(fig1_page: Path, width: in
         ]  # fmt: skip
         page.click("#compare")
         rest(page)
-        assert page.locator(".view").count() == 2
+        assert page.locator(".view").count() == 3
         assert page.locator("figcaption").all_inner_texts() == [
             "fsm: batch 3 of 6", "depth: batch 3 of 9", "agenda: batch 3 of 7",
         ]  # fmt: skip
