@@ -367,6 +367,7 @@ def test_a_vertex_tells_what_was_decided_there(beam_page: Path) -> None:
         page.keyboard.press("Escape")
         assert text(page, "#decided li:first-child").startswith("instance 1")
         page.click("#table summary")
+        rest(page)
         assert page.locator("#table tr").count() == 21
         page.click("#compare")
         rest(page)
