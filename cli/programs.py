@@ -97,7 +97,7 @@ def data_of(data: Path | None) -> Path:
         raise typer.BadParameter(
             "a program needs instances: --data FILE (- is standard input)", param_hint="--data"
         )
-    return data
+    return Path(data)  # older versions of Typer have texts among the context's parameters
 
 
 def whole_number(batch: str | None) -> int:
@@ -139,11 +139,11 @@ def run(
         granularity=params["granularity"] or "cell",
         told={name: value for name, value in own.items() if value is not None},
         dims=changes.dims,
-        weights=params["weights"],
+        weights=params["weights"] and Path(params["weights"]),
         seed=params["seed"],
         threads=params["threads"],
         verify=params["verify"],
-        output=params["output"],
+        output=params["output"] and Path(params["output"]),
         skip_bad=params["skip_bad"],
         stdout=to_stdout,
         keep=not params["no_keep"],
@@ -159,7 +159,7 @@ def looked_at(params: Mapping[str, Any]) -> ProgramOptions:
     from abw.core.script.run import ProgramOptions
 
     changes = options.overrides(
-        params["data"], params["limit"], params["batch"], params["sizes"], params["seed"]
+        data_of(params["data"]), params["limit"], params["batch"], params["sizes"], params["seed"]
     )
     return ProgramOptions(
         data=data_of(params["data"]),
