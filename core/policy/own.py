@@ -8,7 +8,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from abw.core.base.errors import AbwError, did_you_mean
+from abw.core.base.modules import beside
 from abw.core.graph.dag import Dag
 from abw.core.policy.foreign import Foreign
 from abw.core.policy.schedule import Policy, Schedule
@@ -99,13 +100,13 @@ def _of_file(path: Path, _modified: int) -> ModuleType:
     assert spec and spec.loader
     module = module_from_spec(spec)
     sys.modules[spec.name] = module  # as dataclasses want it
-    with _placed(str(path)), _beside(path.parent):
+    with _placed(str(path)), beside(path.parent):
         spec.loader.exec_module(module)
     return module
 
 
 def _imported(name: str) -> ModuleType:
-    with _placed(name), _beside(Path.cwd()):
+    with _placed(name), beside(Path.cwd()):
         try:
             return importlib.import_module(name)
         except (ModuleNotFoundError, ValueError) as error:
@@ -113,17 +114,6 @@ def _imported(name: str) -> ModuleType:
                 raise
             hint = f"a policy of your own is named {FORMS}"
             raise AbwError(f"there is no module '{name}'", hint=hint) from None
-
-
-@contextmanager
-def _beside(folder: Path) -> Iterator[None]:
-    """Look for modules in a folder, too."""
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        with suppress(ValueError):
-            sys.path.remove(str(folder))
 
 
 def _classes(module: ModuleType) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -16,6 +16,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from abw.core.base.errors import AbwError, did_you_mean, missing_file
+from abw.core.base.modules import beside
 from abw.core.program.machine import is_cell
 from abw.core.program.net import Net
 from abw.core.program.told import Told, telling
@@ -69,22 +70,12 @@ def opened(target: str, said: Told) -> Iterator[Program]:
         known = functions_in(path)
         hint = f"{path}:{known[0]}" if len(known) == 1 else f"{path}:NAME; it has {', '.join(known)}"
         raise AbwError(f"{target} names no function", hint=hint if known else FORM, exit_code=2)
-    with _beside(path.resolve().parent):
+    with beside(path.resolve().parent):
         with telling(said):
             module = _run(path)
         function = _function(module, wanted, path)
         net = _net(module, function, f"{path}:{wanted}")
         yield Program(f"{path}:{wanted}", path, function, net)
-
-
-@contextmanager
-def _beside(folder: Path) -> Iterator[None]:
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        with suppress(ValueError):
-            sys.path.remove(str(folder))
 
 
 def _run(path: Path) -> ModuleType:
