@@ -205,12 +205,9 @@ class _Growing:
         columns, given = self.columns, self.columns.count
         start = self.binding.instances.start
         with self.clock("construct"):
-            self.grower.start(columns, (start[self.first : self.last] - start[self.first]).astype(np.int32))
-            new = np.arange(given, columns.count, dtype=np.int32)
-            # given vertices that decide do so in the first round
-            deciding = frozenset().union(*(kind.kinds for kind in self.kinds.values() if kind.given))
-            own = self.whose.of_kinds(deciding, columns, np.arange(given, dtype=np.int32))
-        rounds, now = 0, np.concatenate([own, new])
+            roots = (start[self.first : self.last] - start[self.first]).astype(np.int32)
+            own = self.grower.start(columns, roots)
+        rounds, now = 0, np.concatenate([own, np.arange(given, columns.count, dtype=np.int32)])
         while len(now):
             rounds += 1
             with self.clock("construct"):

@@ -96,9 +96,7 @@ class _Lesson:
     def _grow(self, kinds: tuple[GrowingKind, ...]) -> None:
         """Round after round, in the order in which a run adds vertices."""
         columns, whose, given = self.columns, self._whose, self.columns.count
-        self._grower.start(columns, self._instances.start[:-1].astype(np.int32))
-        deciding = frozenset[str]().union(*(kind.kinds for kind in kinds if kind.given))
-        own = whose.of_kinds(deciding, columns, np.arange(given, dtype=np.int32))
+        own = self._grower.start(columns, self._instances.start[:-1].astype(np.int32))
         now = np.concatenate([own, np.arange(given, columns.count, dtype=np.int32)])
         while len(now):
             whose.lists.note(columns, now)

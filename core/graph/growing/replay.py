@@ -54,10 +54,8 @@ class _Replay:
     def whole(self) -> Replayed:
         columns, given = self.columns, self.columns.count
         self._placed(0)
-        self.grower.start(columns, self.roots)
+        own = self.grower.start(columns, self.roots)
         new = self._placed(given)
-        deciding = frozenset().union(*(kind.kinds for kind in self.kinds.values() if kind.given))
-        own = self.whose.of_kinds(deciding, columns, np.arange(given, dtype=np.int32))
         round = np.zeros(len(self.place), np.int32)
         now, rounds, cut = np.concatenate([own, new]), 0, []
         while len(now):
