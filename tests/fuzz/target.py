@@ -91,10 +91,10 @@ def shipped(*names: str, most: int = 700) -> Callable[[], list[bytes]]:
 
 @cache
 def read_shipped_once() -> None:
-    """Keep the nodes of the specs that ship: a target that attacks something else need not parse them anew."""
-    composed, kept = document._Composer.compose, dict[str, Any]()
+    """Keep the nodes of the specs that ship, for targets that attack something else."""
+    composed, kept = document._Composer.compose, dict[str, document.Node | None]()
 
-    def compose(self: Any, text: str) -> Any:
+    def compose(self: document._Composer, text: str) -> document.Node | None:
         path = self.lines.file
         if path not in kept:
             found = composed(self, text)
