@@ -34,6 +34,13 @@ class CheckedCache(FunctionCache):
         self._source = Path(inspect.getfile(function))
         self._cache_file: Any = _CodeFiles(self._cache_file, lambda: (self.source, made_of and made_of()))
 
+    def load_overload(self, sig: object, target_context: object) -> object:
+        """The machine code of a signature, else None.
+
+        numba would first fill its tables of all that it can compile, which takes longer than loading.
+        """
+        return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+
     def save_overload(self, sig: object, data: object) -> None:
         """Write the machine code of a signature, if that is possible."""
         with suppress(OSError):
