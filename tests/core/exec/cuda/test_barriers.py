@@ -24,6 +24,8 @@ from abw.core.policy.rules.depth import Depth
 from tests.core.exec.builder import CellBuilder, error, make_graph, make_network, reference
 from tests.core.exec.cuda.simulated import SimulatedDevice
 
+pytestmark = pytest.mark.simulated
+
 BARRIER = re.compile(r"^ *(cuda\.syncthreads\(\)|await_blocks\(.*\)|arrive\(.*\)).*")
 WIDE = 192
 """Elements of an operand that goes through shared memory in several slabs."""

@@ -171,6 +171,7 @@ def test_products_with_words_are_hoisted_before_all_batches() -> None:
 SPECS = sorted(path.stem for path in (ROOT / "specs").glob("*.yaml") if path.stem != "subgraph")
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize(
     ("spec", "granularity", "fuse"),
     [

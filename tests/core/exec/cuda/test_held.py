@@ -41,6 +41,8 @@ from tests.core.exec.cuda import simgrid
 from tests.core.exec.cuda.simgrid import launch
 from tests.core.exec.cuda.simulated import SMALL, SimulatedDevice, aligned
 
+pytestmark = pytest.mark.simulated
+
 cuda: Any = typed_cuda
 seeds = st.integers(0, 2**32 - 1)
 

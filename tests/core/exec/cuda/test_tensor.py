@@ -50,6 +50,8 @@ from tests.core.exec.cuda.simtensor import cut, split
 from tests.core.exec.cuda.simulated import SimulatedDevice
 from tests.core.exec.cuda.test_held import chains
 
+pytestmark = pytest.mark.simulated
+
 Floats = NDArray[np.float32]
 
 SIZES = Sizes(threads=64, packed=16, sums=32, shared=5000, slab=8, blocks=0, held=0, tensor=True)
