@@ -80,7 +80,8 @@ class Picks:
 def log_shares(scores: Scores, row: Ints, number: Ints) -> Totals:
     """The logarithm of the share of some of the scores (n, choices): the log softmax, in double precision.
 
-    Of m of them: number `number` of row `row`. Equal rows, in whatever order, have equal sums.
+    Of m of them: number `number` of row `row`. Equal rows, in whatever order, have equal sums. In whole UNITs
+    down to -2048, so that what hypotheses add up is exact, and as likely in whatever order it was chosen.
     """
     shifted = relative(scores)
     chosen = shifted[row, number]
@@ -88,7 +89,7 @@ def log_shares(scores: Scores, row: Ints, number: Ints) -> Totals:
     parts = [exponentials(shifted[i : i + rows]).sum(axis=1) for i in range(0, len(shifted), rows)]
     sums = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.float64) * UNIT
     whole = np.array([math.log(total) for total in sums.tolist()])  # as compiled code does, to the bit
-    found: Totals = chosen - whole[row]
+    found: Totals = (chosen - whole[row] + IN_UNITS) - IN_UNITS
     return found
 
 

@@ -61,12 +61,17 @@ class Vertex:
 
 @dataclass(eq=False)
 class Pick:
-    """What `best` picked: at a vertex a number, -1 where nothing is allowed, by which it is so likely."""
+    """What `best` picked: at a vertex a number, -1 where nothing is allowed, and all the shares on its way."""
 
     vertex: Vertex
     number: int
-    total: float
+    shares: tuple[float, ...]
     ended: bool = True
+
+    @property
+    def total(self) -> float:
+        """Their sum, rounded once: the same in whatever order they were chosen."""
+        return math.fsum(self.shares)
 
 
 class Oracle:
@@ -141,7 +146,7 @@ class Oracle:
         candidates = [pick for pick in self.kept if pick.ended]
         for vertex in vertices:
             vertex.fields[decision.name] = -1
-            before = vertex.pick.total if vertex.pick else 0.0
+            before = vertex.pick.shares if vertex.pick else ()
             scores = self.value(decision.type, vertex)[decision.output].tolist()
             choices = self._allowed(decision, vertex, len(scores))
             if not choices:
@@ -150,7 +155,7 @@ class Oracle:
             top = max(scores[i] for i in choices)
             whole = math.log(sum(math.exp(scores[i] - top) for i in choices))
             best = sorted(choices, key=lambda i: (-scores[i], i))[: decision.width]
-            candidates += [Pick(vertex, i, before + (scores[i] - top - whole)) for i in best]
+            candidates += [Pick(vertex, i, (*before, scores[i] - top - whole)) for i in best]
         if vertices:
             ranked = sorted(candidates, key=lambda pick: -pick.total)[: decision.width]
             self.kept = ranked[:1] if ranked[0] in self.kept else ranked

@@ -29,6 +29,7 @@ from tests.core.run.test_growing import (
     same_instances,
     values_by_instance,
 )
+from tests.core.run.test_rounds import TWICE
 
 
 def decision(width: int) -> Decision:
@@ -168,3 +169,83 @@ def test_a_wrong_pick_is_found() -> None:
             rechecked(workload, one)
             pytest.fail(what)
     assert rechecked(workload, order, 1e9).close > 2
+
+
+EQUAL = """\
+model: equal
+dims: {hidden: 3}
+data: {format: tags, path: d.txt, batch: 3}
+tables: {scores: {dim: hidden, rows: 1}}
+grow:
+  a:
+    links: {up: a or none}
+    fields: {length: number}
+    most: 60
+    start: {length: 0}
+    choose: {pick: best 6 of score.y}
+    then: [{add: a, each: pick, when: length < 5, up: this, length: length + 1}]
+types: {score: {per: a, cell: twice.yaml, inputs: {x: "scores[length]"}}}
+outputs: {pick: a.pick}
+"""
+LATER = """\
+model: later
+dims: {hidden: 3}
+data: {format: tags, path: d.txt, batch: 3}
+tables: {scores: {dim: hidden, rows: 9}}
+grow:
+  a:
+    links: {up: a or none}
+    fields: {row: number}
+    most: 9
+    start: {row: 0}
+    choose: {pick: best 2 of score.y}
+    then: [{add: b, each: pick, of: this, row: row}]
+  b:
+    links: {of: a}
+    fields: {row: number}
+    most: 9
+    then: [{add: a, up: of, row: row + 1}]
+types: {score: {per: a, cell: twice.yaml, inputs: {x: "scores[row]"}}}
+outputs: {pick: a.pick}
+"""
+
+
+def small(folder: Path, text: str, table: list[list[float]]) -> tuple[Workload, Params]:
+    """A model over one sentence, whose scores are twice what is in its table."""
+    (folder / "d.txt").write_text("a|N b|V\n")
+    (folder / "twice.yaml").write_text(TWICE)
+    (folder / "spec.yaml").write_text(text)
+    workload = opened(folder / "spec.yaml")
+    params = init_params(workload.network, 0)
+    params.tables[0][:] = table
+    return workload, params
+
+
+@pytest.mark.parametrize("executor", ["reference", "blas", "cpu"])
+def test_hypotheses_are_equals_in_whatever_order_they_chose_the_same(tmp_path: Path, executor: str) -> None:
+    """In floating point a + b + c is not c + b + a; shares in whole units are."""
+    workload, params = small(tmp_path, EQUAL, [[0.1, 0.3, -0.7]])
+    made = grown(workload, ready(workload, executor, params))
+    check_as_the_oracle(workload, made, params)
+    picks = made.picks
+    assert picks is not None
+
+    def way(pick: int) -> tuple[int, ...]:
+        before = int(picks.by[picks.vertex[pick]])
+        return (*(way(before) if before >= 0 else ()), int(picks.number[pick]))
+
+    totals: dict[tuple[int, ...], set[float]] = {}
+    for pick, total in enumerate(picks.total.tolist()):
+        totals.setdefault(tuple(sorted(way(pick))), set()).add(total)
+    assert len(totals) < len(picks.total) and all(len(found) == 1 for found in totals.values())
+
+
+def test_others_may_go_on_where_a_hypothesis_has_ended(tmp_path: Path) -> None:
+    """Each pick adds no vertex of its own kind; what it adds does, a round later."""
+    table = np.random.default_rng(0).normal(size=(9, 3)).tolist()
+    workload, params = small(tmp_path, LATER, table)
+    made = grown(workload, ready(workload, "reference", params))
+    check_as_the_oracle(workload, made, params)
+    assert made.picks is not None and made.picks.ended.all()
+    own = made.instances.kind == made.instances.schema.kinds.index("a")
+    assert made.picks.by[own].tolist() == [-1, 0, 1]

@@ -12,7 +12,7 @@ from abw.core.exec.cpu.rounds.launch import Launcher
 from abw.core.exec.cpu.rounds.state import StateFunction
 from abw.core.exec.cpu.rounds.tests import holds
 from abw.core.exec.lower.rows import padded
-from abw.core.graph.growing.beam import PICK
+from abw.core.graph.growing.beam import IN_UNITS, PICK
 from abw.core.ir.growth import Decision, Tests
 from abw.core.plan.arenas import Arenas
 
@@ -123,6 +123,8 @@ class Beams:
                 equal = f.let(f"fcmp oeq float {score}, {top}")
                 apart = f.let(f"select i1 {equal}, double {double(0.0)}, double {apart}")
                 share = f.let(f"fsub double {apart}, {divisor}")
+                share = f.let(f"fadd double {share}, {double(IN_UNITS)}")
+                share = f.let(f"fsub double {share}, {double(IN_UNITS)}")
                 self._enter(whose, f.let(f"fadd double {before}, {share}"), vertex, found)
 
             f.when(f.test("sge", found, 0), share)

@@ -19,7 +19,7 @@ from abw.core.exec.cpu.packing import address, aligned
 from abw.core.exec.cpu.rounds.best import Best, whole
 from abw.core.exec.cpu.rounds.state import FAILED, StateFunction, Words
 from abw.core.exec.cpu.target import TARGETS, TargetName, get_target
-from abw.core.graph.growing.beam import UNIT, continuations, exponentials, log_shares
+from abw.core.graph.growing.beam import IN_UNITS, UNIT, continuations, exponentials, log_shares
 from abw.core.graph.growing.decide import relative
 from abw.core.ir.growth import Decision
 
@@ -86,7 +86,7 @@ def test_the_best_and_their_divisor_to_the_bit(
     # where nothing has a share the first is taken, which is the beam's to do
     assert (numbers or [0]) == best.number.tolist()
     one = np.array([int(scores.argmax())])
-    assert -divisor == log_shares(scores[None], at, one)[0]
+    assert (IN_UNITS - divisor) - IN_UNITS == log_shares(scores[None], at, one)[0]
     assert divisor == pytest.approx(np.log(np.exp(relative(scores[None])).sum()), abs=1e-8)
 
 
