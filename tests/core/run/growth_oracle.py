@@ -61,7 +61,7 @@ class Vertex:
 
 @dataclass(eq=False)
 class Pick:
-    """What `best` picked: at a vertex a number, -1 where nothing is allowed, and all the shares on its way."""
+    """What `best` picked: at a vertex a number, -1 where nothing is allowed, and the shares on its way."""
 
     vertex: Vertex
     number: int

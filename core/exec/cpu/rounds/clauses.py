@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from abw.core.data.vertices import INDEX, INSTANCE, KIND, FieldColumn
+from abw.core.exec.cpu.rounds.members import Members
 from abw.core.exec.cpu.rounds.state import StateFunction
 from abw.core.exec.cpu.rounds.tests import evaluate, holds
 from abw.core.graph.growing.beam import PICK
@@ -30,9 +31,11 @@ def stages_of(kind: GrowingKind) -> list[int]:
 class Clauses:
     """Writes what `abw.core.graph.growing.decide.Grower` does into a function, a vertex at a time."""
 
-    def __init__(self, f: StateFunction, kinds: Mapping[str, GrowingKind], *, staged: bool) -> None:
+    def __init__(
+        self, f: StateFunction, members: Members, kinds: Mapping[str, GrowingKind], *, staged: bool
+    ) -> None:
         """`staged`: whether rounds are computed stage by stage."""
-        self.f, self.kinds = f, kinds
+        self.f, self.members, self.kinds = f, members, kinds
         self.beam = any(kind.best for kind in kinds.values())
         self.staged = staged
 
@@ -62,9 +65,6 @@ class Clauses:
             known = [added.get(i, "-1") for i in range(len(kind.clauses))]
             conditions = [f.test("sge", f.column(FieldColumn(d.name), vertex), 0) for d in kind.decisions]
             conditions += [f.test("sge", vertex, 0) for vertex in added.values()]
-            conditions.append(holds(f, clause.when, vertex, known))
-            if clause.unless:
-                conditions.append(f.let(f"xor i1 {holds(f, clause.unless, vertex, known)}, true"))
             if number is not None:
                 f.put_int("-1", f.address(("added", number)), j)
 
@@ -77,7 +77,18 @@ class Clauses:
                 if by is not None and kind.best and clause.adds == kind.name:
                     f.put("i8", "0", f.address(("pick", "ended")), by)
 
-            f.when(f.both(conditions), lambda: self._add(clause, vertex, note, known))
+            def do(known: list[str]) -> None:
+                when = [*conditions, holds(f, clause.when, vertex, known)]
+                if clause.unless:
+                    when.append(f.let(f"xor i1 {holds(f, clause.unless, vertex, known)}, true"))
+                f.when(f.both(when), lambda: self._add(clause, vertex, note, known))
+
+            if clause.each:
+                begin = f.follow(vertex, clause.each[:-1])
+                # the last of those known is what `MEMBER` names
+                self.members.each(clause.each[-1:], begin, lambda member: do([*known, member]))
+            else:
+                do(known)
 
         f.each(0, count, at)
 

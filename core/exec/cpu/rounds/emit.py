@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from abw.core.data.vertices import KIND
@@ -12,10 +12,12 @@ from abw.core.exec.cpu.rounds.choices import Choices
 from abw.core.exec.cpu.rounds.clauses import STAGE, Clauses, stages_of
 from abw.core.exec.cpu.rounds.feeds import Feeds
 from abw.core.exec.cpu.rounds.launch import Launcher
+from abw.core.exec.cpu.rounds.members import Members
 from abw.core.exec.cpu.rounds.state import DONE, FULL, PAUSED, RUNNING, StateFunction, Words
 from abw.core.exec.cpu.target import Target
 from abw.core.graph.growing.sprout import Sprouter
 from abw.core.ir.growth import GrowingKind
+from abw.core.ir.paths import Hop
 from abw.core.plan.arenas import Arenas
 
 Kinds = frozenset[str]
@@ -39,7 +41,7 @@ def emit_rounds(sprouter: Sprouter, arenas: Arenas, target: Target) -> Emitted:
     module, words = Module(target), Words()
     kinds = {kind.name: kind for kind in sprouter.growth.kinds}
     f = StateFunction(module, "begin", words)
-    clauses = Clauses(f, kinds, staged=not sprouter.phases.ordered)
+    clauses = Clauses(f, Members(f, sprouter), kinds, staged=not sprouter.phases.ordered)
     for kind in kinds.values():
         if kind.start is not None:
             clauses.start(kind.start, f.address("roots"), f.get("root_count"))
@@ -61,7 +63,7 @@ def wide(sprouter: Sprouter, arenas: Arenas) -> dict[int, int]:
 
 
 def most_added(sprouter: Sprouter) -> int:
-    """How many vertices a vertex may add in a round."""
+    """How many vertices a vertex may add in a round, beside those for each of a list."""
     return max(len(k.clauses) * (k.best.width if k.best else 1) for k in sprouter.growth.kinds)
 
 
@@ -86,10 +88,11 @@ class _Rounds:
         launcher = Launcher(f, arenas)
         beam = sprouter.growth.beam
         self.beams = Beams(f, launcher, arenas, beam[1]) if beam else None
-        self.feeds = Feeds(f, launcher, sprouter, arenas)
+        self.members = Members(f, sprouter)
+        self.feeds = Feeds(f, launcher, self.members, sprouter, arenas)
         self.choices = Choices(f, launcher, arenas, self.model.data.seed)
         kinds = {kind.name: kind for kind in sprouter.growth.kinds}
-        self.clauses = Clauses(f, kinds, staged=not sprouter.phases.ordered)
+        self.clauses = Clauses(f, self.members, kinds, staged=not sprouter.phases.ordered)
         types = [self.model.types[t].kinds for t in sprouter.phases.during]
         decide = [kind.kinds for kind in sprouter.growth.kinds]
         self.groups: list[Kinds] = list(dict.fromkeys([*types, *decide]))
@@ -106,16 +109,40 @@ class _Rounds:
         given = f.i64("sub", f.get("given_last"), f.get("given_first"))
         count = f.i64("add", f.i64("sub", f.get("last"), f.get("first")), given)
         f.set("wanted", count)
-        bounds: list[tuple[Hashable, Hashable, int]] = [("next", "end", most_added(self.sprouter))]
-        bounds += [(("row", a), ("row_end", a), n) for a, n in wide(self.sprouter, self.arenas).items()]
+        self.members.note(f.get("first"), f.get("last"))
+        self._adding(count)
+        bounds: list[tuple[Hashable, Hashable, int]] = [
+            (("row", a), ("row_end", a), n) for a, n in wide(self.sprouter, self.arenas).items()
+        ]
         if self.beams:  # what is kept is never less than what is picked
             bounds.append((("kept", "next"), ("kept", "end"), width(self.sprouter)))
         fits = [
             f.test("sle", f.i64("add", f.get(at), f.i64("mul", count, times)), f.get(end))
             for at, end, times in bounds
         ]
+        fits.append(f.test("sle", f.i64("add", f.get("next"), f.get("adding")), f.get("end")))
         fits.append(f.test("sle", count, f.get("room")))
+        fits.append(f.test("sle", f.get("longest"), f.get("widest")))
         f.when(f.both(fits), self._round, lambda: f.set("status", FULL))
+
+    def _adding(self, count: str) -> None:
+        """Note how many vertices the round may add."""
+        f = self.f
+        f.set("adding", f.i64("mul", count, most_added(self.sprouter)))
+        for kind in self.sprouter.growth.kinds:
+            for clause in kind.clauses:
+                if clause.each:
+                    self._add_size(kind, clause.each)
+
+    def _add_size(self, kind: GrowingKind, hops: tuple[Hop, ...]) -> None:
+        """Add the sizes of lists at vertices of a kind to what the round may add."""
+        f = self.f
+
+        def add(vertex: str) -> None:
+            low, high = self.members.edges(hops[-1:], f.follow(vertex, hops[:-1]))
+            f.set("adding", f.i64("add", f.get("adding"), f.i64("sub", high, low)))
+
+        self._visit(kind.kinds, lambda vertex, there: f.when(there, lambda: add(vertex)))
 
     def _round(self) -> None:
         f, phases = self.f, self.sprouter.phases
@@ -175,18 +202,27 @@ class _Rounds:
     def _list(self, number: int, kinds: Kinds, stage: str | None) -> None:
         """List the round's vertices of these kinds, in order."""
         f = self.f
-        wanted = [f.get(("kind", name)) for name in sorted(kinds)]
         f.set(("listed", number), 0)
 
-        def look(vertex: str) -> None:
-            kind, found = f.column(KIND, vertex), "false"
-            for one in wanted:
-                found = f.let(f"or i1 {found}, {f.test('eq', kind, one)}")
+        def look(vertex: str, found: str) -> None:
             if stage is not None:
                 found = f.both([found, f.test("eq", f.column(STAGE, vertex), stage)])
             count = f.get(("listed", number))
             f.put_int(vertex, f.address(("list", number)), count)
             f.set(("listed", number), f.i64("add", count, f.let(f"zext i1 {found} to i64")))
+
+        self._visit(kinds, look)
+
+    def _visit(self, kinds: Kinds, body: Callable[[str, str], None]) -> None:
+        """`body(vertex, whether)` for the round's vertices: whether each is of these kinds."""
+        f = self.f
+        wanted = [f.get(("kind", name)) for name in sorted(kinds)]
+
+        def look(vertex: str) -> None:
+            kind, found = f.column(KIND, vertex), "false"
+            for one in wanted:
+                found = f.let(f"or i1 {found}, {f.test('eq', kind, one)}")
+            body(vertex, found)
 
         ranges: Sequence[tuple[str, str]] = [("first", "last")]
         if not kinds <= self.sprouter.growth.grown:

@@ -8,6 +8,7 @@ from typing import assert_never
 
 from abw.core.data.vertices import INDEX, FieldColumn
 from abw.core.exec.cpu.rounds.launch import Launcher
+from abw.core.exec.cpu.rounds.members import Members
 from abw.core.exec.cpu.rounds.state import StateFunction
 from abw.core.graph.growing.sprout import Sprouter, parted
 from abw.core.graph.growing.whose import GivenColumn, RowColumn
@@ -21,7 +22,7 @@ from abw.core.ir.model import (
     TableSource,
     ZeroSource,
 )
-from abw.core.ir.paths import Comparison, Hop
+from abw.core.ir.paths import Comparison
 from abw.core.plan.arenas import Arenas
 
 SIGNS: dict[Comparison, str] = {"==": "eq", "!=": "ne", "<": "slt", "<=": "sle", ">": "sgt", ">=": "sge"}
@@ -50,8 +51,10 @@ def field_column(name: str) -> FieldColumn | str:
 class Feeds:
     """Writes the batches of a round into a function."""
 
-    def __init__(self, f: StateFunction, launcher: Launcher, sprouter: Sprouter, arenas: Arenas) -> None:
-        self.f, self.launcher, self.arenas = f, launcher, arenas
+    def __init__(
+        self, f: StateFunction, launcher: Launcher, members: Members, sprouter: Sprouter, arenas: Arenas
+    ) -> None:
+        self.f, self.launcher, self.members, self.arenas = f, launcher, members, arenas
         self.model, self.network, self.sprouter = sprouter.model, sprouter.network, sprouter
 
     def batch(self, t: int, vertices: str, count: str) -> None:
@@ -113,23 +116,15 @@ class Feeds:
         filled = f.get("filled")
         f.set("size", 0)
 
-        def members() -> None:
-            indptr, target = (f.address((name, behind)) for name in ("indptr", "target"))
-            begin = f.get("begin")
-            place = f.i64("add", at, begin)
+        def member(other: str) -> None:
+            size = f.get("size")
+            rows = [self._value(source.producers, other) for source in sources]
+            for s, row in enumerate(rows):
+                f.put_int(row, self.launcher.index(s), f.i64("add", filled, size))
+            found = f.let(f"zext i1 {f.test('sge', rows[0], 0)} to i64")
+            f.set("size", f.i64("add", size, found))
 
-            def member(e: str) -> None:
-                other = f.i64("sub", f.int_item(target, e), begin)
-                size = f.get("size")
-                rows = [self._value(source.producers, other) for source in sources]
-                for s, row in enumerate(rows):
-                    f.put_int(row, self.launcher.index(s), f.i64("add", filled, size))
-                found = f.let(f"zext i1 {f.test('sge', rows[0], 0)} to i64")
-                f.set("size", f.i64("add", size, found))
-
-            f.each(f.int_item(indptr, place), f.int_item(indptr, f.i64("add", place, 1)), member)
-
-        f.when(f.both([there, f.test("sge", at, 0)]), members)
+        f.when(there, lambda: self.members.each(behind, at, member))
         size = f.get("size")
         several, none = f.test("sgt", size, 1), f.test("eq", size, 0)
         alone = f.both([there, none])
@@ -193,8 +188,3 @@ class Feeds:
         if self.model.weights.file:
             return f.either(f.test("slt", number, rows), number, "-1")
         return f.either(f.test("sge", number, 0), f.i64("srem", number, rows), "-1")
-
-
-def ways_of(sprouter: Sprouter) -> set[tuple[Hop, ...]]:
-    """The ways from given vertices to several that reductions follow."""
-    return set(sprouter.lists())

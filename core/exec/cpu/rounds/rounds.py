@@ -303,10 +303,12 @@ class _Growth:
         made, now = self.made, share["wanted"]
         if now > share["room"]:
             share.reserve(2 * now)
-        share.used = max(2 * share.used, 4 * now * made.added, FIRST_GUESS)
+        if share["longest"] > share["widest"]:
+            share.reserve(now, 2 * share["longest"])
+        share.used = max(2 * share.used, 4 * share["adding"], FIRST_GUESS)
         if self.beam and share["kept", "next"] + now * made.width > share["kept", "end"]:
             share.hold(2 * share["kept", "end"] + now * made.width)
-        if share["next"] + now * made.added > share["end"]:
+        if share["next"] + share["adding"] > share["end"]:
             self._give_vertices(share, share.used)
         if any(share["row", a] + now * n > share["row_end", a] for a, n in made.wide.items()):
             self._give_rows(share, share.used)

@@ -29,7 +29,7 @@ class Share:
         self.used = 0
         self._roots = np.zeros(0, np.int32)
         self._buffers: dict[Hashable, NDArray[Any]] = {"shares": np.empty(scores, np.float64)}
-        self._widest, self._width = 0, width
+        self._width = width
         self.picks: Arrays = {}
         self.point(tables)
         self._fixed = self.state.copy()
@@ -44,14 +44,14 @@ class Share:
     def begin(self, roots: Ints, room: int, widest: int) -> None:
         """Begin with instances whose own vertices are `roots`, and rounds of so many vertices."""
         self.state[:] = self._fixed
-        if room > self["room"] or widest > self._widest:
+        if room > self["room"] or widest > self["widest"]:
             self.reserve(room, widest)
         self.used, self.picks, self._roots = 0, {}, roots
         self["root_count"], self["roots"] = len(roots), address(roots)
 
     def reserve(self, room: int, widest: int = 0) -> None:
         """Have buffers for rounds of so many vertices, each with lists of at most `widest`."""
-        room, self._widest = max(room, self["room"]), max(widest, self._widest)
+        room, widest = max(room, self["room"]), max(widest, self["widest"])
         for name in self.words:
             match name:
                 case ("list", _) | "lanes" | "ends":
@@ -59,8 +59,8 @@ class Share:
                 case ("added", _):
                     self._buffers[name] = np.empty(room * self._width, np.int32)
                 case ("index", _):
-                    self._buffers[name] = np.empty((room + 1) * self._widest + 1, np.int32)
-        found: dict[Hashable, int] = {"room": room} | {
+                    self._buffers[name] = np.empty((room + 1) * widest + 1, np.int32)
+        found: dict[Hashable, int] = {"room": room, "widest": widest} | {
             name: address(buffer) for name, buffer in self._buffers.items()
         }
         for name, value in found.items():
