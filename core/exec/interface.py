@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -124,9 +124,9 @@ so many that a plan is better."""
 class Tape(Protocol):
     """Executes nodes that are appended to a run, without plans: their values stay where they are.
 
-    They are said by words of 64 bits: the type's number, then a handle for each slot, a reference shifted to
-    the left by the `bits` that the tape was made for. References of nodes count on from run to run. Types are
-    scheduled by the critical rule.
+    They are said by words of 64 bits: the type's number in the low 32 of one (the others are not looked at),
+    then a handle for each slot, a reference shifted to the left by the `bits` that the tape was made for.
+    References of nodes count on from run to run. Types are scheduled by the critical rule.
     """
 
     def begin(self, base: int) -> None:
@@ -155,15 +155,14 @@ class Tape(Protocol):
     def values(self, references: NDArray[np.int64]) -> Array:
         """The values of m references to this run's nodes, all of one shape (m, *shape); a copy."""
 
-    def largest(self, handles: Sequence[int], masks: bytes | None) -> list[int] | None:
-        """The number of each value's largest element, the first of equals; the values are of one shape.
+    def choose(self, asks: NDArray[np.int64], masks: NDArray[np.uint8], count: int) -> list[int] | None:
+        """Answers to the first `count` questions of `asks` (…, 3), each to a value by its handle (…, 1).
 
-        `masks`: a byte for each element of each value, not 0 where it may be taken. None where a score is not
-        a number, or a value is none of this run's vectors.
+        0 (…, 0) asks for the number of its largest element, the first of equals, of those whose byte in
+        `masks`, from (…, 2) on, is not 0; of all where that is -1. 1 asks whether its one number is larger
+        than a limit, a double number's bits. None where a score is not a number, or a value is none of this
+        run's vectors.
         """
-
-    def above(self, handles: Sequence[int], limits: Sequence[float]) -> list[bool] | None:
-        """Whether the one number of each value is larger than its limit. None as above."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from itertools import pairwise
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,17 +66,62 @@ def chance(seed: int, instance: int, path: int, count: int) -> float:
     return float(drawn(x, (seed * GOLDEN + path) & WORD)[0])
 
 
-def tape_answer(how: str, asks: Sequence[Ask], tape: Tape) -> Sequence[Answer] | None:
-    """The answers to asks of one kind to values of one shape, by compiled code; None where that has none."""
-    if how not in ("argmax", "above"):
-        return None
-    handles, given = [ask.handles[0] for ask in asks], [ask.given for ask in asks]
-    if how == "above":
-        return tape.above(handles, given)
-    if None not in given:
-        return tape.largest(handles, b"".join(given))
-    sizes = {len(mask) for mask in given if mask is not None}
-    return tape.largest(handles, _masks(asks, *sizes) if sizes else None)
+class Asks(NamedTuple):
+    """Questions as `Tape.choose` takes them: the first `number` of `rows` (…, 3), what is allowed in `masks`.
+
+    `how` they are asked, None where not all are asked alike.
+    """
+
+    rows: NDArray[np.int64]
+    masks: NDArray[np.uint8]
+    number: int
+    how: str | None
+
+
+ARGMAX, ABOVE = question("argmax", (), None), question("above", (), 0.0)
+"""What stands for a question that is among `Asks`."""
+WAYS = ("argmax", "above")
+"""Questions that a tape answers, by what the first number of a row says."""
+
+
+def packed(asks: Sequence[Ask]) -> Asks:
+    """Questions of `WAYS` as a tape takes them."""
+    rows, masks, masked = np.empty((len(asks), 3), np.int64), list[bytes](), 0
+    limits = rows.view(np.float64)
+    for i, ask in enumerate(asks):
+        rows[i] = WAYS.index(ask.how), ask.handles[0], -1
+        if ask.how == "above":
+            limits[i, 2] = ask.given
+        elif ask.given is not None:
+            rows[i, 2] = masked
+            masks.append(ask.given)
+            masked += len(ask.given)
+    hows = {ask.how for ask in asks}
+    return Asks(
+        rows, np.frombuffer(b"".join(masks), np.uint8), len(asks), hows.pop() if len(hows) == 1 else None
+    )
+
+
+def unpacked(asks: Asks) -> list[Ask]:
+    """Each question by itself."""
+    rows = asks.rows[: asks.number]
+    limits = rows.view(np.float64)[:, 2].tolist()
+    begins = [begin for way, _, begin in rows.tolist() if way == 0 and begin >= 0]
+    ends = dict(pairwise([*begins, len(asks.masks)]))
+    found = []
+    for (way, handle, given), limit in zip(rows.tolist(), limits, strict=True):
+        mask = asks.masks[given : ends[given]].tobytes() if way == 0 and given >= 0 else None
+        found.append(question(WAYS[way], (handle,), limit if way else mask))
+    return found
+
+
+def tape_answers(asks: Asks, tape: Tape) -> Sequence[Answer] | None:
+    """The answers in compiled code; None where a score is not a number, or a value is not the tape's."""
+    found = tape.choose(asks.rows, asks.masks, asks.number)
+    if found is None or asks.how == "argmax":
+        return found
+    ways = asks.rows[: asks.number, 0].tolist()
+    return [bool(one) if way else one for one, way in zip(found, ways, strict=True)]
 
 
 def answer(how: str, rows: Array, asks: Sequence[Ask]) -> list[Answer]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,8 @@ from abw.core.cell.evaluate import run_cell
 from abw.core.exec.params import Params, constant_value
 from abw.core.ir.network import Network
 from abw.core.program.given import Given
+from abw.core.program.recorder import TYPE, Longs
 from abw.core.program.values import BITS
-
-if TYPE_CHECKING:
-    from abw.core.program.recorder import Longs
 
 Array = NDArray[np.float64]
 
@@ -36,7 +34,7 @@ class EagerTape:
     def write(self, words: Iterable[int]) -> None:
         """Compute a node. Errors: LookupError for an operand of an earlier run."""
         number, *handles = words
-        net_type = self._network.types[number]
+        net_type = self._network.types[number & TYPE]
         assert net_type.cell is not None
         operands = [self.value(handle >> BITS) for handle in handles]
         with np.errstate(all="ignore"):

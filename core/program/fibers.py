@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from abw.core.base.errors import AbwError
-from abw.core.program.asks import Ask
+from abw.core.program.asks import ABOVE, ARGMAX, Ask
+from abw.core.program.recorder import BY_SWITCH, BY_YIELD, CLOSED, TO_YIELD, Number, Word
 
 try:
     import greenlet
@@ -71,6 +72,10 @@ class Fiber(Protocol):
     """A program under way."""
 
     @property
+    def way(self) -> int:
+        """How it asks, as `Recorder.asking` says it."""
+
+    @property
     def resume(self) -> Callable[[Any], Outcome]:
         """Goes on with an answer; the first time it begins, whatever that is."""
 
@@ -83,6 +88,26 @@ class Fiber(Protocol):
 
     def ended(self) -> None:
         """It was told that it has come to its end."""
+
+
+class Noting(Protocol):
+    """What may note questions: see `Recorder`."""
+
+    @property
+    def asking(self) -> Word:
+        """How they are asked."""
+
+    def drop(self) -> None:
+        """The last question noted was none."""
+
+
+class Silent:
+    """Notes none."""
+
+    asking = Number()
+
+    def drop(self) -> None:
+        """Never called."""
 
 
 class Fibers:
@@ -103,10 +128,10 @@ class Fibers:
         if self._thread != threading.get_ident():  # greenlets belong to a thread
             self._free, self._thread = [], threading.get_ident()
 
-    def make(self, function: Program, item: object) -> Fiber:
-        """A fiber of a function on an item."""
+    def make(self, function: Program, item: object, noting: Noting) -> Fiber:
+        """A fiber of a function on an item, whose questions may be noted."""
         if inspect.isgeneratorfunction(function):
-            return GeneratorFiber(function, item)
+            return GeneratorFiber(function, item, noting)
         return PlainFiber(function, item) if greenlet is None else GreenletFiber(self, function, item)
 
     def worker(self) -> Any:  # noqa: ANN401 (a greenlet)
@@ -143,6 +168,7 @@ class GreenletFiber:
     """A plain function. It is gone on with by greenlet itself, without a function of ours between."""
 
     __slots__ = ("_fibers", "_function", "_item", "_worker", "resume", "wait")
+    way = BY_SWITCH
 
     def __init__(self, fibers: Fibers, function: Program, item: object) -> None:
         self._fibers, self._function, self._item = fibers, function, item
@@ -168,32 +194,47 @@ class GreenletFiber:
 class GeneratorFiber:
     """A generator function, which yields what it asks."""
 
-    __slots__ = ("_asked", "_function", "_generator", "_item")
+    __slots__ = ("_asked", "_function", "_generator", "_item", "_noting")
+    way = BY_YIELD
 
-    def __init__(self, function: Program, item: object) -> None:
-        self._function, self._item = function, item
+    def __init__(self, function: Program, item: object, noting: Noting) -> None:
+        self._function, self._item, self._noting = function, item, noting
         self._generator: Generator[Asked, Any, Any] | None = None
         self._asked: Asked | None = None
 
     def resume(self, answer: Any, error: Exception | None = None) -> Outcome:  # noqa: ANN401
         """As in `Fiber`; with an error as `throw`."""
+        noting = self._noting
         try:
             if self._generator is None:
                 self._generator = self._function(self._item)
             going = self._generator
             got = going.send(answer) if error is None else going.throw(error)
         except StopIteration as end:
-            if self._asked is not None:
+            if self._forget():
                 return Failed(AbwError("what was asked last was not yielded", hint=_YIELD))
             return Done(end.value)
         except Exception as raised:
+            self._forget()
             return Failed(raised)
+        if (got is ARGMAX or got is ABOVE) and noting.asking.value == TO_YIELD:
+            noting.asking.value = BY_YIELD
+            return got
         if self._asked is None or got is not self._asked:
             wrong = AbwError(f"what was yielded asks nothing: {type(got).__name__}", hint=_YIELD)
-            self._asked = None
+            self._forget()
             return self.throw(wrong)
         self._asked = None
         return got
+
+    def _forget(self) -> bool:
+        """Whether it has asked something that it did not yield, which is forgotten."""
+        asked, self._asked = self._asked, None
+        if self._noting.asking.value == TO_YIELD:
+            self._noting.drop()
+            self._noting.asking.value = BY_YIELD
+            return True
+        return asked is not None
 
     def throw(self, error: Exception) -> Outcome:
         """As in `Fiber`."""
@@ -204,7 +245,7 @@ class GeneratorFiber:
 
     def wait(self, ask: Asked) -> Asked:
         """As in `Fiber`: what it is to yield. Errors: AbwError where another question waits for that."""
-        if self._asked is not None:
+        if self._asked is not None or self._noting.asking.value == TO_YIELD:
             raise AbwError("what was asked before was not yielded", hint=_YIELD)
         self._asked = ask
         return ask
@@ -217,6 +258,7 @@ class PlainFiber:
     """A plain function where greenlet is not installed."""
 
     __slots__ = ("_function", "_item")
+    way = CLOSED
 
     def __init__(self, function: Program, item: object) -> None:
         self._function, self._item = function, item

@@ -11,12 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
+from abw.core.program.asks import Ask, Asks
 from abw.core.program.values import BITS, Owner, Value, value_class
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Write = Callable[[tuple[int, ...]], object]
 """Takes a node's words."""
+CLOSED, BY_SWITCH, BY_YIELD, TO_YIELD = range(4)
+"""How questions are asked: not noted by the recorder; a greenlet waits by switching; a generator is given
+what it is to yield; and it was given that."""
+WHOSE = 32
+"""The bit of a node's first word from which on it says whose it is."""
+TYPE = (1 << WHOSE) - 1
 Call = Callable[..., Any]
 """A cell as programs call it: values in, a value or a tuple of values out."""
 
@@ -41,31 +48,60 @@ class Refuse(Protocol):
         """What the call gives instead."""
 
 
+class Word(Protocol):
+    """A number, wherever it lies."""
+
+    value: int
+
+
+class Number:
+    """One of Python's."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
 class Piece(NamedTuple):
-    """What was recorded between two decisions: `nodes` in words, and who wrote from which handle on."""
+    """What was recorded between two decisions: `nodes` in words."""
 
     words: Longs
-    marks: list[tuple[int, int]]
     nodes: int
 
 
 class Recorder:
     """The tape while it is written.
 
-    A node is `1 + inputs` words behind each other: its type's number, then its operands' handles. A handle is
-    `reference << BITS | kind`. `next` is the handle of the next node's first output without its kind;
+    A node is `1 + inputs` words behind each other: its type's number with its instance's place above `WHOSE`,
+    then its operands' handles. A handle is `reference << BITS | kind`. `next` is the handle of the next
+    node's first output without its kind; `whose` the place of the instance that records, shifted by WHOSE;
     `write` takes a node's words. Nodes are numbered on from run to run, so that a handle of an earlier run
     is known as such.
+
+    It may note questions, too, as one in machine code does while `asking` says how: `asked` of them, to
+    handles of which the smallest is `least`. This one does not.
     """
 
-    __slots__ = ("_begin", "_words", "marks", "next", "step", "write")
+    __slots__ = ("_begin", "_words", "asking", "next", "step", "whose", "write")
+
+    @property
+    def asked(self) -> int:
+        """How many questions are noted."""
+        return 0
+
+    @property
+    def least(self) -> int:
+        """The smallest handle of these."""
+        return 0
 
     def __init__(self, width: int) -> None:
         self.step = width << BITS
         self.next = self._begin = 0
+        self.whose: Word = Number()
+        self.asking: Word = Number()
         self._words: list[int] = []
         self.write: Write
-        self.marks: list[tuple[int, int]] = []
         self.restore()
 
     def widen(self, width: int) -> None:
@@ -73,22 +109,29 @@ class Recorder:
         self.step = width << BITS
         self.next = self._begin = -(-self.next // self.step) * self.step
 
-    def mark(self, instance: int) -> None:
-        """From the next node on, nodes are of this instance."""
-        self.marks.append((self.next, instance))
-
     def take(self) -> Piece:
-        """What was written since the last time."""
-        words, end = self._taken(), self.next
-        marks, begin, self._begin = self.marks, self._begin, end
-        self.marks = marks[-1:]
-        return Piece(words, marks, (end - begin) // self.step)
+        """What was written since the last time; what a recorder gives may be overwritten in the next run."""
+        begin, self._begin = self._begin, self.next
+        return Piece(self._taken(), (self._begin - begin) // self.step)
 
     def _taken(self) -> Longs:
         """The words; they are forgotten."""
         words = np.fromiter(self._words, np.int64, len(self._words))
         self._words.clear()
         return words
+
+    def wait_by(self, switch: Callable[[Ask], Any]) -> None:
+        """Greenlets that ask are to wait by this: it is given `ARGMAX` or `ABOVE`."""
+
+    def asks(self) -> Asks:
+        """The questions noted; overwritten by those after `forget`."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """The questions noted are answered."""
+
+    def drop(self) -> None:
+        """The last question noted was none."""
 
     def divert(self, write: Write) -> None:
         """From now on calls give their words to this function, not to the tape."""
@@ -134,12 +177,12 @@ def callable_cell(callee: Callee, tape: Recorder, refuse: Refuse) -> Call:
         "signature": ", ".join(names),
         "wrong": " or ".join(f"{n}.__class__ is not input{i}_" for i, n in enumerate(names)) or "False",
         "arguments": "".join(f"{n}, " for n in names),
-        "words": ", ".join([str(callee.number), *(f"{n}.ref" for n in names)]) + ",",
+        "words": ", ".join([f"{callee.number} | whose.value", *(f"{n}.ref" for n in names)]) + ",",
         "made": "; ".join(made),
         "result": results[0] if len(results) == 1 else f"({', '.join(results)})",
     }
     source = _SOURCE.format(**lines)
-    scope: dict[str, Any] = {"tape": tape, "refuse": refuse, "callee": callee}
+    scope: dict[str, Any] = {"tape": tape, "whose": tape.whose, "refuse": refuse, "callee": callee}
     scope |= {f"input{i}_": kind for i, (_, kind) in enumerate(callee.inputs)}
     scope |= {f"class{o}_": kind for o, kind in enumerate(callee.outputs)}
     exec(compile(source, f"<cell {callee.name}>", "exec"), scope)
@@ -147,7 +190,7 @@ def callable_cell(callee: Callee, tape: Recorder, refuse: Refuse) -> Call:
     return found
 
 
-_OWN = ("tape", "refuse", "callee", "first")
+_OWN = ("tape", "whose", "refuse", "callee", "first")
 
 
 def _usable(name: str) -> bool:
@@ -190,7 +233,7 @@ def _together(parts: Sequence[Ints]) -> Ints:
 
 
 class StaleError(Exception):
-    """A node reads a value of an earlier run; the arguments are its type, its number and the slot."""
+    """A node reads a value of an earlier run; the arguments are its type, its instance and the slot."""
 
 
 def segment(piece: Piece, slots: Ints, width: int, base: int, first: int) -> Segment:
@@ -199,30 +242,26 @@ def segment(piece: Piece, slots: Ints, width: int, base: int, first: int) -> Seg
     `slots` (T,): inputs of each type. The run's first node has number `base` among all runs', the piece's
     first one `first` in the run. Errors: StaleError. Cost: some 3 ns a word.
     """
-    words, marks = piece.words, piece.marks
-    type_of, ptr = np.empty(len(words), np.int32), np.zeros(len(words) + 1, np.int32)
-    operand = np.empty(len(words), np.int32)
-    n, m, stale = _parse(words, slots, width * base, type_of, ptr, operand)
+    words, n = piece
+    type_of, instance, ptr = np.empty(n, np.int32), np.empty(n, np.int32), np.zeros(n + 1, np.int32)
+    operand = np.empty(len(words) - n, np.int32)
+    stale = _parse(words, slots, width * base, type_of, instance, ptr, operand)
     if stale >= 0:
-        node = int(np.searchsorted(ptr[: n + 1], stale, side="right")) - 1
-        raise StaleError(int(type_of[node]), first + node, stale - int(ptr[node]))
-    begins = np.array([(at >> BITS) // width - base - first for at, _ in marks], np.int64)
-    whose = np.array([instance for _, instance in marks], np.int32)
-    ends = np.append(begins[1:], n)
-    sizes = np.maximum(ends - np.maximum(begins, 0), 0)
-    instance = np.repeat(whose, sizes)
-    return Segment(first, type_of[:n].copy(), instance, ptr[: n + 1].copy(), operand[:m].copy())
+        node = int(np.searchsorted(ptr, stale, side="right")) - 1
+        raise StaleError(int(type_of[node]), int(instance[node]), stale - int(ptr[node]))
+    return Segment(first, type_of, instance, ptr, operand)
 
 
 @njit
 def _parse(
-    words: Longs, slots: Ints, base: int, type_of: Ints, ptr: Ints, operand: Ints
-) -> tuple[int, int, int]:
-    """Numbers of nodes and operands, and the first operand of an earlier run, -1 without one."""
+    words: Longs, slots: Ints, base: int, type_of: Ints, instance: Ints, ptr: Ints, operand: Ints
+) -> int:
+    """The first operand of an earlier run, -1 without one."""
     at, n, m, stale = 0, 0, 0, -1
     while at < len(words):
-        t = words[at]
+        t = words[at] & TYPE
         type_of[n] = t
+        instance[n] = words[at] >> WHOSE
         at += 1
         for _ in range(slots[t]):
             reference = words[at] >> BITS
@@ -235,4 +274,4 @@ def _parse(
             at += 1
         n += 1
         ptr[n] = m
-    return n, m, stale
+    return stale

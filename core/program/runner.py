@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress, repeat
 from typing import Any, Protocol
@@ -15,7 +14,19 @@ import numpy as np
 from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Array
 from abw.core.ir.network import Network
-from abw.core.program.asks import Answer, Ask, answer, chance, margin, tape_answer
+from abw.core.program.asks import (
+    ABOVE,
+    ARGMAX,
+    WAYS,
+    Answer,
+    Ask,
+    answer,
+    chance,
+    margin,
+    packed,
+    tape_answers,
+    unpacked,
+)
 from abw.core.program.eager import EagerTape
 from abw.core.program.engine import Engine
 from abw.core.program.fibers import (
@@ -28,9 +39,10 @@ from abw.core.program.fibers import (
     GeneratorFiber,
     Outcome,
     Program,
+    Silent,
     run_through,
 )
-from abw.core.program.recorder import Recorder, StaleError, segment
+from abw.core.program.recorder import CLOSED, WHOSE, Recorder, StaleError, segment
 from abw.core.program.values import BITS, KINDS
 
 Path = tuple[int, ...]
@@ -39,8 +51,8 @@ that is, and the branch."""
 Log = dict[Path, list[tuple[Ask, Answer]]]
 """What was asked and answered, by whose it is."""
 
-CHOSEN = frozenset({int, bool})
-"""Types of answers that are neither errors nor arrays."""
+Going = tuple["Task", Answer, Exception | None]
+"""Who goes on, with an answer, or an error that is raised there."""
 GONE = "its memory is taken"
 KEEP = "return values from the program: they are arrays then, which stay"
 
@@ -84,11 +96,11 @@ class Task:
     """A program under way, or one of its branches: `ended` says how it came to its end.
 
     `draws`, `forks` and `asked` count how often it drew, branched and asked; of the `branches` that it waits
-    for, `left` have not ended. `place` is that of its instance in the mini-batch.
+    for, `left` have not ended. `whose`: its instance's place in the mini-batch, as `Recorder.whose` has it.
     """
 
     path: Path
-    place: int = 0
+    whose: int = 0
     parent: Task | None = None
     fiber: Fiber | None = None
     draws: int = 0
@@ -111,7 +123,7 @@ class Task:
         """Its next branches."""
         paths = [(*self.path, self.forks, number) for number in range(count)]
         self.forks += 1
-        self.branches = tuple(Task(path, self.place, self) for path in paths)
+        self.branches = tuple(Task(path, self.whose, self) for path in paths)
         self.left = count
         return self.branches
 
@@ -133,15 +145,18 @@ class BatchRunner:
         self._slots = np.array([len(t.slots) for t in network.types], np.int32)
         self._base = recorder.next // recorder.step
         self._count = 0
-        self._ready: deque[tuple[Task, Answer, Exception | None]] = deque()
+        self._ready: list[Going] = []
         self._waiting: list[Task] = []
         self._asks: list[Ask] = []
         self._current: Task | None = None
         self._numbers: list[int] = []
         self.rounds = 0
-        recorder.mark(0)
         fibers.begin()
         engine.begin(self._base)
+        recorder.forget()
+        self._noting = log is None and engine.tape is not None
+        if fibers.hub is not None:
+            recorder.wait_by(fibers.hub.switch)
 
     def begin(self, function: Program, item: object, number: int) -> Task:
         """Begin the program of an instance, which has this number among all; it runs until it waits.
@@ -150,24 +165,37 @@ class BatchRunner:
         """
         if self._current is not None:
             raise AbwError("a program cannot begin another one's instances", hint="abw.each(function, items)")
-        task = Task((number,), len(self._numbers), fiber=self._fibers.make(function, item))
+        task = Task(
+            (number,), len(self._numbers) << WHOSE, fiber=self._fibers.make(function, item, self._recorder)
+        )
         self._numbers.append(number)
-        self._ready.append((task, None, None))
-        self._go_on()
+        self._go_on([(task, None, None)])
         return task
 
     def finish(self) -> None:
         """Run all programs to their ends, and compute all that was recorded. Errors: AbwError."""
-        self._go_on()
         while self._waiting:
-            tasks, asks = self._due()
-            found = self._answers(asks)
-            if self._log is None and CHOSEN.issuperset(map(type, found)):
-                self._ready.extend(zip(tasks, found, repeat(None)))
-            else:
-                self._settle(tasks, asks, found)
-            self._go_on()
+            tasks, found = self._answered()
+            self._go_on(zip(tasks, found, repeat(None)))
         self.advance()
+
+    def _answered(self) -> tuple[list[Task], Sequence[Answer]]:
+        """Some of those who wait, with their answers; all others wait on, or are ready with errors."""
+        recorder, tape = self._recorder, self._engine.tape
+        noted, end = recorder.asked, (self._base + self._count) * self._network.width << BITS
+        if tape is not None and noted == len(self._waiting) and recorder.least >= end:
+            self.rounds += 1
+            self.advance()
+            quick = tape_answers(recorder.asks(), tape)
+            if quick is not None:
+                recorder.forget()
+                tasks, self._waiting, self._asks = self._waiting, [], []
+                return tasks, quick
+        if noted:
+            asks = iter(unpacked(recorder.asks()))
+            self._asks = [next(asks) if ask is ARGMAX or ask is ABOVE else ask for ask in self._asks]
+            recorder.forget()
+        return self._settled(*self._due())
 
     def _due(self) -> tuple[list[Task], list[Ask]]:
         """Who is answered next, and what it asks, which is computed then."""
@@ -184,15 +212,16 @@ class BatchRunner:
         self.advance()
         return waiting, asks
 
-    def _settle(self, tasks: Sequence[Task], asks: Sequence[Ask], answers: Sequence[Answer]) -> None:
-        """Have programs go on with answers, which are logged, or are errors."""
-        for task, ask, found in zip(tasks, asks, answers, strict=True):
-            if isinstance(found, AbwError):
-                self._ready.append((task, None, found))
-                continue
-            if self._log is not None:
-                self._log.setdefault(task.path, []).append((ask, found))
-            self._ready.append((task, found, None))
+    def _settled(self, tasks: Sequence[Task], asks: Sequence[Ask]) -> tuple[list[Task], Sequence[Answer]]:
+        """Who is answered, and the answers, which are logged; to others errors are raised."""
+        found = self._answers(asks)
+        right = [not isinstance(one, AbwError) for one in found]
+        both = zip(tasks, found, strict=True)
+        self._ready += [(task, None, one) for task, one in both if isinstance(one, AbwError)]
+        if self._log is not None:
+            for task, ask, one in compress(zip(tasks, asks, found, strict=True), right):
+                self._log.setdefault(task.path, []).append((ask, one))
+        return [*compress(tasks, right)], [*compress(found, right)]
 
     def ask(self, asked: Asked) -> Any:  # noqa: ANN401
         """As in `Runner`: a program is left until there is an answer; what is none gets it at once."""
@@ -226,26 +255,33 @@ class BatchRunner:
             try:
                 new = segment(piece, self._slots, self._network.width, self._base, self._count)
             except StaleError as stale:
-                raise self._stale(stale, piece.marks) from None
+                raise self._stale(stale) from None
             self._engine.advance(new)
         self._count += piece.nodes
 
-    def _go_on(self) -> None:
-        ready, waiting, asks, mark = self._ready, self._waiting, self._asks, self._recorder.mark
+    def _go_on(self, going: Iterable[Going]) -> None:
+        """Programs go on until each waits or has ended; so do those that get ready meanwhile."""
+        waiting, asks, way = self._waiting, self._asks, CLOSED
+        whose, asking = self._recorder.whose, self._recorder.asking
         try:
-            while ready:
-                task, found, error = ready.popleft()
-                fiber, self._current = task.fiber, task
-                assert fiber is not None
-                mark(task.place)
-                outcome = fiber.resume(found) if error is None else fiber.throw(error)
-                if type(outcome) is Ask and outcome.how != "sample":
-                    waiting.append(task)
-                    asks.append(outcome)
-                else:
-                    self._note(task, outcome)
+            while True:
+                for task, found, error in going:
+                    fiber, self._current = task.fiber, task
+                    assert fiber is not None
+                    if self._noting and fiber.way != way:
+                        asking.value = way = fiber.way
+                    whose.value = task.whose
+                    outcome = fiber.resume(found) if error is None else fiber.throw(error)
+                    if outcome is ARGMAX or (type(outcome) is Ask and outcome.how != "sample"):
+                        waiting.append(task)
+                        asks.append(outcome)
+                    else:
+                        self._note(task, outcome)
+                if not self._ready:
+                    break
+                going, self._ready = self._ready, []
         finally:
-            self._current = None
+            self._current, asking.value = None, CLOSED
 
     def _note(self, task: Task, outcome: Outcome) -> None:
         """What follows from how a fiber stopped."""
@@ -255,7 +291,7 @@ class BatchRunner:
             self._asks.append(outcome)
         elif isinstance(outcome, Branches):
             for branch, item in zip(task.fork(len(outcome.items)), outcome.items, strict=True):
-                branch.fiber = self._fibers.make(outcome.function, item)
+                branch.fiber = self._fibers.make(outcome.function, item, self._recorder)
                 self._ready.append((branch, None, None))
             if not outcome.items:
                 self._ready.append((task, [], None))
@@ -277,31 +313,27 @@ class BatchRunner:
         self._ready.append((task, None, errors[0]) if errors else (task, results, None))
         task.branches = ()
 
-    def _answers(self, asks: Sequence[Ask]) -> Sequence[Answer]:
-        """The answers to questions, those of one kind to values of one shape together."""
-        if len({(ask.how, ask.handles[0] & (KINDS - 1)) for ask in asks}) == 1:
-            return self._alike(asks)
+    def _answers(self, asks: Sequence[Ask]) -> list[Answer]:
+        """The answers to questions: by the tape where it can, else those of one kind to values of one shape
+        together.
+        """
+        tape, found = self._engine.tape, dict[int, Answer]()
+        if tape is not None:
+            ours = [i for i, ask in enumerate(asks) if ask.how in WAYS]
+            got = tape_answers(packed([asks[i] for i in ours]), tape)
+            found = {} if got is None else dict(zip(ours, got, strict=True))
         alike: dict[tuple[str, int], list[int]] = {}
         for i, ask in enumerate(asks):
-            alike.setdefault((ask.how, ask.handles[0] & (KINDS - 1)), []).append(i)
-        found: list[Answer] = [None] * len(asks)
-        for group in alike.values():
-            for i, got in zip(group, self._alike([asks[i] for i in group]), strict=True):
-                found[i] = got
-        return found
+            if i not in found:
+                alike.setdefault((ask.how, ask.handles[0] & (KINDS - 1)), []).append(i)
+        for (how, _), group in alike.items():
+            some = [asks[i] for i in group]
+            values = self.values([handle for ask in some for handle in ask.handles])
+            found.update(zip(group, answer(how, values, some), strict=True))
+        return [found[i] for i in range(len(asks))]
 
-    def _alike(self, asks: Sequence[Ask]) -> Sequence[Answer]:
-        """The answers to questions of one kind to values of one shape."""
-        how, tape = asks[0].how, self._engine.tape
-        found = None if tape is None else tape_answer(how, asks, tape)
-        if found is not None:
-            return found
-        return answer(how, self.values([handle for ask in asks for handle in ask.handles]), asks)
-
-    def _stale(self, stale: StaleError, marks: Sequence[tuple[int, int]]) -> AbwError:
-        number, node, slot = stale.args
-        handle = (self._base + node) * self._recorder.step
-        place = [instance for at, instance in marks if at <= handle][-1]
+    def _stale(self, stale: StaleError) -> AbwError:
+        number, place, slot = stale.args
         whose = self._numbers[place] if self._numbers else 0
         net_type = self._network.types[number]
         message = f"instance {whose}: input '{net_type.slots[slot].name}' of {net_type.name} is a value of an"
@@ -341,7 +373,7 @@ class EagerRunner:
         try:
             if not inspect.isgeneratorfunction(function):
                 return run_through(function, item)
-            task.fiber = fiber = GeneratorFiber(function, item)
+            task.fiber = fiber = GeneratorFiber(function, item, Silent())
             outcome = fiber.resume(None)
             while not isinstance(outcome, Done | Failed):
                 try:

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 
 import abw
 from abw import AbwError, Net
-from abw.core.program.machine import MachineRecorder, available, is_cell
+from abw.core.program.machine import MachineRecorder, is_cell
+from abw.core.program.machine_types import available
 from abw.core.program.recorder import Recorder
 from abw.core.program.taped import TapeEngine
 from abw.core.program.values import BITS, SHAPES
@@ -46,7 +47,7 @@ def tapes(net: Net) -> list[tuple[object, ...]]:
     engine = net._ready().engine
     assert isinstance(engine, TapeEngine)
     pieces = [held[0] for held in engine._recorded if isinstance(held, tuple)]
-    words = [(p.nodes, (p.words >> BITS).tolist(), (p.words % SHAPES).tolist(), p.marks) for p in pieces]
+    words = [(p.nodes, (p.words >> BITS).tolist(), (p.words % SHAPES).tolist()) for p in pieces]
     arrays = [(s.type.tolist(), s.instance.tolist(), s.operand.tolist()) for s in engine.segments]
     return [*words, *arrays]
 

@@ -13,10 +13,11 @@ INFINITE = number(-float("inf"))
 class Choose:
     """Writes what finds the largest element of each of some values, or whether it is above a limit.
 
-    Words of the state: those of `Advance`; `asked` values, their `handles`, and room for as many `answers`;
-    where not null, `masks`, a byte for each element of each value, which may be taken where that is not 0;
-    `limits`, double numbers. `output` (T * W,) says the arena of each output, `size` where that comes in
-    `sizes_of`, -1 where it has no place there. The function fails for a score that is not a number.
+    Words of the state: those of `Advance`; `asked` questions, three words each in `asks`: 0 for the largest
+    and 1 for above; a handle; where in `masks` there is a byte for each element, which may be taken where
+    that is not 0 (-1: all may be), or the limit's bits as a double number; and room for as many `answers`.
+    `output` (T * W,) says the arena of each output, `size` where that comes in `sizes_of`, -1 where it has no
+    place there. The function fails for a score that is not a number.
     """
 
     def __init__(self, f: StateFunction, arenas: Arenas, bits: int) -> None:
@@ -24,18 +25,24 @@ class Choose:
         self.shift = arenas.output_arena.shape[1].bit_length() - 1
         self.sizes = sizes_of(arenas)
 
-    def emit(self, how: str) -> None:
-        """Write the whole function: `argmax` or `above`."""
+    def emit(self) -> None:
+        """Write the whole function."""
         f = self.f
         f.set("status", RUNNING)
-        f.each(0, f.get("asked"), self._largest if how == "argmax" else self._above)
+        f.each(0, f.get("asked"), self._answer)
         f.set("status", DONE)
 
-    def _place(self, j: str) -> tuple[str, str]:
-        """Value number j's address, and the place of its size."""
+    def _answer(self, j: str) -> None:
         f = self.f
-        handle = f.i64("ashr", f.item("i64", f.address("handles"), j), self.bits)
-        reference = f.i64("sub", handle, f.get("base"))
+        ask = f.at(f.address("asks"), f.i64("mul", j, 24))
+        place, size = self._place(f.item("i64", ask, 1))
+        largest = f.test("eq", f.item("i64", ask, 0), 0)
+        f.when(largest, lambda: self._largest(j, ask, place, size), lambda: self._above(j, ask, place))
+
+    def _place(self, handle: str) -> tuple[str, str]:
+        """A value's address, and the place of its size."""
+        f = self.f
+        reference = f.i64("sub", f.i64("ashr", handle, self.bits), f.get("base"))
         f.fail(f.test("slt", reference, 0))  # a constant
         t = f.int_item(f.address("type"), f.i64("ashr", reference, self.shift))
         width = 1 << self.shift
@@ -46,20 +53,19 @@ class Choose:
         place = f.at(base, f.i64("mul", row, f.item("i64", f.address("pitch"), arena)))
         return place, f.int_item(f.address("size"), output)
 
-    def _above(self, j: str) -> None:
+    def _above(self, j: str, ask: str, place: str) -> None:
         f = self.f
-        place, _ = self._place(j)
         score = f.item("float", place, 0)
         f.fail(f.let(f"fcmp uno float {score}, {score}"))
         wide = f.let(f"fpext float {score} to double")
-        above = f.let(f"fcmp ogt double {wide}, {f.item('double', f.address('limits'), j)}")
+        above = f.let(f"fcmp ogt double {wide}, {f.item('double', ask, 2)}")
         f.put_int(f.let(f"zext i1 {above} to i64"), f.address("answers"), j)
 
-    def _largest(self, j: str) -> None:
+    def _largest(self, j: str, ask: str, place: str, size: str) -> None:
         f = self.f
-        place, size = self._place(j)
         f.fail(f.test("slt", size, 0))
-        everything = f.let(f"icmp eq ptr {f.address('masks')}, null")
+        mask = f.item("i64", ask, 2)
+        everything = f.test("slt", mask, 0)
 
         def of_size(n: int) -> None:
             count = self.sizes[n]
@@ -67,13 +73,13 @@ class Choose:
             def all_allowed() -> None:
                 f.put_int(argmax(f, place, count), f.address("answers"), j)
 
-            f.when(everything, all_allowed, lambda: self._masked(j, place, count))
+            f.when(everything, all_allowed, lambda: self._masked(j, place, mask, count))
 
         f.cases(size, range(len(self.sizes)), of_size)
 
-    def _masked(self, j: str, place: str, count: int) -> None:
+    def _masked(self, j: str, place: str, begin: str, count: int) -> None:
         f = self.f
-        mask = f.at(f.address("masks"), f.i64("mul", j, count))
+        mask = f.at(f.address("masks"), begin)
 
         def compare(i: str, found: list[str]) -> list[str]:
             score, best = f.item("float", place, i), found[0]

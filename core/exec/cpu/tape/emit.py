@@ -6,6 +6,8 @@ from abw.core.exec.cpu.rounds.launch import Launcher
 from abw.core.exec.cpu.rounds.state import DONE, FULL, PAUSED, RUNNING, StateFunction
 from abw.core.plan.arenas import Arenas
 
+TYPE = 2**32 - 1
+"""The bits of a node's first word that are its type's number."""
 NONE = str(2**31 - 1)
 """The end of a list of words."""
 
@@ -13,14 +15,14 @@ NONE = str(2**31 - 1)
 class Advance:
     """Writes what executes the nodes that some words say, behind those that a run has already.
 
-    A node is its type's number, then an operand a slot: a reference shifted to the left by `bits`. Those of
-    nodes count from the first of all runs; `base` is that of this run's first one. Words of the state:
-    `words` (`length` of them), `base`, `first`, how many nodes the run has; `type` and `row`, arrays over
-    these and over their references; `begin`, `missing`, `head`, `path`, `queue`, arrays over the new nodes,
-    `operand`, `next`, `owner` over the words. Nothing is run where a node reads a value of an earlier run
-    (the function ends with FAILED), where the nodes' arithmetic, of `flops` (T,), is `limit` or more
-    (PAUSED), or where the `(need, a)` rows that they take of arena a do not all lie before `(row_end, a)`
-    (FULL).
+    A node is its type's number, in a word's low bits (`TYPE`), then an operand a slot: a reference shifted to
+    the left by `bits`. Those of nodes count from the first of all runs; `base` is that of this run's first
+    one. Words of the state: `words` (`length` of them), `base`, `first`, how many nodes the run has; `type`
+    and `row`, arrays over these and over their references; `begin`, `missing`, `head`, `path`, `queue`,
+    arrays over the new nodes, `operand`, `next`, `owner` over the words. Nothing is run where a node reads a
+    value of an earlier run (the function ends with FAILED), where the nodes' arithmetic, of `flops` (T,), is
+    `limit` or more (PAUSED), or where the `(need, a)` rows that they take of arena a do not all lie before
+    `(row_end, a)` (FULL).
 
     The order is that of `abw.core.policy.rules.critical`.
     """
@@ -90,7 +92,8 @@ class Advance:
 
     def _node(self, at: str) -> None:
         f, node = self.f, self.f.get("nodes")
-        t, first = f.item("i64", f.address("words"), at), f.i64("add", at, 1)
+        t = f.i64("and", f.item("i64", f.address("words"), at), TYPE)
+        first = f.i64("add", at, 1)
         f.put_int(t, f.address("type"), f.i64("add", f.get("first"), node))
         for name, value in (("begin", first), ("missing", "0"), ("head", NONE), ("path", "1")):
             f.put_int(value, f.address(name), node)
