@@ -17,6 +17,7 @@ from abw.cli.commands import (
     compare,
     doctor,
     explain,
+    join,
     layout,
     learn,
     new,
@@ -42,6 +43,7 @@ app = typer.Typer(
     help="The auto-batching workbench: runs mini-batches of dynamic neural networks fast, and shows how.",
 )
 app.command("run", cls=run.RunCommand)(run.run)
+app.command("join")(join.join)
 app.command("serve")(serve.serve)
 app.command("new")(new.new)
 app.command("check")(check.check)

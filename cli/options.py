@@ -12,6 +12,7 @@ import typer
 from abw.cli import completion
 
 if TYPE_CHECKING:
+    from abw.core.run.shards import Shard as Shard_
     from abw.core.spec.load import Overrides
     from abw.core.store.runs import StoredRun
 
@@ -157,6 +158,15 @@ AllowOutside = Annotated[
         "--allow-outside", help="Let the spec name cells, data, vocabularies and weights outside its folder."
     ),
 ]
+Shard = Annotated[
+    str | None,
+    typer.Option(
+        "--shard",
+        metavar="I/N",
+        help="Run part I (from 1) of N alone, for as many machines; abw join puts them together "
+        "(docs/scale.md).",
+    ),
+]
 NoTensorCores = Annotated[
     bool,
     typer.Option(
@@ -166,6 +176,18 @@ NoTensorCores = Annotated[
     ),
 ]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on standard error but errors.")]
+
+
+def shard_of(text: str | None) -> Shard_ | None:
+    """The shard of --shard. Errors: a usage error."""
+    if text is None:
+        return None
+    from abw.core.run.shards import Shard as Shard_
+
+    found = re.fullmatch(r"(\d{1,5})/(\d{1,5})", text)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise typer.BadParameter(f"'{text}' is no shard, as 3/8: the third of eight", param_hint="--shard")
+    return Shard_(int(found[1]), int(found[2]))
 
 
 def overrides(

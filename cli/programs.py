@@ -150,6 +150,7 @@ def run(
         allow_outside=params["allow_outside"],
         note=params["note"],
         tags=tuple(params["tags"] or ()),
+        shard=options.shard_of(params["shard"]),
     )
     return run_program(str(params["spec"]), chosen, progress=progress, command=command, prepared=prepared)
 

@@ -191,6 +191,7 @@ def run(
     no_keep: Annotated[
         bool, typer.Option("--no-keep", help="Keep no run: outputs go to --output, or nowhere.")
     ] = False,
+    shard: options.Shard = None,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
@@ -269,6 +270,7 @@ def run(
         keep=not no_keep,
         note=note,
         tags=tuple(tags or ()),
+        shard=options.shard_of(shard),
     )
     texts = []
     with progress(quiet) as shown, _ended(output):

@@ -28,9 +28,10 @@ STDIN = "-"
 """The path that means standard input."""
 LINGER = 0.01
 """So many seconds a pipe may take to give more before what is at hand is read without that."""
+BOM = b"\xef\xbb\xbf"
+"""What some programs put before a file's first line."""
 _BLOCK = 1 << 16
 _NEWLINE = 10
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class Source:
     @property
     def begin(self) -> int:
         """The offset of the first byte behind a byte order mark."""
-        return len(_BOM) if self.line == 1 and self.data.startswith(_BOM) else 0
+        return len(BOM) if self.line == 1 and self.data.startswith(BOM) else 0
 
     def enough(self, seen: int, wanted: int, skip: int) -> bool:
         """Whether a reader that saw so many instances shall go on with these, and not ask for more lines."""
@@ -98,16 +99,34 @@ class Source:
         return newline if newline >= 0 else len(self.data)
 
 
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Whole lines of a file: its bytes `begin` to `end`, with `count` instances.
+
+    They begin with line `line`, behind `seen` instances. `last`: nothing follows in the file.
+    """
+
+    begin: int
+    end: int
+    line: int
+    seen: int
+    count: int
+    last: bool = False
+
+
 @contextmanager
-def open_feed(path: Path) -> Iterator[Feed]:
-    """A file to read bit by bit; `-` is standard input. Errors: DataError: missing, no file, unreadable."""
+def open_feed(path: Path, section: Section | None = None) -> Iterator[Feed]:
+    """A file, or a section of it, to read bit by bit; `-` is standard input.
+
+    Errors: DataError: missing, no file, unreadable.
+    """
     if str(path) == STDIN:
         if sys.stdin is None:
             raise DataError([Problem("standard input is closed", hint="`< FILE`, or --data FILE")])
         yield Feed(Path("stdin"), 0)
         return
     with _open(path) as file:
-        yield Feed(path, file.fileno())
+        yield Feed(path, file.fileno(), section)
 
 
 class Feed:
@@ -119,9 +138,11 @@ class Feed:
     spent waiting for those. `left` is for formats whose head says how many instances follow.
     """
 
-    def __init__(self, path: Path, file: int | bytes) -> None:
-        """`file`: a descriptor, or the bytes themselves where they are at hand."""
-        self.path = path
+    def __init__(self, path: Path, file: int | bytes, section: Section | None = None) -> None:
+        """`file`: a descriptor, or the bytes themselves where they are at hand; of a regular file perhaps a
+        section alone.
+        """
+        self.path, self.section = path, section
         self.line, self.seen, self.taken = 1, 0, 0
         self.left: int | None = None
         self.beside: object = None  # what reads the file beside it
@@ -134,6 +155,9 @@ class Feed:
             found = os.fstat(file)
             self.size = found.st_size if stat.S_ISREG(found.st_mode) else None
             self._file = file
+            if section:
+                self.size, self.line, self.seen = section.end - section.begin, section.line, section.seen
+                os.lseek(file, section.begin, os.SEEK_SET)
         self._owes = False
         self._left_out: list[int] = []  # where what is left out begins, of lines not yet taken
         self._failed: DataError | None = None
@@ -246,6 +270,8 @@ class Feed:
     def _read(self, most: int) -> bytes:
         begun = time.perf_counter()
         try:
+            if self.section:
+                most = min(most, self.section.end - os.lseek(self._file, 0, os.SEEK_CUR))
             more = os.read(self._file, most)
         except OSError as error:
             raise DataError([Problem(f"{self.path}: {error.strerror}")]) from None

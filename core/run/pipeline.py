@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import platform
 import resource
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, replace
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,7 +26,6 @@ from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
 from abw.core.graph.walk import place
 from abw.core.ir.model import Model
-from abw.core.ir.network import Granularity, LayoutName
 from abw.core.policy.registry import CHOSEN, LEARNED, get_policy
 from abw.core.policy.rules.depth import Depth
 from abw.core.run.batchsize import LARGEST, SHARE, Tried, choose, try_growing, try_sizes
@@ -33,22 +33,23 @@ from abw.core.run.finite import refuse_weights
 from abw.core.run.footprint import Footprint, require_weights
 from abw.core.run.learning import (
     Asked,
-    Choice,
     Learned,
     chosen_policy,
     kept_policy,
-    launch_seconds,
     train,
 )
 from abw.core.run.minibatches import planned
+from abw.core.run.options import RunOptions as RunOptions
 from abw.core.run.precompile import learner_beside
+from abw.core.run.shards import Share
 from abw.core.run.streaming import COMPARED, Job, Sums, run_stream
 from abw.core.run.trace import TRACED, write_trace
-from abw.core.run.workload import Networks, Workload, open_model, open_networks, open_sample, open_seeds
+from abw.core.run.workload import Workload, open_model, open_networks, open_sample, open_seeds
 from abw.core.spec.load import Overrides
 from abw.core.store.folders import new_folder, passing_folder, require_writable
 from abw.core.store.grown import open_grown, require_lines
 from abw.core.store.outputs import open_outputs, outputs_of, require_suffix
+from abw.core.store.parts import writing_part
 from abw.core.store.runs import OUTPUTS, SCHEMA_VERSION, runs_folder, save_report, write_note
 
 """Of the documents that `--json` prints."""
@@ -59,55 +60,6 @@ WORKING = ("read", "construct", "schedule", "plan", "execute")
 
 FIRST_TIME = "compile abw's own code, once after installing: 10 to 40 s"
 """What a first run says that it waits for."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """How to run: what `abw run`'s flags say.
-
-    `input`: a pipe to read instances from (`-`: standard input) instead of the model's data, which are then
-    what a policy is learned from. `told`: the executor's own options (`get_executor`). `output`: where the
-    outputs go instead of the run's folder, `grown` where instances that grew. `auto_batch`: the mini-batch is
-    chosen, such that it takes `memory` bytes at most (None: a share of those available). `trace`: where the
-    run's timeline goes. `keep`: whether
-    the run stays on disk, with a `note` and `tags`.
-    """
-
-    policy: str = CHOSEN
-    encoding: Choice = "best"
-    executor: str = "cpu"
-    told: Mapping[str, object] = field(default_factory=dict)
-    granularity: Granularity = "cell"
-    layout: LayoutName = "planned"
-    fuse: bool = False
-    group: bool = False
-    seed: int = 0
-    threads: int | None = None
-    verify: bool = False
-    train_limit: int | None = None
-    profile: bool = False
-    input: Path | None = None
-    output: Path | None = None
-    grown: Path | None = None
-    skip_bad: bool = False
-    check_finite: bool = False
-    auto_batch: bool = False
-    memory: int | None = None
-    trace: Path | None = None
-    keep: bool = True
-    note: str = ""
-    tags: tuple[str, ...] = ()
-
-    @property
-    def passes(self) -> list[str]:
-        """What is done to graphs before they are scheduled."""
-        return [name for name, on in (("fuse", self.fuse), ("group", self.group)) if on]
-
-    def asked(self, model: Model, networks: Networks) -> Asked:
-        """The policy asked for."""
-        launch = launch_seconds(networks.network, self.executor)
-        batch = model.data.batch
-        return Asked(self.policy, self.encoding, self.seed, batch, launch, self.train_limit)
 
 
 def run(
@@ -146,6 +98,7 @@ def run(
         require_suffix(options.output)
     clock = (SpanClock if options.trace else Clock)(*WORKING, "wait", "write", "learn", "compile")
     model = open_model(spec, overrides, skip_bad=options.skip_bad)
+    share = options.cut(model, overrides).share(options.shard) if options.shard else None
     if options.output:
         _require_folder(options.output)
         spare(_opened(options.output, 1), options.input and _opened(options.input, 0), *model.reads)
@@ -208,8 +161,13 @@ def run(
 
     outputs = outputs_of(model)
     folder = new_folder(runs_folder(), model.name) if options.keep else passing_folder()
-    with folder as draft, open_feed(options.input or model.data.path) as feed:
-        target = options.output or draft.path / OUTPUTS
+    with ExitStack() as stack:
+        draft = stack.enter_context(folder)
+        feed = stack.enter_context(
+            open_feed(options.input or model.data.path, share.section if share else None)
+        )
+        part = stack.enter_context(writing_part(share.part, share.whose, share.section)) if share else None
+        target = part.path if part else options.output or draft.path / OUTPUTS
         named = model.data.format == "json"
         with open_outputs(target, outputs, named) as writer, open_grown(options.grown, model) as grown:
             job = Job(
@@ -234,8 +192,10 @@ def run(
                 recorder.record(TRACED)  # from here on, without the runs that chose the mini-batch
             sums = run_stream(job, feed)
             during = peak_since()
+        if part:
+            part.instances, part.skipped = sums.instances, sums.skipped
         sums.of_kept.compared[learned.name if learned else options.policy] = sums.of_kept.batches
-        report = _report(model, options, overrides, trained, learned, sums, clock, command)
+        report = _report(model, options, overrides, trained, learned, sums, clock, command, share)
         report["peak_memory_bytes"] = max(earlier, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
         report["memory"] = _memory(before, sums.needed, during)
         report["auto_batch"] = tried and {"memory": memory, "tried": [t.document() for t in tried]}
@@ -328,6 +288,7 @@ def _report(
     sums: Sums,
     clock: Clock,
     command: str,
+    share: Share | None,
 ) -> dict[str, Any]:
     """All that is known of a run, as one JSON document."""
     seconds = dict(clock.seconds)
@@ -336,7 +297,9 @@ def _report(
         # the phases' sum would count twice what overlaps
         working = sums.seconds - seconds["wait"] - seconds["write"]
     data = options.input or model.data.path
-    own = None if options.input else learned and learned.trained_on(data, sums.instances)
+    first = share.section.seen if share else 0
+    own = None if options.input else learned and learned.trained_on(data, first + sums.instances)
+    own = own and max(0, own - first)
     return {
         "schema_version": SCHEMA_VERSION,
         "model": model.name,
@@ -375,7 +338,8 @@ def _report(
         "growth": _growth(model, sums, options.verify),
         "max_error": sums.max_error if options.verify else None,
         "training": learned and {**learned.document(), "of_these_instances": own},
-        "output": options.output and str(options.output),
+        "output": options.output and str(share.part.path if share else options.output),
+        "shard": share and share.document(),
         "grown": options.grown and str(options.grown),
         "trace": options.trace and str(options.trace),
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),

@@ -196,6 +196,7 @@ class _Run:
         self.job = job
         self.feed = feed
         self.sums = Sums()
+        self.first = feed.seen
         self.told: deque[Bad] = deque()  # left out, perhaps by another thread
         self.owed: list[Bad] = []  # the same by their lines, not yet written
         self.begun = time.perf_counter()
@@ -322,7 +323,7 @@ class _Run:
         bad, self.owed = self.owed[:count], self.owed[count:]
         if bad or len(rows):
             with self.job.clock("write"):
-                number = self.sums.instances + self.sums.skipped - len(rows)
+                number = self.first + self.sums.instances + self.sums.skipped - len(rows)
                 self.job.writer.write(with_bad(rows, bad, number, self.job.outputs))
         self.sums.skipped += len(bad)
         self.sums.complaints += [b.message for b in bad[: TOLD - len(self.sums.complaints)]]

@@ -6,7 +6,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -34,13 +34,15 @@ from abw.core.program.session import DEFAULT_GRANULARITY, ProgramGranularity
 from abw.core.program.told import Told
 from abw.core.program.verify import arrays_of
 from abw.core.run.pipeline import versions, weights_document
+from abw.core.run.shards import Cut, Shard, Share, require_shards
 from abw.core.run.streaming import COMPARED, KEPT, TOLD, Executed, Kept
 from abw.core.script.find import Program, opened
 from abw.core.script.items import batches_of, format_of, items_of
 from abw.core.script.raised import placed_exit, told
 from abw.core.script.returned import Row, Rows, open_rows
 from abw.core.store.folders import new_folder, passing_folder, require_writable
-from abw.core.store.outputs import require_suffix
+from abw.core.store.outputs import require_suffix, writes_lines
+from abw.core.store.parts import writing_part
 from abw.core.store.runs import RETURNED, SCHEMA_VERSION, runs_folder, save_batch, save_report, write_note
 
 TOLERANCE = 1e-4
@@ -77,6 +79,7 @@ class ProgramOptions:
     allow_outside: bool = False
     note: str = ""
     tags: tuple[str, ...] = ()
+    shard: Shard | None = None
 
     @property
     def said(self) -> Told:
@@ -148,6 +151,7 @@ def _run(
 ) -> dict[str, Any]:
     if options.output:
         spare(_opened(options.output, 1), _opened(options.data, 0), *program.files)
+    share = _cut(program, options, format).share(options.shard) if options.shard else None
     with clock("compile"):
         engine = prepare(program.net, options.granularity)
         prepared(program.net.executor)
@@ -156,12 +160,17 @@ def _run(
                 next(items_of(feed, format, 1, limit=1, skip_bad=True), None)
     name = program.net.library.name
     folder = new_folder(runs_folder(), name) if options.keep else passing_folder()
-    with folder as draft, open_feed(options.data) as feed:
-        target = options.output or draft.path / RETURNED
+    with ExitStack() as stack:
+        draft = stack.enter_context(folder)
+        feed = stack.enter_context(open_feed(options.data, share.section if share else None))
+        part = stack.enter_context(writing_part(share.part, share.whose, share.section)) if share else None
+        target = part.path if part else options.output or draft.path / RETURNED
         with open_rows(target, format == "json") as rows:
             job = _Job(program, options, feed, rows, draft.path, clock, engine, progress)
             sums = job.run(format)
-        report = _report(program, options, format, sums, clock, command)
+        if part:
+            part.instances, part.skipped = sums.instances, sums.skipped
+        report = _report(program, options, format, sums, clock, command, share)
         if options.keep:
             save_report(draft.path, report, program.files)
             if options.note or options.tags:
@@ -191,6 +200,7 @@ class _Job:
         self.program, self.options, self.feed, self.rows = program, options, feed, rows
         self.folder, self.clock, self.engine, self.progress = folder, clock, engine, progress
         self.sums = Sums()
+        self.first = feed.seen
         self.begun = time.perf_counter()
 
     def run(self, format: str) -> Sums:
@@ -213,7 +223,7 @@ class _Job:
             done = self.sums.instances + self.sums.skipped
             rate = done / (time.perf_counter() - self.begun)
             self.progress.reached(self.feed.taken, f"{done} instances, {rate:.0f}/s")
-        if not self.sums.instances + self.sums.skipped and self.feed.size is not None:
+        if not self.sums.instances + self.sums.skipped and self.feed.size is not None and not options.shard:
             raise AbwError(f"no instances in {self.feed.path}", hint="a file has one at least")
         return self.sums
 
@@ -236,7 +246,7 @@ class _Job:
                 with clock("verify"):
                     self._verify(items, ran)
         rows.sort(key=lambda row: row.line)
-        first = sums.instances + sums.skipped
+        first = self.first + sums.instances + sums.skipped
         rows = [replace(row, name=n if row.name == "" else row.name) for n, row in enumerate(rows, first)]
         failed = [row for row in rows if row.error]
         sums.instances += len(rows) - len(failed)
@@ -314,8 +324,43 @@ class _Job:
         self.sums.max_error = max(self.sums.max_error, found.difference)
 
 
+def _cut(program: Program, options: ProgramOptions, format: str) -> Cut:
+    """How a run is cut into shards. Errors: AbwError where it cannot be."""
+    arrays = options.output is not None and not writes_lines(options.output)
+    reason = "what arrays a program gives is known by its first instance; write JSON lines"
+    require_shards(
+        "--shard",
+        options.output,
+        options.data,
+        skip_bad=options.skip_bad,
+        limit=options.limit,
+        refused={f"--output {options.output}": reason} if arrays else {},
+    )
+    assert options.output
+    net = program.net
+    settled, trained = how(net), load_weights(net.library)
+    said = {
+        "function": program.name,
+        "dims": dict(net.library.dims),
+        "seed": settled.seed,
+        "executor": net.executor.name,
+        "options": dict(options.told),
+        "granularity": options.granularity,
+        "skip_bad": options.skip_bad,
+    }
+    weights = trained.file.sha256 if trained else None
+    limit, batch = options.limit, options.batch
+    return Cut(program.files, options.data, format, batch, limit, options.output, weights, said)
+
+
 def _report(
-    program: Program, options: ProgramOptions, format: str, sums: Sums, clock: Clock, command: str
+    program: Program,
+    options: ProgramOptions,
+    format: str,
+    sums: Sums,
+    clock: Clock,
+    command: str,
+    share: Share | None,
 ) -> dict[str, Any]:
     """All that is known of a run, as one JSON document; of what a program has not, what is said where a spec
     has not it.
@@ -371,7 +416,8 @@ def _report(
         "growth": None,
         "max_error": sums.max_error if options.verify else None,
         "training": None,
-        "output": options.output and str(options.output),
+        "output": options.output and str(share.part.path if share else options.output),
+        "shard": share and share.document(),
         "grown": None,
         "trace": None,
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

@@ -14,7 +14,7 @@ import numpy as np
 
 from abw.core.base.errors import DataError, Problem
 from abw.core.base.jit import njit
-from abw.core.data.feed import Bytes, Fault, Feed, Source
+from abw.core.data.feed import Bytes, Fault, Feed, Source, open_feed
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.links import Lazy, following, inverse
 from abw.core.ir.formats import SCHEMAS
@@ -46,6 +46,9 @@ def read_lattices(feed: Feed, skip: int, limit: int) -> Instances:
     )
     if feed.left is None:
         _read_head(feed)
+        if section := feed.section:
+            follow = max(0, (feed.left or 0) - section.seen)
+            feed.left = follow if section.last else min(follow, section.count)
     declared = feed.left or 0
     stop = skip + limit
     for source in feed.windows(64 * stop):
@@ -94,7 +97,12 @@ def read_lattices(feed: Feed, skip: int, limit: int) -> Instances:
 
 
 def _read_head(feed: Feed) -> None:
-    """The number of sentences, on the first line that is not blank. Errors: DataError."""
+    """The number of sentences, on the file's first line that is not blank. Errors: DataError."""
+    if feed.section and feed.section.begin:
+        with open_feed(feed.path) as whole:
+            _read_head(whole)
+        feed.left, feed.head = whole.left, whole.head
+        return
     for source in feed.windows(1):
         value, place = np.empty((2, len(source.data) + 1), np.int32)
         count, end, _ = _numbers(source.text, source.begin, 1, value, place)

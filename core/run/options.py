@@ -1,0 +1,101 @@
+"""How to run: what the flags of `abw run` say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from abw.core.data.tensors import file_digest
+from abw.core.ir.model import Model
+from abw.core.ir.network import Granularity, LayoutName
+from abw.core.policy.registry import CHOSEN
+from abw.core.run.learning import Asked, Choice, launch_seconds
+from abw.core.run.shards import Cut, Shard, require_shards
+from abw.core.run.workload import Networks
+from abw.core.spec.load import Overrides
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How to run: what `abw run`'s flags say.
+
+    `input`: a pipe to read instances from (`-`: standard input) instead of the model's data, which are then
+    what a policy is learned from. `told`: the executor's own options (`get_executor`). `output`: where the
+    outputs go instead of the run's folder, `grown` where instances that grew. `auto_batch`: the mini-batch is
+    chosen, such that it takes `memory` bytes at most (None: a share of those available). `trace`: where the
+    run's timeline goes. `keep`: whether the run stays on disk, with a `note` and `tags`. `shard`: which
+    section of the data is run alone, into a part of `output`.
+    """
+
+    policy: str = CHOSEN
+    encoding: Choice = "best"
+    executor: str = "cpu"
+    told: Mapping[str, object] = field(default_factory=dict)
+    granularity: Granularity = "cell"
+    layout: LayoutName = "planned"
+    fuse: bool = False
+    group: bool = False
+    seed: int = 0
+    threads: int | None = None
+    verify: bool = False
+    train_limit: int | None = None
+    profile: bool = False
+    input: Path | None = None
+    output: Path | None = None
+    grown: Path | None = None
+    skip_bad: bool = False
+    check_finite: bool = False
+    auto_batch: bool = False
+    memory: int | None = None
+    trace: Path | None = None
+    keep: bool = True
+    note: str = ""
+    tags: tuple[str, ...] = ()
+    shard: Shard | None = None
+
+    @property
+    def passes(self) -> list[str]:
+        """What is done to graphs before they are scheduled."""
+        return [name for name, on in (("fuse", self.fuse), ("group", self.group)) if on]
+
+    def asked(self, model: Model, networks: Networks) -> Asked:
+        """The policy asked for."""
+        launch = launch_seconds(networks.network, self.executor)
+        batch = model.data.batch
+        return Asked(self.policy, self.encoding, self.seed, batch, launch, self.train_limit)
+
+    def cut(self, model: Model, overrides: Overrides, what: str = "--shard") -> Cut:
+        """How this run is cut into shards, which `what` asks for. Errors: AbwError where it cannot be."""
+        data = model.data
+        refused = {
+            "--grown": (self.grown, "its file would have to be put together, too"),
+            "--batch auto": (self.auto_batch, "each shard would choose a size of its own; say a number"),
+            "frequency": (data.frequency, "words are counted in all of the data (format tags)"),
+            "beside": (data.beside, "rows of the arrays beside are counted from the beginning of the data"),
+        }
+        require_shards(
+            what,
+            self.output,
+            self.input or data.path,
+            skip_bad=self.skip_bad,
+            limit=data.limit,
+            refused={option: why for option, (given, why) in refused.items() if given},
+        )
+        assert self.output
+        said = {
+            "dims": dict(model.dims),
+            "coin": data.seed,
+            "seed": self.seed,
+            "hoist": overrides.hoist,
+            "policy": self.policy,
+            "encoding": self.encoding,
+            "executor": self.executor,
+            "options": dict(self.told),
+            "granularity": self.granularity,
+            "layout": self.layout,
+            "passes": self.passes,
+            "skip_bad": self.skip_bad,
+        }
+        weights = file_digest(model.weights.file) if model.weights.file else None
+        return Cut(model.files, data.path, data.format, data.batch, data.limit, self.output, weights, said)

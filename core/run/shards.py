@@ -1,0 +1,116 @@
+"""A run cut into shards: the section of the data that each runs, and what they must have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import abw
+from abw.core.base.errors import AbwError
+from abw.core.data.feed import STDIN, Section
+from abw.core.data.split import split
+from abw.core.data.tensors import file_digest
+from abw.core.store.outputs import STDOUT, require_suffix
+from abw.core.store.parts import Part, Whose, refuse_others
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Shard `number`, from 1, of a run cut into so many."""
+
+    number: int
+    shards: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.shards}"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a shard runs, and where its outputs go: a section of the data, a part of the output."""
+
+    section: Section
+    part: Part
+    whose: Whose
+
+    def document(self) -> dict[str, int]:
+        """What a run's report says of it."""
+        section = self.section
+        return {
+            "number": self.part.number,
+            "of": self.part.parts,
+            "first_line": section.line,
+            "first_instance": section.seen,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What says how a run is cut into shards, and what its outputs depend on.
+
+    `files` are those that the model is made of, `weights` the digest of its weights' file; `said` all that
+    was asked for and bears on the outputs.
+    """
+
+    files: tuple[Path, ...]
+    data: Path
+    format: str
+    batch: int
+    limit: int | None
+    output: Path
+    weights: str | None
+    said: Mapping[str, Any]
+
+    def whose(self) -> dict[str, Any]:
+        """What an output depends on. Cost: reads the data once, for its digest."""
+        about: dict[str, Any] = {"abw": abw.__version__, "data": file_digest(self.data)}
+        about["weights"] = self.weights
+        about |= {os.path.relpath(f, self.files[0].parent): file_digest(f) for f in self.files}
+        about |= {"batch": self.batch, "limit": self.limit, "format": self.format}
+        return about | dict(self.said)
+
+    def sections(self, shards: int) -> list[Section]:
+        """The shards' sections of the data. Errors: DataError."""
+        return split(self.data, self.format, self.batch, shards, self.limit)
+
+    def share(self, shard: Shard) -> Share:
+        """What a shard is to do. Errors: AbwError where another run's parts are there; DataError."""
+        whose = self.whose()
+        refuse_others(self.output, whose, shard.shards)
+        part = Part(self.output, shard.number, shard.shards)
+        return Share(self.sections(shard.shards)[shard.number - 1], part, whose)
+
+
+def require_shards(
+    what: str,
+    output: Path | None,
+    data: Path,
+    *,
+    skip_bad: bool,
+    limit: int | None,
+    refused: Mapping[str, str],
+) -> None:
+    """Refuse what cannot be cut into shards (`--shard`, `--engine`: `what`). Errors: AbwError.
+
+    `refused`: what was asked for besides, and why it does not go with shards.
+    """
+
+    def refuse(message: str, hint: str) -> AbwError:
+        return AbwError(f"{what} {message}", hint=hint, exit_code=2)
+
+    if output is None or str(output) == STDOUT:
+        hint = "they lie in FILE.parts/ until `abw join FILE`"
+        raise refuse("needs --output FILE: parts of it are written", hint)
+    require_suffix(output)
+    if str(data) == STDIN or not data.is_file():
+        raise refuse("needs data in a file: of a pipe nobody knows where it ends", "--data FILE")
+    if skip_bad and limit is not None:
+        raise refuse(
+            "goes with --limit or with --skip-bad, not with both: the limit is of instances that are good",
+            "leave one out",
+        )
+    for option, why in refused.items():
+        raise refuse(f"does not go with {option}: {why}", "leave one of them out")

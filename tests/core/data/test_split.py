@@ -1,0 +1,116 @@
+"""Sections of a file hold each of its instances once, with the numbers and lines that they have in it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from abw.core.base.errors import DataError
+from abw.core.data import split as module
+from abw.core.data.feed import Feed, Section, open_feed
+from abw.core.data.readers.jsonl import schema_of_json
+from abw.core.data.split import split
+from abw.core.data.stream import chunks
+from tests.core.data.test_skip_bad import SPECS, entries, written
+
+FORMATS = (*SPECS, "words")
+WRONG = {**{name: wrong for name, (_, _, wrong) in SPECS.items()}, "words": ["\xff"]}
+BLANK = {"json": ["", " \t"], "lattice": ["", "\x01"], "trees": ["", " \r"]}
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Blocks end in the middle of lines, and some lines are longer than a block."""
+    monkeypatch.setattr(module, "BLOCK", 61)
+    yield
+
+
+def seen(feed: Feed, format: str, root: Path) -> list[tuple[int, int, str]]:
+    """Line, number (-1: left out) and what is said of each instance of a feed."""
+    schema = schema_of_json(root / "specs/data/expressions.jsonl") if format == "json" else None
+    found = []
+    for chunk in chunks(feed, format, 7, schema=schema, skip_bad=True):
+        numbers, lines = chunk.instances.numbers.tolist(), chunk.instances.lines.tolist()
+        found += [(line, number, "") for line, number in zip(lines, numbers, strict=True)]
+        found += [(bad.line, -1, bad.message) for bad in chunk.bad]
+    return sorted(found)
+
+
+def of_sections(path: Path, sections: list[Section], format: str, root: Path) -> list[tuple[int, int, str]]:
+    found = []
+    for section in sections:
+        with open_feed(path, section) as feed:
+            here = seen(feed, format, root)
+        assert len(here) == section.count
+        found += here
+    return found
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_every_instance_is_in_one_section(format: str, root: Path, data: st.DataObject) -> None:
+    good = entries(root, format) if format in SPECS else ["It works well", "a b", "c"]
+    pool = st.sampled_from([*good, *WRONG[format], *BLANK.get(format, ["", "\x02 "])])
+    texts = data.draw(st.lists(pool, max_size=30))
+    if format == "pairs":
+        texts = [*texts, "a b ||| c d"]  # too short to be an instance
+    batch, parts = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 9))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "data"
+        wrong = [text for text in texts if text.strip("\x00\x01\x02 \t\r")]
+        written(path, texts if format != "lattice" else wrong, format)
+        if data.draw(st.booleans()):
+            path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+        if data.draw(st.booleans()):
+            path.write_bytes(path.read_bytes().rstrip(b"\r\n"))
+        with open_feed(path) as feed:
+            whole = seen(feed, format, root)
+        sections = split(path, format, batch, parts)
+        assert len(sections) == parts
+        assert sections[0].begin == 0 and sections[-1].end == path.stat().st_size
+        for one, other in pairwise(sections):
+            assert one.end == other.begin and one.seen + one.count == other.seen
+            assert other.seen % batch == 0 or other.seen == len(whole)
+        assert of_sections(path, sections, format, root) == whole
+        limit = data.draw(st.integers(1, 30))
+        limited = split(path, format, batch, parts, limit)
+        assert sum(section.count for section in limited) == min(limit, len(whole))
+        assert of_sections(path, limited, format, root) == whole[:limit]
+
+
+def test_sections_have_about_as_many_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "trees.txt"
+    path.write_text("(3 (2 It) (4 works))\n" * 1000)
+    sizes = [section.end - section.begin for section in split(path, "trees", 10, 8)]
+    assert max(sizes) - min(sizes) <= 10 * len("(3 (2 It) (4 works))\n")
+
+
+def test_a_lattice_file_that_promises_too_many_or_too_few(root: Path, tmp_path: Path) -> None:
+    texts = entries(root, "lattice")
+    for promised, message in ((len(texts) - 1, "more lines than"), (len(texts) + 1, "fewer sentences than")):
+        path = tmp_path / "lattice.txt"
+        path.write_text(f"{promised}\n" + "\n".join(texts) + "\n")
+        sections = split(path, "lattice", 2, 3)
+        told = []
+        for section in sections:
+            try:
+                with open_feed(path, section) as feed:
+                    list(chunks(feed, "lattice", 100))
+            except DataError as error:
+                told.append(str(error))
+        assert len(told) == 1 and message in told[0]
+
+
+def test_nothing_is_cut_behind_a_lattice_whose_length_cannot_be_read(tmp_path: Path, root: Path) -> None:
+    texts = entries(root, "lattice")
+    path = written(tmp_path / "lattice.txt", [texts[0], "x", *texts[1:]], "lattice")
+    sections = split(path, "lattice", 1, 4)
+    assert [section.count for section in sections[-2:]] == [0, 0]
+    assert sum(section.count for section in sections) == 2
