@@ -79,7 +79,7 @@ def main() -> None:
     """
     keep_freed_memory()
     if sys.stderr is None:  # closed: what is printed there must not go to standard output
-        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     if isinstance(sys.stderr, io.TextIOWrapper):
         sys.stderr.reconfigure(errors=DEGRADED)
     try:

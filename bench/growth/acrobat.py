@@ -112,7 +112,7 @@ def _row(specs: Path, data: Path, folder: Path, name: str, place: int, runs: int
     large, batch = CONFIGURATIONS[place]
     dims = SIZES.get(name, ({"hidden": 256}, {"hidden": 512}))[large]
     spec = folder / f"{name}.yaml"
-    spec.write_text(spec_text(specs, name, LAYERS[large]))
+    spec.write_text(spec_text(specs, name, LAYERS[large]), encoding="utf-8")
     file = data / ("trees/train.txt" if name in ("treelstm", "mvrnn") else "tags/dev.txt")
     if name == "berxit":
         sentences(file, folder / "long.txt", batch)
@@ -126,7 +126,7 @@ def _row(specs: Path, data: Path, folder: Path, name: str, place: int, runs: int
 def spec_text(specs: Path, name: str, layers: int = 12) -> str:
     """A model's spec, to lie in any folder: a shipped one (Berxit with what is measured), or one of here."""
     own = {"birnn": BIRNN, "nested": NESTED}
-    text = own[name] if name in own else (specs / f"{name}.yaml").read_text()
+    text = own[name] if name in own else (specs / f"{name}.yaml").read_text(encoding="utf-8")
     for folder in ("cells", "data"):
         text = text.replace(f"{folder}/", f"{specs.resolve()}/{folder}/")
     if name == "berxit":
@@ -137,9 +137,9 @@ def spec_text(specs: Path, name: str, layers: int = 12) -> str:
 
 def sentences(tags: Path, to: Path, count: int) -> None:
     """Write so many sentences of as many words as Berxit's have, from words that follow each other."""
-    words = tags.read_text().split()
+    words = tags.read_text(encoding="utf-8").split()
     lines = [" ".join(words[n * WORDS : (n + 1) * WORDS]) for n in range(count)]
-    to.write_text("\n".join(lines) + "\n")
+    to.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def timed(spec: Path, data: Path, dims: dict[str, int], batch: int, runs: int) -> dict[str, Any]:

@@ -44,7 +44,8 @@ def bench_growth(data: Path, runs: int, specs: Path = Path("specs"), *, torch: b
         pairs = (data / "pairs/tst2012.en-vi.txt").resolve()
         spec, beam = Path(folder) / "greedy.yaml", Path(folder) / "beam.yaml"
         for path, text in ((spec, GREEDY), (beam, BEAM)):
-            path.write_text(text.replace("SPECS", str(specs.resolve())).replace("DATA", str(pairs)))
+            placed = text.replace("SPECS", str(specs.resolve())).replace("DATA", str(pairs))
+            path.write_text(placed, encoding="utf-8")
         greedy, beams = (
             [
                 decoding(library, path, pairs, hidden, words, batch, runs)

@@ -69,7 +69,7 @@ def opened(specs: Path, text: str, hidden: int, recorder: str = "") -> Net:
     """A library's cells, of a size, on one thread; `recorder`: "python" for Python's."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "library.yaml"
-        path.write_text(text.replace("SPECS", str(specs.resolve())))
+        path.write_text(text.replace("SPECS", str(specs.resolve())), encoding="utf-8")
         before = os.environ.pop(SWITCH, None)
         if recorder:
             os.environ[SWITCH] = recorder

@@ -48,10 +48,11 @@ def whole(
     rows: list[tuple[str, _Timed, list[str], list[dict[str, float]]]] = []
     for name, text in (("greedy", GREEDY), ("encoder", ENCODER)):
         path = folder / f"whole-{name}.yaml"
-        path.write_text(text.replace("SPECS", str(specs.resolve())).replace("DATA", str(data.resolve())))
+        placed = text.replace("SPECS", str(specs.resolve())).replace("DATA", str(data.resolve()))
+        path.write_text(placed, encoding="utf-8")
         own = {dim: size for dim, size in dims.items() if f"{dim}:" in text}
         model = load(path, dims=own, policy=get_policy("critical"), threads=1, allow_outside=True)
-        with data.open() as lines:
+        with data.open(encoding="utf-8") as lines:
             rows.append((name, _Timed(model), [line.rstrip("\n") for line in islice(lines, batch)], []))
     for _ in range(runs + 1):
         for _, timed, texts, taken in rows:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -22,8 +21,9 @@ _LISTED = "from abw.bench.whole.cold import print_compiles as run; from abw.cli.
 def bench_cold(spec: Path, runs: int, slowest: int, progress: Progress) -> dict[str, Any]:
     """`abw run` in fresh processes: with empty caches, then with what that left; seconds of each run.
 
-    `cpu_seconds` are of all processes. `compiles` are numba's `slowest` ones, as seconds without those of
-    the functions that they call, from one more run on a single core, where no other process compiles.
+    `cpu_seconds` are of all processes (on Windows, which does not say, 0). `compiles` are numba's `slowest`
+    ones, as seconds without those of the functions that they call, from one more run on a single core, where
+    no other process compiles.
     """
     progress.phase("runs", 2 * runs + 1)
     rows = []
@@ -48,11 +48,12 @@ def bench_cold(spec: Path, runs: int, slowest: int, progress: Progress) -> dict[
 
 def _timed(code: str, spec: Path, folder: str) -> tuple[float, float, str]:
     """Seconds, CPU seconds and output of a process; all caches lie in `folder`. Errors: AbwError."""
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    before, start = os.times(), time.perf_counter()
     said = printed(code, spec, (), {"NUMBA_CACHE_DIR": f"{folder}/numba", "ABW_HOME": f"{folder}/home"})
     seconds = time.perf_counter() - start
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, said
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return seconds, cpu, said
 
 
 def print_compiles(main: Callable[[], object]) -> None:

@@ -81,7 +81,7 @@ def learn(
             progress=told.reached,
         )
     if as_json:
-        print_json({"schema_version": 1, "path": str(learned.path), **json.loads(learned.path.read_text())})
+        print_json({"schema_version": 1, "path": str(learned.path), **json.loads(learned.path.read_bytes())})
     else:
         _print(learned, model.name)
 

@@ -101,8 +101,12 @@ def serve(
 
 def _serve(*given: object) -> bool:
     """Serve; where the extra is not installed, say so."""
+    import os
+
     from abw.core.base.errors import AbwError
 
+    if os.name == "nt":
+        raise AbwError("abw serve does not run on Windows: its engine is handed a socket as Unix does it")
     try:
         from abw.core.serve.server import serve as run
     except ModuleNotFoundError as error:

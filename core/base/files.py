@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from abw.core.base.errors import AbwError
-from abw.core.base.locks import open_alone
+from abw.core.base.locks import UNIX, open_alone
 
 DRAFT = ".draft-"
 """The names of what is not whole yet begin like this."""
@@ -77,10 +77,18 @@ def replacing(path: Path, *, wait: bool = True) -> Iterator[IO[bytes]]:
             file.truncate(0)
             yield file
             file.flush()
+            _let_go(file)
             draft.replace(target)
         except BaseException:
+            _let_go(file)
             draft.unlink(missing_ok=True)
             raise
+
+
+def _let_go(file: IO[bytes]) -> None:
+    """On Windows, which neither renames nor removes an open file, close it; elsewhere its lock is kept."""
+    if not UNIX:
+        file.close()
 
 
 def spare(target: Path, *read: Path | None) -> None:

@@ -12,8 +12,8 @@ from types import FrameType
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as typer and shells have it."""
-TERMINATING = (signal.SIGTERM, signal.SIGHUP)
-"""By what the system ends a program: when asked to, and when its terminal is closed."""
+TERMINATING = tuple(getattr(signal, s) for s in ("SIGTERM", "SIGHUP") if hasattr(signal, s))
+"""By what the system ends a program: when asked to, and when its terminal is closed (not on Windows)."""
 
 
 class Terminated(SystemExit):
@@ -44,7 +44,9 @@ def _again(lost: sys.UnraisableHookArgs) -> None:
     else:
         sys.__unraisablehook__(lost)
         return
-    later = threading.Timer(0.02, os.kill, (os.getpid(), number))
+    # Windows' os.kill ends the process
+    again = (signal.raise_signal, (number,)) if os.name == "nt" else (os.kill, (os.getpid(), number))
+    later = threading.Timer(0.02, *again)
     later.daemon = True
     later.start()
 

@@ -3,27 +3,85 @@
 from __future__ import annotations
 
 import errno
-import fcntl
+import importlib
 import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from abw.core.base.errors import AbwError
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """How a file system says that it has none, as some that are shared by many machines."""
+_POLL = 0.05
+"""Seconds between two tries to get a lock of Windows, whose own waiting gives up."""
+_LOCKED_AT = 1 << 40
+"""The byte of a file that Windows locks: where none is, since nobody else may read what is locked."""
+
+
+_FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+
+def _module(name: str) -> Any:  # noqa: ANN401
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+_FCNTL = _module("fcntl")
+UNIX = _FCNTL is not None
+"""Whether folders can be opened, and open files renamed and removed: everywhere but on Windows."""
 
 
 def lock(file: int, *, wait: bool) -> bool:
     """Lock an open file or folder until it is closed; False where another process has it and none is waited
     for. Errors: OSError, also where the file system has no locks.
     """
+    if not UNIX:
+        return _lock_windows(file, wait)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        _FCNTL.flock(file, _FCNTL.LOCK_EX | (0 if wait else _FCNTL.LOCK_NB))
     except BlockingIOError:
         return False
     return True
+
+
+def _lock_windows(file: int, wait: bool) -> bool:
+    msvcrt = importlib.import_module("msvcrt")
+    at = os.lseek(file, 0, os.SEEK_CUR)
+    try:
+        while True:
+            os.lseek(file, _LOCKED_AT, os.SEEK_SET)
+            try:
+                msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EDEADLK, errno.EAGAIN):
+                    raise
+                if not wait:
+                    return False
+                time.sleep(_POLL)
+            else:
+                return True
+    finally:
+        os.lseek(file, at, os.SEEK_SET)
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[int]:
+    """What of a folder can be locked: itself, opened; on Windows `.lock-NAME` beside it. Errors: OSError."""
+    whole = folder.absolute()
+    beside = None if UNIX else whole.with_name(f".lock-{whole.name}")
+    file = os.open(beside or folder, os.O_RDWR | os.O_CREAT if beside else os.O_RDONLY)
+    try:
+        yield file
+    finally:
+        os.close(file)
+        if beside:
+            with suppress(OSError):  # another process has it open
+                beside.unlink()
 
 
 @contextmanager
@@ -32,12 +90,9 @@ def locked(folder: Path) -> Iterator[None]:
 
     A file system without locks has none to wait for.
     """
-    file = os.open(folder, os.O_RDONLY)
-    try:
+    with opened(folder) as file:
         _if_possible(file, wait=True)
         yield
-    finally:
-        os.close(file)
 
 
 def open_alone(path: Path, *, wait: bool, named: Path) -> int:
@@ -47,7 +102,7 @@ def open_alone(path: Path, *, wait: bool, named: Path) -> int:
     `named`.
     """
     while True:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        file = os.open(path, _FLAGS, 0o666)
         try:
             if not _if_possible(file, wait=wait):
                 hint = "wait for it, or name another file"

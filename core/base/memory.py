@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from abw.core.base.errors import AbwError
+from abw.core.base.windows import available_physical, kernel32, peak_working_set
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # glibc's malloc.h
 _LARGEST_FROM_HEAP = 32 << 20  # the most that glibc accepts
@@ -42,10 +45,10 @@ def settle() -> int | None:
     """
     try:
         ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError):
+    except (OSError, AttributeError, TypeError):  # on Windows the process is no library
         return None
     try:
-        Path("/proc/self/clear_refs").write_text("5")
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
         return None
     return _status("VmRSS")
@@ -54,6 +57,22 @@ def settle() -> int | None:
 def peak_since() -> int | None:
     """The most bytes that the process has held since `settle`; None where that is not known."""
     return _status("VmHWM")
+
+
+def peak_resident() -> int:
+    """The most bytes of memory that this process has held since it began; 0 where no one says."""
+    if usage := _resource():
+        most: int = usage.getrusage(usage.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most << 10  # macOS counts bytes, Linux and the BSDs KiB
+    return peak_working_set(kernel32()) or _status("VmHWM") or 0
+
+
+def _resource() -> Any:  # noqa: ANN401 (a module)
+    """The module `resource`; None on Windows, which has none."""
+    try:
+        return importlib.import_module("resource")
+    except ImportError:
+        return None
 
 
 def _status(name: str) -> int | None:
@@ -83,11 +102,17 @@ def available_memory(mounts: Path = Path("/sys/fs/cgroup"), own: Path = Path("/p
     What a group's files hold in memory and nobody looked at lately is free: the system drops it first.
     `mounts` is where control groups are, `own` names those of this process.
     """
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([_free(), *_group_rooms(mounts, _text(own)), *_address_room()])
+
+
+def _free() -> int:
+    """What the machine has free; where only its size is known, that."""
     info = _text(Path("/proc/meminfo"))
     if found := re.search(r"^MemAvailable:\s+(\d+) kB", info, re.MULTILINE):
-        free = int(found[1]) << 10
-    return min([free, *_group_rooms(mounts, _text(own)), *_address_room()])
+        return int(found[1]) << 10
+    if (free := available_physical(kernel32())) is not None:
+        return free
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def require_memory(needed: int, what: str, hint: str) -> None:
@@ -128,19 +153,17 @@ def _room(folder: Path, names: _Names) -> Iterator[int]:
 
 def _address_room() -> Iterator[int]:
     """What the limits of this process leave of its addresses, and of its data."""
-    try:
-        import resource
-    except ImportError:  # elsewhere than on Unix
+    if (limits := _resource()) is None:
         return
-    for limit, name in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
-        most = resource.getrlimit(limit)[0]
+    for limit, name in ((limits.RLIMIT_AS, "VmSize"), (limits.RLIMIT_DATA, "VmData")):
+        most = limits.getrlimit(limit)[0]
         taken = _status(name)
-        if most != resource.RLIM_INFINITY and taken is not None:
+        if most != limits.RLIM_INFINITY and taken is not None:
             yield max(most - taken, 0)
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import stat
 import sys
 import time
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import DataError, Problem, Span, did_you_mean, missing_file
+from abw.core.base.pipes import ready
 
 Bytes = NDArray[np.uint8]
 
@@ -263,9 +263,9 @@ class Feed:
     def _ready(self, seconds: float) -> bool:
         """Whether something can be read now, or after that time."""
         begun = time.perf_counter()
-        ready = bool(select.select([self._file], [], [], seconds)[0])
+        found = ready(self._file, seconds)
         self.waited += time.perf_counter() - begun
-        return ready
+        return found
 
     def _read(self, most: int) -> bytes:
         begun = time.perf_counter()

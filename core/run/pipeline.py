@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import resource
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -16,7 +15,7 @@ import abw
 from abw.core.base.errors import AbwError
 from abw.core.base.files import spare
 from abw.core.base.jit import is_compiled
-from abw.core.base.memory import available_memory, peak_since, settle
+from abw.core.base.memory import available_memory, peak_resident, peak_since, settle
 from abw.core.base.progress import Clock, Progress, Quiet, SpanClock
 from abw.core.data.feed import STDIN, open_feed
 from abw.core.exec.interface import Executor
@@ -186,7 +185,7 @@ def run(
                 clock=clock,
                 progress=progress,
             )
-            earlier = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            earlier = peak_resident()
             before = settle()
             if recorder:
                 recorder.record(TRACED)  # from here on, without the runs that chose the mini-batch
@@ -196,7 +195,7 @@ def run(
             part.instances, part.skipped = sums.instances, sums.skipped
         sums.of_kept.compared[learned.name if learned else options.policy] = sums.of_kept.batches
         report = _report(model, options, overrides, trained, learned, sums, clock, command, share)
-        report["peak_memory_bytes"] = max(earlier, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+        report["peak_memory_bytes"] = max(earlier, peak_resident())
         report["memory"] = _memory(before, sums.needed, during)
         report["auto_batch"] = tried and {"memory": memory, "tried": [t.document() for t in tried]}
         if recorder and options.trace and isinstance(clock, SpanClock):

@@ -7,7 +7,6 @@ run compiles. Machine code comes into this process by way of the cache on disk.
 from __future__ import annotations
 
 import os
-import select
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import numpy as np
 
 from abw.core.base.cores import usable_cores
 from abw.core.base.jit import is_compiled
+from abw.core.base.pipes import ready
 from abw.core.graph.dag import Dag, build_dag
 from abw.core.policy.learned.choice import RULES
 from abw.core.policy.learned.learner import BEST_OF, learn, trial
@@ -83,7 +83,7 @@ class Beside:
             if pipe is None or pipe.closed:
                 return
             left = max(0.0, self._until - time.monotonic())
-            if not select.select([pipe], [], [], left)[0]:
+            if not ready(pipe.fileno(), left):
                 self.end()
             elif told := os.read(pipe.fileno(), 1 << 12):
                 self._said += told

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ import numpy as np
 
 from abw.core.base.errors import AbwError
 from abw.core.base.files import spare
+from abw.core.base.memory import peak_resident
 from abw.core.base.progress import Clock, Progress, Quiet
 from abw.core.data.feed import STDIN, Feed, open_feed
 from abw.core.data.plain import Plain
@@ -420,7 +420,7 @@ def _report(
         "shard": share and share.document(),
         "grown": None,
         "trace": None,
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_memory_bytes": peak_resident(),
         "memory": None,
         "auto_batch": [],
         "profile": None,

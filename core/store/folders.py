@@ -14,7 +14,7 @@ from pathlib import Path
 
 from abw.core.base.errors import AbwError
 from abw.core.base.files import DRAFT, home, write_text, writing
-from abw.core.base.locks import lock, locked
+from abw.core.base.locks import lock, locked, opened
 
 LAST = ".last"
 """The file in which the largest number is kept when its folder is discarded."""
@@ -94,7 +94,7 @@ def _settle(draft: Path, parent: Path, name: str) -> Path:
 def _largest(parent: Path) -> int:
     """The largest number that a folder has, or had before it was discarded."""
     last = parent / LAST
-    said = last.read_text(errors="replace").strip() if last.is_file() else ""
+    said = last.read_text(encoding="ascii", errors="replace").strip() if last.is_file() else ""
     given = int(said) if re.fullmatch("[0-9]{1,9}", said) else 0
     return max([given, *map(number_of, parent.iterdir())])
 
@@ -109,11 +109,8 @@ def _sweep(parent: Path) -> None:
 
 
 def _has_owner(folder: Path) -> bool:
-    file = os.open(folder, os.O_RDONLY)
-    try:
+    with opened(folder) as file:
         return not lock(file, wait=False)
-    finally:
-        os.close(file)
 
 
 def numbered(parent: Path) -> list[Path]:
@@ -143,10 +140,7 @@ def begin_folder(parent: Path, name: str) -> Path:
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Keep a folder for this process alone to the block's end. Errors: AbwError where another has it."""
-    file = os.open(folder, os.O_RDONLY)
-    try:
+    with opened(folder) as file:
         if not lock(file, wait=False):
             raise AbwError(f"{folder} is being written by another process", hint="wait for it, or stop it")
         yield
-    finally:
-        os.close(file)

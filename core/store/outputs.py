@@ -193,7 +193,7 @@ def emptied(target: Path) -> Iterator[int]:
     """A file to write from its beginning, which no other process does at the same time. Errors: AbwError."""
     with writing(target):
         if target.exists() and not target.is_file():  # a pipe, or a device
-            file = os.open(target, os.O_WRONLY)
+            file = os.open(target, os.O_WRONLY | getattr(os, "O_BINARY", 0))
         else:
             file = open_alone(Path(os.path.realpath(target)), wait=False, named=target)
             os.ftruncate(file, 0)

@@ -107,9 +107,9 @@ def _fill(folder: Path, template: str, chosen: Template, name: str) -> None:
     words = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in name) or "model"
     valid = words if words[0].isalpha() else f"m-{words}"
     renamed = text.replace(f"model: {model.name}\n", f"model: {valid}\n")
-    (folder / "model.yaml").write_text(renamed, encoding="utf-8")
+    (folder / "model.yaml").write_text(renamed, encoding="utf-8", newline="\n")
     schema = json.dumps(model_schema(), indent=1) + "\n"
-    (folder / "abw.schema.json").write_text(schema, encoding="utf-8")
+    (folder / "abw.schema.json").write_text(schema, encoding="utf-8", newline="\n")
     summary = chosen.summary[0].upper() + chosen.summary[1:]
     told = README.format(name=name, summary=summary, template=template, instance=chosen.instance)
-    (folder / "README.md").write_text(told, encoding="utf-8")
+    (folder / "README.md").write_text(told, encoding="utf-8", newline="\n")

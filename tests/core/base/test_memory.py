@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from abw.core.base import memory
 from abw.core.base.memory import available_memory
+from abw.core.base.windows import available_physical, peak_working_set
 
 
 @pytest.mark.parametrize(
@@ -92,3 +98,53 @@ def own(root: Path, version: int, path: str) -> Path:
     lines = f"3:cpu,cpuacct:/elsewhere\n2:memory:{path}\n" if version == 1 else f"0::{path}\n"
     (root / "own").write_text(lines)
     return root / "own"
+
+
+def test_the_peak_is_in_bytes_whatever_the_system_counts_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = SimpleNamespace(RUSAGE_SELF=0, getrusage=lambda _: SimpleNamespace(ru_maxrss=4096))
+    monkeypatch.setattr(memory, "_resource", lambda: usage)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert memory.peak_resident() == 4096
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert memory.peak_resident() == 4096 << 10
+    monkeypatch.setattr(memory, "_resource", lambda: None)
+    monkeypatch.setattr(memory, "kernel32", Kernel32)
+    assert memory.peak_resident() == 123 << 20
+
+
+def test_the_peak_is_what_linux_says() -> None:
+    assert memory.peak_resident() == pytest.approx(memory._status("VmHWM"), rel=0.05)
+
+
+class Kernel32:
+    """What of Windows' library is asked, answered as its documentation says, by offsets into the memory."""
+
+    def __init__(self) -> None:
+        self.GetCurrentProcess = self.Named(lambda: 2**64 - 1)
+        self.K32GetProcessMemoryInfo = self.Named(self._process)
+        self.GlobalMemoryStatusEx = self.Named(self._machine)
+
+    class Named:
+        """A function that types can be written on, as ctypes' are."""
+
+        def __init__(self, function: Callable[..., int]) -> None:
+            self.function = function
+
+        def __call__(self, *given: object) -> int:
+            return self.function(*given)
+
+    def _process(self, process: int, found: Any, size: int) -> int:  # noqa: ANN401
+        assert process == 2**64 - 1 and size == 72 == struct.unpack_from("<I", found._obj)[0]
+        struct.pack_into("<QQ", found._obj, 8, 123 << 20, 100 << 20)
+        return 1
+
+    def _machine(self, found: Any) -> int:  # noqa: ANN401
+        assert struct.unpack_from("<I", found._obj)[0] == 64
+        struct.pack_into("<QQ", found._obj, 8, 16 << 30, 5 << 30)
+        return 1
+
+
+@pytest.mark.skipif(sys.maxsize < 2**32, reason="the offsets are those of 64 bits")
+def test_windows_is_asked_through_its_structures() -> None:
+    assert peak_working_set(Kernel32()) == 123 << 20 and available_physical(Kernel32()) == 5 << 30
+    assert peak_working_set(None) is None and available_physical(None) is None

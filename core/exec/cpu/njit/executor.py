@@ -135,7 +135,7 @@ def _load(source: str) -> ModuleType:
             used(path)
         except OSError:
             path = _passing_folder() / f"{name}.py"
-            path.write_text(source)
+            path.write_bytes(source.encode())
         module = ModuleType(name)
         module.__file__ = str(path)
         # before it is executed: numba's files name the module that their functions are in

@@ -133,7 +133,7 @@ def assemble(ptx: str, arch: tuple[int, int] = SM_90) -> KernelImage:
         raise AbwError("NVIDIA's assembler ptxas is not here", hint='pip install "abw[cuda]"')
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
-        source.write_text(ptx)
+        source.write_text(ptx, encoding="utf-8")
         command = [
             str(toolkit.ptxas),
             "-v",
@@ -207,4 +207,5 @@ def _no_device(arch: tuple[int, int]) -> Iterator[None]:
 def _own_text() -> str:
     """The text of the executor and the versions of the compilers: what every kernel depends on."""
     files = sorted(Path(__file__).parents[1].rglob("*.py"))
-    return "\n".join([version("numba"), version("llvmlite"), *(file.read_text() for file in files)])
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    return "\n".join([version("numba"), version("llvmlite"), *texts])

@@ -58,7 +58,7 @@ def costs_of(traits: Traits) -> Costs:
     """What was measured on a GPU of this kind, else what was published."""
     path = _path(traits)
     with suppress(OSError, ValueError, KeyError, TypeError):
-        kept = json.loads(path.read_text())
+        kept = json.loads(path.read_bytes())
         limits = Limits(**{name: float(kept[name]) for name in asdict(PUBLISHED)})
         batch, plan = (Times(**kept[scheme]) if kept[scheme] else None for scheme in ("batch", "plan"))
         if min(asdict(limits).values()) > 0:

@@ -88,7 +88,7 @@ KERNELS: dict[str, tuple[Callable[..., Any], Any]] = {
 
 def compiled(arch: tuple[int, int]) -> dict[str, KernelImage]:
     """The code of the measuring kernels, made without a GPU, or from disk. Errors: AbwError."""
-    text = Path(__file__).read_text()
+    text = Path(__file__).read_text(encoding="utf-8")
     return {
         name: compile_image(function, signature, THREADS, text, arch)
         for name, (function, signature) in KERNELS.items()
