@@ -24,35 +24,41 @@ from abw.viz.data.fsm import policy_alone
 from abw.viz.data.memory import memory_picture
 from abw.viz.data.model import model_picture
 from abw.viz.data.pictures import CellBatchView, OperandView, Ordering, TreePicture, Variable
+from abw.viz.data.rounds import rounds_picture
 from abw.viz.data.scene import Scene, scene_of_run
 from abw.viz.data.steps import batches_picture, graph_picture
 from abw.viz.drawing.draw import as_svg
-from abw.viz.drawing.svg import Svg, document
+from abw.viz.drawing.svg import Svg, document, stacked
 from abw.viz.drawing.svg_memory import ordering_svg
 
 STATES, BATCHES, VARIABLES = 60, 3_000, 80
 """The most states of a policy, batches of a run, variables of a cell, tree or layout that are drawn."""
 
 
-NODES = 150
-"""The most nodes of a graph that are drawn."""
+NODES, ROUNDS, INSTANCES = 150, 100, 4
+"""The most nodes of a graph, rounds of a run, and instances with what was decided there that are drawn."""
 
 
-def _shown(said: str, drawn: Svg | None = None) -> str:
-    picture = document(drawn) if drawn else ""
+def _shown(said: str, *drawn: Svg | None) -> str:
+    pictures = [one for one in drawn if one]
+    picture = document(stacked(pictures)) if pictures else ""
     return f"<div><p>{escape(said)}</p>{picture}</div>"
 
 
 def show_run(run: StoredRun) -> str:
-    """A run: its numbers, and its schedule beside others'."""
+    """A run: its numbers, its schedule beside others', and the rounds in which it has grown."""
     report = run.report
     bound = "not known" if report["lower_bound"] is None else report["lower_bound"]
     said = (
         f"run {run.number}: {report['model']}, {report['instances']} instances, {report['nodes']} nodes, "
         f"{report['batches']} batches by {report['policy']} (lower bound {bound})"
     )
-    small = report["batches"] <= BATCHES * max(1, report["mini_batches"])
-    return _shown(said, as_svg(batches_picture(scene_of_run(run))) if small else None)
+    if report["batches"] > BATCHES * max(1, report["mini_batches"]):
+        return _shown(said)
+    scene = scene_of_run(run)
+    few = scene.growth is not None and scene.growth.rounds <= ROUNDS
+    rounds = as_svg(rounds_picture(scene, INSTANCES)) if few else None
+    return _shown(said, as_svg(batches_picture(scene)), rounds)
 
 
 def show_graph(graph: Graph) -> str:

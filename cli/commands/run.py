@@ -215,7 +215,7 @@ def run(
     if options.is_program(spec):
         programs.refuse_options(context)
         texts: list[str] = []
-        with progress(quiet) as shown, _ended(output):
+        with progress(quiet) as shown, _ended(output, grown):
             report = programs.run(
                 context.params,
                 progress=shown,
@@ -273,7 +273,7 @@ def run(
         shard=options.shard_of(shard),
     )
     texts = []
-    with progress(quiet) as shown, _ended(output):
+    with progress(quiet) as shown, _ended(output, grown):
         report = run_pipeline(
             spec,
             changes,
@@ -286,7 +286,7 @@ def run(
 
 
 @contextmanager
-def _ended(output: Path | None) -> Iterator[None]:
+def _ended(*targets: Path | None) -> Iterator[None]:
     """Say how a run has ended that was stopped, and what is left of it."""
     try:
         yield
@@ -294,12 +294,14 @@ def _ended(output: Path | None) -> Iterator[None]:
         # who reads the lines has enough of them, as `head` has: no mistake, and nothing to say
         raise typer.Exit(CLOSED_PIPE) from None
     except (KeyboardInterrupt, Terminated) as end:
-        if output is None or output.suffix in (".npz", ".safetensors"):
+        lines = [t for t in targets if t is not None and t.suffix not in (".npz", ".safetensors")]
+        if not lines:
             raise
-        where = "standard output" if str(output) == "-" else str(output)
+        where = " and ".join("standard output" if str(t) == "-" else str(t) for t in lines)
+        have = "has" if len(lines) == 1 else "have"
         word, code = ("terminated", end.code) if isinstance(end, Terminated) else ("interrupted", INTERRUPTED)
         raise InterruptedWorkError(
-            f"{word}: what {where} has are whole lines; no run was kept", exit_code=int(code or 1)
+            f"{word}: what {where} {have} are whole lines; no run was kept", exit_code=int(code or 1)
         ) from None
 
 

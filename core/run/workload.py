@@ -157,9 +157,9 @@ def open_networks(
     graphs are wanted when they have grown alone (`finished`). Cost: some 100 us, whatever the data.
     """
     if model.growth and (granularity == "op" or fuse) and not finished:
-        what = "granularity op" if granularity == "op" else "reading reductions in place"
-        message = f"{model.name} grows, and {what} goes with graphs that are whole before they run"
-        hint = "leave it out: rounds are of cells; compare, explain and viz take what has grown"
+        what = "granularity op" if granularity == "op" else "reading reductions in place (--fuse)"
+        message = f"{model.name} grows round by round, and {what} needs the whole graph before it runs"
+        hint = "leave it out; compare, explain and viz take it, for they look at what has grown"
         raise AbwError(message, hint=hint, exit_code=2)
     cells = cell_network(model, layout)
     ops = op_network(cells) if granularity == "op" else None

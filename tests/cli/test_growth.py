@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 import abw as api
+from abw.core.data.instances import Instances
+from abw.core.store.grown import GrownWriter
 from tests.cli.conftest import Abw
 
 GREEDY = ("run", "specs/greedy.yaml", "--set", "hidden=8", "--limit", "5", "--batch", "2")
@@ -32,6 +34,31 @@ def test_a_run_tells_what_grew_and_what_was_cut(abw: Abw) -> None:
     assert "grown: 100 step in 60 rounds, compiled" in said.out
     said = abw(*GREEDY, "--executor", "blas")
     assert "60 rounds, driven by Python: executor 'blas' has none of its own" in said.out
+
+
+def test_what_is_written_of_an_interrupted_run(
+    abw: Abw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, written = GrownWriter.write, list[int]()
+
+    def interrupted(writer: GrownWriter, instances: Instances) -> None:
+        if written:
+            raise KeyboardInterrupt
+        written.append(len(instances))
+        write(writer, instances)
+
+    monkeypatch.setattr(GrownWriter, "write", interrupted)
+    out, grown = tmp_path / "out.jsonl", tmp_path / "grown.jsonl"
+    for files, said in (
+        (("--output", str(out), "--grown", str(grown)), f"what {out} and {grown} have are whole lines"),
+        (("--output", str(tmp_path / "out.npz"), "--grown", str(grown)), f"what {grown} has are whole lines"),
+    ):
+        written.clear()
+        done = abw(*GREEDY, *files)
+        assert done.code == 130
+        assert f"interrupted: {said}; no run was kept" in " ".join(done.err.split())
+        assert [len(json.loads(line)) > 0 for line in grown.read_text().splitlines()] == [True] * 2
+    assert len(out.read_text().splitlines()) == 2
 
 
 def test_only_mini_batches_that_are_kept_are_looked_at_as_a_whole(

@@ -11,8 +11,9 @@ from xml.etree import ElementTree
 import pytest
 
 from abw.core.plan.plan import plan
-from abw.core.spec.load import load_cell
-from abw.core.store.runs import StoredRun
+from abw.core.run.pipeline import RunOptions, run
+from abw.core.spec.load import Overrides, load_cell
+from abw.core.store.runs import StoredRun, find_run
 from abw.pqtree import PQTree, plan_layout
 from abw.viz.data.scene import Scene
 from abw.viz.notebook import (
@@ -52,6 +53,15 @@ def test_small_things_are_pictures(fig1: Scene, fig1_run: StoredRun, root: Path)
     assert [said for said in shown if said.startswith("x")] == [f"x{v}" for v in layout.order]
     assert shown.count("contiguous") == 5
     assert "copied" not in shown
+
+
+def test_rounds_are_pictures(home: Path) -> None:
+    changes = Overrides(dims={"hidden": 4}, limit=3)
+    run(Path("specs/berxit.yaml"), changes, RunOptions())
+    shown = drawn(show_run(find_run(None)))
+    assert any(said.startswith("agenda") for said in shown)
+    assert any(said.startswith("rounds3 instances") for said in shown)
+    assert {"growing", "instance 0", "instance 2"} <= {*shown}
 
 
 def test_models_are_pictures(fig1: Scene) -> None:
