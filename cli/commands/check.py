@@ -97,12 +97,9 @@ def _print_growth(growth: dict[str, Any]) -> None:
         decisions = "; ".join(f"{name}: {how}" for name, how in kind["decisions"].items())
         adds = f"; adds {', '.join(kind['adds'])}" if kind["adds"] else ""
         console.print(f"    {kind['kind']}{most}{'; ' if decisions else ''}{decisions}{adds}")
-    order = "in this order" if growth["ordered"] else "in stages, for they may wait for each other"
-    for phase, what in (("before", ""), ("during", f" (each round, {order})"), ("after", "")):
+    for phase, what in (("before", ""), ("during", " (each round, in this order)"), ("after", "")):
         if growth[phase]:
             console.print(f"    {phase} growth{what}: {', '.join(growth[phase])}")
-    how = f"driven by Python: {growth['driven']}" if growth["driven"] else "compiled"
-    console.print(f"    rounds (executor cpu): {how}")
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -70,17 +70,18 @@ class Computed:
     """What rounds have computed, as they noted it in columns of the vertices: here are the numbers of these.
 
     A type has a node where `own` (T,) says something (-1: rounds do not compute it), whose outputs lie in
-    the rows `row` (T, W) of their arenas. It ran in the round `round`, and there in the stage `stage` of
-    `stages` (-1: there is one). `rows` (A,): so many rows of each arena are taken now. `rounds`: how many
-    there were. `read`: gives values of nodes numbered type after type, by `type_ptr` (T + 1,), the rows of
-    their outputs (n * W,), and references as a `Result` has them.
+    the rows `row` (T, W) of their arenas. It ran in the round `round`, and there in the step `step[o, t]`
+    (O, T) of `steps`, where `origin` says o (-1: it is 0). `rows` (A,): so many rows of each arena are taken
+    now. `rounds`: how many there were. `read`: gives values of nodes numbered type after type, by `type_ptr`
+    (T + 1,), the rows of their outputs (n * W,), and references as a `Result` has them.
     """
 
     own: Ints
     row: Ints
     round: int
-    stage: int
-    stages: int
+    origin: int
+    step: Ints
+    steps: int
     rows: Ints
     rounds: int
     read: Callable[[Ints, Ints, NDArray[np.integer[Any]]], Array]

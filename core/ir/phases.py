@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
 
 from abw.core.base.errors import Problem
 from abw.core.ir.growth import Growth
 from abw.core.ir.model import FieldSource, Input, NodeSource, NodeType, TableSource
 from abw.core.ir.paths import Hop
 from abw.core.ir.schema import Schema
+from abw.core.ir.steps import Cycle, Step, steps_of
 
 
 @dataclass(frozen=True, slots=True)
 class Phases:
     """The numbers of the types of each phase.
 
-    `during` are those that decisions need, in the order in which a round computes them where that is the
-    same in all rounds (`ordered`); else in which a vertex's are computed, behind those of the vertices of the
-    same round that its links lead to.
+    `during` are those that decisions need, which every round computes by the same `steps`.
     """
 
     before: tuple[int, ...]
     during: tuple[int, ...]
     after: tuple[int, ...]
-    ordered: bool
+    steps: tuple[Step, ...]
+
+    @property
+    def ordered(self) -> bool:
+        """Whether each type is one step: computed at all vertices of a round together."""
+        return len(self.steps) == len(self.during)
 
 
 def phases_of(
@@ -65,11 +68,21 @@ class _Analysis:
                 self._note(message, t, "make it two types")
         early = {*before, *during}
         after = tuple(t for t in range(len(self.types)) if t not in early)
-        ordered = self._order(during, self._same_round)
-        # where there is none, either, the model is refused: types feed each other on one vertex
-        order = ordered or self._order(during, lambda hops: not hops)
-        found = Phases(tuple(sorted(before)), tuple(order or during), after, ordered is not None)
-        return found, tuple(self.problems)
+        steps = steps_of(self.types, self.growth, during)
+        if isinstance(steps, Cycle):
+            self._refuse(steps)
+            steps = ()
+        order = tuple(dict.fromkeys(t for t, _ in steps))
+        return Phases(tuple(sorted(before)), order, after, steps), tuple(self.problems)
+
+    def _refuse(self, cycle: Cycle) -> None:
+        """Note types that wait for each other."""
+        names = ", ".join(f"'{self.types[t].name}'" for t in cycle.types)
+        lists = ", ".join(sorted(self.growth.closed))
+        message = f"{names} wait for each other at vertices of one round, by lists of it ({lists})"
+        if len(cycle.types) == 1:
+            message = f"{names} waits for itself at vertices of one round, by lists of it ({lists})"
+        self._note(message, cycle.types[0], "read what earlier vertices have, as in `below.T.o or zeros`")
 
     def _note(self, message: str, t: int, hint: str, wanted: Input | None = None) -> None:
         where = wanted.where if wanted else self.types[t].span
@@ -175,23 +188,3 @@ class _Analysis:
     def _same_round(self, hops: Sequence[Hop]) -> bool:
         """Whether hops may lead to a vertex that came to be with the one they begin at."""
         return all(hop.link in self.fresh for hop in hops)
-
-    def _order(
-        self, during: Sequence[int], inside: Callable[[Sequence[Hop]], bool]
-    ) -> tuple[int, ...] | None:
-        """An order for all that is computed together, as far as hops may lead; None where there is none."""
-        feeds = {
-            t: {
-                p
-                for wanted in self.types[t].inputs
-                for source in wanted.sources
-                if isinstance(source, NodeSource) and inside(source.hops)
-                for p, _ in source.producers
-                if p in during
-            }
-            for t in during
-        }
-        try:
-            return tuple(TopologicalSorter(feeds).static_order())
-        except CycleError:
-            return None

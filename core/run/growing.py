@@ -232,10 +232,10 @@ class _Growing:
             first += len(here)
             sizes[t + 1] = len(here)
             rows.append(columns.block[made.row[t][:, None], here + 1])
-            step = np.maximum(columns.block[made.round, here + 1], 0) * made.stages
-            if made.stage >= 0:
-                step += np.maximum(columns.block[made.stage, here + 1], 0)
-            keys.append(step * len(during) + during.index(t))
+            origin = columns.block[made.origin, here + 1] if made.origin >= 0 else 0
+            keys.append(
+                np.maximum(columns.block[made.round, here + 1], 0) * made.steps + made.step[origin, t]
+            )
         type_ptr = np.cumsum(sizes, dtype=np.int32)
         type_of = np.repeat(np.arange(len(made.own), dtype=np.int32), sizes[1:])
         row = np.concatenate(rows, axis=1).T.ravel()
@@ -324,8 +324,8 @@ class _Growing:
         network, phases = self.binding.network, self.sprouter.phases
         with self.clock("construct"):
             most = len(before.graph) + int((made.rows - before.rows).sum())
-            seen = np.zeros(((made.rounds + 1) * made.stages, len(network.types)), np.bool_)
-            given = made.round, made.stage, made.stages, seen, before.graph
+            seen = np.zeros((made.rounds + 1) * made.steps, np.bool_)
+            given = made.round, made.origin, made.step, made.steps, seen, before.graph
             nodes, row = finished_nodes(
                 self.sprouter, self.columns, end.order, made.own, made.row, most, given
             )

@@ -14,7 +14,6 @@ from abw.core.base.cores import usable_cores
 from abw.core.base.memory import available_memory
 from abw.core.cell.program import cell_program
 from abw.core.exec.cpu.parts import shared_out
-from abw.core.exec.cpu.rounds.taken import why_not
 from abw.core.exec.cpu.target import get_target
 from abw.core.exec.trained import load_weights, match, needs, problems_of, read_file
 from abw.core.graph.bind import only
@@ -175,7 +174,10 @@ def _grown(workload: Workload, before: Plan) -> Footprint:
 
 
 def _growth(workload: Workload) -> dict[str, Any] | None:
-    """What a model computes before, during and after growth, in the order of a round; None without growth."""
+    """What a model computes before, during and after growth; None without growth.
+
+    In the order of a round, a type more than once where it is computed at some vertices before others.
+    """
     if workload.ground is None:
         return None
     phases, types = workload.ground.sprouter.phases, workload.model.types
@@ -191,10 +193,8 @@ def _growth(workload: Workload) -> dict[str, Any] | None:
     ]
     return {
         "before": [types[t].name for t in phases.before],
-        "during": [types[t].name for t in phases.during],
+        "during": [types[t].name for t, _ in phases.steps],
         "after": [types[t].name for t in phases.after],
-        "ordered": phases.ordered,
-        "driven": why_not(workload.ground.sprouter),
         "kinds": kinds,
     }
 

@@ -167,7 +167,6 @@ def test_check_says_what_is_computed_when(abw: Abw) -> None:
     assert "layer, at most 12 an instance; sure: exit.y > 0.3; adds layer" in done.out
     assert "before growth: word, text" in done.out
     assert "during growth (each round, in this order): block, exit" in done.out
-    assert "rounds (executor cpu): compiled" in done.out
     assert "after growth: class" in done.out
     growth = abw("check", "specs/experts.yaml", "--json").json()["growth"]
     assert growth["kinds"][0] == {
@@ -207,8 +206,8 @@ def test_what_is_left_out_keeps_its_id(abw: Abw, little: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("specs/greedy.yaml", "--granularity", "op"), "greedy grows, and granularity op"),
-        (("specs/greedy.yaml", "--fuse"), "greedy grows, and reading reductions in place"),
+        (("specs/greedy.yaml", "--granularity", "op"), "greedy grows round by round, and granularity op"),
+        (("specs/greedy.yaml", "--fuse"), "greedy grows round by round, and reading reductions in place"),
         (("specs/greedy.yaml", "--profile"), "greedy grows: --profile cannot repeat its rounds"),
         (("specs/treelstm.yaml", "--grown", "x.jsonl"), "nothing grows in treelstm"),
         (("specs/greedy.yaml", "--grown", "x.npz"), "grown instances are not written to x.npz"),

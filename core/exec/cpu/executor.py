@@ -34,7 +34,6 @@ from abw.core.exec.cpu.profile.profile import Profile, Profiler, Walk, peak_of_c
 from abw.core.exec.cpu.profile.recorder import Recorder
 from abw.core.exec.cpu.repack import Packing, packing_of
 from abw.core.exec.cpu.rounds.rounds import CompiledRounds
-from abw.core.exec.cpu.rounds.taken import why_not
 from abw.core.exec.cpu.tape.tape import CompiledTape
 from abw.core.exec.cpu.target import TargetName, get_target
 from abw.core.exec.cpu.team import Team
@@ -325,11 +324,9 @@ class CpuExecutor(Executor):
         return together
 
     def rounds(self, sprouter: Sprouter) -> Rounds | str:
-        """Those of a model that grows, compiled where they can be."""
+        """Those of a model that grows, compiled."""
         if self._recorder is not None:
             return "each is noted by itself, with its batches"
-        if reason := why_not(sprouter):
-            return reason
         if self._rounds is None or self._rounds.sprouter is not sprouter:
             tables = {name: self._own[name] for name in ("arena", "kernel", "constants")}
             self._rounds = CompiledRounds(

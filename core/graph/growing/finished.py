@@ -26,26 +26,28 @@ def finished_nodes(
     own: Ints,
     wanted: Ints,
     most: int,
-    compiled: tuple[int, int, int, NDArray[np.bool_], Nodes] | None = None,
+    compiled: tuple[int, int, Ints, int, NDArray[np.bool_], Nodes] | None = None,
 ) -> tuple[Nodes, Ints]:
     """The nodes of finished instances, and what columns say of each: (n, k), where all are `noted`.
 
     Type t has nodes where the column `own[t]` (T,) says something; of a node `wanted[t]` (T, k) is asked,
     -1 for nothing. There are not more nodes than `most`. Of rounds that were `compiled`: the columns that
-    have a vertex's round and stage (-1: there is one), and how many stages a round has; an array of False
-    ((rounds + 1) * stages, T), which says afterwards which types had nodes in which; the nodes before growth,
-    which those are whose `own[t]` is -1, in the same order. Cost: linear in vertices times types, a ns each;
+    have a vertex's round and origin (-1: there is one), the step in which each type is computed at those of
+    an origin (O, T), and how many steps a round has; an array of False ((rounds + 1) * steps,), which says
+    afterwards which of them had nodes; the nodes before growth, which those are whose `own[t]` is -1, in the
+    same order. Cost: linear in vertices times types, a ns each;
     no edge is looked at.
     """
     network = sprouter.network
     type_ptr = np.zeros(len(network.types) + 1, np.int32)
     nodes, found = np.empty((2, most), np.int32), np.full((most, wanted.shape[1]), -1, np.int32)
-    round, stage, stages, seen, given = compiled or (-1, -1, 1, np.zeros((0, 0), np.bool_), None)
+    nothing = -1, -1, np.zeros((1, 1), np.int32), 1, np.zeros(0, np.bool_), None
+    round, origin, step, steps, seen, given = compiled or nothing
     given_ptr, before = (type_ptr, nodes[0]) if given is None else (given.type_ptr, given.vertex)
     block, whose = columns.block, columns.place[INSTANCE]
     places = order.vertex, order.place
-    when = round, stage, stages
-    _select(block, whose, *places, own, wanted, given_ptr, before, *when, seen, type_ptr, nodes, found)
+    when = round, origin, step, steps, seen
+    _select(block, whose, *places, own, wanted, given_ptr, before, when, type_ptr, nodes, found)
     count = int(type_ptr[-1])
     vertex, instance = nodes[:, :count]
     reference = np.arange(0, count * network.width, network.width, dtype=np.int32)
@@ -75,15 +77,13 @@ def _select(
     wanted: Ints,
     given_ptr: Ints,
     given: Ints,
-    round: int,
-    stage: int,
-    stages: int,
-    seen: NDArray[np.bool_],
+    when: tuple[int, int, Ints, int, NDArray[np.bool_]],
     type_ptr: Ints,
     nodes: Ints,
     found: Ints,
 ) -> None:
     """Write where each type's nodes begin, and of each its vertex and instance, and what is wanted."""
+    round, origin, step, steps, seen = when
     n = 0
     for t in range(len(own)):
         type_ptr[t] = n
@@ -100,9 +100,7 @@ def _select(
                     if wanted[t, k] >= 0:
                         found[n, k] = block[wanted[t, k], v]
                 if round >= 0:
-                    step = max(0, block[round, v]) * stages
-                    if stage >= 0:
-                        step += max(0, block[stage, v])
-                    seen[step, t] = True
+                    o = block[origin, v] if origin >= 0 else 0
+                    seen[max(0, block[round, v]) * steps + step[o, t]] = True
                 n += 1
     type_ptr[len(own)] = n

@@ -14,7 +14,6 @@ from abw.core.base.errors import AbwError, InstanceError
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.rounds import rounds
 from abw.core.exec.cpu.rounds.emit import Emitted, emit_rounds
-from abw.core.exec.cpu.rounds.taken import why_not
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.params import Params, init_params
 from abw.core.graph.growing.beam import Picks
@@ -105,8 +104,6 @@ def test_calls_of_a_model_compile_its_rounds_once(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("name", GROWING)
 def test_shipped_specs_run_compiled_and_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     workload = opened(SPECS / f"{name}.yaml", hidden=6, limit=16)
-    assert workload.ground is not None
-    assert why_not(workload.ground.sprouter) is None
     params = init_params(workload.network, 1)
     executor = ready(workload, "cpu", params, 1)
     expected = driven(workload, params, monkeypatch)
@@ -135,8 +132,6 @@ def test_random_sections_grow_the_same_alone_together_and_on_threads(
     except AbwError:
         return
     assert workload.ground is not None
-    if why_not(workload.ground.sprouter):
-        return
     params = init_params(workload.network, seed)
     batches = workload.ground.sprouter.phases.ordered
     with monkeypatch.context() as patched:
@@ -360,15 +355,48 @@ outputs: {pick: a.pick}
 """
 
 
+LISTED = """\
+model: listed
+dims: {hidden: 3}
+data: {format: tags, path: d.txt, batch: 8}
+tables: {words: {dim: hidden, rows: 8}}
+params: {idle: hidden}
+links: {members: {reverse: home}}
+grow:
+  a:
+    links: {up: a or none}
+    fields: {row: number}
+    most: 9
+    start: {row: 1}
+    choose: {pick: argmax score.y}
+    then:
+      - {add: a, as: first, up: this, row: row + 1}
+      - {add: c, each: x in instance.token, unless: x.index > 1, home: first, at: x}
+      - {add: a, as: second, when: pick != 0, up: first, row: row + 2}
+      - {add: c, each: x in members, home: second, at: x.at.next}
+      - {add: c, each: x in up.members, when: x.at, home: second, at: x.at}
+  c: {links: {home: a, at: token or none}, most: 20}
+types:
+  run: {per: a, cell: rnn.yaml, inputs: {x: "words[row]", h: up.gather.h or zeros, g: up.run.h or idle}}
+  each: {per: c, cell: rnn.yaml, inputs: {x: "words[at.index] or idle", h: home.up.run.h or zeros, g: idle}}
+  gather: {per: a, mean: {h: members.each.h or idle}}
+  last: {per: a, cell: rnn.yaml, inputs: {x: "members[-1].each.h or idle", h: gather.h, g: run.h}}
+  score: {per: a, cell: scores.yaml, inputs: {x: last.h}}
+outputs: {pick: a.pick}
+"""
+"""`gather` waits for `each`, that for `run`, that for `gather`: each time of what an earlier clause adds."""
+
+
+@pytest.mark.parametrize("text", [STAGED, LISTED], ids=["links", "lists"])
 def test_types_that_wait_for_each_other_are_computed_in_stages(
-    random_folder: Path, monkeypatch: pytest.MonkeyPatch
+    random_folder: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     spec = random_folder / "staged.yaml"
-    spec.write_text(STAGED)
+    spec.write_text(text)
     workload = opened(spec, limit=64)
     assert workload.ground is not None
     phases = workload.ground.sprouter.phases
-    assert not phases.ordered and why_not(workload.ground.sprouter) is None
+    assert not phases.ordered
     params = init_params(workload.network, 3)
     monkeypatch.setattr("abw.core.exec.cpu.parts.APART_FLOPS", 1)
     alone, two = ready(workload, "cpu", params, 1), ready(workload, "cpu", params, 2)

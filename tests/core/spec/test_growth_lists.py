@@ -114,6 +114,13 @@ WRONG = {
     "within: upper, at: old.at": (
         ("within: old.within, at: old.at", "'parts' is known only when growth has ended", ""),
     ),
+    'run: {per: part, cell: rnn.yaml, inputs: {x: below.run.h or at.read.h, h: "depths[within.depth]"}}': (
+        (
+            "«run»: {per: part, cell: rnn.yaml, inputs: {x: 'depths[within.depth]', h: within.all.h}}",
+            "'run', 'all', 'look' wait for each other at vertices of one round, by lists of it (parts)",
+            "earlier vertices",
+        ),
+    ),
     "mean: {h: parts.look.y}": (
         (
             "mean: {h: «instance.part.look.y»}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from abw.core.data.vertices import INDEX, INSTANCE, KIND, FieldColumn
 from abw.core.exec.cpu.rounds.members import Members
@@ -11,49 +11,40 @@ from abw.core.exec.cpu.rounds.tests import evaluate, holds
 from abw.core.graph.growing.beam import PICK
 from abw.core.ir.growth import Clause, GrowingKind, Number
 from abw.core.ir.paths import Hop
+from abw.core.ir.steps import Origin
 
-ROUND, STAGE = "round", "stage"
-"""Columns: the number of the round that a vertex is computed in, and of the stage of that."""
-
-
-def stages_of(kind: GrowingKind) -> list[int]:
-    """By clause of a kind: in which stage of a round is computed what it adds, behind all that it links to.
-
-    Vertices lead to others of their round by links alone that are told what another clause has added.
-    """
-    found: list[int] = []
-    for clause in kind.clauses:
-        named = [i for i in range(len(found)) if any(place.added == i for _, place in clause.links)]
-        found.append(max((1 + found[i] for i in named), default=0))
-    return found
+ROUND, ORIGIN = "round", "origin"
+"""Columns: the number of the round that a vertex is computed in, and of its origin where steps ask for it."""
 
 
 class Clauses:
     """Writes what `abw.core.graph.growing.decide.Grower` does into a function, a vertex at a time."""
 
     def __init__(
-        self, f: StateFunction, members: Members, kinds: Mapping[str, GrowingKind], *, staged: bool
+        self, f: StateFunction, members: Members, kinds: Mapping[str, GrowingKind], origins: Sequence[Origin]
     ) -> None:
-        """`staged`: whether rounds are computed stage by stage."""
+        """`origins`: by whose numbers is noted where vertices come from; there may be none."""
         self.f, self.members, self.kinds = f, members, kinds
+        self._origins = {(origin.kind, origin.number): o for o, origin in enumerate(origins)}
         self.beam = any(kind.best for kind in kinds.values())
-        self.staged = staged
 
     def start(self, clause: Clause, roots: str, count: str) -> None:
         """What `count` instances begin with; `roots` are their own vertices."""
         f = self.f
-        f.each(
-            0, count, lambda j: self._add(clause, f.int_item(roots, j), lambda new: self._stage(new, 0), [])
-        )
+
+        def note(new: str) -> None:
+            self._note_origin(new, clause.adds, -1)
+
+        f.each(0, count, lambda j: self._add(clause, f.int_item(roots, j), note, []))
 
     def grow(self, kind: GrowingKind, vertices: str, count: str) -> None:
         """Do a kind's clauses at `count` vertices, whose decisions are made; or at those of picks."""
         named = {needed for clause in kind.clauses for needed in clause.needs}
-        for number, (clause, stage) in enumerate(zip(kind.clauses, stages_of(kind), strict=True)):
-            self._clause(kind, clause, number if number in named else None, stage, vertices, count)
+        for number, clause in enumerate(kind.clauses):
+            self._clause(kind, clause, number, vertices, count, named=number in named)
 
     def _clause(
-        self, kind: GrowingKind, clause: Clause, number: int | None, stage: int, vertices: str, count: str
+        self, kind: GrowingKind, clause: Clause, number: int, vertices: str, count: str, *, named: bool
     ) -> None:
         f = self.f
 
@@ -65,12 +56,12 @@ class Clauses:
             known = [added.get(i, "-1") for i in range(len(kind.clauses))]
             conditions = [f.test("sge", f.column(FieldColumn(d.name), vertex), 0) for d in kind.decisions]
             conditions += [f.test("sge", vertex, 0) for vertex in added.values()]
-            if number is not None:
+            if named:
                 f.put_int("-1", f.address(("added", number)), j)
 
             def note(new: str) -> None:
-                self._stage(new, stage)
-                if number is not None:
+                self._note_origin(new, kind.name, number)
+                if named:
                     f.put_int(new, f.address(("added", number)), j)
                 if by is not None:
                     f.note(PICK, new, by)
@@ -92,10 +83,10 @@ class Clauses:
 
         f.each(0, count, at)
 
-    def _stage(self, new: str, stage: int) -> None:
-        """Note in which stage a vertex is computed."""
-        if self.staged:
-            self.f.note(STAGE, new, str(stage))
+    def _note_origin(self, new: str, kind: str, number: int) -> None:
+        """Note by which clause of a kind a vertex came to be."""
+        if self._origins:
+            self.f.note(ORIGIN, new, str(self._origins[kind, number]))
 
     def _pick(self, kind: GrowingKind, vertex: str, j: str) -> str | None:
         """The pick by which clauses are done, or by which a vertex came to be; None where nothing is picked.

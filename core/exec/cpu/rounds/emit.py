@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from abw.core.data.vertices import KIND
 from abw.core.exec.cpu.llvm.emit import Module
 from abw.core.exec.cpu.rounds.beams import Beams
 from abw.core.exec.cpu.rounds.choices import Choices
-from abw.core.exec.cpu.rounds.clauses import STAGE, Clauses, stages_of
+from abw.core.exec.cpu.rounds.clauses import ORIGIN, Clauses
 from abw.core.exec.cpu.rounds.feeds import Feeds
 from abw.core.exec.cpu.rounds.launch import Launcher
 from abw.core.exec.cpu.rounds.members import Members
@@ -18,9 +18,12 @@ from abw.core.exec.cpu.target import Target
 from abw.core.graph.growing.sprout import Sprouter
 from abw.core.ir.growth import GrowingKind
 from abw.core.ir.paths import Hop
+from abw.core.ir.steps import Origin, Origins, origins_of
 from abw.core.plan.arenas import Arenas
 
 Kinds = frozenset[str]
+Group = tuple[Kinds, Origins | None]
+"""Vertices of some kinds, and of some origins; None: of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Emitted:
 
 
 def emit_rounds(sprouter: Sprouter, arenas: Arenas, target: Target) -> Emitted:
-    """Write the rounds of a model whose types have an order in them, or in their stages.
+    """Write the rounds of a model.
 
     `begin` adds what instances begin with, behind vertex `next`. `rounds` computes the vertices `first` to
     `last - 1`, decides, and adds vertices, until one of `state.py`'s ends: a round is whole, or FULL ends
@@ -41,7 +44,7 @@ def emit_rounds(sprouter: Sprouter, arenas: Arenas, target: Target) -> Emitted:
     module, words = Module(target), Words()
     kinds = {kind.name: kind for kind in sprouter.growth.kinds}
     f = StateFunction(module, "begin", words)
-    clauses = Clauses(f, Members(f, sprouter), kinds, staged=not sprouter.phases.ordered)
+    clauses = Clauses(f, Members(f, sprouter), kinds, noted(sprouter))
     for kind in kinds.values():
         if kind.start is not None:
             clauses.start(kind.start, f.address("roots"), f.get("root_count"))
@@ -67,11 +70,9 @@ def most_added(sprouter: Sprouter) -> int:
     return max(len(k.clauses) * (k.best.width if k.best else 1) for k in sprouter.growth.kinds)
 
 
-def stages(sprouter: Sprouter) -> int:
-    """In how many stages a round is computed."""
-    if sprouter.phases.ordered:
-        return 1
-    return 1 + max(stage for kind in sprouter.growth.kinds for stage in stages_of(kind))
+def noted(sprouter: Sprouter) -> tuple[Origin, ...]:
+    """The origins that are noted of vertices: where steps ask for them."""
+    return () if sprouter.phases.ordered else origins_of(sprouter.growth)
 
 
 def width(sprouter: Sprouter) -> int:
@@ -92,10 +93,13 @@ class _Rounds:
         self.feeds = Feeds(f, launcher, self.members, sprouter, arenas)
         self.choices = Choices(f, launcher, arenas, self.model.data.seed)
         kinds = {kind.name: kind for kind in sprouter.growth.kinds}
-        self.clauses = Clauses(f, self.members, kinds, staged=not sprouter.phases.ordered)
-        types = [self.model.types[t].kinds for t in sprouter.phases.during]
-        decide = [kind.kinds for kind in sprouter.growth.kinds]
-        self.groups: list[Kinds] = list(dict.fromkeys([*types, *decide]))
+        self.clauses = Clauses(f, self.members, kinds, noted(sprouter))
+        self.steps: list[tuple[int, Group]] = [
+            (t, (self.model.types[t].kinds, None if sprouter.phases.ordered else origins))
+            for t, origins in sprouter.phases.steps
+        ]
+        decide: list[Group] = [(kind.kinds, None) for kind in sprouter.growth.kinds]
+        self.groups = list(dict.fromkeys([*(group for _, group in self.steps), *decide]))
 
     def emit(self) -> None:
         f = self.f
@@ -145,33 +149,25 @@ class _Rounds:
         self._visit(kind.kinds, lambda vertex, there: f.when(there, lambda: add(vertex)))
 
     def _round(self) -> None:
-        f, phases = self.f, self.sprouter.phases
+        f = self.f
         f.set("round", f.i64("add", f.get("round"), 1))
-        if not phases.ordered:
-            f.repeat(stages(self.sprouter), self._batches)
-        self._lists()
-        if phases.ordered:
-            self._batches()
+        for number, group in enumerate(self.groups):
+            self._list(number, *group)
+        for t, group in self.steps:
+            self.feeds.batch(t, *self._of(group))
         for kind in self.sprouter.growth.kinds:
             for decision in kind.decisions:
                 scores = self._scores(decision.type, decision.output)
                 if self.beams and decision is kind.best:
-                    self.beams.pick(*self._of(kind.kinds), scores)
+                    self.beams.pick(*self._of((kind.kinds, None)), scores)
                 else:
-                    self.choices.decide(decision, *self._of(kind.kinds), scores)
+                    self.choices.decide(decision, *self._of((kind.kinds, None)), scores)
         before = f.get("next")
         for kind in self.sprouter.growth.kinds:
             if kind.clauses:
                 picked = self.beams.picked() if self.beams and kind.best else None
-                self.clauses.grow(kind, *(picked or self._of(kind.kinds)))
+                self.clauses.grow(kind, *(picked or self._of((kind.kinds, None))))
         self._next(before)
-
-    def _batches(self, stage: str | None = None) -> None:
-        """Compute the vertices that are listed, or those of a stage."""
-        if stage is not None:
-            self._lists(stage)
-        for t in self.sprouter.phases.during:
-            self.feeds.batch(t, *self._of(self.model.types[t].kinds))
 
     def _next(self, first: str) -> None:
         """What came to be is computed in the next round, if there is one."""
@@ -189,29 +185,31 @@ class _Rounds:
     def _scores(self, t: int, output: int) -> int:
         return self.model.types[t].outputs[output].shape[0] if t >= 0 else 0
 
-    def _of(self, kinds: Kinds) -> tuple[str, str]:
-        """The vertices of these kinds that the round is of, and how many they are."""
-        number = self.groups.index(kinds)
+    def _of(self, group: Group) -> tuple[str, str]:
+        """The vertices of a group that the round is of, and how many they are."""
+        number = self.groups.index(group)
         return self.f.address(("list", number)), self.f.get(("listed", number))
 
-    def _lists(self, stage: str | None = None) -> None:
-        """List the round's vertices, or those of a stage."""
-        for number, kinds in enumerate(self.groups):
-            self._list(number, kinds, stage)
-
-    def _list(self, number: int, kinds: Kinds, stage: str | None) -> None:
-        """List the round's vertices of these kinds, in order."""
+    def _list(self, number: int, kinds: Kinds, origins: Origins | None) -> None:
+        """List the round's vertices of a group, in order."""
         f = self.f
         f.set(("listed", number), 0)
 
         def look(vertex: str, found: str) -> None:
-            if stage is not None:
-                found = f.both([found, f.test("eq", f.column(STAGE, vertex), stage)])
+            if origins is not None:
+                found = f.both([found, self._is_one(f.column(ORIGIN, vertex), map(str, sorted(origins)))])
             count = f.get(("listed", number))
             f.put_int(vertex, f.address(("list", number)), count)
             f.set(("listed", number), f.i64("add", count, f.let(f"zext i1 {found} to i64")))
 
         self._visit(kinds, look)
+
+    def _is_one(self, value: str, wanted: Iterable[str]) -> str:
+        """Whether a number is one of some."""
+        f, found = self.f, "false"
+        for one in wanted:
+            found = f.let(f"or i1 {found}, {f.test('eq', value, one)}")
+        return found
 
     def _visit(self, kinds: Kinds, body: Callable[[str, str], None]) -> None:
         """`body(vertex, whether)` for the round's vertices: whether each is of these kinds."""
@@ -219,10 +217,7 @@ class _Rounds:
         wanted = [f.get(("kind", name)) for name in sorted(kinds)]
 
         def look(vertex: str) -> None:
-            kind, found = f.column(KIND, vertex), "false"
-            for one in wanted:
-                found = f.let(f"or i1 {found}, {f.test('eq', kind, one)}")
-            body(vertex, found)
+            body(vertex, self._is_one(f.column(KIND, vertex), wanted))
 
         ranges: Sequence[tuple[str, str]] = [("first", "last")]
         if not kinds <= self.sprouter.growth.grown:

@@ -16,8 +16,8 @@ from abw.core.exec.cpu import parts
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.memory import ArenaMemory
 from abw.core.exec.cpu.packing import address
-from abw.core.exec.cpu.rounds.clauses import ROUND, STAGE
-from abw.core.exec.cpu.rounds.emit import deciding, emit_rounds, most_added, stages, wide, width
+from abw.core.exec.cpu.rounds.clauses import ORIGIN, ROUND
+from abw.core.exec.cpu.rounds.emit import deciding, emit_rounds, most_added, noted, wide, width
 from abw.core.exec.cpu.rounds.feeds import OwnColumn, ValueColumn
 from abw.core.exec.cpu.rounds.picked import Part, of_instances, take
 from abw.core.exec.cpu.rounds.share import Share
@@ -73,10 +73,13 @@ class CompiledRounds:
         walk = ctypes.CFUNCTYPE(None, pointer, pointer)(self._code.address("rounds"))
         self.rounds: Callable[[int, int], None] = walk
         self.wide = wide(sprouter, self.arenas)
-        self.added, self.width, self.stages = most_added(sprouter), width(sprouter), stages(sprouter)
+        self.added, self.width = most_added(sprouter), width(sprouter)
         self.guess = FIRST_GUESS
         self.quota = 1.0
         phases, growth, types = sprouter.phases, sprouter.growth, sprouter.model.types
+        self.step = np.zeros((max(1, len(noted(sprouter))), len(types)), np.int32)
+        for number, (t, origins) in enumerate(phases.steps):
+            self.step[slice(None) if phases.ordered else sorted(origins), t] = number
         self.lanes_flops = sum(int(self.arenas.product_flops[t]) for t in phases.during)
         self.deciding = deciding(growth.kinds)
         self.starts = sum(kind.start is not None for kind in growth.kinds)
@@ -349,7 +352,9 @@ class _Growth:
         made.guess = max(made.guess * 7 // 8, (columns.count - self.given) * 5 // (4 * self.whose.count) + 1)
         rounds = max(share["round"] for share in self.shares)
         read = made.epochs.placed(made.memory.views, self.before)
-        when = columns.place[ROUND], columns.place[STAGE] if made.stages > 1 else -1, made.stages
+        steps = made.sprouter.phases.steps
+        origin = -1 if made.sprouter.phases.ordered else columns.place[ORIGIN]
+        when = columns.place[ROUND], origin, made.step, len(steps)
         return Computed(self.places[made.own], self.places[made.row], *when, rows, rounds, read)
 
     def _take(self, beam: Beam) -> None:

@@ -101,7 +101,7 @@ def test_equals_reference(seed: int, nodes: int, large: bool) -> None:
 def test_every_spec_as_by_the_ir(spec: str, granularity: Granularity, root: Path) -> None:
     model = open_model(root / "specs" / f"{spec}.yaml", Overrides(dims={"hidden": 22}))
     if model.growth and granularity == "op":
-        with pytest.raises(AbwError, match="grows, and granularity op"):
+        with pytest.raises(AbwError, match="grows round by round, and granularity op"):
             open_networks(model, granularity)
         return
     workload = whole(open_workload(model, read_instances(model.data, 2), open_networks(model, granularity)))
