@@ -47,6 +47,7 @@ REFUSED: Mapping[str, tuple[str, str]] = {
         "net.run(…, eager=True) shows every value where it is computed; what is returned is looked at",
     ),
     "profile": ("--profile", "it runs plans as wholes again, and a program's pieces go on from each other"),
+    "engine": ("--engine", "its file would run on every machine; --shard I/N and abw join do it"),
     "trace": ("--trace", f"it notes plans that are made ahead: {_WHOLE}"),
 }
 """Options by their parameters: what they are called, and why they do not go with a program."""

@@ -14,13 +14,15 @@ import typer
 from typer.core import TyperCommand
 
 from abw.cli import completion, options, programs
-from abw.cli.console import CLOSED_PIPE, print_json, progress
+from abw.cli.console import CLOSED_PIPE, amount, counted, print_json, progress
 from abw.cli.report import print_run
 from abw.core.base.errors import InterruptedWorkError
 from abw.core.base.interrupts import INTERRUPTED, Terminated
 
 if TYPE_CHECKING:
     from abw.core.exec.interface import Executor
+    from abw.core.run.options import RunOptions
+    from abw.core.spec.load import Overrides
 
 
 def run(
@@ -192,6 +194,32 @@ def run(
         bool, typer.Option("--no-keep", help="Keep no run: outputs go to --output, or nowhere.")
     ] = False,
     shard: options.Shard = None,
+    engine: Annotated[
+        Literal["ray"] | None,
+        typer.Option("--engine", help="Run shards on a cluster, or in many processes here (docs/scale.md)."),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers", min=1, metavar="N", help="Shards at once by --engine.", show_default="all processors"
+        ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--address",
+            metavar="HOST:PORT",
+            envvar="RAY_ADDRESS",
+            help="A Ray cluster that runs already; auto: the one here.",
+            show_default="one started for the run",
+        ),
+    ] = None,
+    shard_size: Annotated[
+        str, typer.Option("--shard-size", metavar="SIZE", help="Bytes of data a shard of --engine has.")
+    ] = "4M",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Take the parts that an earlier run by --engine has left.")
+    ] = False,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
@@ -212,6 +240,13 @@ def run(
         raise typer.BadParameter("it limits what --batch auto chooses", param_hint="--memory")
     if no_keep and (page or note or tags):
         raise typer.BadParameter("it goes with a run that is kept", param_hint="--report, --note and --tag")
+    if engine and shard:
+        raise typer.BadParameter("--engine makes shards of its own", param_hint="--shard")
+    if not engine:
+        for name in ("workers", "resume", "shard_size"):
+            if programs.given(context, name):
+                option = f"--{name.replace('_', '-')}"
+                raise typer.BadParameter("it goes with --engine", param_hint=option)
     if options.is_program(spec):
         programs.refuse_options(context)
         texts: list[str] = []
@@ -272,6 +307,23 @@ def run(
         tags=tuple(tags or ()),
         shard=options.shard_of(shard),
     )
+    if engine:
+        wanted = {
+            "--verify": verify,
+            "--check-finite": check_finite,
+            "--profile": profile,
+            "--trace": trace,
+            "--show-kernels": show_kernels,
+            "--report": page,
+            "--note or --tag": note or tags,
+            "--executor cuda": chosen.executor == "cuda",
+        }
+        for option, given in wanted.items():
+            if given:
+                message = "not with --engine, which keeps no run and looks at no mini-batch: try --shard"
+                raise typer.BadParameter(message, param_hint=option)
+        _scaled(spec, changes, chosen, shard_size, workers, address, resume, quiet, as_json)
+        return
     texts = []
     with progress(quiet) as shown, _ended(output, grown):
         report = run_pipeline(
@@ -283,6 +335,38 @@ def run(
             prepared=lambda e: texts.append(kernels_of(e, show_kernels)) if show_kernels else None,
         )
     _show(report, texts, page, allow_outside, quiet, as_json, to_stdout)
+
+
+def _scaled(
+    spec: Path,
+    changes: Overrides,
+    chosen: RunOptions,
+    shard_size: str,
+    workers: int | None,
+    address: str | None,
+    resume: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Run in shards by Ray, and print what came of it."""
+    from abw.core.run.batchsize import parse_bytes
+    from abw.core.scale.job import Scale, run_scaled
+    from abw.core.scale.on_ray import OnRay
+
+    scale = Scale(max(1, parse_bytes(shard_size)), resume)
+    on_ray = OnRay(address or "", workers, chosen.threads or 1)
+    with progress(quiet) as shown:
+        report = run_scaled(spec, changes, chosen, scale, on_ray, shown)
+    if as_json:
+        print_json(report)
+        return
+    left_out = f", {amount(report['skipped'])} left out" if report["skipped"] else ""
+    taken = f" ({report['resumed']} from before)" if report["resumed"] else ""
+    print(
+        f"{report['model']}: {counted(report['instances'], 'instance')}{left_out} in "
+        f"{counted(report['shards'], 'shard')}{taken}, {amount(report['instances_per_second'])} instances/s"
+    )
+    print(f"outputs: {report['output']}")
 
 
 @contextmanager

@@ -71,15 +71,15 @@ class Job:
     `grown`: where instances go when they have grown, if anywhere.
 
     `params`: of the reference, if every node shall be compared with it. `profiler`: the executor's, if it
-    shall say where its time goes. `folder`: where graphs and schedules are kept. `check_finite`: whether a
-    value that is not finite ends the run.
+    shall say where its time goes. `folder`: where graphs and schedules are kept; None: nowhere, and
+    nothing is compared. `check_finite`: whether a value that is not finite ends the run.
     """
 
     model: Model
     networks: Networks
     policy: Policy
     executor: Executor
-    folder: Path
+    folder: Path | None
     outputs: tuple[Output, ...]
     writer: Writer
     grown: GrownWriter | None
@@ -252,13 +252,13 @@ class _Run:
                 sums.needed = needed
             # a device may still be at it: what needs no result comes before what does
             kept = sums.mini_batches < KEPT
-            if kept or batch.grown is None:
+            if job.folder is not None and (kept or batch.grown is None):
                 bound = int(lower_bound(batch.dag).sum())
                 sums.whole += 1
                 sums.lower_bound += bound
                 sums.executed.avoid(result.counts, batch.plan.counts)
                 if kept:
-                    self._keep(workload, batch, result, bound)
+                    self._keep(job.folder, workload, batch, result, bound)
             sums.mini_batches += 1
             sums.instances += nodes.instances
             sums.nodes += len(nodes)
@@ -302,13 +302,13 @@ class _Run:
             self.sums.grown.close += found.close
         return worst
 
-    def _keep(self, workload: Workload, batch: MiniBatch, result: Result, bound: int) -> None:
+    def _keep(self, folder: Path, workload: Workload, batch: MiniBatch, result: Result, bound: int) -> None:
         sums, graph, dag, schedule = self.sums, batch.graph, batch.dag, batch.schedule
         ready = ready_counts(dag, schedule)
-        save_batch(self.job.folder, sums.mini_batches, graph, dag, schedule, ready)
+        save_batch(folder, sums.mini_batches, graph, dag, schedule, ready)
         if batch.grown is not None:
             with self.job.clock("write"):
-                save_history(self.job.folder, sums.mini_batches, history_of(workload, batch, result))
+                save_history(folder, sums.mini_batches, history_of(workload, batch, result))
         for name in COMPARED:
             sums.of_kept.compared[name] += len(get_policy(name).schedule(dag))
         sums.of_kept.batches += len(schedule)

@@ -1,0 +1,1 @@
+"""Runs over many processes and machines, by an engine that others have made."""

@@ -1,0 +1,194 @@
+"""A run over many processes, whatever engine starts them: what is sent, what is left, what came of it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from abw.core.base.errors import AbwError, InterruptedWorkError
+from abw.core.base.files import home, spare
+from abw.core.base.interrupts import INTERRUPTED, Terminated
+from abw.core.base.progress import Progress
+from abw.core.data.feed import Section
+from abw.core.exec.registry import get_executor
+from abw.core.exec.trained import load_weights, make_params
+from abw.core.ir.model import Model
+from abw.core.policy.registry import get_policy
+from abw.core.policy.schedule import Policy
+from abw.core.run.footprint import require_weights
+from abw.core.run.learning import chosen_policy, kept_policy
+from abw.core.run.options import RunOptions
+from abw.core.run.workload import open_model, open_networks, open_sample
+from abw.core.scale.worker import Bundle, Parcel, parcel, stamp_of
+from abw.core.spec.load import Overrides
+from abw.core.store.parts import Part, discard, folder_of, is_done, join, refuse_others
+
+SHARD_BYTES = 4 << 20
+"""So many bytes of data a shard has, unless told otherwise."""
+
+SCHEMA_VERSION = 1
+"""Of what `--json` prints."""
+
+ENOUGH = 3
+"""When so many shards have failed and none has not, the others are not tried."""
+
+Task = tuple[Part, Section]
+Done = Callable[[Task, Mapping[str, Any]], None]
+Engine = Callable[[Parcel, list[Task], Done, Progress], None]
+"""Runs tasks by the worker's `run_shard` in other processes, in any order, and tells of each what came of it:
+`lost` in place of what it counted where every process that tried it ended. Errors: AbwError.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How a run is spread: bytes of data a shard, and whether parts that are there already are taken."""
+
+    shard_bytes: int = SHARD_BYTES
+    resume: bool = False
+
+
+def run_scaled(
+    spec: Path, overrides: Overrides, options: RunOptions, scale: Scale, engine: Engine, progress: Progress
+) -> dict[str, Any]:
+    """Run a spec in shards by an engine, and put their outputs together; what `abw run --json` prints.
+
+    The policy is learned once, here. Shards that fail are named in the end, and the parts of the others kept.
+    Errors: AbwError and its kinds.
+    """
+    begun = time.perf_counter()
+    model = open_model(spec, overrides, skip_bad=options.skip_bad)
+    cut = options.cut(model, overrides, "--engine")
+    output = cut.output.absolute()
+    if not output.parent.is_dir():
+        raise AbwError(f"cannot write {output}: there is no folder {output.parent}")
+    spare(output, *model.reads)
+    require_weights(model)
+    whose, stamp = cut.whose(), stamp_of(model.data.path)
+    count = max(1, math.ceil(model.data.path.stat().st_size / scale.shard_bytes))
+    refuse_others(output, whose, count)
+    tasks = [(Part(output, n, count), section) for n, section in enumerate(cut.sections(count), 1)]
+    left = [task for task in tasks if not (scale.resume and is_done(task[0], whose))]
+    tally = _Tally(len(tasks), len(tasks) - len(left), output, progress)
+    if left:
+        policy = _policy(model, options, progress)
+        placed = _placed(model)
+        sent = replace(options, threads=options.threads or 1)
+        bundle = Bundle(placed, sent, policy, whose, stamp, home().absolute())
+        with tally.told_when_interrupted():
+            engine(parcel(bundle), left, tally.add, progress)
+        tally.require_all()
+    progress.phase("join the parts")
+    joined = join(output, whose)
+    discard(output)
+    seconds = time.perf_counter() - begun
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": model.name,
+        "data": str(model.data.path),
+        "output": str(cut.output),
+        "shards": len(tasks),
+        "resumed": len(tasks) - len(left),
+        "instances": joined["instances"],
+        "skipped": joined["skipped"],
+        "seconds": seconds,
+        "worker_cpu_seconds": tally.cpu,
+        "instances_per_second": tally.instances / seconds,
+    }
+
+
+def _policy(model: Model, options: RunOptions, progress: Progress) -> Policy:
+    """The policy asked for, learned here if it is not on disk. Errors: AbwError."""
+    networks = open_networks(
+        model, options.granularity, options.layout, fuse=options.fuse, group=options.group
+    )
+    asked = options.asked(model, networks)
+    kept = kept_policy(networks, asked)
+    if kept:
+        return kept.policy
+    if not asked.learned:
+        return get_policy(asked.name)
+    executor = None
+    if model.growth:  # what grows is grown first
+        executor = get_executor(options.executor, **options.told)
+        executor.prepare(networks.network, make_params(networks.cells, load_weights(model), options.seed))
+    sample, used = open_sample(model, networks, asked.instances, skip_bad=options.skip_bad, executor=executor)
+    return chosen_policy(None, sample, asked, used=used, progress=progress)[0]
+
+
+def _placed(model: Model) -> Model:
+    """The model with paths that are right in any folder."""
+    file = model.weights.file
+    return replace(
+        model,
+        data=replace(model.data, path=model.data.path.absolute()),
+        weights=replace(model.weights, file=file and file.absolute()),
+    )
+
+
+class _Tally:
+    """What came of shards so far."""
+
+    def __init__(self, shards: int, resumed: int, output: Path, progress: Progress) -> None:
+        self.shards, self.done, self.output, self.progress = shards, resumed, output, progress
+        self.instances, self.cpu = 0, 0.0
+        self.lost: list[Task] = []
+        self.failed: list[tuple[Task, AbwError]] = []
+        self.succeeded = False
+        self.begun = time.perf_counter()
+
+    def add(self, task: Task, found: Mapping[str, Any]) -> None:
+        """Count a shard. Errors: AbwError where going on is of no use."""
+        if "error" in found:
+            message, hint, code = found["error"]
+            error = AbwError(message, hint=hint, exit_code=code)
+            if found["ends"]:
+                raise error
+            self.failed.append((task, error))
+        elif "lost" in found:
+            self.lost.append(task)
+        else:
+            self.succeeded = True
+            self.done += 1
+            self.instances += found["instances"] + found["skipped"]
+            self.cpu += found["cpu"]
+        if len(self.failed) + len(self.lost) >= ENOUGH and not self.succeeded:
+            self.require_all()
+        rate = self.instances / (time.perf_counter() - self.begun)
+        note = f"{self.done} of {self.shards} shards, {self.instances} instances, {rate:.0f}/s"
+        self.progress.reached(self.done, note)
+
+    def require_all(self) -> None:
+        """Raise AbwError that names the shards which failed, the first of them with its reason."""
+        if not self.failed and not self.lost:
+            return
+        hint = f"{self._kept()}; --resume takes them"
+        if self.failed:
+            (part, _), error = min(self.failed, key=lambda one: one[0][0].number)
+            others = len(self.failed) + len(self.lost) - 1
+            more = f" ({others} more failed)" if others else ""
+            raise AbwError(f"{part}{more}: {error.message}", hint="; ".join(filter(None, (error.hint, hint))))
+        part, section = min(self.lost, key=lambda one: one[0].number)
+        lines = f"from line {section.line} on, {section.count} instances"
+        names = ", ".join(str(p.number) for p, _ in sorted(self.lost, key=lambda one: one[0].number)[:10])
+        which = f"parts {names} of {part.parts} end" if len(self.lost) > 1 else f"{part} ({lines}) ends"
+        raise AbwError(f"{which} each process that runs it: too little memory, or a crash", hint=hint)
+
+    @contextmanager
+    def told_when_interrupted(self) -> Iterator[None]:
+        """Say how a run that is interrupted in the block can be gone on with."""
+        try:
+            yield
+        except (KeyboardInterrupt, Terminated) as end:
+            by_system = isinstance(end, Terminated)
+            message = f"{'terminated' if by_system else 'interrupted'}: {self._kept()}; --resume goes on"
+            code = end.code if isinstance(end, Terminated) else INTERRUPTED
+            raise InterruptedWorkError(message, exit_code=int(code or 1)) from None
+
+    def _kept(self) -> str:
+        return f"{self.done} of {self.shards} parts are kept in {folder_of(self.output)}"

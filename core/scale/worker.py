@@ -1,0 +1,166 @@
+"""What a process does that runs shards for another: it opens the model once, and writes parts."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import abw
+from abw.core.base.errors import AbwError, from_system
+from abw.core.base.memory import keep_freed_memory
+from abw.core.base.progress import Clock, Quiet
+from abw.core.data.feed import Section, open_feed
+from abw.core.exec.registry import get_executor
+from abw.core.exec.trained import load_weights, make_params
+from abw.core.ir.model import Model
+from abw.core.policy.schedule import Policy
+from abw.core.run.options import RunOptions
+from abw.core.run.pipeline import WORKING
+from abw.core.run.streaming import Job, run_stream
+from abw.core.run.workload import open_networks
+from abw.core.store.outputs import open_outputs, outputs_of
+from abw.core.store.parts import Part, Whose, writing_part
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A run as it is sent to workers: the model and the policy themselves; data and weights by their paths.
+
+    `stamp` is the data's size and time of change.
+    """
+
+    model: Model
+    options: RunOptions
+    policy: Policy
+    whose: Whose
+    stamp: tuple[int, int]
+    home: Path
+
+
+Parcel = tuple[str, str, bytes]
+"""A bundle by its digest, and pickled, with the version of abw that can read it: that comes first."""
+
+
+def stamp_of(data: Path) -> tuple[int, int]:
+    """What changes with a file: its size and the time of its last change."""
+    about = data.stat()
+    return about.st_size, about.st_mtime_ns
+
+
+class Worker:
+    """A model, ready to run shards."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        """Open it and compile. Errors: AbwError, where weights or data are others than the driver's."""
+        self.bundle = bundle
+        model, options = bundle.model, bundle.options
+        trained = load_weights(model)
+        if trained and trained.file.sha256 != bundle.whose["weights"]:
+            raise AbwError(f"{trained.file.path} holds other weights here than where the run was begun")
+        self.networks = open_networks(
+            model, options.granularity, options.layout, fuse=options.fuse, group=options.group
+        )
+        self.executor = get_executor(options.executor, **options.told)
+        params = make_params(self.networks.cells, trained, options.seed)
+        self.executor.prepare(self.networks.network, params, options.threads)
+
+    def run(self, part: Part, section: Section) -> dict[str, Any]:
+        """Run a shard into its part; what it counted. Errors: AbwError."""
+        bundle, model = self.bundle, self.bundle.model
+        self._require_data()
+        outputs = outputs_of(model)
+        with (
+            open_feed(model.data.path, section) as feed,
+            writing_part(part, bundle.whose, section) as draft,
+        ):
+            with open_outputs(draft.path, outputs, model.data.format == "json") as writer:
+                job = Job(
+                    model=model,
+                    networks=self.networks,
+                    policy=bundle.policy,
+                    executor=self.executor,
+                    folder=None,
+                    outputs=outputs,
+                    writer=writer,
+                    grown=None,
+                    params=None,
+                    profiler=None,
+                    skip_bad=bundle.options.skip_bad,
+                    check_finite=False,
+                    clock=Clock(*WORKING, "wait", "write"),
+                    progress=Quiet(),
+                )
+                sums = run_stream(job, feed)
+            draft.instances, draft.skipped = sums.instances, sums.skipped
+            self._require_data()
+        return {"instances": sums.instances, "skipped": sums.skipped, "nodes": sums.nodes}
+
+    def _require_data(self) -> None:
+        path = self.bundle.model.data.path
+        try:
+            same = stamp_of(path) == self.bundle.stamp
+        except OSError as error:
+            hint = "data, weights and --output lie where every machine of the cluster has them by that path"
+            raise AbwError(f"{path}: {error.strerror} on {platform.node()}", hint=hint) from None
+        if not same:
+            raise AbwError(
+                f"{path} has changed since the run was begun", hint="run it anew, without --resume"
+            )
+
+
+def parcel(bundle: Bundle) -> Parcel:
+    """A bundle as it is sent."""
+    content = pickle.dumps(bundle)
+    return abw.__version__, hashlib.sha256(content).hexdigest(), content
+
+
+_workers: dict[str, Worker] = {}
+"""Of this process: the last one that was asked for."""
+
+
+def version_here() -> str:
+    """The version of abw where this is called."""
+    return abw.__version__
+
+
+def run_shard(sent: Parcel, part: Part, section: Section) -> Mapping[str, Any]:
+    """Run a shard in this process: what it counted with its CPU seconds, or what is wrong (`error`).
+
+    Whatever the user is to blame for is returned, not raised: trying it again would not help.
+    """
+    version, key, content = sent
+    begun, cpu = time.perf_counter(), time.process_time()
+    if version != abw.__version__:
+        here = f"abw {abw.__version__} is installed on {platform.node()}"
+        error = AbwError(f"{here}, and {version} began the run", hint="install the same version everywhere")
+        return _told(error, ends=True)
+    try:
+        if key not in _workers:
+            keep_freed_memory()
+            bundle: Bundle = pickle.loads(content)
+            if bundle.home.is_dir():
+                os.environ.setdefault("ABW_HOME", str(bundle.home))
+            _workers.clear()
+            try:
+                _workers[key] = Worker(bundle)
+            except (AbwError, OSError) as wrong:
+                return _told(wrong, ends=True)
+        found = _workers[key].run(part, section)
+    except (AbwError, MemoryError, OSError, RecursionError, UnicodeError) as error:
+        return _told(error)
+    return {**found, "seconds": time.perf_counter() - begun, "cpu": time.process_time() - cpu}
+
+
+def _told(
+    error: AbwError | MemoryError | OSError | RecursionError | UnicodeError, *, ends: bool = False
+) -> dict[str, Any]:
+    """An error as it is sent back; `ends`: no other shard can do better."""
+    told = error if isinstance(error, AbwError) else from_system(error)
+    return {"error": (told.message, told.hint, told.exit_code), "ends": ends}

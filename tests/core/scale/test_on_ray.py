@@ -1,0 +1,182 @@
+"""Shards as tasks of a real Ray cluster of two nodes, whose processes and nodes are killed.
+
+Skipped where the extra `ray` is not installed; `.ci/run` has it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from abw.core.base.errors import AbwError
+from abw.core.scale import on_ray
+from abw.core.scale.job import Done, Task
+from abw.core.scale.on_ray import OnRay
+from abw.core.scale.worker import Parcel, run_shard
+from tests.core.scale.runs import Spread, spread
+
+ray = pytest.importorskip("ray", reason="the extra ray is not installed")
+__all__ = ["spread"]
+pytestmark = pytest.mark.filterwarnings("ignore")
+MEMORY = 100_000_000
+Then = Callable[[Mapping[str, Any]], None]
+
+
+class Cluster:
+    """A head without processors, and nodes of one processor."""
+
+    def __init__(self, nodes: int) -> None:
+        from ray.cluster_utils import Cluster
+
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": MEMORY}
+        self.all = Cluster(initialize_head=True, head_node_args=head)
+        self.nodes = [self.add() for _ in range(nodes)]
+
+    def add(self) -> Any:  # noqa: ANN401
+        return self.all.add_node(num_cpus=1, object_store_memory=MEMORY)
+
+    def engine(self, then: Then = lambda _: None) -> Any:  # noqa: ANN401
+        """The engine on this cluster; `then` hears of each shard before it is counted."""
+
+        def run(sent: Parcel, tasks: list[Task], done: Done, progress: Any) -> None:  # noqa: ANN401
+            def told(task: Task, found: Mapping[str, Any]) -> None:
+                then(found)
+                done(task, found)
+
+            OnRay(address=self.all.address)(sent, tasks, told, progress)
+
+        return run
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Two nodes on this machine."""
+    found = Cluster(2)
+    yield found
+    found.all.shutdown()
+
+
+def test_nodes_write_what_one_run_writes(spread: Spread, cluster: Cluster) -> None:
+    report = spread(cluster.engine())
+    assert spread.output.read_bytes() == spread.expected()
+    assert report["shards"] > 5 and report["worker_cpu_seconds"] > 0
+
+
+def dying(always: bool, marker: Path) -> Callable[..., Any]:
+    """What workers run instead: they kill themselves over the third shard, the first time or each time."""
+
+    def run(sent: Parcel, part: Any, section: Any) -> Any:  # noqa: ANN401
+        if part.number == 3 and (always or not marker.exists()):
+            marker.touch()
+            os.kill(os.getpid(), 9)
+        return run_shard(sent, part, section)
+
+    return run
+
+
+def test_a_worker_that_dies_is_tried_again(
+    spread: Spread, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_ray, "run_shard", dying(False, tmp_path / "died"))
+    spread(cluster.engine())
+    assert (tmp_path / "died").exists()
+    assert spread.output.read_bytes() == spread.expected()
+
+
+def test_a_shard_that_kills_each_worker_is_named_and_the_others_are_kept(
+    spread: Spread, cluster: Cluster, tmp_path: Path
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(on_ray, "run_shard", dying(True, tmp_path / "died"))
+        patch.setattr(on_ray, "RETRIES", 1)
+        with pytest.raises(AbwError, match=r"part 3 of \d+ \(from line \d+ on, \d+ instances\) ends each"):
+            spread(cluster.engine())
+    kept = len(spread.parts)
+    report = spread(cluster.engine(), resume=True)
+    assert report["resumed"] == kept == report["shards"] - 1
+    assert spread.output.read_bytes() == spread.expected()
+
+
+def test_a_node_that_dies(spread: Spread, cluster: Cluster) -> None:
+    killed: list[Any] = []
+
+    def kill(found: Mapping[str, Any]) -> None:
+        if not killed:
+            killed.append(cluster.nodes.pop())
+            cluster.all.remove_node(killed[0], allow_graceful=False)
+
+    spread(cluster.engine(kill), shard=300)
+    assert killed and spread.output.read_bytes() == spread.expected()
+
+
+def test_another_version_is_refused(
+    spread: Spread, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import abw
+
+    monkeypatch.setattr(abw, "__version__", "0.0.1")
+    with pytest.raises(AbwError, match=r"the cluster has abw .*, and this is 0\.0\.1"):
+        spread(cluster.engine())
+
+
+class Told:
+    """Progress that is kept, with the time."""
+
+    def __init__(self) -> None:
+        self.phases: list[tuple[float, str]] = []
+
+    def phase(self, name: str, total: int | None = None) -> None:
+        self.phases.append((time.monotonic(), name))
+
+    def reached(self, step: int, note: object = "") -> None:
+        pass
+
+
+def test_that_no_processor_is_free_is_said(spread: Spread, cluster: Cluster) -> None:
+    assert on_ray.PATIENCE < 10
+    told = Told()
+
+    def engine(sent: Parcel, tasks: list[Task], done: Done, progress: object) -> None:
+        def stop(signal: int, frame: object) -> None:
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, 4)
+        try:  # a shard takes more processors than there are
+            OnRay(address=cluster.all.address, threads=64)(sent, tasks, done, told)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(on_ray, "PATIENCE", 0.5)
+        with pytest.raises(AbwError, match="interrupted: 0 of"):
+            spread(engine)
+    assert "CPUs are free, and a shard takes 64" in told.phases[1][1]
+
+
+def test_ctrl_c_keeps_what_is_done(spread: Spread, root: Path) -> None:
+    spread.data.write_bytes(spread.data.read_bytes() * 10)
+    command = [sys.executable, "-m", "abw", "run", "treelstm", "--set", "hidden=8", "--policy", "critical"]
+    command += ["--data", str(spread.data), "--engine", "ray", "--workers", "2", "--shard-size", "2000"]
+    command += ["--output", str(spread.output)]
+    with subprocess.Popen(command, cwd=root, stderr=subprocess.PIPE, text=True) as run:
+        while len(spread.parts) < 3 and run.poll() is None:
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        _, said = run.communicate(timeout=120)
+    assert run.returncode == 130, said
+    assert "parts are kept in" in said and "--resume goes on" in said
+    assert not spread.output.exists()
+    done = subprocess.run([*command, "--resume", "--json"], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert spread.output.read_bytes().count(b"\n") == 48 * 10
