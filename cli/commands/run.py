@@ -351,8 +351,9 @@ def _scaled(
     """Run in shards by Ray, and print what came of it."""
     from abw.core.run.batchsize import parse_bytes
     from abw.core.scale.job import Scale, run_scaled
-    from abw.core.scale.on_ray import OnRay
+    from abw.core.scale.on_ray import OnRay, require_ray
 
+    require_ray()
     scale = Scale(max(1, parse_bytes(shard_size)), resume)
     on_ray = OnRay(address or "", workers, chosen.threads or 1)
     with progress(quiet) as shown:

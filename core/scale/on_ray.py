@@ -42,7 +42,7 @@ class OnRay:
 
     def __call__(self, sent: Parcel, tasks: list[Task], done: Done, progress: Progress) -> None:
         """Run tasks. Errors: AbwError where Ray is not there, or has no abw of this version."""
-        ray = _ray()
+        ray = require_ray()
         progress.phase("start ray" if not self.address else f"connect to ray at {self.address}")
         with self._cluster(ray):
             task = ray.remote(num_cpus=self.threads, max_retries=RETRIES, scheduling_strategy="SPREAD")
@@ -125,7 +125,7 @@ def _no_abw(error: Exception) -> AbwError:
     )
 
 
-def _ray() -> Any:  # noqa: ANN401 (a module)
+def require_ray() -> Any:  # noqa: ANN401 (a module)
     """Ray. Errors: AbwError where it is not installed."""
     try:
         import ray

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,23 @@ def test_what_cannot_be_cut_is_refused(args: tuple[str, ...], said: str, abw: Ab
     output = tmp_path / ("out.npz" if args is PROGRAM else "out.jsonl")
     done = abw("run", *args, "-q", "--shard", "1/2", "--output", str(output))
     assert done.code == 2 and said in done.err
+
+
+def test_an_engine_that_is_not_installed(abw: Abw, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    done = abw("run", "treelstm", "-q", "--engine", "ray", "--output", "o.jsonl")
+    assert done.code == 1 and "--engine ray needs ray" in done.err and 'pip install "abw[ray]"' in done.err
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("treelstm", "--engine", "ray", "--shard", "1/2"), "--engine makes shards of its own"),
+        (("treelstm", "--engine", "ray", "-o", "o.jsonl", "--verify"), "not with --engine"),
+        (("treelstm", "--workers", "2"), "it goes with --engine"),
+        ((*PROGRAM, "--engine", "ray"), "its file would run on every machine"),
+    ],
+)
+def test_what_does_not_go_with_an_engine_is_refused(args: tuple[str, ...], said: str, abw: Abw) -> None:
+    done = abw("run", *args, "-q")
+    assert done.code == 2 and said in " ".join(done.err.split())
