@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -91,8 +92,20 @@ def viz(
         options.policies("Compare with this one; repeat (depth, agenda).", "--against"),
     ] = None,
     mini_batch: Annotated[
-        int, typer.Option("--mini-batch", min=0, metavar="N", help="Which mini-batch.")
-    ] = 0,
+        list[int] | None,
+        typer.Option(
+            "--mini-batch", min=0, metavar="N", help="Which mini-batch (0); repeat for a page of several."
+        ),
+    ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="RUN|SPEC",
+            help="Another run or spec in the same page; repeat.",
+            autocompletion=completion.runs_and_specs,
+        ),
+    ] = None,
     instances: Annotated[
         int | None,
         typer.Option(
@@ -172,9 +185,12 @@ def viz(
     for option, names in (("--by", [by] if by else []), ("--against", against or [])):
         for each in names:
             options.require_policy(each, option)
+    numbers = mini_batch or [0]
+    if format != "html" and (len(numbers) > 1 or beside):
+        said = "several mini-batches or runs go into one page: --html"
+        raise typer.BadParameter(said, param_hint="--with" if beside else "--mini-batch")
     changes = options.overrides(data, limit, batch, sizes, seed, allow_outside=allow_outside)
     from abw.core.run.workload import open_model
-    from abw.core.spec.shipped import find_shipped
     from abw.core.store.trainings import is_training, stored_training
     from abw.viz.data.collect import KINDS, USUAL, collect, document
     from abw.viz.data.fsm import read_policy
@@ -192,8 +208,7 @@ def viz(
     # DOT holds one graph
     asked = [kind for kind in KINDS if named[kind]]
     kinds = asked or (("policy",) if format == "dot" else USUAL)
-    if target and (shipped := find_shipped(target)):
-        target = str(shipped)
+    target, *others = (_shipped(name) for name in (target, *(beside or ())))
     pictures: list[Picture]
     reads: tuple[Path, ...]
     if target and target.endswith(".json"):
@@ -206,15 +221,18 @@ def viz(
         name, pictures, reads = drawn.name, [model_picture(drawn)], drawn.reads
     else:
         with progress(quiet) as told:
-            if options.is_program(target):
-                scene = _program(context, str(target), mini_batch, against, by)
-            else:
+            scenes = []
+            for each, number in product((target, *others), numbers):
+                if options.is_program(each):
+                    scenes.append(_program(context, str(each), number, against, by))
+                    continue
                 programs.refuse_for_spec(context)
-                scene = _open(
-                    target, changes, programs.of_spec(granularity), encoding, mini_batch, against, by, told
-                )
+                grain = programs.of_spec(granularity)
+                scenes.append(_open(each, changes, grain, encoding, number, against, by, told))
+        scene = scenes[0]
         if format == "html" and not as_json:
-            _write(page(scene, theme), output or Path(f"{scene.model}.html"), scene.reads, open_it)
+            files = [file for each in scenes for file in each.reads]
+            _write(page(*scenes, theme=theme), output or Path(f"{scene.model}.html"), files, open_it)
             return
         if scene.growth and kinds == USUAL:
             kinds = (*USUAL, "rounds")
@@ -230,6 +248,13 @@ def viz(
             reads,
             open_it,
         )
+
+
+def _shipped(name: str | None) -> str | None:
+    """The path of a shipped spec by its name; any other name as it is."""
+    from abw.core.spec.shipped import find_shipped
+
+    return str(find_shipped(name) or name) if name else name
 
 
 def _file(kinds: Sequence[str], format: FileFormat) -> Path | None:

@@ -42,6 +42,7 @@ from abw.core.run.options import RunOptions as RunOptions
 from abw.core.run.precompile import learner_beside
 from abw.core.run.shards import Share
 from abw.core.run.streaming import COMPARED, Job, Sums, run_stream
+from abw.core.run.times import save_times
 from abw.core.run.trace import TRACED, write_trace
 from abw.core.run.workload import Workload, open_model, open_networks, open_sample, open_seeds
 from abw.core.spec.load import Overrides
@@ -86,7 +87,7 @@ def run(
             hint="--profile needs --executor cpu, with kernels ir",
             exit_code=2,
         )
-    recorder = executor.recorder if options.trace else None
+    recorder = executor.recorder if options.trace or options.profile else None
     if options.trace and not recorder:
         hint = "--trace needs --executor cpu, with kernels ir"
         raise AbwError(f"executor '{executor.name}' notes no batches", hint=hint, exit_code=2)
@@ -198,11 +199,14 @@ def run(
         report["peak_memory_bytes"] = max(earlier, peak_resident())
         report["memory"] = _memory(before, sums.needed, during)
         report["auto_batch"] = tried and {"memory": memory, "tried": [t.document() for t in tried]}
-        if recorder and options.trace and isinstance(clock, SpanClock):
-            write_trace(options.trace, report, clock.spans, recorder.recorded(), networks.network)
+        noted = recorder.recorded() if recorder else []
+        if options.trace and isinstance(clock, SpanClock):
+            write_trace(options.trace, report, clock.spans, noted, networks.network)
         report["profile"] = profiler and profiler.profile().document()
         if options.keep:
             save_report(draft.path, report, model.files, learned.path if learned else None)
+            if not (sums.in_pieces or model.growth):  # else runs of plans are no mini-batches
+                save_times(draft.path, noted[: sums.kept])
             if options.note or options.tags:
                 write_note(draft.path, options.note, options.tags)
     return {**report, "path": str(draft.final)} if draft.final else report

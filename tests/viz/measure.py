@@ -20,7 +20,7 @@ FRAMES = """() => new Promise((done) => {
   const times = []; let last = performance.now();
   const tick = (now) => {
     times.push(now - last); last = now;
-    app.pan(6, 3);
+    app.pan(app.views[0], 6, 3);
     if (times.length <= 120) requestAnimationFrame(tick); else done(times.slice(1));
   };
   requestAnimationFrame(tick); })"""
@@ -36,10 +36,10 @@ def main(nodes: int) -> None:
         with opened(file, 1280) as (page, _):
             if not page.evaluate("document.getElementById('range').hidden"):
                 page.fill("#range-to", page.get_attribute("#range-to", "max"))
-            edges, size = page.evaluate("source.length"), file.stat().st_size / 1e6
+            edges, size = page.evaluate("app.world.source.length"), file.stat().st_size / 1e6
             print(f"{nodes} nodes, {edges} edges, {size:.1f} MB")
             for zoom in (1, 3):
-                page.evaluate(f"app.zoom({zoom})")
+                page.evaluate(f"app.zoom(app.views[0], {zoom})")
                 page.wait_for_timeout(1500)
                 frames, full = page.evaluate(FRAMES), page.evaluate(FULL)
                 print(

@@ -59,7 +59,8 @@ def test_every_kind_of_growth_is_a_picture(home: Path, name: str) -> None:
     said = [choice.said for choice in picture.choices]
     assert sum(s in tip for s in said[:50] for tip in tips) >= len(said[:50]) > 0
     content = page(scene).decode()
-    assert json.loads(content.split('id="data">')[1].split("</script>")[0])["growth"]["said"] == said
+    data = content.split('class="scene"')[1].split(">", 1)[1].split("</script>")[0]
+    assert json.loads(data)["growth"]["said"] == said
 
 
 def test_rounds_drawn_and_on_the_terminal(rounds: RoundsPicture, golden: Golden) -> None:

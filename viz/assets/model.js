@@ -1,38 +1,53 @@
 "use strict";
-// What the page shows, as arrays, and what follows from it. Nothing here touches the document.
+// What the page shows, as arrays, and what follows from it. Nothing here touches what is on the screen.
 
-const data = JSON.parse(document.getElementById("data").textContent);
-const N = data.graph.type.length;
-const T = data.types.length;
-const type = Uint16Array.from(data.graph.type);
-const instance = Int32Array.from(data.graph.instance);
-const vertex = Int32Array.from(data.graph.vertex);
-const source = Int32Array.from(data.graph.source);
-const target = Int32Array.from(data.graph.target);
-const ownX = Float32Array.from(data.graph.x); // within the instance
-const ownY = Float32Array.from(data.graph.y);
-const slice = data.graph.layer ? Int32Array.from(data.graph.layer) : instance;
-const sliceName = data.graph.layer ? "layer" : "instance";
-const slices = slice.reduce((most, s) => Math.max(most, s), -1) + 1;
-
-// consumers and producers of v: list.slice(ptr[v], ptr[v + 1])
-function adjacency(from, to) {
-  const ptr = new Int32Array(N + 1);
+// Of each node its consumers or producers: list.slice(ptr[v], ptr[v + 1]).
+function adjacency(nodes, from, to) {
+  const ptr = new Int32Array(nodes + 1);
   for (const v of from) ptr[v + 1]++;
-  for (let v = 0; v < N; v++) ptr[v + 1] += ptr[v];
+  for (let v = 0; v < nodes; v++) ptr[v + 1] += ptr[v];
   const place = ptr.slice();
   const list = new Int32Array(from.length);
   from.forEach((v, e) => { list[place[v]++] = to[e]; });
   return { ptr, list };
 }
-const consumers = adjacency(source, target);
-const producers = adjacency(target, source);
 const neighbours = (side, v) => side.list.subarray(side.ptr[v], side.ptr[v + 1]);
 
+// One mini-batch with its schedules.
+class World {
+  constructor(number, data) {
+    this.number = number;
+    this.data = data;
+    this.N = data.graph.type.length;
+    this.T = data.types.length;
+    this.type = Uint16Array.from(data.graph.type);
+    this.instance = Int32Array.from(data.graph.instance);
+    this.vertex = Int32Array.from(data.graph.vertex);
+    this.source = Int32Array.from(data.graph.source);
+    this.target = Int32Array.from(data.graph.target);
+    this.slice = data.graph.layer ? Int32Array.from(data.graph.layer) : this.instance;
+    this.sliceName = data.graph.layer ? "layer" : "instance";
+    this.slices = this.slice.reduce((most, s) => Math.max(most, s), -1) + 1;
+    this.consumers = adjacency(this.N, this.source, this.target);
+    this.producers = adjacency(this.N, this.target, this.source);
+    this.low = 0; // what is shown: slices from low to high
+    this.high = this.slices - 1;
+    this.shown = (v) => this.slice[v] >= this.low && this.slice[v] <= this.high;
+    this.policies = data.policies;
+    for (const policy of data.policies) prepare(policy, this);
+    this.rounds = data.growth ? roundsOf(this) : null;
+    this.ways = this.rounds ? [...this.policies, this.rounds] : this.policies;
+    this.layout = new Layout(this);
+    this.camera = { x: 0, y: 0, k: 1 };
+  }
+}
+
 // Every policy gets: ptr (B + 1), batch and lane of each node, and the step from which each is ready.
-for (const policy of data.policies) {
-  const steps = policy.type.length;
+function prepare(policy, world) {
+  const { N, source, target } = world, steps = policy.type.length;
+  policy.world = world;
   policy.steps = steps;
+  policy.most = policy.ready.reduce((a, b) => Math.max(a, b), 1);
   policy.ptr = new Int32Array(steps + 1);
   policy.width.forEach((width, b) => { policy.ptr[b + 1] = policy.ptr[b] + width; });
   policy.batch = new Int32Array(N);
@@ -51,6 +66,11 @@ for (const policy of data.policies) {
   }
 }
 
+// The mini-batches of the page; each is read when it is first shown.
+const scenes = [...document.querySelectorAll("script.scene")];
+const read = [];
+const worldOf = (number) => (read[number] ||= new World(number, JSON.parse(scenes[number].textContent)));
+
 const [MADE, KEPT, ENDED, WON, GIVEN_UP] = [0, 1, 2, 3, 4]; // what became of a choice
 const LATER = 0, READY = 1, NOW = 2, DONE = 3;
 function stateOf(policy, v, step) {
@@ -60,9 +80,19 @@ function stateOf(policy, v, step) {
 
 const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : word.endsWith("h") ? "es" : "s"}`;
 
+// Bytes and seconds with three digits and a unit that fits.
+function inUnits(value, units, size) {
+  let unit = 0;
+  while (Math.abs(value) >= size && unit < units.length - 1) { value /= size; unit++; }
+  return `${Number(value.toPrecision(3)).toLocaleString("en")} ${units[unit]}`;
+}
+const bytes = (count) => inUnits(count, ["B", "kB", "MB", "GB", "TB"], 1000);
+const micros = (count) => inUnits(count, ["µs", "ms", "s"], 1000);
+
 // A step in words, for eyes and for screen readers.
 function sayStep(policy, step) {
-  if (policy.grows) return sayRound(step);
+  const { data, N, T } = policy.world;
+  if (policy.grows) return sayRound(policy, step);
   if (step >= policy.steps) return `All ${plural(N, "node")} are executed, in ${plural(policy.steps, "batch")}.`;
   const t = policy.type[step];
   const ready = data.types.map((name, u) => [name, policy.ready[step * T + u]]).filter((pair) => pair[1] > 0);
@@ -74,22 +104,36 @@ function sayStep(policy, step) {
     `Ready: ${ready.map(([name, count]) => `${name} ${count}`).join(", ")}${rest > 0 ? ` and ${plural(rest, "other type")}` : ""}. ${free}`;
 }
 
-// Nodes that a search means: a number, key:value pairs, or part of a type's name; all words must hold.
-function find(text, policy, shown) {
+// Nodes that a search means: a number, key:value pairs, part of a type's name, or else a word of the data; all must hold.
+function find(text, policy) {
+  const { world } = policy, { data, N, type, instance, vertex } = world;
   const words = text.trim().toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return [];
+  const fields = data.vertices ? data.vertices.fields : [];
+  const has = (field, value) => {
+    const said = field.words && field.words.map((word) => word.toLowerCase() === value);
+    return (v) => {
+      const found = field.of[world.vertex[v]];
+      return said ? !!said[found] : found !== undefined && found >= 0 && String(found) === value;
+    };
+  };
   const tests = words.map((word) => {
     const [key, value] = word.includes(":") ? word.split(/:(.*)/s) : ["", word];
     if (key === "instance") return (v) => instance[v] === Number(value);
     if (key === "batch") return (v) => policy.batch[v] === Number(value) - 1;
     if (key === "round") return (v) => !!data.growth && data.growth.node[v] === Number(value);
     if (key === "vertex") return (v) => vertex[v] === Number(value);
+    if (key === "line") return (v) => !!data.vertices && data.vertices.lines[instance[v]] === Number(value);
     if (key === "state") return (v) => !!policy.machine && policy.machine.steps[policy.batch[v]] === Number(value);
     if (key === "node" || (!key && /^#?\d+$/.test(value))) return (v) => v === Number(value.replace("#", ""));
+    const named = fields.filter((field) => field.of && field.name.toLowerCase() === key);
+    if (named.length) return has(named[0], value);
     const kinds = data.types.map((name) => name.toLowerCase().includes(value));
-    return (v) => kinds[type[v]];
+    if (key || kinds.includes(true)) return (v) => kinds[type[v]];
+    const any = fields.filter((field) => field.words).map((field) => has(field, value));
+    return (v) => any.some((test) => test(v));
   });
   const found = [];
-  for (let v = 0; v < N; v++) if (shown(v) && tests.every((test) => test(v))) found.push(v);
+  for (let v = 0; v < N; v++) if (tests.every((test) => test(v))) found.push(v);
   return found;
 }

@@ -1,5 +1,5 @@
 "use strict";
-// What stands beside the graph: this step, the machine's state, one node, the table. Text goes in as text only.
+// What stands beside the graph: this step, one node, the tables. Text goes in as text only.
 
 const byId = (id) => document.getElementById(id);
 function element(name, content = "", className = "") {
@@ -10,6 +10,7 @@ function element(name, content = "", className = "") {
 }
 
 function showStep(policy, step, app) {
+  const { data, type, T } = policy.world;
   const head = `under ${policy.name}, before batch ${Math.min(step + 1, policy.steps)}`;
   byId("stepname").textContent = policy.grows ? nameStep(policy, step) : head;
   const said = byId("said"), behind = step < policy.steps && !policy.grows ? policy.behind[step] : -1;
@@ -35,23 +36,8 @@ function showStep(policy, step, app) {
   box.replaceChildren(...rows);
 }
 
-let lit = null;
-function showMachine(policy, step) {
-  for (const each of byId("machine").children) each.hidden = each.dataset.policy !== policy.name;
-  if (lit) lit.classList.remove("now");
-  lit = null;
-  const state = policy.machine && policy.machine.steps[step];
-  if (state === undefined) return;
-  lit = byId(`state-${policy.name}-${state}`);
-  if (!lit) return;
-  lit.classList.add("now");
-  const box = byId("machine"), room = box.getBoundingClientRect(), place = lit.getBoundingClientRect();
-  if (place.left < room.left || place.right > room.right) box.scrollLeft += place.left - room.left - room.width / 2;
-  if (place.top < room.top || place.bottom > room.bottom) box.scrollTop += place.top - room.top - room.height / 2;
-}
-
 function showNode(v, policy, app) {
-  const box = byId("node");
+  const box = byId("node"), { world } = app, { data, type, instance, vertex } = world;
   if (v < 0) {
     box.replaceChildren(element("p", "Click a node, search, or press n for the nodes of this step.", "soft"));
     return;
@@ -74,15 +60,19 @@ function showNode(v, policy, app) {
   };
   add("node", String(v));
   add("type", data.types[type[v]]);
-  add("instance", String(instance[v]));
-  add("vertex", String(vertex[v]));
-  if (data.growth) aboutVertex(v, add);
+  if (data.vertices) aboutVertex(world, v, add);
+  else {
+    add("instance", String(instance[v]));
+    add("vertex", String(vertex[v]));
+  }
+  if (data.growth) aboutGrowth(world, v, add);
   for (const each of data.policies) {
     const b = each.batch[v];
-    add(`batch (${each.name})`, `${b + 1} of ${each.steps}, with ${plural(each.width[b] - 1, "other")}; ready since step ${each.since[v] + 1}`);
+    const state = each.machine ? `; in state ${each.machine.steps[b]}` : "";
+    add(`batch (${each.name})`, `${b + 1} of ${each.steps}, with ${plural(each.width[b] - 1, "other")}; ready since step ${each.since[v] + 1}${state}`);
   }
-  add("reads", ...links(producers));
-  add("read by", ...links(consumers));
+  add("reads", ...links(world.producers));
+  add("read by", ...links(world.consumers));
   if (policy.base) {
     const rows = data.outputs[type[v]].map(([name, arena], o) =>
       `${name}: arena ${arena}, row ${policy.base[policy.batch[v] * data.width + o] + policy.lane[v]}`);
@@ -95,9 +85,27 @@ function showNode(v, policy, app) {
   box.replaceChildren(list);
 }
 
+// Of a node's vertex what the data says: its word and other fields, its instance, and the line where that begins.
+function aboutVertex(world, v, add) {
+  const known = world.data.vertices, row = world.vertex[v], i = world.instance[v];
+  for (const field of known.fields) {
+    if (field.rows) {
+      const at = field.vertex.indexOf(row);
+      if (at >= 0) add(field.name, field.rows[at].join(" ") + (field.cut ? " …" : ""));
+      continue;
+    }
+    const found = field.of[row];
+    if (found >= 0) add(field.name, field.words ? field.words[found] : String(found));
+  }
+  const name = known.names && known.names[i] !== "" ? ` (${known.names[i]})` : "";
+  add("instance", `${i}${name}: number ${known.numbers[i]} of the data`);
+  add("line", `${known.lines[i]} of ${known.source}`);
+  add("vertex", `${world.vertex[v]}, ${known.kinds[known.kind[row]]}`);
+}
+
 // Which type costs how many batches too many under which policy; a number leads to the next of them.
 function fillBlame(app) {
-  const table = element("table"), head = element("tr");
+  const { data, T } = app.world, table = element("table"), head = element("tr");
   head.append(element("th", "type"), ...data.policies.map((policy) => element("th", policy.name)));
   table.append(head);
   const counts = data.policies.map((policy) => {
@@ -124,15 +132,15 @@ function fillBlame(app) {
   const last = element("tr");
   last.append(element("td", "all"), ...counts.map((sums) => element("td", sums.reduce((a, b) => a + b, 0), "count")));
   table.append(last);
-  byId("blame").append(table);
+  byId("blame").replaceChildren(table);
 }
 
 // Every step of the policy shown, for those who read rather than look; filled when it is opened.
 function fillTable(policy) {
-  const box = byId("table");
-  if (!box.open || box.dataset.policy === policy.name) return;
-  box.dataset.policy = policy.name;
-  if (policy.grows) return box.querySelector("div").replaceChildren(roundsTable());
+  const box = byId("table"), { data, T } = policy.world, key = `${policy.world.number} ${policy.name}`;
+  if (!box.open || box.dataset.policy === key) return;
+  box.dataset.policy = key;
+  if (policy.grows) return box.querySelector("div").replaceChildren(roundsTable(policy));
   const table = element("table"), head = element("tr");
   table.append(element("caption", `${policy.name}: ${plural(policy.steps, "batch")}`));
   for (const name of ["batch", "type", "nodes", "free", "state", ...data.types.map((t) => `ready ${t}`)]) head.append(element("th", name));
@@ -150,17 +158,49 @@ function fillTable(policy) {
   box.querySelector("div").replaceChildren(...parts);
 }
 
-function fillLegend() {
-  data.types.forEach((name, t) => {
+function fillLegend({ data, type }) {
+  const items = data.types.map((name, t) => {
     const item = element("li"), swatch = element("canvas");
     swatch.width = 18; swatch.height = 14;
     const pen = swatch.getContext("2d");
-    pen.fillStyle = patternOf(t);
+    pen.fillStyle = patternOf(data, t);
     pen.fillRect(0, 0, 18, 14);
     const count = type.reduce((sum, u) => sum + (u === t), 0);
     const said = data.marks[t] === name ? name : `${data.marks[t]} ${name}`;
     item.append(swatch, ` ${said} (${count.toLocaleString("en")}, bound ${data.bound[t]})`);
-    byId("legend").append(item);
+    return item;
   });
-  for (const text of ["outlined: waiting", "pale: ready", "thick edge: this batch", "full: done"]) byId("legend").append(element("li", text, "soft"));
+  const words = ["outlined: waiting", "pale: ready", "thick edge: this batch", "full: done"];
+  byId("legend").replaceChildren(...items, ...words.map((text) => element("li", text, "soft")));
+}
+
+function fillPolicies(app) {
+  byId("policies").replaceChildren(...app.world.ways.map((way) => {
+    const button = element("button", "", "policy");
+    button.append(way.name + " ", element("b", way.grows ? way.rounds : way.steps));
+    button.addEventListener("click", () => app.show(way));
+    return (way.button = button);
+  }));
+}
+
+// The mini-batches of the page in figures; a name leads to one.
+function fillSeveral(app) {
+  const table = element("table"), head = element("tr"), worlds = scenes.map((_, number) => worldOf(number));
+  const rows = new Map();
+  for (const world of worlds) for (const [name] of world.data.figures) rows.set(name, []);
+  for (const [name, cells] of rows) for (const world of worlds) cells.push(new Map(world.data.figures).get(name) ?? "–");
+  head.append(element("th", ""));
+  worlds.forEach((world, number) => {
+    const cell = element("th"), link = element("button", scenes[number].dataset.name, "link");
+    link.addEventListener("click", () => app.enter(world, app.side === "scenes"));
+    cell.append(link);
+    head.append(cell);
+  });
+  table.append(head);
+  for (const [name, cells] of rows) {
+    const row = element("tr");
+    row.append(element("td", name), ...cells.map((said) => element("td", said, "count")));
+    table.append(row);
+  }
+  byId("figures").replaceChildren(table);
 }

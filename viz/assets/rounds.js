@@ -3,8 +3,8 @@
 
 const ROUND_LINES = 60; // so many decisions of a round are listed
 
-const rounds = data.growth ? (() => {
-  const g = data.growth, R = g.growing.length;
+function roundsOf(world) {
+  const g = world.data.growth, R = g.growing.length, { N } = world;
   const batch = Int32Array.from(g.node), steps = R + (g.nodes[R + 1] ? 2 : 1);
   const width = g.nodes.slice(0, steps), ptr = new Int32Array(steps + 1);
   width.forEach((count, b) => { ptr[b + 1] = ptr[b] + count; });
@@ -12,7 +12,7 @@ const rounds = data.growth ? (() => {
   for (let v = 0; v < N; v++) { lane[v] = place[batch[v]] - ptr[batch[v]]; nodes[place[batch[v]]++] = v; }
   // the last node of each vertex stands for it; its choices by number
   const node = new Int32Array(g.kind.length).fill(-1);
-  for (let v = 0; v < N; v++) node[vertex[v]] = v;
+  for (let v = 0; v < N; v++) node[world.vertex[v]] = v;
   const choices = g.kind.map(() => []), made = Array.from({ length: R + 2 }, () => []);
   g.said.forEach((_, c) => { choices[g.at[c]].push(c); made[g.made[c]].push(c); });
   const tag = new Map(); // what is written below a vertex's node: what was chosen there
@@ -21,10 +21,8 @@ const rounds = data.growth ? (() => {
     const said = kept.length ? kept.map((c) => g.chosen[c] || "–").join(", ") : "✕";
     if (list.length && node[u] >= 0) tag.set(node[u], { said: said.length > 14 ? said.slice(0, 13) + "…" : said, round: g.made[list[0]] });
   });
-  return { name: "rounds", grows: true, rounds: R, steps, ptr, batch, lane, nodes, width, since: batch, node, choices, made, tag };
-})() : null;
-
-const ways = rounds ? [...data.policies, rounds] : data.policies;
+  return { world, name: "rounds", grows: true, rounds: R, steps, ptr, batch, lane, nodes, width, since: batch, node, choices, made, tag };
+}
 
 // Where a step is: `batch 3 of 20`, `round 3 of 20`.
 function nameStep(way, step) {
@@ -34,32 +32,32 @@ function nameStep(way, step) {
   return step < way.steps ? "after growth" : `done: ${plural(way.rounds, "round")}`;
 }
 
-const vertexName = (u) => `${data.growth.kinds[data.growth.kind[u]]} ${data.growth.index[u]}`;
+const vertexName = (g, u) => `${g.kinds[g.kind[u]]} ${g.index[u]}`;
 
-function cameIn(step) {
-  const g = data.growth, row = step >= 1 && step <= rounds.rounds ? g.came[step - 1] : [];
+function cameIn(rounds, step) {
+  const g = rounds.world.data.growth, row = step >= 1 && step <= rounds.rounds ? g.came[step - 1] : [];
   return g.grown.map((name, k) => [name, row[k] || 0]).filter((pair) => pair[1]).map(([name, count]) => `${name} ${count}`).join(", ");
 }
 
 // A round in words, for eyes and for screen readers.
-function sayRound(step) {
-  const g = data.growth, R = rounds.rounds;
+function sayRound(rounds, step) {
+  const g = rounds.world.data.growth, R = rounds.rounds;
   if (step >= rounds.steps || (step > R && !rounds.width[step])) return `Grown in ${plural(R, "round")}. ${g.cut}`;
   if (step === 0) return `Before growth: ${plural(rounds.width[0], "node")} of what is given.`;
   if (step > R) return `After growth: ${plural(rounds.width[step], "node")}. ${g.cut}`;
-  const growing = g.growing[step - 1], came = cameIn(step);
+  const growing = g.growing[step - 1], came = cameIn(rounds, step);
   return `Round ${step} of ${R}: ${growing} of ${plural(g.instances, "instance")} ${growing === 1 ? "grows" : "grow"}. ` +
     `${came ? `New: ${came}. ` : ""}${plural(rounds.width[step], "node")} computed, ${plural(rounds.made[step].length, "decision")} made.`;
 }
 
 // The decisions of a round, those of the selected node's instance first; each leads to its vertex.
 function showDecided(step, app) {
-  const g = data.growth, list = [...(rounds.made[step] || [])];
-  const own = app.selected >= 0 ? instance[app.selected] : -1;
+  const { world } = app, { rounds } = world, g = world.data.growth, list = [...(rounds.made[step] || [])];
+  const own = app.selected >= 0 ? world.instance[app.selected] : -1;
   if (own >= 0) list.sort((a, b) => (g.of[g.at[b]] === own) - (g.of[g.at[a]] === own) || a - b);
   const items = list.slice(0, ROUND_LINES).map((c) => {
     const item = element("li", "", g.fate[c] === GIVEN_UP ? "soft" : g.fate[c] === WON ? "won" : ""), u = g.at[c];
-    const name = `instance ${g.of[u]}, ${vertexName(u)}`;
+    const name = `instance ${g.of[u]}, ${vertexName(g, u)}`;
     if (rounds.node[u] >= 0) {
       const link = element("button", name, "link");
       link.addEventListener("click", () => app.select(rounds.node[u], true));
@@ -75,22 +73,22 @@ function showDecided(step, app) {
 }
 
 // What is known of a node's vertex: when it came, what was decided there.
-function aboutVertex(v, add) {
-  const g = data.growth, u = vertex[v];
-  add("at", vertexName(u));
+function aboutGrowth(world, v, add) {
+  const { rounds } = world, g = world.data.growth, u = world.vertex[v];
+  add("at", vertexName(g, u));
   add("came", g.round[u] ? `in round ${g.round[u]} of ${rounds.rounds}` : "given");
   for (const c of rounds.choices[u]) add("decided", g.said[c]);
 }
 
-function roundsTable() {
-  const g = data.growth, table = element("table"), head = element("tr");
+function roundsTable(rounds) {
+  const g = rounds.world.data.growth, table = element("table"), head = element("tr");
   table.append(element("caption", plural(rounds.rounds, "round")));
   for (const name of ["round", "growing", "new", "nodes", "decided"]) head.append(element("th", name));
   table.append(head);
   for (let r = 1; r <= Math.min(rounds.rounds, 2000); r++) {
     const row = element("tr"), made = rounds.made[r];
     const said = made.slice(0, 8).map((c) => `${g.of[g.at[c]]}: ${g.said[c]}`).join("; ") + (made.length > 8 ? `; … ${made.length - 8} more` : "");
-    for (const value of [r, g.growing[r - 1], cameIn(r), rounds.width[r], said]) row.append(element("td", value));
+    for (const value of [r, g.growing[r - 1], cameIn(rounds, r), rounds.width[r], said]) row.append(element("td", value));
     table.append(row);
   }
   return table;
@@ -102,6 +100,7 @@ class RoundsChart {
     this.canvas = canvas;
     this.app = app;
     const go = (event) => {
+      const { rounds } = app.world;
       app.show(rounds);
       app.go(Math.max(1, Math.min(rounds.rounds, Math.floor((event.offsetX - this.left) / this.column) + 1)));
     };
@@ -109,8 +108,8 @@ class RoundsChart {
     canvas.addEventListener("pointermove", (event) => { if (event.buttons) go(event); });
   }
 
-  draw(step) {
-    const g = data.growth, scale = window.devicePixelRatio || 1;
+  draw(rounds, step) {
+    const { data } = rounds.world, g = data.growth, scale = window.devicePixelRatio || 1;
     const rows = [["growing", g.growing], ...g.grown.map((name, k) => [`new ${name}`, g.came.map((row) => row[k])])];
     const wide = this.canvas.parentElement.clientWidth, tall = 34, high = rows.length * tall + 22;
     Object.assign(this.canvas, { width: wide * scale, height: high * scale });

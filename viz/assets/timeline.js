@@ -21,13 +21,13 @@ class Timeline {
 
   stepAt(x) { return Math.floor((x - this.left) / this.column); }
 
-  policyAt(y) { return data.policies[Math.floor(y / this.lane)]; }
+  policyAt(y) { return this.app.world.policies[Math.floor(y / this.lane)]; }
 
   draw(policy, step) {
-    const scale = window.devicePixelRatio || 1;
+    const { data, T } = policy.world, scale = window.devicePixelRatio || 1;
     const wide = this.canvas.parentElement.clientWidth;
     const high = data.policies.length * this.lane + T * this.row + 20;
-    const key = `${wide} ${scale} ${policy.name} ${theme.paper}`;
+    const key = `${wide} ${scale} ${policy.world.number} ${policy.name} ${theme.paper}`;
     if (this.key !== key) { // the still part is drawn once
       this.key = key;
       this.still = document.createElement("canvas");
@@ -35,7 +35,7 @@ class Timeline {
       this.canvas.style.height = `${high}px`;
       const pen = this.still.getContext("2d");
       pen.setTransform(scale, 0, 0, scale, 0, 0);
-      this.measure(pen, wide);
+      this.measure(pen, wide, data);
       this.drawStill(pen, wide, high, policy);
     }
     const pen = this.canvas.getContext("2d");
@@ -57,7 +57,7 @@ class Timeline {
       data.policies.map((p) => `${p.name} ${plural(p.steps, "batch")}`).join(", ") + `; lower bound ${data.bound.reduce((a, b) => a + b, 0)}`);
   }
 
-  measure(pen, wide) {
+  measure(pen, wide, data) {
     pen.font = '600 12px system-ui, "DejaVu Sans", sans-serif';
     const names = [...data.types, ...data.policies.map((p) => `${p.name} ${p.steps}`)];
     this.left = Math.min(wide * 0.3, Math.max(...names.map((name) => pen.measureText(name).width)) + 14);
@@ -66,12 +66,13 @@ class Timeline {
   }
 
   drawStill(pen, wide, high, shown) {
+    const { data, T } = shown.world;
     pen.fillStyle = theme.paper;
     pen.fillRect(0, 0, wide, high);
     const tallest = Math.max(1, ...data.policies.flatMap((p) => p.width.reduce((a, b) => Math.max(a, b), 1)));
     const size = (count, most, room) => (count ? Math.max(1.5, (room * Math.log1p(count)) / Math.log1p(most)) : 0);
     const bar = Math.max(0.7, this.column - (this.column > 3 ? 1 : 0));
-    const paint = (t) => (this.column > 4 ? patternOf(t) : data.colours[t]);
+    const paint = (t) => (this.column > 4 ? patternOf(data, t) : data.colours[t]);
     data.policies.forEach((policy, i) => {
       const base = i * this.lane + this.lane - 8;
       pen.textAlign = "left";

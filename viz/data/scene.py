@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.base.progress import Progress, Quiet
+from abw.core.exec.interface import Executed
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.graph.growing.history import History
@@ -24,6 +25,7 @@ from abw.core.policy.registry import CHOSEN, LEARNED
 from abw.core.policy.schedule import Schedule
 from abw.core.run.history import history_again
 from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds, named_policy
+from abw.core.run.times import load_times
 from abw.core.run.workload import load_workload, open_model
 from abw.core.script.look import look
 from abw.core.script.run import ProgramOptions
@@ -31,6 +33,7 @@ from abw.core.spec.load import Overrides
 from abw.core.store.checked import read_outputs
 from abw.core.store.history import load_history
 from abw.core.store.runs import OUTPUTS, POLICY, StoredRun, in_range, load_batch, policy_name
+from abw.viz.data.vertices import Origin
 
 Ints = NDArray[np.int32]
 
@@ -51,10 +54,11 @@ class Kept:
 class Scene:
     """Mini-batch `number` of `mini_batches`, n nodes; `instance` and `vertex` (n,) as in `Graph`.
 
-    `schedules` by the name of their policy, the scene's own first; `learned` is the FSM behind `fsm`, or
-    `auto`. `spec`, `network` and `graph` are None where a run's model or data cannot be read any more; `kept`
-    are the values that a run left. `growth`: how it has grown, if it has. `reads` are the files that it was
-    made from.
+    `name` tells it from others of the same model. `schedules` by the name of their policy, the scene's own
+    first; `learned` is the FSM behind `fsm`, or `auto`. `spec`, `network`, `graph`, `origin` are None where a
+    run's model or data cannot be read any more; `kept` are the values that a run left. `growth`: how it has
+    grown, if it has. `times`: what a run's batches took under the own policy, where that was noted; `report`:
+    the run's. `reads` are the files that it was made from.
     """
 
     title: str
@@ -72,6 +76,10 @@ class Scene:
     kept: tuple[Kept, ...] = ()
     growth: History | None = None
     reads: tuple[Path, ...] = ()
+    name: str = ""
+    origin: Origin | None = None
+    times: Executed | None = None
+    report: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def own(self) -> str:
@@ -99,7 +107,7 @@ def scene_of_run(
     others = [own, *against] if by else against
     known = {own: schedule}
     spec = _model_again(run, allow_outside)
-    graph = _graph_again(run, spec, number, dag) if spec else None
+    graph, origin = _graph_again(run, spec, number, dag) if spec else (None, None)
     return Scene(
         title=_titled(f"run {run.number}: {report['model']}", own, report.get("picked")),
         model=report["model"],
@@ -116,6 +124,10 @@ def scene_of_run(
         kept=_kept(run, number * report["batch"], graph),
         growth=_growth(run, number, spec if graph else None, dag),
         reads=(Path(report["spec"]), Path(report["data"])),
+        name=f"run {run.number}" + (f", mini-batch {number}" if report["mini_batches"] > 1 else ""),
+        origin=origin if graph and np.array_equal(graph.vertex, vertex) else None,
+        times=load_times(run.path, number, schedule) if by in (None, own) else None,
+        report=report,
     )
 
 
@@ -158,6 +170,8 @@ def scene_of_spec(
         graph=graph,
         growth=history_again(model, first, last) if model.growth else None,
         reads=(*model.reads, *([found.path] if found else [])),
+        name=model.name + (f", mini-batch {number}" if len(windows) > 1 else ""),
+        origin=Origin(workload.instances, first, last),
     )
 
 
@@ -187,6 +201,7 @@ def scene_of_program(
         network=graph.network,
         graph=graph,
         reads=(*found.program.files, options.data),
+        name=found.program.name + (f", mini-batch {number}" if found.mini_batches > 1 else ""),
     )
 
 
@@ -216,8 +231,10 @@ def _model_again(run: StoredRun, allow_outside: bool) -> Model | None:
         return None
 
 
-def _graph_again(run: StoredRun, model: Model, number: int, dag: Dag) -> Graph | None:
-    """The mini-batch's graph, unless the data is not what it was."""
+def _graph_again(
+    run: StoredRun, model: Model, number: int, dag: Dag
+) -> tuple[Graph, Origin] | tuple[None, None]:
+    """The mini-batch's graph with its instances, unless the data is not what it was."""
     passes = run.report.get("passes", ())
     try:
         workload = load_workload(
@@ -226,10 +243,12 @@ def _graph_again(run: StoredRun, model: Model, number: int, dag: Dag) -> Graph |
             fuse="fuse" in passes,
             group="group" in passes,
         )
-        graph = workload.graph(*list(workload.windows())[number])
-        return graph if np.array_equal(workload.networks.seen(graph).type, dag.type) else None
+        first, last = list(workload.windows())[number]
+        graph = workload.graph(first, last)
+        same = np.array_equal(workload.networks.seen(graph).type, dag.type)
+        return (graph, Origin(workload.instances, first, last)) if same else (None, None)
     except (AbwError, OSError, IndexError):
-        return None
+        return None, None
 
 
 def _growth(run: StoredRun, number: int, spec: Model | None, dag: Dag) -> History | None:

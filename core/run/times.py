@@ -1,0 +1,55 @@
+"""What each batch of a run took, as `--profile` notes it: `times/NNNN.npz` in the run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from abw.core.base.errors import AbwError
+from abw.core.base.files import writing
+from abw.core.exec.interface import Executed
+from abw.core.policy.schedule import Schedule
+from abw.core.store.checked import AGAIN, read_arrays
+
+_NAMES = tuple(field.name for field in fields(Executed))
+
+
+def save_times(folder: Path, runs: Sequence[Executed]) -> None:
+    """Write the times of the first mini-batches, a file each. Errors: AbwError."""
+    for number, found in enumerate(runs):
+        target = folder / "times" / f"{number:04d}.npz"
+        with writing(target):
+            target.parent.mkdir(exist_ok=True)
+            np.savez(target, **{name: getattr(found, name) for name in _NAMES})
+
+
+def load_times(folder: Path, number: int, schedule: Schedule) -> Executed | None:
+    """The times of a mini-batch with this schedule; None where none were noted, or of other batches: those of
+    a schedule of groups are of types.
+
+    Errors: AbwError where the file is damaged.
+    """
+    path = folder / "times" / f"{number:04d}.npz"
+    if not path.is_file():
+        return None
+    found = read_arrays(path, _NAMES)
+    try:
+        if len({array.shape for array in found.values()}) > 1 or found["batch"].ndim != 1:
+            raise ValueError("its arrays are not of one length")
+        for name, array in found.items():
+            if array.dtype.kind != ("f" if name in ("start", "end", "share_of_peak") else "i"):
+                raise ValueError(f"'{name}' is of {array.dtype}")
+        batch, thread = found["batch"], found["thread"]
+        if len(thread) and not 0 <= thread.min() <= thread.max() < 4096:
+            raise ValueError(f"there is no thread {thread.max()}")
+        if not np.isfinite([found["start"], found["end"]]).all() or (found["end"] < found["start"]).any():
+            raise ValueError("its times are none")
+    except ValueError as error:
+        raise AbwError(f"{path} is damaged: {error}", hint=AGAIN) from None
+    known = bool((batch >= 0).all() and (batch < len(schedule)).all())
+    if not known or (schedule.type[batch] != found["type"]).any():
+        return None
+    return Executed(**found)

@@ -1,0 +1,146 @@
+"use strict";
+// The graph from far away: of each instance (of a single one, each cell of a grid) a box with a bar for each type,
+// as wide as there are many nodes of it, as full as they are done. And the map of the whole in a corner.
+
+// How many nodes of each group, type and state there are at a step: counts[(group * T + type) * 4 + state].
+function countFar(view, step) {
+  const { policy, world } = view, { layout, T, type } = world;
+  const key = `${policy.name} ${step} ${layout.version}`;
+  if (view.countedAt !== key) {
+    view.countedAt = key;
+    view.counts = new Uint32Array(layout.groups.length * T * 4);
+    for (const v of layout.nodes) {
+      if (view.hides(v, step)) continue;
+      view.counts[(layout.group[v] * T + type[v]) * 4 + stateOf(policy, v, step)]++;
+    }
+  }
+  return view.counts;
+}
+
+function drawFar(pen, view, step, ox, oy) {
+  const { world: { layout, T, data, camera: { k } }, box: { wide, high } } = view;
+  const counts = countFar(view, step), unit = PITCH * k, gap = layout.instances > 1 ? 0.6 : 0;
+  layout.groups.forEach((group, g) => {
+    const x = (group.x - 0.5) * unit + ox, y = (group.y - 0.5) * unit + oy;
+    const w = Math.max(1.5, (group.right - group.x + 1 + gap) * unit), h = Math.max(1.5, (group.low - group.y + 1 + gap) * unit);
+    if (x > wide || y > high || x + w < 0 || y + h < 0) return;
+    const title = group.name && w > 84 && h > 44 ? 16 : 0;
+    if (w > 5 && h > 5) {
+      pen.fillStyle = theme.faint;
+      pen.fillRect(x, y, w, h);
+    }
+    drawBars(pen, counts, g, T, data, x, y + title, w, h - title, group.count);
+    if (w > 8 && h > 8) {
+      pen.strokeStyle = theme.line;
+      pen.lineWidth = 1;
+      pen.strokeRect(x, y, w, h);
+    }
+    if (!title) return;
+    pen.font = `600 11px ${FONT}`;
+    pen.textAlign = "left";
+    pen.textBaseline = "middle";
+    pen.fillStyle = theme.ink;
+    pen.fillText(group.name, x + 4, y + title / 2 + 1, w - 8);
+  });
+}
+
+// A group's types side by side: done from below, what is executed now above that, then what is ready, pale.
+function drawBars(pen, counts, g, T, data, left, top, wide, high, all) {
+  let x = left;
+  for (let t = 0; t < T; t++) {
+    const at = (g * T + t) * 4, total = counts[at] + counts[at + 1] + counts[at + 2] + counts[at + 3];
+    if (!total) continue;
+    const w = (wide * total) / all;
+    let low = top + high;
+    pen.fillStyle = data.colours[t];
+    for (const [state, alpha] of [[DONE, 1], [NOW, 1], [READY, 0.45], [LATER, 0.15]]) {
+      const tall = (high * counts[at + state]) / total;
+      if (!tall) continue;
+      pen.globalAlpha = alpha;
+      pen.fillRect(x, low - tall, w, tall);
+      if (state === NOW && w > 3) {
+        pen.strokeStyle = theme.ink;
+        pen.lineWidth = 1.5;
+        pen.strokeRect(x + 0.75, low - tall + 0.75, Math.max(0.5, w - 1.5), Math.max(0.5, tall - 1.5));
+      }
+      low -= tall;
+    }
+    pen.globalAlpha = 1;
+    const said = `${data.marks[t]} ${total}`;
+    if (w > 12 + 6.5 * said.length && high > 20) {
+      pen.font = `600 11px ${FONT}`;
+      pen.textAlign = "center";
+      pen.textBaseline = "middle";
+      pen.lineWidth = 3;
+      pen.strokeStyle = theme.paper;
+      pen.strokeText(said, x + w / 2, top + high / 2);
+      pen.fillStyle = theme.ink;
+      pen.fillText(said, x + w / 2, top + high / 2);
+    }
+    x += w;
+  }
+}
+
+// The whole in a corner, with a frame around what is in sight; pressed or dragged, the camera goes there.
+class Minimap {
+  constructor(view) {
+    this.view = view;
+    this.canvas = element("canvas", "", "map");
+    this.canvas.setAttribute("aria-hidden", "true"); // the keyboard pans the graph itself
+    this.canvas.hidden = true;
+    const go = (event) => {
+      if (event.type === "pointermove" && !event.buttons) return;
+      event.preventDefault();
+      const { camera } = view.world;
+      camera.x = (event.offsetX / this.scale + this.box.left - 0.5) * PITCH;
+      camera.y = (event.offsetY / this.scale + this.box.top - 0.5) * PITCH;
+      view.app.moving();
+    };
+    this.canvas.addEventListener("pointerdown", go);
+    this.canvas.addEventListener("pointermove", go);
+  }
+
+  draw() {
+    const { view, canvas } = this, { layout, camera } = view.world;
+    this.box = layout.box;
+    const { left, top, right, low } = layout.box;
+    const [w, h] = [view.box.wide / camera.k / PITCH, view.box.high / camera.k / PITCH];
+    const [x, y] = [camera.x / PITCH - w / 2, camera.y / PITCH - h / 2];
+    const all = x <= left && y <= top && x + w >= right && y + h >= low;
+    canvas.hidden = all;
+    if (all) return;
+    const [room, tall] = view.box.wide < 500 ? [96, 72] : [160, 110];
+    this.scale = Math.min(room / (right - left + 1), tall / (low - top + 1));
+    const size = [Math.max(12, Math.round((right - left + 1) * this.scale)), Math.max(12, Math.round((low - top + 1) * this.scale))];
+    const ratio = window.devicePixelRatio || 1;
+    this.drawStill(size, ratio);
+    if (canvas.width !== size[0] * ratio || canvas.height !== size[1] * ratio) {
+      [canvas.width, canvas.height] = size.map((length) => length * ratio);
+      [canvas.style.width, canvas.style.height] = size.map((length) => `${length}px`);
+    }
+    const pen = canvas.getContext("2d");
+    pen.setTransform(1, 0, 0, 1, 0, 0);
+    pen.drawImage(this.still, 0, 0);
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.strokeStyle = theme.ink;
+    pen.lineWidth = 1.5;
+    pen.strokeRect((x - left + 0.5) * this.scale, (y - top + 0.5) * this.scale, w * this.scale, h * this.scale);
+  }
+
+  // The nodes as dots, drawn once.
+  drawStill(size, ratio) {
+    const { layout, data, type } = this.view.world, key = `${size} ${ratio} ${layout.version} ${theme.paper}`;
+    if (this.key === key) return;
+    this.key = key;
+    this.still = document.createElement("canvas");
+    [this.still.width, this.still.height] = size.map((length) => length * ratio);
+    const pen = this.still.getContext("2d"), dot = Math.max(1, 0.7 * this.scale * ratio);
+    pen.fillStyle = theme.paper;
+    pen.fillRect(0, 0, this.still.width, this.still.height);
+    const { left, top } = layout.box, unit = this.scale * ratio;
+    for (const v of layout.nodes) {
+      pen.fillStyle = data.colours[type[v]];
+      pen.fillRect((layout.px[v] - left + 0.5) * unit - dot / 2, (layout.py[v] - top + 0.5) * unit - dot / 2, dot, dot);
+    }
+  }
+}

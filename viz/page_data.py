@@ -1,0 +1,235 @@
+"""What the page's scripts read of a scene; `viz/assets/model.js` says what they make of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from abw.core.graph.bounds import lower_bound
+from abw.core.graph.graph import Graph
+from abw.core.plan.arenas import arenas_of
+from abw.core.plan.plan import plan
+from abw.core.policy.schedule import Schedule
+from abw.viz.data.fsm import policy_picture
+from abw.viz.data.needed import bytes_picture
+from abw.viz.data.pictures import ENCODINGS, FATES, PolicyPicture
+from abw.viz.data.rounds import rounds_picture
+from abw.viz.data.scene import Kept, Scene
+from abw.viz.data.steps import frontier_picture
+from abw.viz.data.times import times_document, times_picture
+from abw.viz.data.vertices import vertices_document, vertices_picture
+from abw.viz.drawing.palette import colour, ink, marks, pattern
+from abw.viz.drawing.rounds_text import cut_text
+from abw.viz.placement import arrange
+
+VALUES, SHORT = 60_000, 8
+"""The most computed numbers put into the page, and how many of a node's there are at most."""
+
+CHOICES = 20_000
+"""The most choices of what grows put into the page."""
+
+TIMELESS = (
+    "Of a run with --profile this shows what each batch took, each thread's timeline, why threads waited."
+)
+
+
+def scene_document(scene: Scene) -> dict[str, Any]:
+    """All that the page shows of one mini-batch, as JSON. Cost: layout and plans, about 15 us a node."""
+    dag = scene.dag
+    source = np.repeat(np.arange(len(dag), dtype=np.int32), np.diff(dag.succ_ptr))
+    x, y, layer = arrange(dag, scene.instance, source)
+    types = range(len(dag.types))
+    bound = lower_bound(dag)
+    instances = int(scene.instance.max(initial=-1)) + 1
+    facts = [
+        f"{len(dag):,} nodes, {len(dag.succ):,} edges, {instances:,} instance{'' if instances == 1 else 's'}",
+        f"mini-batch {scene.number + 1} of {scene.mini_batches}",
+        f"lower bound {int(bound.sum()):,} batches",
+    ]
+    return {
+        "facts": " · ".join(facts),
+        "types": dag.types,
+        "marks": marks(dag.types),
+        "colours": [colour(t) for t in types],
+        "inks": [ink(colour(t)) for t in types],
+        "patterns": [pattern(t) for t in types],
+        "bound": bound.tolist(),
+        "graph": {
+            "type": dag.type.tolist(),
+            "instance": scene.instance.tolist(),
+            "vertex": scene.vertex.tolist(),
+            "source": source.tolist(),
+            "target": dag.succ.tolist(),
+            "x": np.round(x, 2).tolist(),
+            "y": np.round(y, 2).tolist(),
+            # what the range picker cuts: instances, or one instance's layers
+            "layer": layer.tolist() if instances == 1 else None,
+        },
+        "vertices": vertices_document(vertices_picture(scene.origin)) if scene.origin else None,
+        "policies": [_policy(scene, name) for name in scene.schedules],
+        "outputs": _outputs(_placed(scene)),
+        "width": scene.network.width if scene.network else 0,
+        "growth": _growth(scene),
+        "values": [_values(kept) for kept in scene.kept if kept.values.size],
+        "process": _process(scene),
+        "timeless": "" if scene.growth else TIMELESS,
+        "figures": _figures(scene, int(bound.sum()), instances),
+    }
+
+
+def _growth(scene: Scene) -> dict[str, Any] | None:
+    """The rounds, their vertices and choices; `rounds.js` says what it makes of them."""
+    found = scene.growth
+    if found is None:
+        return None
+    picture = rounds_picture(scene)
+    choices = picture.choices[:CHOICES]
+    return {
+        "kinds": found.kinds,
+        "kind": found.kind.tolist(),
+        "index": found.index.tolist(),
+        "of": found.instance.tolist(),
+        "round": found.round.tolist(),
+        "node": found.node_round.tolist(),
+        "nodes": picture.nodes.tolist(),
+        "instances": picture.instances,
+        "growing": picture.growing.tolist(),
+        "grown": picture.kinds,
+        "came": picture.came.tolist(),
+        "made": [choice.round for choice in choices],
+        "at": [choice.vertex for choice in choices],
+        "chosen": [choice.chosen for choice in choices],
+        "fate": [FATES.index(choice.fate) for choice in choices],
+        "said": [choice.said for choice in choices],
+        "left": len(picture.choices) - len(choices),
+        "cut": "; ".join(map(cut_text, picture.cut)),
+    }
+
+
+def _policy(scene: Scene, name: str) -> dict[str, Any]:
+    picture = frontier_picture(scene, name)
+    schedule, graph = scene.schedules[name], _placed(scene)
+    timed = scene.times is not None and name == scene.own
+    return {
+        "name": name,
+        "type": picture.lane.type.tolist(),
+        "width": picture.lane.width.tolist(),
+        "late": picture.lane.late.tolist(),
+        "behind": picture.lane.behind.tolist(),
+        "nodes": schedule.nodes.tolist(),
+        "ready": picture.ready.ravel().tolist(),
+        "machine": _machine(policy_picture(scene, name)),
+        "base": _base(graph, schedule),
+        "memory": _memory(graph, schedule),
+        "times": times_document(times_picture(scene.times, len(schedule))) if timed and scene.times else None,
+    }
+
+
+def _machine(picture: PolicyPicture) -> dict[str, Any]:
+    """A policy's states and transitions, types by their numbers."""
+    number = {name: t for t, name in enumerate(picture.types)}
+    said = f"{len(picture.states):,} states, encoding {picture.encoding} ({ENCODINGS[picture.encoding]})"
+    if picture.training is None:
+        said += "; as observed: this policy is no state machine"
+    return {
+        "said": said,
+        "steps": picture.steps,
+        "states": [
+            {
+                "ready": [number[name] for name in state.ready],
+                "also": state.also,
+                "chosen": number[state.chosen],
+                "q": [[number[t], round(value, 4), state.visits[t]] for t, value in state.q.items()],
+                "taken": [[number[t], count] for t, count in state.taken.items()],
+                "known": state.known,
+            }
+            for state in picture.states
+        ],
+        "source": [t.source for t in picture.transitions],
+        "target": [t.target for t in picture.transitions],
+        "type": [number[t.type] for t in picture.transitions],
+        "count": [t.count for t in picture.transitions],
+    }
+
+
+def _placed(scene: Scene) -> Graph | None:
+    """The graph whose rows the page names: none where a batch is of several types, as those of groups are."""
+    graph = scene.graph
+    return graph if graph is not None and graph.dag.types == scene.dag.types else None
+
+
+def _base(graph: Graph | None, schedule: Schedule) -> list[int] | None:
+    """The first row of each batch's outputs in their arenas, batch after batch."""
+    return None if graph is None else plan(graph, schedule).base.ravel().tolist()
+
+
+def _memory(graph: Graph | None, schedule: Schedule) -> dict[str, Any] | None:
+    """Bytes by owner, as `abw run` plans them on one thread."""
+    if graph is None:
+        return None
+    picture = bytes_picture(graph, schedule)
+    return {"owners": picture.owners, "needed": picture.needed.ravel().tolist(), "arenas": picture.arenas}
+
+
+def _outputs(graph: Graph | None) -> list[list[tuple[str, int]]] | None:
+    """For each type its outputs' names and arenas."""
+    if graph is None:
+        return None
+    arena = arenas_of(graph.network).output_arena
+    return [
+        [(port.name, int(arena[t, o])) for o, port in enumerate(type.outputs)]
+        for t, type in enumerate(graph.network.types)
+    ]
+
+
+def _values(kept: Kept) -> dict[str, Any]:
+    """Computed values of the first nodes, four digits each."""
+    rows = kept.values.reshape(len(kept.values), -1)
+    short = min(rows.shape[1], SHORT)
+    shown = rows[: VALUES // max(1, short), :short]
+    return {
+        "name": kept.name,
+        "node": kept.node[: len(shown)].tolist(),
+        "values": [[float(f"{value:.4g}") for value in row] for row in shown.tolist()],
+        "cut": short < rows.shape[1],
+    }
+
+
+def _process(scene: Scene) -> list[tuple[str, int]]:
+    """What the run's process held, of all its mini-batches."""
+    found = scene.report.get("memory") or {}
+    said = {
+        "before_bytes": "before the first mini-batch",
+        "predicted_bytes": "predicted with the largest",
+        "measured_bytes": "measured with the largest",
+    }
+    parts = [(name, found[key]) for key, name in said.items() if found.get(key)]
+    peak = scene.report.get("peak_memory_bytes")
+    return [*parts, ("its peak, compiling included", peak)] if peak else parts
+
+
+def _figures(scene: Scene, bound: int, instances: int) -> list[tuple[str, str]]:
+    """The mini-batch in figures, and the run that it is of."""
+    report = scene.report
+    found = [
+        ("instances", f"{instances:,}"),
+        ("nodes", f"{len(scene.dag):,}"),
+        ("edges", f"{len(scene.dag.succ):,}"),
+        ("lower bound, batches", f"{bound:,}"),
+        *((f"batches by {name}", f"{len(schedule):,}") for name, schedule in scene.schedules.items()),
+    ]
+    if scene.times is not None and len(scene.times.end):
+        milliseconds = 1e3 * float(scene.times.end.max() - scene.times.start.min())
+        found.append(("execution, measured", f"{milliseconds:.3g} ms"))
+    if not report:
+        return found
+    rate, peak = report.get("instances_per_second"), report.get("peak_memory_bytes")
+    whole = {
+        "the whole run: date": str(report.get("date", ""))[:16].replace("T", " "),
+        "sizes": ", ".join(f"{name} {size}" for name, size in report.get("dims", {}).items()),
+        "executor": f"{report['executor']}, threads {report.get('threads') or 'its own'}",
+        "instances a second": f"{rate:,.0f}" if rate else "",
+        "peak memory": f"{peak / 1e6:,.0f} MB" if peak else "",
+    }
+    return found + [(name, said) for name, said in whole.items() if said]
