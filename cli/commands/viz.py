@@ -222,13 +222,13 @@ def viz(
     else:
         with progress(quiet) as told:
             scenes = []
-            for each, number in product((target, *others), numbers):
-                if options.is_program(each):
-                    scenes.append(_program(context, str(each), number, against, by))
+            for what, number in product((target, *others), numbers):
+                if options.is_program(what):
+                    scenes.append(_program(context, str(what), number, against, by))
                     continue
                 programs.refuse_for_spec(context)
                 grain = programs.of_spec(granularity)
-                scenes.append(_open(each, changes, grain, encoding, number, against, by, told))
+                scenes.append(_open(what, changes, grain, encoding, number, against, by, told))
         scene = scenes[0]
         if format == "html" and not as_json:
             files = [file for each in scenes for file in each.reads]

@@ -242,7 +242,8 @@ def test_what_a_screen_reader_meets(fig1_page: Path) -> None:
     with opened(fig1_page, 1280) as (page, _):
         unnamed = page.evaluate(
             """[...document.querySelectorAll('button, input, select, canvas')].filter((e) =>
-            !(e.getAttribute('aria-label') || e.textContent.trim()) && !e.closest('.legend, label')).length"""
+            !(e.getAttribute('aria-label') || e.textContent.trim())
+            && !e.closest('.legend, label, [aria-hidden=true]')).length"""
         )
         assert unnamed == 0
         assert "Graph under fsm, batch 1 of 6" in page.get_attribute(".view canvas", "aria-label")

@@ -64,7 +64,8 @@ def test_why_threads_wait() -> None:
     parts = [(0, 0, 2, 12), (1, 0, 2, 6), (0, 1, 14, 22), (0, 2, 23, 32), (1, 2, 24, 28), (0, 3, 32, 35)]
     found = times_picture(executed([(t, b, s - 2, e - 2) for t, b, s, e in parts]), 4)
     assert found.busy == pytest.approx([14, 8, 13, 3])
-    assert (found.threads, found.end) == (2, pytest.approx(33))
+    assert found.threads == 2
+    assert found.end == pytest.approx(33)
     waits = zip(found.wait_thread, found.wait_start, found.wait_took, found.why, found.behind, strict=True)
     assert [tuple(round(float(x)) for x in wait) for wait in waits] == [
         (0, 10, 2, BETWEEN, -1),

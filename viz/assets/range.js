@@ -9,6 +9,7 @@ class Range {
     this.app = app;
     this.overview = element("canvas");
     this.overview.setAttribute("role", "img");
+    this.overview.setAttribute("aria-label", "Overview");
     byId("range").append(this.overview);
     this.inputs = ["from", "to"].map((name, i) => {
       const label = element("label", `${name} `), input = element("input"), said = element("span");
