@@ -69,8 +69,9 @@ def test_states_have_the_numbers_of_the_search_and_do_not_overlap(
     file.write_bytes(page_of(lattice))
     with opened(file, width) as (page, _):
         boxes = page.evaluate(
-            "[...document.querySelectorAll('#machine .state')].map((e) => { "
-            "const r = e.getBoundingClientRect(); return [e.id, r.left, r.top, r.right, r.bottom, e.querySelector('.number')?.textContent]; })"
+            """[...document.querySelectorAll('#machine .state')].map((e) => {
+            const r = e.getBoundingClientRect(), number = e.querySelector('.number');
+            return [e.id, r.left, r.top, r.right, r.bottom, number && number.textContent]; })"""
         )
         assert len(boxes) > 2
         for i, one in enumerate(boxes):

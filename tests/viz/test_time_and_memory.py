@@ -35,7 +35,7 @@ def test_a_value_is_needed_from_its_batch_to_its_last_reader(seed: int) -> None:
     batch, width = batch_of(schedule, len(graph)).tolist(), graph.network.width
     kept = {reference for refs in graph.results for reference in refs.reference.tolist()}
     arenas = arenas_of(graph.network)
-    last = {}
+    last: dict[int, int] = {}
     for v in range(len(graph)):
         for operand in graph.operand[graph.operand_ptr[v] : graph.operand_ptr[v + 1]].tolist():
             for reference in graph.values_of(operand):

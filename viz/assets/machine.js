@@ -99,7 +99,7 @@ class Machine {
     const lines = this.lines(place, whole ? null : focus);
     box.append(lines);
     for (const [s, at] of place) box.append(this.box(s, at, whole ? null : focus));
-    if (!whole) box.append(this.about(focus));
+    byId("about").replaceChildren(...(whole ? [] : this.about(focus)));
   }
 
   // The states met, by how many steps they are from the first.
@@ -216,23 +216,21 @@ class Machine {
 
   // All that is known of a state.
   about(s) {
-    const { data } = this.policy.world, { q, taken } = this.states[s], moves = this.moves(s), box = element("p", "", "about");
+    const { data } = this.policy.world, { q, taken } = this.states[s], moves = this.moves(s);
     const parts = [`state ${s}: ${this.name(s)}`, `comes from ${plural(moves.before.size, "state")}, leads to ${plural(moves.behind.size, "state")}`];
     if (moves.before.size > BESIDE || moves.behind.size > BESIDE) parts.push(`the likeliest ${BESIDE} are drawn`);
     if (taken.length) parts.push(`here: ${taken.map(([t, count]) => `${data.types[t]} ${count}×`).join(", ")}`);
     if (q.length) parts.push(`learned: ${q.map(([t, value, visits]) => `${data.types[t]} ${value.toFixed(3)} in ${plural(visits, "visit")}`).join(", ")}`);
-    box.append(`${parts.join(". ")}. `);
-    const steps = this.policy.machine.steps;
+    const found = [`${parts.join(". ")}. `], steps = this.policy.machine.steps;
     if (steps.includes(s)) {
       const go = element("button", "go to its next step", "link");
       go.addEventListener("click", () => {
         const from = this.app.step + 1, next = steps.indexOf(s, from);
         this.app.go(next < 0 ? steps.indexOf(s) : next);
       });
-      box.append(go);
+      found.push(go);
     }
-    box.style.top = `${this.height}px`;
-    return box;
+    return found;
   }
 
   // The state of this step has a thick frame.
