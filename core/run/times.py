@@ -14,6 +14,8 @@ from abw.core.exec.interface import Executed
 from abw.core.policy.schedule import Schedule
 from abw.core.store.checked import AGAIN, read_arrays
 
+LATEST = 1e12
+"""Seconds: no clock gives more."""
 _NAMES = tuple(field.name for field in fields(Executed))
 
 
@@ -45,7 +47,8 @@ def load_times(folder: Path, number: int, schedule: Schedule) -> Executed | None
         batch, thread = found["batch"], found["thread"]
         if len(thread) and not 0 <= thread.min() <= thread.max() < 4096:
             raise ValueError(f"there is no thread {thread.max()}")
-        if not np.isfinite([found["start"], found["end"]]).all() or (found["end"] < found["start"]).any():
+        start, end = found["start"], found["end"]
+        if not ((np.abs(start) < LATEST) & (np.abs(end) < LATEST) & (start <= end)).all():
             raise ValueError("its times are none")
     except ValueError as error:
         raise AbwError(f"{path} is damaged: {error}", hint=AGAIN) from None

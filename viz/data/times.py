@@ -118,7 +118,7 @@ def times_document(picture: TimesPicture) -> dict[str, Any]:
         "rows": picture.rows.tolist(),
         "start": np.round(picture.start, 2).tolist(),
         "took": np.round(picture.took, 2).tolist(),
-        "share": [None if np.isnan(share) else round(share, 3) for share in picture.share.tolist()],
+        "share": [round(share, 3) if np.isfinite(share) else None for share in picture.share.tolist()],
         "busy": np.round(picture.busy, 2).tolist(),
         "reasons": REASONS,
         "waits": {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ import numpy as np
 
 from abw.core.base.jit import njit
 from abw.core.exec.codecache import read_cache, write_cache
+from abw.core.exec.interface import Executed
 from abw.core.graph.dag import Dag
 from abw.core.policy.check import check_schedule
 from abw.core.policy.cost import cost_of, least_cost
@@ -24,13 +26,16 @@ from abw.core.policy.learned.choice import Tried, choose
 from abw.core.policy.learned.choicefile import read_any
 from abw.core.policy.learned.fsm import FsmPolicy
 from abw.core.policy.learned.learner import learn
+from abw.core.policy.rules.depth import Depth
 from abw.core.policy.rules.frugal import Frugal
 from abw.core.run.pipeline import RunOptions, run
+from abw.core.run.times import load_times, save_times
 from abw.core.spec.load import Overrides
 from abw.core.store.runs import find_run, list_runs
 from abw.core.tools.explain import explain_run
 from abw.viz.data.fsm import policy_alone
 from abw.viz.data.scene import scene_of_run
+from abw.viz.data.times import times_document, times_picture
 from tests.core.policy import graphs
 from tests.fuzz.target import ROOT, damaged_case, put, read_shipped_once, target
 
@@ -73,6 +78,23 @@ def policies(case: bytes, folder: Path) -> None:
             policy.visited(_dag(), schedule)
         else:
             assert policy.reason
+
+
+def _times() -> list[bytes]:
+    schedule, folder = Depth().schedule(_dag()), Path(tempfile.mkdtemp())
+    batch, at = np.arange(len(schedule)), np.arange(len(schedule)) / 1e3
+    save_times(folder, [Executed(batch % 2, batch, schedule.type, batch + 1, at, at + 5e-4, at)])
+    return [(folder / "times" / "0000.npz").read_bytes()]
+
+
+@target("times", _times, words=NUMBERS)
+def times(case: bytes, folder: Path) -> None:
+    schedule = Depth().schedule(_dag())
+    (folder / "times").mkdir(exist_ok=True)
+    (folder / "times" / "0000.npz").write_bytes(case)
+    found = load_times(folder, 0, schedule)
+    if found is not None:
+        json.dumps(times_document(times_picture(found, len(schedule))), allow_nan=False)
 
 
 def _costs() -> list[bytes]:
