@@ -17,67 +17,71 @@ function countFar(view, step) {
   return view.counts;
 }
 
-function drawFar(pen, view, step, ox, oy) {
+function drawFar(pen, view, step, ox, oy, hurried) {
   const { world: { layout, T, data, camera: { k } }, box: { wide, high } } = view;
-  const counts = countFar(view, step), unit = PITCH * k, gap = layout.instances > 1 ? 0.6 : 0;
+  const counts = countFar(view, step), unit = PITCH * k, gap = layout.instances > 1 ? 0.6 : 0, boxes = [];
   layout.groups.forEach((group, g) => {
     const x = (group.x - 0.5) * unit + ox, y = (group.y - 0.5) * unit + oy;
     const w = Math.max(1.5, (group.right - group.x + 1 + gap) * unit), h = Math.max(1.5, (group.low - group.y + 1 + gap) * unit);
     if (x > wide || y > high || x + w < 0 || y + h < 0) return;
     const title = group.name && w > 84 && h > 44 ? 16 : 0;
-    if (w > 5 && h > 5) {
-      pen.fillStyle = theme.faint;
-      pen.fillRect(x, y, w, h);
-    }
-    drawBars(pen, counts, g, T, data, x, y + title, w, h - title, group.count);
-    if (w > 8 && h > 8) {
-      pen.strokeStyle = theme.line;
-      pen.lineWidth = 1;
-      pen.strokeRect(x, y, w, h);
-    }
-    if (!title) return;
-    pen.font = `600 11px ${FONT}`;
-    pen.textAlign = "left";
-    pen.textBaseline = "middle";
-    pen.fillStyle = theme.ink;
-    pen.fillText(group.name, x + 4, y + title / 2 + 1, w - 8);
+    boxes.push({ g, group, x, y, w, h, title, at: x });
   });
+  pen.fillStyle = theme.faint;
+  for (const { x, y, w, h } of boxes) if (w > 5 && h > 5) pen.fillRect(x, y, w, h);
+  for (let t = 0; t < T; t++) drawBars(pen, counts, t, T, data, boxes, hurried);
+  pen.strokeStyle = theme.line;
+  pen.lineWidth = 1;
+  pen.beginPath();
+  for (const { x, y, w, h } of boxes) if (w > 8 && h > 8) pen.rect(x, y, w, h);
+  pen.stroke();
+  pen.font = `600 11px ${FONT}`;
+  pen.textAlign = "left";
+  pen.textBaseline = "middle";
+  pen.fillStyle = theme.ink;
+  for (const { group, x, y, w, title } of boxes) if (title) pen.fillText(group.name, x + 4, y + title / 2 + 1, w - 8);
 }
 
-// A group's types side by side: done from below, what is executed now above that, then what is ready, pale.
-function drawBars(pen, counts, g, T, data, left, top, wide, high, all) {
-  let x = left;
-  for (let t = 0; t < T; t++) {
-    const at = (g * T + t) * 4, total = counts[at] + counts[at + 1] + counts[at + 2] + counts[at + 3];
+// A type's bar in every box, behind those of the types before it: done from below, what is executed now above that,
+// then what is ready, pale. Colours are set once a type and state: that is what takes long.
+function drawBars(pen, counts, t, T, data, boxes, hurried) {
+  const bars = [];
+  for (const box of boxes) {
+    const at = (box.g * T + t) * 4, total = counts[at] + counts[at + 1] + counts[at + 2] + counts[at + 3];
     if (!total) continue;
-    const w = (wide * total) / all;
-    let low = top + high;
-    pen.fillStyle = data.colours[t];
-    for (const [state, alpha] of [[DONE, 1], [NOW, 1], [READY, 0.45], [LATER, 0.15]]) {
-      const tall = (high * counts[at + state]) / total;
+    const w = (box.w * total) / box.group.count, top = box.y + box.title, tall = box.h - box.title;
+    bars.push({ at, total, x: box.at, w, top, tall, low: top + tall });
+    box.at += w;
+  }
+  pen.fillStyle = data.colours[t];
+  for (const [state, alpha] of [[DONE, 1], [NOW, 1], [READY, 0.45], [LATER, 0.15]]) {
+    pen.globalAlpha = alpha;
+    if (state === NOW) pen.beginPath();
+    for (const bar of bars) {
+      const tall = (bar.tall * counts[bar.at + state]) / bar.total;
       if (!tall) continue;
-      pen.globalAlpha = alpha;
-      pen.fillRect(x, low - tall, w, tall);
-      if (state === NOW && w > 3) {
-        pen.strokeStyle = theme.ink;
-        pen.lineWidth = 1.5;
-        pen.strokeRect(x + 0.75, low - tall + 0.75, Math.max(0.5, w - 1.5), Math.max(0.5, tall - 1.5));
-      }
-      low -= tall;
+      bar.low -= tall;
+      pen.fillRect(bar.x, bar.low, bar.w, tall);
+      if (state === NOW && bar.w > 3) pen.rect(bar.x + 0.75, bar.low + 0.75, bar.w - 1.5, Math.max(0.5, tall - 1.5));
     }
-    pen.globalAlpha = 1;
+    if (state !== NOW) continue;
+    pen.strokeStyle = theme.ink;
+    pen.lineWidth = 1.5;
+    pen.stroke();
+  }
+  pen.globalAlpha = 1;
+  if (hurried) return;
+  pen.font = `600 11px ${FONT}`;
+  pen.textAlign = "center";
+  pen.textBaseline = "middle";
+  pen.lineWidth = 3;
+  pen.strokeStyle = theme.paper;
+  pen.fillStyle = theme.ink;
+  for (const { x, w, top, tall, total } of bars) {
     const said = `${data.marks[t]} ${total}`;
-    if (w > 12 + 6.5 * said.length && high > 20) {
-      pen.font = `600 11px ${FONT}`;
-      pen.textAlign = "center";
-      pen.textBaseline = "middle";
-      pen.lineWidth = 3;
-      pen.strokeStyle = theme.paper;
-      pen.strokeText(said, x + w / 2, top + high / 2);
-      pen.fillStyle = theme.ink;
-      pen.fillText(said, x + w / 2, top + high / 2);
-    }
-    x += w;
+    if (w <= 12 + 6.5 * said.length || tall <= 20) continue;
+    pen.strokeText(said, x + w / 2, top + tall / 2);
+    pen.fillText(said, x + w / 2, top + tall / 2);
   }
 }
 

@@ -127,7 +127,7 @@ class GraphView {
     this.inSight = seen.length;
     const w = Math.max(2, WIDE * k), h = Math.max(2, HIGH * k);
     this.far = HIGH * k < LEAST || (seen.length > NODES && HIGH * k < SMALL);
-    if (this.far) drawFar(pen, this, step, ox, oy);
+    if (this.far) drawFar(pen, this, step, ox, oy, hurried);
     else {
       if (!hurried) this.drawEdges(pen, X, Y, seen, k, there);
       if (selected >= 0 && there(selected)) this.drawStar(pen, X, Y, selected, there);
