@@ -122,6 +122,18 @@ Advanced = Literal["done", "stale", "large"]
 so many that a plan is better."""
 
 
+HEAD = (
+    "words", "at", "begin", "next", "begun", "asks", "masks", "asked", "masked", "aboves", "least", "most",
+)  # fmt: skip
+"""What the first words of a recorder's memory say, in this order.
+
+Of nodes: where their `words` lie, how many these are (`at`), and how many of them were executed (`begin`);
+the `next` node's handle, and that of the first which was not executed (`begun`). Of questions: where `asks`
+and `masks` lie, as `Tape.choose` takes them; how many were `asked`, how many bytes of the masks are taken
+(`masked`), how many ask whether a number is above (`aboves`), the `least` and the `most` of the handles.
+"""
+
+
 class Tape(Protocol):
     """Executes nodes that are appended to a run, without plans: their values stay where they are.
 
@@ -142,6 +154,17 @@ class Tape(Protocol):
 
         Errors: TooLargeError.
         """
+
+    def round(self, head: int, first: int, asked: int) -> list[int] | None:
+        """Execute what was recorded since the last time, behind the run's `first` nodes, where what is asked
+        is of these; and answer all of the `asked` questions, which are forgotten.
+
+        `head`: where the recorder's `HEAD` lies, which says afterwards what was executed. None where that
+        cannot be done so, or not yet: see `make_room`.
+        """
+
+    def make_room(self, words: int) -> bool:
+        """Whether `round` lacked room for so many words, and has it now. Errors: TooLargeError."""
 
     def leave(self) -> Ints:
         """A plan is to go on from here: how many rows of each arena are taken (A,)."""

@@ -117,10 +117,20 @@ def unpacked(asks: Asks) -> list[Ask]:
 
 def tape_answers(asks: Asks, tape: Tape) -> Sequence[Answer] | None:
     """The answers in compiled code; None where a score is not a number, or a value is not the tape's."""
+    ways = ways_of(asks)
     found = tape.choose(asks.rows, asks.masks, asks.number)
-    if found is None or asks.how == "argmax":
+    return found if found is None else as_asked(found, ways)
+
+
+def ways_of(asks: Asks) -> list[int] | None:
+    """How each is asked, by its place in `WAYS`; None where all ask for an argmax."""
+    return None if asks.how == "argmax" else asks.rows[: asks.number, 0].tolist()
+
+
+def as_asked(found: list[int], ways: list[int] | None) -> Sequence[Answer]:
+    """A tape's answers to questions that were asked in these ways."""
+    if ways is None:
         return found
-    ways = asks.rows[: asks.number, 0].tolist()
     return [bool(one) if way else one for one, way in zip(found, ways, strict=True)]
 
 

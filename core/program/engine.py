@@ -20,7 +20,7 @@ from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Earlier, Plan, plan
 from abw.core.policy.schedule import Policy, Schedule
 from abw.core.program.given import Floats, Given
-from abw.core.program.recorder import Ints, Longs, Piece, Segment
+from abw.core.program.recorder import Ints, Longs, Piece, Recorder, Segment
 
 
 class Engine(Protocol):
@@ -34,6 +34,11 @@ class Engine(Protocol):
 
     def taped(self, piece: Piece) -> bool:
         """Compute the next nodes from the words that say them, if it can. Errors: TooLargeError."""
+
+    def round(self, recorder: Recorder) -> list[int] | None:
+        """Compute what was recorded, where need be, and answer all questions that the recorder has noted, if
+        it can.
+        """
 
     def advance(self, segment: Segment) -> None:
         """Compute the next nodes. Errors: TooLargeError."""
@@ -74,6 +79,7 @@ class BatchEngine:
         self._first: dict[bytes, Planned] = {}
         self._kept = 0
         self.clock = Clock("schedule", "plan", "execute")
+        self._type, self._row, self._local = (np.zeros(0, np.int32) for _ in range(3))
         self.begin(0)
 
     def watch(self) -> None:
@@ -82,6 +88,10 @@ class BatchEngine:
     def taped(self, piece: Piece) -> bool:
         """As in `Engine`: never."""
         return False
+
+    def round(self, recorder: Recorder) -> list[int] | None:
+        """As in `Engine`: never."""
+        return None
 
     def begin(self, base: int) -> None:
         """As in `Engine`."""
@@ -92,9 +102,6 @@ class BatchEngine:
         self.plans: list[Plan] = []
         self._results: list[Result] = []
         self._firsts: list[int] = []
-        self._type = np.zeros(0, np.int32)
-        self._row = np.zeros(0, np.int32)
-        self._local = np.zeros(0, np.int32)
         self._count = 0
 
     def advance(self, segment: Segment) -> None:

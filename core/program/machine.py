@@ -29,6 +29,7 @@ from abw.core.program.recorder import (
     Call,
     Callee,
     Longs,
+    Piece,
     Recorder,
     Refuse,
     Write,
@@ -42,8 +43,8 @@ LEAST = 1 << 12
 """So many words there is room for at first."""
 MOST = 2**63 - 1
 _AT, _LIMIT, _NEXT, _STEP, _OPEN = (WORDS[name] for name in ("at", "limit", "next", "step", "open"))
-_ASKED, _LEAST = WORDS["asked"], WORDS["least"]
-_ABOVES, _MASKED = WORDS["aboves"], WORDS["masked"]
+_BEGIN, _BEGUN = WORDS["begin"], WORDS["begun"]
+_ASKED, _ABOVES, _MASKED = (WORDS[name] for name in ("asked", "aboves", "masked"))
 
 
 def new_recorder(width: int) -> Recorder:
@@ -63,11 +64,12 @@ def is_cell(function: object) -> bool:
 class MachineRecorder(Recorder):
     """As `Recorder`; the tape is memory that machine code writes to."""
 
-    __slots__ = ("_asks", "_buffer", "_from", "_kept", "_masks", "_state")
+    __slots__ = ("_asks", "_buffer", "_from", "_kept", "_masks", "_state", "head")
     _buffer: Longs
 
     def __init__(self, width: int) -> None:
         self._state = (ctypes.c_int64 * len(WORDS))()
+        self.head = ctypes.addressof(self._state)
         self._from = 0
         self._grow(LEAST)
         self._make_room(LEAST, 4 * LEAST)
@@ -119,9 +121,9 @@ class MachineRecorder(Recorder):
         return self._state[_ASKED]
 
     @property
-    def least(self) -> int:
+    def aboves(self) -> int:
         """As of `Recorder`."""
-        return self._state[_LEAST]
+        return self._state[_ABOVES]
 
     def wait_by(self, switch: Callable[[Ask], Any]) -> None:
         """As of `Recorder`."""
@@ -140,7 +142,7 @@ class MachineRecorder(Recorder):
         if 2 * state[_ASKED] > len(self._asks) or 2 * state[_MASKED] > len(self._masks):
             self._make_room(2 * len(self._asks), 2 * len(self._masks))
         state[_ASKED] = state[_MASKED] = state[_ABOVES] = 0
-        state[_LEAST] = MOST
+        state[WORDS["least"]], state[WORDS["most"]] = MOST, -MOST
 
     def drop(self) -> None:
         """As of `Recorder`."""
@@ -156,9 +158,22 @@ class MachineRecorder(Recorder):
         self._buffer[at:end] = words
         self._state[_AT] = end
 
-    def _taken(self) -> Longs:
-        begin, self._from = self._from, self._state[_AT]
-        return self._buffer[begin : self._from]
+    def take(self) -> Piece:
+        """As of `Recorder`."""
+        state, first, begin = self._state, self._from, self.begun
+        at = state[_BEGIN] = self._from = state[_AT]
+        end = state[_BEGUN] = self.begun = state[_NEXT]
+        return Piece(self._buffer[first:at], (end - begin) // state[_STEP])
+
+    @property
+    def unread(self) -> int:
+        """As of `Recorder`."""
+        return self._state[_AT] - self._state[_BEGIN]
+
+    @property
+    def executed(self) -> bool:
+        """As of `Recorder`."""
+        return self._state[_BEGIN] != self._from
 
     def divert(self, write: Write) -> None:
         """As of `Recorder`."""
@@ -169,7 +184,8 @@ class MachineRecorder(Recorder):
     def restore(self) -> None:
         """As of `Recorder`."""
         self.write = self._append
-        self._state[_AT] = self._from = 0
+        self._state[_AT] = self._state[_BEGIN] = self._from = 0
+        self._state[_BEGUN] = self.begun
         self._state[_OPEN] = 1
 
     def value_class(self, net: Owner, shape: tuple[int, ...]) -> type[Value]:

@@ -12,6 +12,7 @@ from functools import cache
 
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.target import get_target
+from abw.core.exec.interface import HEAD
 
 FUNCTIONS = (
     "PyType_GenericAlloc", "PyObject_Free", "Py_DecRef", "Py_IncRef", "PyTuple_New", "PyTuple_SetItem",
@@ -20,22 +21,14 @@ FUNCTIONS = (
 )  # fmt: skip
 OBJECTS = {"true": True, "false": False, "none": None, "list": list, "tuple": tuple, "float": float}
 _API = (*(name.split("_")[0][2:].lower() + name.split("_")[1] for name in FUNCTIONS), *OBJECTS)
-WORDS = {
-    name: number
-    for number, name in enumerate(
-        (
-            "words", "at", "limit", "next", "step", "open", "whose",
-            "asking", "asked", "room", "asks", "masks", "masked", "mask_room", "least", "aboves",
-            "switch", "argmax", "above",
-        )
-    )
-}  # fmt: skip
-"""The words of the state, by their places. Of calls: where `words` are written, of which there are `at`, and
-room for `limit`; the `next` handle, and the `step` to that behind it; whether the tape is `open`; `whose` the
-calls are. Of questions: how they are `asking` (see `recorder.CLOSED`); how many were `asked`, and the `room`
-for them in `asks`, three words each, as `Tape.choose` takes them; so many bytes of `masks` are `masked`, of
-`mask_room`; the `least` handle that was asked, and how many asked whether it is above. What greenlets call to
-wait (`switch`), and what they and generators give who runs them (`argmax`, `above`)."""
+_OWN = (
+    "limit", "step", "open", "whose", "asking", "room", "mask_room", "switch", "argmax", "above",
+)  # fmt: skip
+WORDS = {name: number for number, name in enumerate((*HEAD, *_OWN))}
+"""The words of the state, by their places: the head that an executor's tape reads; room for so many words
+(`limit`), the `step` from handle to handle, whether the tape is `open`, `whose` the calls are; how questions
+are `asking` (see `recorder.CLOSED`), the `room` for them, and for the bytes of masks (`mask_room`); what
+greenlets call to wait (`switch`), and what they and generators give who runs them (`argmax`, `above`)."""
 
 _TEXT = r"""
 @api = internal global [COUNT x ptr] zeroinitializer
@@ -302,6 +295,10 @@ write:
   %smaller = icmp slt i64 %handle, %least
   %least1 = select i1 %smaller, i64 %handle, i64 %least
   store i64 %least1, ptr %least.at
+  read most
+  %larger = icmp sgt i64 %handle, %most
+  %most1 = select i1 %larger, i64 %handle, i64 %most
+  store i64 %most1, ptr %most.at
   read argmax
   read above
   %told = select i1 %isabove, i64 %above, i64 %argmax

@@ -75,15 +75,16 @@ class Recorder:
 
     A node is `1 + inputs` words behind each other: its type's number with its instance's place above `WHOSE`,
     then its operands' handles. A handle is `reference << BITS | kind`. `next` is the handle of the next
-    node's first output without its kind; `whose` the place of the instance that records, shifted by WHOSE;
-    `write` takes a node's words. Nodes are numbered on from run to run, so that a handle of an earlier run
-    is known as such.
+    node's first output without its kind, `begun` that of the first node since `take`; `whose` the place of
+    the instance that records, shifted by WHOSE; `write` takes a node's words. Nodes are numbered on from run
+    to run, so that a handle of an earlier run is known as such.
 
-    It may note questions, too, as one in machine code does while `asking` says how: `asked` of them, to
-    handles of which the smallest is `least`. This one does not.
+    It may note questions, too, as one in machine code does while `asking` says how: `asked` of them, which a
+    tape answers by what lies at `head`. This one does not.
     """
 
-    __slots__ = ("_begin", "_words", "asking", "next", "step", "whose", "write")
+    __slots__ = ("_words", "asking", "begun", "next", "step", "whose", "write")
+    head = 0
 
     @property
     def asked(self) -> int:
@@ -91,13 +92,23 @@ class Recorder:
         return 0
 
     @property
-    def least(self) -> int:
-        """The smallest handle of these."""
+    def aboves(self) -> int:
+        """How many of these ask whether a number is above."""
         return 0
+
+    @property
+    def unread(self) -> int:
+        """How many words nobody has taken nor executed."""
+        return len(self._words)
+
+    @property
+    def executed(self) -> bool:
+        """Whether a tape has executed what was written since `take`, by `head`."""
+        return False
 
     def __init__(self, width: int) -> None:
         self.step = width << BITS
-        self.next = self._begin = 0
+        self.next = self.begun = 0
         self.whose: Word = Number()
         self.asking: Word = Number()
         self._words: list[int] = []
@@ -107,18 +118,14 @@ class Recorder:
     def widen(self, width: int) -> None:
         """From the next node on a node has so many outputs; those that there are keep their handles."""
         self.step = width << BITS
-        self.next = self._begin = -(-self.next // self.step) * self.step
+        self.next = self.begun = -(-self.next // self.step) * self.step
 
     def take(self) -> Piece:
         """What was written since the last time; what a recorder gives may be overwritten in the next run."""
-        begin, self._begin = self._begin, self.next
-        return Piece(self._taken(), (self._begin - begin) // self.step)
-
-    def _taken(self) -> Longs:
-        """The words; they are forgotten."""
+        begin, self.begun = self.begun, self.next
         words = np.fromiter(self._words, np.int64, len(self._words))
         self._words.clear()
-        return words
+        return Piece(words, (self.begun - begin) // self.step)
 
     def wait_by(self, switch: Callable[[Ask], Any]) -> None:
         """Greenlets that ask are to wait by this: it is given `ARGMAX` or `ABOVE`."""

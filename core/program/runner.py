@@ -21,11 +21,13 @@ from abw.core.program.asks import (
     Answer,
     Ask,
     answer,
+    as_asked,
     chance,
     margin,
     packed,
     tape_answers,
     unpacked,
+    ways_of,
 )
 from abw.core.program.eager import EagerTape
 from abw.core.program.engine import Engine
@@ -144,7 +146,6 @@ class BatchRunner:
         self._fibers, self._seed, self._log = fibers, seed, log
         self._slots = np.array([len(t.slots) for t in network.types], np.int32)
         self._base = recorder.next // recorder.step
-        self._count = 0
         self._ready: list[Going] = []
         self._waiting: list[Task] = []
         self._asks: list[Ask] = []
@@ -181,16 +182,15 @@ class BatchRunner:
 
     def _answered(self) -> tuple[list[Task], Sequence[Answer]]:
         """Some of those who wait, with their answers; all others wait on, or are ready with errors."""
-        recorder, tape = self._recorder, self._engine.tape
-        noted, end = recorder.asked, (self._base + self._count) * self._network.width << BITS
-        if tape is not None and noted == len(self._waiting) and recorder.least >= end:
-            self.rounds += 1
-            self.advance()
-            quick = tape_answers(recorder.asks(), tape)
-            if quick is not None:
-                recorder.forget()
+        recorder = self._recorder
+        noted = recorder.asked
+        if noted and noted == len(self._waiting):
+            before, ways = recorder.begun, ways_of(recorder.asks()) if recorder.aboves else None
+            found = self._engine.round(recorder)
+            self.rounds += recorder.begun > before
+            if found is not None:
                 tasks, self._waiting, self._asks = self._waiting, [], []
-                return tasks, quick
+                return tasks, as_asked(found, ways)
         if noted:
             asks = iter(unpacked(recorder.asks()))
             self._asks = [next(asks) if ask is ARGMAX or ask is ABOVE else ask for ask in self._asks]
@@ -201,7 +201,7 @@ class BatchRunner:
         """Who is answered next, and what it asks, which is computed then."""
         waiting, self._waiting = self._waiting, []
         asks, self._asks = self._asks, []
-        end = (self._base + self._count) * self._network.width << BITS
+        end = self._recorder.begun
         if min([ask.handles[0] for ask in asks]) < end:
             known = [max(ask.handles) < end for ask in asks]
             if any(known):  # who asks what is computed already may record more before the rest is
@@ -248,16 +248,16 @@ class BatchRunner:
 
     def advance(self) -> None:
         """Compute what was recorded. Errors: AbwError for values of an earlier run, TooLargeError."""
+        first = self._recorder.begun // self._recorder.step - self._base
         piece = self._recorder.take()
         if not piece.nodes:
             return
         if not self._engine.taped(piece):
             try:
-                new = segment(piece, self._slots, self._network.width, self._base, self._count)
+                new = segment(piece, self._slots, self._network.width, self._base, first)
             except StaleError as stale:
                 raise self._stale(stale) from None
             self._engine.advance(new)
-        self._count += piece.nodes
 
     def _go_on(self, going: Iterable[Going]) -> None:
         """Programs go on until each waits or has ended; so do those that get ready meanwhile."""

@@ -8,7 +8,7 @@ from abw.core.exec.interface import Array
 from abw.core.plan.counts import Counts
 from abw.core.policy.rules.critical import Critical
 from abw.core.program.engine import BatchEngine
-from abw.core.program.recorder import Ints, Longs, Piece, Segment, segment
+from abw.core.program.recorder import Ints, Longs, Piece, Recorder, Segment, segment
 from abw.core.program.values import BITS
 
 
@@ -44,10 +44,28 @@ class TapeEngine(BatchEngine):
             end = self.tape.advance(piece.words, piece.nodes, self._count)
         if end != "done":
             return False
+        self._note(piece)
+        return True
+
+    def round(self, recorder: Recorder) -> list[int] | None:
+        """As in `Engine`. Cost: see `Tape.round`."""
+        if self.tape is None or self._given:
+            return None
+        with self.clock("execute"):
+            asked = recorder.asked
+            found = self.tape.round(recorder.head, self._count, asked)
+            while found is None and self.tape.make_room(recorder.unread):
+                self._reserve(recorder.unread)
+                found = self.tape.round(recorder.head, self._count, asked)
+        if recorder.executed:
+            self._note(recorder.take())
+        return found
+
+    def _note(self, piece: Piece) -> None:
+        """What the tape has computed."""
         self._recorded.append((piece, self._count))
         self._count += piece.nodes
         self._next = {}  # what comes is not kept: where it finds earlier values is the tape's matter
-        return True
 
     def advance(self, segment: Segment) -> None:
         """As in `Engine`."""
