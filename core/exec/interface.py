@@ -149,6 +149,12 @@ class Tape(Protocol):
         """From now on note here of each node of the run its type, and of each value its row; there has to be
         room for all that comes."""
 
+    def bring(self, constant: int, since: int, values: NDArray[np.float32]) -> None:
+        """Rows of a field (n, *shape), which is the network's constant number `constant`.
+
+        They follow those brought before in this run, whose first is row `since` of the field.
+        """
+
     def advance(self, words: NDArray[np.int64], nodes: int, first: int) -> Advanced:
         """Execute the `nodes` that words say, which follow the run's `first` ones.
 

@@ -82,9 +82,6 @@ class BatchEngine:
         self._type, self._row, self._local = (np.zeros(0, np.int32) for _ in range(3))
         self.begin(0)
 
-    def watch(self) -> None:
-        """From now on there is a plan of every piece, for who looks at them."""
-
     def taped(self, piece: Piece) -> bool:
         """As in `Engine`: never."""
         return False

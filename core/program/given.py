@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +25,7 @@ class Given:
     def __init__(self) -> None:
         self._rows: dict[int, list[Floats]] = {}
         self._first: dict[int, int] = {}
+        self._seen: dict[int, int] = {}
 
     def __bool__(self) -> bool:
         """Whether there were any in this or an earlier run."""
@@ -35,6 +36,7 @@ class Given:
         for number, rows in self._rows.items():
             self._first[number] += len(rows)
             rows.clear()
+        self._seen.clear()
 
     def add(self, constant: Constant, values: Floats) -> int:
         """The reference of a new row. Errors: AbwError for more than a mini-batch may have."""
@@ -47,6 +49,17 @@ class Given:
             )
         rows.append(values)
         return -1 - constant.first - (first + len(rows) - 1) % constant.rows
+
+    def fresh(self, network: Network) -> Iterator[tuple[int, int, Floats]]:
+        """Of each constant with rows that this has not told yet: its number among the network's, its first
+        row of this run, and those rows (n, *shape).
+        """
+        for number in network.given:
+            constant = network.constants[number]
+            rows, seen = self._rows.get(constant.number, []), self._seen.get(constant.number, 0)
+            if seen < len(rows):
+                self._seen[constant.number] = len(rows)
+                yield number, self._first[constant.number] % constant.rows, np.stack(rows[seen:])
 
     def row(self, network: Network, reference: int) -> Floats | None:
         """The values behind a constant's reference; None where it is another kind of constant.

@@ -26,7 +26,7 @@ from abw.core.program.verify import Verified, verify
 class Ran:
     """How the programs ended, after so many `rounds`, and what executing them took.
 
-    `plans` are those of the pieces in order, which the net's memory still has the values of.
+    `plans` are those of the pieces that had one, in order. The net has what is computed until its next run.
     """
 
     ends: tuple[Done | Failed, ...]
@@ -45,8 +45,9 @@ class Ran:
         """The batches in the order in which they were executed, of the whole graph."""
         number = np.empty(len(graph), np.int32)
         number[graph.vertex] = np.arange(len(graph))
-        made = [schedule for _, schedule in self.engine.pieces]
-        nodes = [number[piece.vertex[schedule.nodes]] for piece, schedule in self.engine.pieces]
+        pieces = self.engine.pieces
+        made = [schedule for _, schedule in pieces]
+        nodes = [number[piece.vertex[schedule.nodes]] for piece, schedule in pieces]
         sizes = _together([np.diff(schedule.ptr) for schedule in made])
         ptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
         return Schedule(_together([schedule.type for schedule in made]), ptr, _together(nodes))
@@ -81,7 +82,6 @@ def run_minibatch(
 ) -> Ran:
     """Run some instances, which have these numbers, as one mini-batch. Errors: AbwError."""
     engine = net._ready(granularity).engine
-    engine.watch()
     ends = net._batch(function, items, numbers, None, granularity)
     assert net._last is not None
     nodes = sum(map(len, engine.segments))

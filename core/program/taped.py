@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from abw.core.exec.interface import Array
+from abw.core.exec.interface import Array, Tape
+from abw.core.graph.graph import Graph
 from abw.core.plan.counts import Counts
 from abw.core.policy.rules.critical import Critical
+from abw.core.policy.schedule import Schedule
 from abw.core.program.engine import BatchEngine
 from abw.core.program.recorder import Ints, Longs, Piece, Recorder, Segment, segment
 from abw.core.program.values import BITS
@@ -14,31 +16,24 @@ from abw.core.program.values import BITS
 
 class TapeEngine(BatchEngine):
     """A BatchEngine that makes plans only where it has to: where the executor has no tape, or another policy
-    than the critical rule is wanted; of pieces that are too large for one thread; once instances bring
-    numbers along; and where somebody looks at the plans.
+    than the critical rule is wanted; and of pieces that are too large for one thread.
     """
-
-    _watched = False
-
-    def watch(self) -> None:
-        """As of `BatchEngine`."""
-        self._watched = True
 
     def begin(self, base: int) -> None:
         """As in `Engine`."""
         super().begin(base)
         self._base = base
         self._recorded: list[tuple[Piece, int] | Segment] = []
-        able = isinstance(self._policy, Critical) and not self._watched
-        self.tape = self._executor.tape(BITS) if able else None
+        self.tape = self._executor.tape(BITS) if isinstance(self._policy, Critical) else None
         if self.tape is not None:
             self.tape.begin(base * self._network.width)
             self.tape.place(self._type, self._row)
 
     def taped(self, piece: Piece) -> bool:
         """As in `Engine`. Cost: see `Tape.advance`."""
-        if self.tape is None or self._given:
+        if self.tape is None:
             return False
+        self._bring(self.tape)
         self._reserve(piece.nodes)
         with self.clock("execute"):
             end = self.tape.advance(piece.words, piece.nodes, self._count)
@@ -49,8 +44,9 @@ class TapeEngine(BatchEngine):
 
     def round(self, recorder: Recorder) -> list[int] | None:
         """As in `Engine`. Cost: see `Tape.round`."""
-        if self.tape is None or self._given:
+        if self.tape is None:
             return None
+        self._bring(self.tape)
         with self.clock("execute"):
             asked = recorder.asked
             found = self.tape.round(recorder.head, self._count, asked)
@@ -60,6 +56,11 @@ class TapeEngine(BatchEngine):
         if recorder.executed:
             self._note(recorder.take())
         return found
+
+    def _bring(self, tape: Tape) -> None:
+        if self._given:
+            for constant, since, values in self._given.fresh(self._network):
+                tape.bring(constant, since, values)
 
     def _note(self, piece: Piece) -> None:
         """What the tape has computed."""
@@ -96,6 +97,19 @@ class TapeEngine(BatchEngine):
             else segment(held[0], slots, self._network.width, self._base, held[1])
             for held in self._recorded
         ]
+
+    @property
+    def pieces(self) -> list[tuple[Graph, Schedule]]:
+        """As of `BatchEngine`; the tape's are made now, by the rule that it goes by itself."""
+        planned, found = iter(self.plans), []
+        for held, own in zip(self._recorded, self.segments, strict=True):
+            if isinstance(held, Segment):
+                made = next(planned)
+                found.append((made.graph, made.schedule))
+            else:
+                graph = self.graph(own)[0]
+                found.append((graph, self._policy.schedule(graph.dag)))
+        return found
 
     @property
     def batches(self) -> int:

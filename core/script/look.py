@@ -58,5 +58,5 @@ def look(target: str, options: ProgramOptions, number: int = 0) -> Looked:
         if not len(graph):
             raise AbwError(f"{program.name} called no cell in mini-batch {number}")
         schedule = ran.schedule(graph)
-        first, pieces = int(wanted.numbers[0]), len(ran.engine.pieces)
+        first, pieces = int(wanted.numbers[0]), len(ran.engine.segments)
         return Looked(program, how(net).policy, number, total, first, graph, schedule, pieces)

@@ -299,9 +299,10 @@ class _Job:
         sums.of_kept.lower_bound += bound
 
     def _verify(self, items: Plain, ran: Ran) -> None:
-        """Check plans, and run the instances that did not fail alone and in double precision."""
+        """Check schedules and plans; run the instances that did not fail alone and in double precision."""
+        for graph, schedule in ran.engine.pieces:
+            check_schedule(graph.dag, schedule)
         for plan in ran.plans:
-            check_schedule(plan.graph.dag, plan.schedule)
             check_plan(plan.graph, plan)
         good = [i for i, end in enumerate(ran.ends) if not isinstance(end, Failed)]
         numbers = items.numbers.tolist()

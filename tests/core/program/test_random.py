@@ -87,12 +87,6 @@ def yielding(net: Any, instance: tuple[int, list[tuple[str, int, int]]]) -> Gene
     return decided, held
 
 
-def forget_inputs(net: Net) -> None:
-    """Have pieces run without plans again, as if no instance had brought numbers along."""
-    net._given._rows.clear()
-    net._given._first.clear()
-
-
 def bits(found: Found) -> Found:
     return [(decided, [value.tobytes() for value in held]) for decided, held in found]
 

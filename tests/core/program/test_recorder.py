@@ -22,7 +22,7 @@ from abw.core.program.recorder import Recorder
 from abw.core.program.taped import TapeEngine
 from abw.core.program.values import BITS, SHAPES
 from tests.core.program.cells import Programs, small
-from tests.core.program.test_random import bits, forget_inputs, instances, program
+from tests.core.program.test_random import bits, instances, program
 
 pytestmark = pytest.mark.skipif(not available(), reason="calls are recorded by Python here")
 
@@ -57,8 +57,6 @@ def tapes(net: Net) -> list[tuple[object, ...]]:
 def test_both_write_the_same_tape(
     nets: tuple[Net, Net], drawn: list[tuple[int, list[tuple[str, int, int]]]]
 ) -> None:
-    for net in nets:
-        forget_inputs(net)
     one, other = [(bits(net.run(partial(program, net, abw.each), drawn)), tapes(net)) for net in nets]
     assert one == other
 

@@ -24,6 +24,9 @@ class Advance:
     `limit` or more (PAUSED), or where the `(need, a)` rows that they take of arena a do not all lie before
     `(row_end, a)` (FULL).
 
+    Of field c the run has `(brought, c)` rows, which are numbered from `(since, c)` on, modulo as many as
+    there can be, a power of two; `(given, c)`: the row in its arena of each.
+
     The order is that of `abw.core.policy.rules.critical`.
     """
 
@@ -32,6 +35,7 @@ class Advance:
         self.types, width = arenas.output_arena.shape
         self.shift = width.bit_length() - 1
         self.launcher = Launcher(f, arenas)
+        self.given = fields_of(arenas)
         self.head, self.tail, self.longest, self.number = (f.room(self.types) for _ in range(4))
 
     def emit(self) -> None:
@@ -111,6 +115,8 @@ class Advance:
         computed = f.test("sge", reference, 0)
         own = f.i64("sub", reference, f.get("base"))
         f.fail(f.both([computed, f.test("slt", own, 0)]))
+        if self.given:
+            f.when(f.test("slt", reference, 0), lambda: self._known(reference))
         f.put_int(f.either(computed, own, reference), f.address("operand"), k)
         producer = self._new(own)
 
@@ -122,6 +128,21 @@ class Advance:
             f.put_int(f.i64("add", f.int_item(missing, node), 1), missing, node)
 
         f.when(f.both([computed, f.test("sge", producer, 0)]), link)
+
+    def _known(self, reference: str) -> None:
+        """Fail for a row brought along in another run."""
+        f = self.f
+        for c in self.given:
+            inside, row = self._brought(c, reference)
+            f.fail(f.both([inside, f.test("sge", row, f.get(("brought", c)))]))
+
+    def _brought(self, c: int, reference: str) -> tuple[str, str]:
+        """Whether a reference is to a row of field c, and which of the run's rows that is."""
+        f, begin = self.f, int(self.arenas.constant_first[c])
+        count = int(self.arenas.constant_end[c]) - begin
+        place = f.i64("sub", f.i64("xor", reference, -1), begin)
+        row = f.i64("and", f.i64("sub", place, f.get(("since", c))), count - 1)
+        return f.test("ult", place, count), row
 
     def _new(self, reference: str) -> str:
         """The number among the new nodes of the one with a reference; negative for what is none of them."""
@@ -227,8 +248,18 @@ class Advance:
                 place = f.i64("sub", number, begin)
                 row = f.i64("add", place, first)
                 found = f.either(f.test("ult", place, end - begin), row, found)
+        for c in self.given:
+            if arenas.field_arena[c] == arena:
+                inside, row = self._brought(c, reference)
+                row = f.int_item(f.address(("given", c)), f.either(inside, row, "0"))
+                found = f.either(inside, row, found)
         own = f.int_item(f.address("row"), f.most(reference, 0))
         return f.either(f.test("sge", reference, 0), own, found)
+
+
+def fields_of(arenas: Arenas) -> list[int]:
+    """The constants whose rows instances bring along, and some slot reads."""
+    return [c for c, arena in enumerate(arenas.field_arena.tolist()) if arena >= 0]
 
 
 def taken_rows(arenas: Arenas) -> dict[int, dict[int, int]]:

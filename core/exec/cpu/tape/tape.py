@@ -15,7 +15,7 @@ from abw.core.exec.cpu.memory import ArenaMemory
 from abw.core.exec.cpu.packing import address
 from abw.core.exec.cpu.rounds.state import DONE, FAILED, FULL, PAUSED, StateFunction, Words
 from abw.core.exec.cpu.tape.choose import Choose, sizes_of
-from abw.core.exec.cpu.tape.emit import Advance, taken_rows
+from abw.core.exec.cpu.tape.emit import Advance, fields_of, taken_rows
 from abw.core.exec.cpu.tape.round import Round
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.epochs import RunEpochs
@@ -24,6 +24,7 @@ from abw.core.plan.arenas import Arenas
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
+Floats = NDArray[np.float32]
 
 LEAST = 1 << 10
 """So many new nodes there is room for at first."""
@@ -69,6 +70,9 @@ class CompiledTape:
         self._choose: Callable[[int], None] = choose
         once = ctypes.CFUNCTYPE(None, pointer, pointer, pointer)(self._code.address("round"))
         self._once: Callable[[int, int, int], None] = once
+        self._fields = fields_of(arenas)
+        kept = {*taken_rows(arenas), *(int(arenas.field_arena[c]) for c in self._fields)}
+        self._written = [(a, words["row", a], words["row_end", a]) for a in sorted(kept)]
         self._at = words.place
         self._state = (ctypes.c_int64 * len(words.place))()
         self._state_at = ctypes.addressof(self._state)
@@ -87,7 +91,7 @@ class CompiledTape:
         self._set("limit", limit)
         self._answers = np.empty(0, np.int32)
         self._reserve_answers(LEAST)
-        self._written = [(a, self._at["row", a], self._at["row_end", a]) for a in taken_rows(arenas)]
+        self._given = {c: np.empty(LEAST, np.int32) for c in self._fields}
         self._room = self._room_of_words = 0
         self._status, self._first = words["status"], words["first"]
 
@@ -104,6 +108,9 @@ class CompiledTape:
         self._epochs.start()
         self._set("base", base)
         self._set("batches", 0)
+        for c, rows in self._given.items():
+            self._state[self._at["brought", c]] = 0
+            self._state[self._at["given", c]] = address(rows)
         self.take(self._arenas.head)
         self._read = self._epochs.guarded(self._values)
 
@@ -112,6 +119,24 @@ class CompiledTape:
         self._type, self._row = type, row
         self._give({"type": type, "row": row})
         self._set("held", len(type))
+
+    def bring(self, constant: int, since: int, values: Floats) -> None:
+        """As in `Tape`. Cost: some 10 us, and a copy."""
+        if constant not in self._given:
+            return
+        arena = int(self._arenas.field_arena[constant])
+        held, state, at = self._rows(), self._state, self._at
+        first, before = int(held[arena]), state[at["brought", constant]]
+        after = before + len(values)
+        if first + len(values) > len(self._memory.views[arena]):
+            self._have({arena: len(values)})
+        self._memory.views[arena][first : first + len(values)] = values
+        if after > len(self._given[constant]):
+            self._given[constant] = np.resize(self._given[constant], 2 * after)
+            state[at["given", constant]] = address(self._given[constant])
+        self._given[constant][before:after] = np.arange(first, first + len(values))
+        state[at["row", arena]] += len(values)
+        state[at["brought", constant]], state[at["since", constant]] = after, since
 
     def advance(self, words: Longs, nodes: int, first: int) -> Advanced:
         """As in `Tape`. Cost: some 2 us beside the kernels, and 30 ns a node."""
@@ -166,10 +191,14 @@ class CompiledTape:
 
     def _reserve(self) -> None:
         """Memory for the nodes that there was no room for."""
+        self._have({a: self._state[self._at["need", a]] for a in taken_rows(self._arenas)})
+
+    def _have(self, more: Mapping[int, int]) -> None:
+        """Memory for so many rows more of each arena."""
         held = self._rows()
         wanted = held.copy()
-        for arena, _, _ in self._written:
-            wanted[arena] += self._state[self._at["need", arena]]
+        for arena, rows in more.items():
+            wanted[arena] += rows
         self._epochs.go_on(wanted, self._arenas)
         self._memory.reserve(wanted, held)
         self.take(held)
