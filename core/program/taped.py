@@ -100,7 +100,9 @@ class TapeEngine(BatchEngine):
 
     @property
     def pieces(self) -> list[tuple[Graph, Schedule]]:
-        """As of `BatchEngine`; the tape's are made now, by the rule that it goes by itself."""
+        """As of `BatchEngine`; the tape's are made now, by the rule that it goes by itself: the same batches,
+        whose lanes it may have had in another order.
+        """
         planned, found = iter(self.plans), []
         for held, own in zip(self._recorded, self.segments, strict=True):
             if isinstance(held, Segment):
