@@ -2,31 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.exec.cpu.llvm.outer import JOB
 from abw.core.exec.cpu.outer import RowSums, TableSums
+from abw.core.exec.cpu.packing import address
 from abw.core.exec.gradient import Gradient
 from abw.core.exec.lower.rows import columns, matrix_view, padded, row_floats
 from abw.core.exec.params import Params
-from abw.core.exec.values import arenas_at, rows_in
+from abw.core.exec.values import located, rows_in
 from abw.core.grad.cell import Differentiated, Operand
-from abw.core.grad.gradients import dz_of, x_of
+from abw.core.grad.gradients import x_of
 from abw.core.grad.graph import TrainingGraph
 from abw.core.grad.network import Training
 from abw.core.grad.terms import param_gradients
+from abw.core.plan.arenas import arenas_of
 from abw.core.plan.plan import Plan
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
+Read = tuple[int, Operand]
+"""A type, and what a term of its cell reads."""
+
+_SIDES = slice(JOB.index("z"), JOB.index("n"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Floats `start` and on of rows of an arena: those of output `output` of the nodes of type `type`, or what
+    is `read`.
+    """
+
+    arena: int
+    start: int
+    type: int = 0
+    output: int = 0
+    read: Read | None = None
 
 
 class WeightGradients:
-    """The gradients of one training network's parameters, again and again in the same memory."""
+    """The gradients of one training network's parameters, again and again in the same memory.
+
+    What is to be summed is a table of jobs (see `RowSums`), made once; each mini-batch says where rows lie.
+    """
 
     def __init__(self, sums: RowSums, training: Training, params: Params, lanes: int) -> None:
         """`params`: whatever has the shapes of the network's; `lanes` floats are a vector."""
@@ -39,19 +62,64 @@ class WeightGradients:
         ]
         self._params = params
         self._tables = [TableSums(len(table), row_floats(table.shape[1:], lanes)) for table in params.tables]
+        self._arenas = arenas_of(training.network)
+        self._nodes: list[int] = []  # of each job its type, and both its sides
+        self._sides: list[tuple[_Rows, _Rows | None]] = []
+        self._others: dict[int, dict[int, Floats]] = {}
+        words: list[list[int]] = []
+        for t, derivative in enumerate(training.cells):
+            if derivative is not None and derivative.terms:
+                self._type(t, derivative, words)
+        self._jobs = np.array(words, np.int64).reshape(-1, len(JOB))
+
+    def _type(self, t: int, derivative: Differentiated, words: list[list[int]]) -> None:
+        """Write down the jobs of a type."""
+        inputs, first_op = len(derivative.forward.inputs), derivative.forward.first_op
+        numbers, back = self._training.source.types[t].params, self._training.first[t]
+        # mostly what rows share is a parameter itself
+        direct = {s: self._views[numbers[s - inputs]] for s in derivative.statics if s < first_op}
+        others = {
+            s: np.zeros(derivative.shape_of(s), np.float32) for s in derivative.statics if s not in direct
+        }
+        self._others[t] = others
+
+        def note(dw: Floats, z: _Rows, x: _Rows | None = None) -> None:
+            m, c = dw.shape if x else (1, len(dw))
+            words.append([int(dw.ctypes.data), dw.strides[0], *[0] * 8, 0, m, c])
+            self._sides.append((z, x))
+            self._nodes.append(t)
+
+        for term in derivative.terms:
+            gradient = {**direct, **others}[term.static]
+            arena = int(self._arenas.output_arena[back, term.dz])
+            if term.x is not None:
+                part = gradient[:, term.column : term.column + term.x.length]
+                note(part, _Rows(arena, 0, back, term.dz), self._operand(t, term.x))
+                continue
+            step = padded(columns(gradient.shape), self._lanes)
+            for number, row in enumerate(gradient if gradient.ndim == 2 else [gradient]):
+                note(row, _Rows(arena, number * step, back, term.dz))
+
+    def _operand(self, t: int, x: Operand) -> _Rows:
+        if x.source == "saved":
+            return _Rows(int(self._arenas.output_arena[t, x.number]), x.start, t, x.number)
+        return _Rows(int(self._arenas.slot_arena[t, x.number]), x.start, read=(t, x))
 
     def gradient(self, made: TrainingGraph, plan: Plan, arenas: Sequence[Floats]) -> Gradient:
         """As `abw.core.grad.gradients.gradients_of`, in single precision; `arenas` (rows, floats), padded."""
         self._flat[:] = 0
-        source = self._training.source
-        for t, net_type in enumerate(source.types):
+        for others in self._others.values():
+            for values in others.values():
+                values[:] = 0
+        self._add_products(made, plan, arenas)
+        for t, others in self._others.items():
             derivative = self._training.cells[t]
-            if derivative is not None and derivative.terms and made.graph.type_sizes[t]:
-                self._type(made, plan, arenas, t, derivative, net_type.params)
+            if others and derivative is not None:
+                self._add_shared(t, derivative, others)
         rows: dict[int, Ints] = {}
         tables: dict[int, Floats] = {}
         index = -1 - made.constant
-        for constant in source.constants:
+        for constant in self._training.source.constants:
             if constant.kind not in ("param", "table"):
                 continue
             here = np.flatnonzero((constant.first <= index) & (index < constant.first + constant.rows))
@@ -63,10 +131,10 @@ class WeightGradients:
             else:
                 sums = TableSums(1, row_floats(constant.shape, self._lanes))
             sums.clear()
-            places = arenas_at(plan, references)
-            for arena in np.unique(places[places >= 0]).tolist():
+            places, lying = located(plan, references)
+            for arena in sorted(set(places[places >= 0].tolist())):
                 own = places == arena
-                sums.add(number[own], arenas[arena], rows_in(plan, arena, references[own]))
+                sums.add(number[own], arenas[arena], lying[own])
             values = matrix_view(sums.values, constant.shape, self._lanes)
             if constant.kind == "table":
                 rows[constant.number] = sums.rows
@@ -75,59 +143,35 @@ class WeightGradients:
                 self._views[constant.number] += values[0]
         return Gradient(self._flat, rows, tables)
 
-    def _type(
-        self,
-        made: TrainingGraph,
-        plan: Plan,
-        arenas: Sequence[Floats],
-        t: int,
-        derivative: Differentiated,
-        numbers: Sequence[int],
-    ) -> None:
-        """Add what the nodes of a type give."""
-        inputs, first_op = len(derivative.forward.inputs), derivative.forward.first_op
-        # mostly what rows share is a parameter itself
-        direct = {s: self._views[numbers[s - inputs]] for s in derivative.statics if s < first_op}
-        others = {
-            s: np.zeros(derivative.shape_of(s), np.float32) for s in derivative.statics if s not in direct
-        }
-        back = self._training.first[t]
-        known: dict[tuple[int, int], tuple[int, Ints]] = {}
+    def _add_products(self, made: TrainingGraph, plan: Plan, arenas: Sequence[Floats]) -> None:
+        """Sum all that kernels sum, by each job's rows."""
+        jobs, width, known = self._jobs, made.training.network.width, address(plan.row)
+        first, sizes = made.graph.type_ptr.tolist(), made.graph.type_sizes
+        at, pitch = [address(memory) for memory in arenas], [memory.strides[0] for memory in arenas]
+        read: dict[Read, Ints] = {}
 
-        def lying(what: int | Operand) -> tuple[Floats, Ints]:
-            source = "" if isinstance(what, int) else what.source
-            number = what if isinstance(what, int) else what.number
-            key = ("", "input", "saved").index(source), number
-            if key not in known:
-                if isinstance(what, int):
-                    arena, references = plan.arenas.output_arena[back, what], dz_of(made, t, what)
-                else:
-                    of = plan.arenas.slot_arena if source == "input" else plan.arenas.output_arena
-                    arena, references = of[t, number], x_of(made, t, what)
-                known[key] = int(arena), rows_in(plan, int(arena), references)
-            arena, rows = known[key]
-            return arenas[arena], rows
-
-        self._add(derivative, lying, {**direct, **others})
-        if others:
-            given = {s: np.zeros(derivative.shape_of(s)) for s in direct}
-            given |= {s: gradient.astype(np.float64) for s, gradient in others.items()}
-            params = [self._params.values[number] for number in numbers]
-            for p, gradient in param_gradients(derivative, given, params).items():
-                self._views[numbers[p]] += gradient.astype(np.float32)
-
-    def _add(self, derivative: Differentiated, lying: Any, found: Mapping[int, Floats]) -> None:  # noqa: ANN401
-        """Add to the gradients of what rows share, term by term."""
-        for term in derivative.terms:
-            memory, rows = lying(term.dz)
-            gradient = found[term.static]
-            if term.x is not None:
-                other, other_rows = lying(term.x)
-                part = gradient[:, term.column : term.column + term.x.length]
-                self._sums.outer(part, memory, rows, other[:, term.x.start :], other_rows)
-            elif gradient.ndim == 2:
-                step = padded(columns(gradient.shape), self._lanes)
-                for number, row in enumerate(gradient):
-                    self._sums.columns(row, memory[:, number * step :], rows)
+        def lying(rows: _Rows | None) -> tuple[int, int, int, int]:
+            if rows is None:
+                return 0, 0, 0, 0
+            place = at[rows.arena] + 4 * rows.start, pitch[rows.arena]
+            if rows.read is None:
+                numbers, step = known + 4 * (first[rows.type] * width + rows.output), 4 * width
             else:
-                self._sums.columns(gradient, memory, rows)
+                if rows.read not in read:
+                    read[rows.read] = rows_in(plan, rows.arena, x_of(made, *rows.read))
+                numbers, step = address(read[rows.read]), 4
+            return place[0], numbers, step, place[1]
+
+        for job, (z, x) in zip(jobs, self._sides, strict=True):
+            job[_SIDES] = *lying(z), *lying(x)
+        jobs[:, JOB.index("n")] = sizes[self._nodes]
+        self._sums.add(jobs)
+
+    def _add_shared(self, t: int, derivative: Differentiated, others: dict[int, Floats]) -> None:
+        """Bring the gradients of what is computed of weights alone back to these."""
+        given = {s: np.zeros(derivative.shape_of(s)) for s in derivative.statics if s not in others}
+        given |= {s: gradient.astype(np.float64) for s, gradient in others.items()}
+        numbers = self._training.source.types[t].params
+        params = [self._params.values[number] for number in numbers]
+        for p, gradient in param_gradients(derivative, given, params).items():
+            self._views[numbers[p]] += gradient.astype(np.float32)

@@ -1,9 +1,10 @@
 """Weight gradients as LLVM IR: products of rows summed over all rows, `dW += dZ^T X`, and sums of columns.
 
-Accumulators of a block of dW stay in registers over CHUNK rows, which are read where they lie, by their
-numbers: nothing is gathered or packed. Each chunk is summed from zero and then added, so that a sum over tens
-of thousands of rows loses no digits; the order of all additions is that of the rows, whoever computes which
-part of dW.
+Rows are read where they lie, by their numbers, CHUNK at a time. Of a chunk what blocks of dW multiply is
+first copied side by side: rows lie a power of two apart, and of such the first-level cache holds but a few.
+The sums of a block stay in registers over the chunk. Each chunk is summed from zero and then added, so that a
+sum over tens of thousands of rows loses no digits; the order of all additions is that of the rows, whoever
+computes which part of dW.
 """
 
 from __future__ import annotations
@@ -14,24 +15,37 @@ from abw.core.exec.cpu.llvm.emit import Function, Module
 from abw.core.exec.cpu.target import Target
 
 CHUNK = 128
-"""Rows that are summed before they are added: of 256 floats they fill half a second-level cache or less."""
+"""Rows that are summed before they are added."""
+STRIP = 3
+"""Vectors of z that are copied side by side: a whole number of blocks."""
+STRIPS = 6
+"""So many strips of dW are worked on at once: what they multiply stays in the second-level cache."""
+TOGETHER = 8
+"""Vectors of a sum of columns that are worked on together."""
 
-OUTER = "outer"
-COLUMNS = "columns"
+SUMS = "sums"
+JOB = ("dw", "pitch", "z", "z_rows", "z_step", "z_pitch", "x", "x_rows", "x_step", "x_pitch", "n", "m", "c")
+"""What a job says, of 64 bits each. z and x are addresses of rows that lie `pitch` bytes apart; `z_rows` is
+that of the first of n row numbers of 32 bits, `z_step` bytes apart."""
 
 
 def block_of(target: Target) -> tuple[int, int]:
-    """The rows of dW, and the vectors of each, whose sums the registers hold together."""
+    """The rows of dW, and the vectors of each, whose sums the registers hold together.
+
+    A strip has a whole number of blocks. What a block multiplies takes half a first-level cache.
+    """
+    if target.lanes == 16:
+        return 12, 2
     return 6, 4 if target.accumulators == 32 else 2
 
 
-def emit_outer(module: Module) -> None:
-    """Write the functions `outer` and `columns`.
+def emit_sums(module: Module) -> None:
+    """Write `sums(jobs, count, part, parts)`, which does a part of each job of a table (count, JOB).
 
-    - `outer(dw, pitch, z, z_rows, z_pitch, x, x_rows, x_pitch, n, m, c)`: dw[i, j] += sum over k < n of
-      z[z_rows[k], i] * x[x_rows[k], j], for i < m, j < c; n, m, c > 0. Pitches are bytes; row numbers are of
-      32 bits. Beyond the last float that is read of a row there is room for a vector.
-    - `columns(out, z, z_rows, z_pitch, n, c)`: out[j] += sum over k < n of z[z_rows[k], j].
+    A job with x: dw[i, j] += sum over k < n of z[z_rows[k], i] * x[x_rows[k], j], for i < m, j < c; a part of
+    it is some blocks of dw's rows. Without (null): dw[j] += sum over k < n of z[z_rows[k], j], for j < c, all
+    of it in one part. All numbers are positive. Beyond the last float that is read of a row there is room for
+    a vector.
     """
     rows, vectors = block_of(module.target)
     for r in range(1, rows + 1):
@@ -40,10 +54,32 @@ def emit_outer(module: Module) -> None:
         _emit_block(module, r, 1, masked=True)
     _emit_outer(module, rows, vectors)
     _emit_columns(module)
+    f = Function(module, SUMS, "ptr %jobs, i64 %count, i64 %part, i64 %parts", public=True)
+
+    def job(number: str) -> None:
+        place = f.at("%jobs", f.i64("mul", number, 8 * len(JOB)))
+        alone = f.let(f"icmp eq ptr {f.pointer_item(place, JOB.index('x'))}, null")
+
+        def whole() -> None:
+            mine = f.let(f"icmp eq i64 {f.i64('urem', number, '%parts')}, %part")
+            f.when(mine, lambda: f.do(f"call void @columns(ptr {place})"))
+
+        f.when(alone, whole, lambda: f.do(f"call void @outer(ptr {place}, i64 %part, i64 %parts)"))
+
+    f.repeat("%count", job)
+    module.add(f)
+
+
+def _job(f: Function) -> None:
+    """Name what the job at `%job` says."""
+    for place, name in enumerate(JOB):
+        kind = "ptr" if name in ("dw", "z", "z_rows", "x", "x_rows") else "i64"
+        f.do(f"%{name}_at = getelementptr i64, ptr %job, i64 {place}")
+        f.do(f"%{name} = load {kind}, ptr %{name}_at")
 
 
 def _name(rows: int, vectors: int, *, masked: bool) -> str:
-    return f"outer{rows}x{'part' if masked else vectors}"
+    return f"block{rows}x{'part' if masked else vectors}"
 
 
 def _emit_block(module: Module, rows: int, vectors: int, *, masked: bool) -> None:
@@ -51,13 +87,13 @@ def _emit_block(module: Module, rows: int, vectors: int, *, masked: bool) -> Non
     f = Function(
         module,
         _name(rows, vectors, masked=masked),
-        "ptr %dw, i64 %pitch, ptr %zs, i64 %zat, ptr %xs, i64 %xat, i64 %n, i64 %floats",
+        "ptr %dw, i64 %pitch, ptr %z, ptr %x, i64 %n, i64 %floats",
     )
     vector, size = f.target.vector, 4 * f.target.lanes
 
     def step(k: str, sums: list[str]) -> list[str]:
-        z = f.at(f.pointer_item("%zs", k), "%zat")
-        x = f.at(f.pointer_item("%xs", k), "%xat")
+        z = f.at("%z", f.i64("mul", k, size * STRIP))
+        x = f.at("%x", f.i64("mul", k, size * vectors))
         right = [f.load(x, size * v) for v in range(vectors)]
         found = []
         for r in range(rows):
@@ -94,10 +130,10 @@ def _add(f: Function, vector: str, pointer: str, *, masked: bool) -> None:
     f.do(f"call void @llvm.masked.store.{suffix}({kind} {total}, ptr {pointer}, i32 4, {bits} {mask})")
 
 
-def _chunks(f: Function, tables: dict[str, tuple[str, str, str]], body: Callable[[str], None]) -> None:
-    """`body(count)` for each chunk of rows, whose addresses lie in the tables (pointer, rows, pitch) then."""
-    for name in tables:
-        f.do(f"%{name} = alloca ptr, i64 {CHUNK}, align 64")
+def _chunks(f: Function, sides: str, body: Callable[[str], None]) -> None:
+    """`body(count)` for each chunk of rows, whose addresses lie in the tables `%zs` and `%xs` then."""
+    for side in sides:
+        f.do(f"%{side}s = alloca ptr, i64 {CHUNK}, align 64")
     chunks = f.i64("udiv", f.i64("add", "%n", CHUNK - 1), CHUNK)
 
     def chunk(number: str) -> None:
@@ -106,9 +142,9 @@ def _chunks(f: Function, tables: dict[str, tuple[str, str, str]], body: Callable
 
         def note(k: str) -> None:
             at = f.i64("add", first, k)
-            for name, (pointer, rows, pitch) in tables.items():
-                row = f.int_item(rows, at)
-                f.put("ptr", f.at(pointer, f.i64("mul", row, pitch)), f"%{name}", k)
+            for side in sides:
+                row = f.int_item(f.at(f"%{side}_rows", f.i64("mul", at, f"%{side}_step")), 0)
+                f.put("ptr", f.at(f"%{side}", f.i64("mul", row, f"%{side}_pitch")), f"%{side}s", k)
 
         f.repeat(count, note)
         body(count)
@@ -121,64 +157,131 @@ def _some(f: Function, count: str, body: Callable[[str], None]) -> None:
     f.when(f.let(f"icmp sgt i64 {count}, 0"), lambda: f.repeat(count, body))
 
 
+def _beside(f: Function, count: str, table: str, offset: str, out: str, width: int, step: int) -> None:
+    """Copy `width` vectors of each row, `offset` bytes in, to places `step` bytes apart."""
+    size = 4 * f.target.lanes
+
+    def row(k: str) -> None:
+        place, to = f.at(f.pointer_item(table, k), offset), f.at(out, f.i64("mul", k, step))
+        for v in range(width):
+            f.store(f.load(place, size * v), to, size * v)
+
+    f.repeat(count, row)
+
+
 def _emit_outer(module: Module, rows: int, vectors: int) -> None:
-    f = Function(
-        module,
-        OUTER,
-        "ptr %dw, i64 %pitch, ptr %z, ptr %z_rows, i64 %z_pitch, ptr %x, ptr %x_rows, i64 %x_pitch, "
-        "i64 %n, i64 %m, i64 %c",
-        public=True,
-    )
+    """Write `outer(job, part, parts)`: a job with x."""
+    f = Function(module, "outer", "ptr %job, i64 %part, i64 %parts")
+    _job(f)
     lanes = f.target.lanes
-    full, rest = f.i64("udiv", "%m", rows), f.i64("urem", "%m", rows)
+    strip = STRIP * lanes
+    f.do(f"%left = alloca float, i64 {CHUNK * STRIPS * strip}, align 64")
+    f.do(f"%right = alloca float, i64 {CHUNK * vectors * lanes}, align 64")
     wide = f.i64("udiv", "%c", lanes * vectors)
-    whole = f.i64("udiv", "%c", lanes)
-    part = f.i64("urem", "%c", lanes)
+    whole, part = f.i64("udiv", "%c", lanes), f.i64("urem", "%c", lanes)
     done = f.i64("mul", wide, vectors)
-    narrow = f.i64("sub", whole, done)
 
-    def chunk(count: str) -> None:
-        def down(at: str, width: int, *, masked: bool = False) -> None:
-            """The blocks of a column that begins `at` vectors to the right."""
-            right = f.i64("mul", at, 4 * lanes)
+    def ceiling(size: str, of: int) -> str:
+        return f.i64("udiv", f.i64("add", size, of - 1), of)
 
-            def call(r: int, row: str) -> None:
-                place = f.at(f.at("%dw", f.i64("mul", row, "%pitch")), right)
-                f.do(
-                    f"call void @{_name(r, width, masked=masked)}(ptr {place}, i64 %pitch, ptr %zs, "
-                    f"i64 {f.i64('mul', row, 4)}, ptr %xs, i64 {right}, i64 {count}, i64 {part})"
+    def panel(first: str, last: str) -> None:
+        """Rows `first` to `last - 1` of dW, where strips begin."""
+
+        def strips(body: Callable[[str, str, str], None]) -> None:
+            """`body(first row, rows, where what they multiply lies)` for each strip."""
+
+            def one(number: str) -> None:
+                begin = f.i64("add", first, f.i64("mul", number, strip))
+                place = f.at("%left", f.i64("mul", number, 4 * CHUNK * strip))
+                body(begin, f.least(f.i64("sub", last, begin), strip), place)
+
+            f.repeat(ceiling(f.i64("sub", last, first), strip), one)
+
+        def chunk(count: str) -> None:
+            def pack(begin: str, height: str, place: str) -> None:
+                offset = f.i64("mul", begin, 4)
+                f.cases(
+                    ceiling(height, lanes),
+                    range(1, STRIP + 1),
+                    lambda width: _beside(f, count, "%zs", offset, place, width, 4 * strip),
                 )
 
-            _some(f, full, lambda b: call(rows, f.i64("mul", b, rows)))
-            below = f.i64("mul", full, rows)
-            f.cases(rest, range(1, rows), lambda r: call(r, below))
+            def across(at: str, width: int, *, masked: bool = False) -> None:
+                """The blocks of a column that begins `at` vectors to the right."""
+                right = f.i64("mul", at, 4 * lanes)
+                _beside(f, count, "%xs", right, "%right", width, 4 * lanes * width)
 
-        _some(f, wide, lambda b: down(f.i64("mul", b, vectors), vectors))
-        _some(f, narrow, lambda b: down(f.i64("add", done, b), 1))
-        f.when(f.let(f"icmp sgt i64 {part}, 0"), lambda: down(whole, 1, masked=True))
+                def blocks(begin: str, height: str, place: str) -> None:
+                    several = ceiling(height, rows)
 
-    _chunks(f, {"zs": ("%z", "%z_rows", "%z_pitch"), "xs": ("%x", "%x_rows", "%x_pitch")}, chunk)
+                    def block(number: str) -> None:  # of nearly equal heights
+                        low, high = (
+                            f.i64("udiv", f.i64("mul", f.i64("add", number, i), height), several)
+                            for i in (0, 1)
+                        )
+                        row = f.i64("add", begin, low)
+                        dw = f.at(f.at("%dw", f.i64("mul", row, "%pitch")), right)
+                        z = f.at(place, f.i64("mul", low, 4))
+
+                        def call(r: int) -> None:
+                            f.do(
+                                f"call void @{_name(r, width, masked=masked)}(ptr {dw}, i64 %pitch, ptr {z}, "
+                                f"ptr %right, i64 {count}, i64 {part})"
+                            )
+
+                        f.cases(f.i64("sub", high, low), range(1, rows + 1), call)
+
+                    f.repeat(several, block)
+
+                strips(blocks)
+
+            strips(pack)
+            _some(f, wide, lambda b: across(f.i64("mul", b, vectors), vectors))
+            _some(f, f.i64("sub", whole, done), lambda b: across(f.i64("add", done, b), 1))
+            f.when(f.let(f"icmp sgt i64 {part}, 0"), lambda: across(whole, 1, masked=True))
+
+        _chunks(f, "zx", chunk)
+
+    blocks = ceiling("%m", rows)
+    low, high = (
+        f.least(f.i64("mul", f.i64("udiv", f.i64("mul", blocks, place), "%parts"), rows), "%m")
+        for place in ("%part", f.i64("add", "%part", 1))
+    )
+    panels = ceiling(f.i64("sub", high, low), STRIPS * strip)
+
+    def one(number: str) -> None:
+        first = f.i64("add", low, f.i64("mul", number, STRIPS * strip))
+        panel(first, f.least(f.i64("add", first, STRIPS * strip), high))
+
+    _some(f, panels, one)
     module.add(f)
 
 
 def _emit_columns(module: Module) -> None:
-    f = Function(module, COLUMNS, "ptr %out, ptr %z, ptr %z_rows, i64 %z_pitch, i64 %n, i64 %c", public=True)
+    """Write `columns(job)`: a job without x."""
+    f = Function(module, "columns", "ptr %job")
+    _job(f)
     lanes, vector = f.target.lanes, f.target.vector
     whole = f.i64("udiv", "%c", lanes)
     f.do(f"%floats = urem i64 %c, {lanes}")
+    wide = f.i64("udiv", whole, TOGETHER)
+    done = f.i64("mul", wide, TOGETHER)
 
     def chunk(count: str) -> None:
-        def column(at: str, *, masked: bool) -> None:
+        def column(at: str, width: int, *, masked: bool = False) -> None:
             right = f.i64("mul", at, 4 * lanes)
 
             def step(k: str, sums: list[str]) -> list[str]:
-                return [f.vec("fadd", sums[0], f.load(f.at(f.pointer_item("%zs", k), right)))]
+                place = f.at(f.pointer_item("%zs", k), right)
+                return [f.vec("fadd", total, f.load(place, 4 * lanes * v)) for v, total in enumerate(sums)]
 
-            (total,) = f.loop(count, step, [(vector, "zeroinitializer")])
-            _add(f, total, f.at("%out", right), masked=masked)
+            totals = f.loop(count, step, [(vector, "zeroinitializer")] * width)
+            for v, total in enumerate(totals):
+                _add(f, total, f.at(f.at("%dw", right), 4 * lanes * v), masked=masked)
 
-        _some(f, whole, lambda at: column(at, masked=False))
-        f.when(f.let("icmp sgt i64 %floats, 0"), lambda: column(whole, masked=True))
+        _some(f, wide, lambda b: column(f.i64("mul", b, TOGETHER), TOGETHER))
+        _some(f, f.i64("sub", whole, done), lambda b: column(f.i64("add", done, b), 1))
+        f.when(f.let("icmp sgt i64 %floats, 0"), lambda: column(whole, 1, masked=True))
 
-    _chunks(f, {"zs": ("%z", "%z_rows", "%z_pitch")}, chunk)
+    _chunks(f, "z", chunk)
     module.add(f)
