@@ -48,8 +48,17 @@ def train(
     batch: options.Batch = None,
     sizes: options.Set = None,
     weights: options.Weights = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            metavar="MODULE:FUNCTION",
+            help="A metric of your own, too: a function of module or file.py, whose code is run.",
+        ),
+    ] = None,
     policy: Annotated[
-        str, typer.Option("--policy", help="The rule that batches, as for `abw run`.")
+        str,
+        options.policies("What batches, as for `abw run`; gradients are the same bits by any.", "--policy"),
     ] = POLICY,
     executor: Annotated[Executor, typer.Option("--executor", help="What computes.")] = EXECUTOR,
     seed: options.Seed = None,
@@ -76,10 +85,15 @@ def train(
     if (spec is None) == (resume is None):
         raise typer.BadParameter("a spec, or --resume", param_hint="SPEC")
     how = (policy, executor, checkpoint) != (POLICY, EXECUTOR, EVERY)
-    if resume and (how or any((data, dev, epochs, limit, batch, sizes, weights, seed, threads, check))):
+    if resume and (
+        how or any((data, dev, epochs, limit, batch, sizes, weights, seed, threads, metric, check))
+    ):
         message = "a training goes on as it was begun: leave the other options out"
         raise typer.BadParameter(message, param_hint="--resume")
-    chosen = session.TrainOptions(dev, epochs, policy, executor, threads, seed or 0, checkpoint)
+    options.require_policy(policy, "--policy")
+    if policy.endswith(".json"):
+        policy = str(Path(policy).absolute())  # as a training that goes on finds it
+    chosen = session.TrainOptions(dev, epochs, policy, executor, threads, seed or 0, checkpoint, metric or ())
     if check:
         assert spec is not None
         _check(spec, changes, chosen, as_json)

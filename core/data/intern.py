@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import overload
 
 import numpy as np
@@ -40,6 +40,13 @@ class Words(Sequence[str]):
         self._data = data
         self._pieces = pieces
         self.hashes = hashes
+        self._found: tuple[Mapping[str, int], int, Ints] | None = None
+
+    def rows(self, known: Mapping[str, int], unknown: int) -> Ints:
+        """The number of each word, or `unknown`; those of the mapping asked for last are kept."""
+        if self._found is None or self._found[0] is not known or self._found[1] != unknown:
+            self._found = known, unknown, np.array([known.get(word, unknown) for word in self], np.int32)
+        return self._found[2]
 
     def __len__(self) -> int:
         return len(self._pieces)

@@ -29,7 +29,10 @@ def word_rows(instances: Instances, field: str, table: Table) -> Ints:
         message = f"table '{table.name}' has a vocabulary, but the field '{field}' is a number, not a word"
         raise DataError([Problem(message, table.span, "leave out 'vocab'")])
     known, unknown = table.vocab.rows, -1 if table.unknown is None else table.unknown
-    return np.array([known.get(word, unknown) for word in instances.vocabulary[field]], np.int32)
+    words = instances.vocabulary[field]
+    if isinstance(words, Words):
+        return words.rows(known, unknown)
+    return np.array([known.get(word, unknown) for word in words], np.int32)
 
 
 def trained_ids(instances: Instances, field: str, ids: Ints, table: Table) -> Ints:

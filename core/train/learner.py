@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,17 +115,18 @@ class Learner:
         for loss, wanted in zip(self.training.losses, targets, strict=True):
             refs = half.made.graph.results[loss.output]
             vertex = start + refs.vertex
-            at = np.flatnonzero(wanted.has[vertex])
-            if not len(at):
-                continue
+            has = wanted.has[vertex]
+            at: Any = slice(None) if has.all() else np.flatnonzero(has)
             here = wanted.of(vertex[at])
             target = here.values
-            weight = np.full(len(at), loss.weight, np.float32)
+            if not len(target):
+                continue
+            weight = np.full(len(target), loss.weight, np.float32)
             if loss.classes:
                 weight *= np.array(loss.classes, np.float32)[target]
             values = np.ascontiguousarray(here.masked(half.values(refs.name)[at]), np.float32)
             gradient = np.empty_like(values)
             total += loss_of(loss.kind, values, target, weight, gradient)
             half.gradients[refs.name][at] += gradient
-            count += len(at)
+            count += len(target)
         return total, count

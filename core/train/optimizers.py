@@ -17,7 +17,7 @@ from abw.core.exec.params import Params
 from abw.core.ir.training import Optimizer, RateSchedule
 
 Floats = NDArray[np.float32]
-Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
 
 STATES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2, "adagrad": 1}
 """How many numbers an optimiser keeps for each parameter."""
@@ -54,6 +54,10 @@ class Stepper:
         self._params, self._trained = params, trained
         self.state = np.zeros((STATES[optimizer.name], params.flat.size), np.float32)
         self.done = 0
+        values = params.values[:trained]
+        self._floats = np.array([value.size for value in values], np.int64)
+        self._begin = np.cumsum(self._floats) - self._floats
+        self._decay = np.array([optimizer.decay if v.ndim == 2 else 0 for v in values], np.float32)
 
     def step(self, gradient: Gradient, factor: float = 1.0) -> None:
         """Change the parameters in place; the learning rate is multiplied with `factor`. Cost: O(changed)."""
@@ -73,21 +77,17 @@ class Stepper:
         code = _CODES[made.name]
         # what an optimiser does not keep is not touched
         first, second = (self.state[i] if i < len(self.state) else flat for i in range(2))
-        at = 0
-        for value in self._params.values[: self._trained]:
-            own = gradient.values[at : at + value.size].astype(np.float32, copy=False)
-            decay = np.float32(made.decay if value.ndim == 2 else 0)
-            _change_rows(code, flat, at, _ALL, own, value.size, first, second, decay, numbers)
-            at += value.size
+        theirs = gradient.values.astype(np.float32, copy=False)
+        _change(code, flat, self._begin, self._floats, self._decay, theirs, first, second, numbers)
         if made.name in ("adam", "adamw"):  # SparseAdam adds epsilon to the root before it is made larger
             numbers = (*numbers[:3], np.float32(made.epsilon / math.sqrt(numbers[5])), *numbers[4:])
         at = sum(value.size for value in self._params.values)
         for number, table in enumerate(self._params.tables):
             if number in gradient.rows and len(gradient.rows[number]):
                 own = gradient.tables[number].ravel().astype(np.float32, copy=False)
-                floats = table.size // len(table)
-                rows = gradient.rows[number]
-                _change_rows(code, flat, at, rows, own, floats, first, second, np.float32(0), numbers)
+                rows, floats = gradient.rows[number].astype(np.int64), table.size // len(table)
+                begin, each = at + rows * floats, np.full(len(rows), floats)
+                _change(code, flat, begin, each, np.zeros(len(rows), np.float32), own, first, second, numbers)
             at += table.size
 
 
@@ -95,36 +95,37 @@ F = np.float32
 Numbers = tuple[F, F, F, F, F, F, F, F]
 """Rate, momentum or beta1, beta2, epsilon, what corrects the two means, and 1 less the betas, which has
 five places more where it is rounded after the difference."""
-_ALL = np.zeros(1, np.int32)
-"""Of what is no table: one row."""
 
 
 @njit
-def _change_rows(
+def _change(
     code: int,
     theta: Floats,
-    begin: int,
-    rows: Ints,
+    begin: Longs,
+    floats: Longs,
+    decay: Floats,
     gradient: Floats,
-    floats: int,
     first: Floats,
     second: Floats,
-    decay: np.float32,
     numbers: Numbers,
 ) -> None:
-    """Change the `rows` of `theta` from `begin` on, each of so many floats, and what is kept of them."""
-    for k in range(len(rows)):
-        at = begin + rows[k] * floats
-        own, g = theta[at : at + floats], gradient[k * floats : (k + 1) * floats]
-        one, two = first[at : at + floats], second[at : at + floats]
+    """Change the `floats[k]` numbers from `begin[k]` on, and what is kept of them; their gradients lie one
+    behind the other.
+    """
+    done = 0
+    for k in range(len(begin)):
+        at, size = begin[k], floats[k]
+        own, g = theta[at : at + size], gradient[done : done + size]
+        one, two = first[at : at + size], second[at : at + size]
+        done += size
         if code == _SGD:
-            _sgd(own, g, decay, numbers)
+            _sgd(own, g, decay[k], numbers)
         elif code == _MOMENTUM:
-            _momentum(own, g, one, decay, numbers)
+            _momentum(own, g, one, decay[k], numbers)
         elif code == _ADAGRAD:
-            _adagrad(own, g, one, decay, numbers)
+            _adagrad(own, g, one, decay[k], numbers)
         else:
-            _adam(own, g, one, two, decay, code == _ADAMW, numbers)
+            _adam(own, g, one, two, decay[k], code == _ADAMW, numbers)
 
 
 @inner

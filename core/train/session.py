@@ -8,7 +8,7 @@ been.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,20 @@ from abw.core.data.instances import Instances
 from abw.core.data.tensors import file_digest, words_in
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.ir.model import Model
-from abw.core.policy.registry import get_policy
+from abw.core.policy.registry import CHOSEN, LEARNED
+from abw.core.policy.schedule import Policy
+from abw.core.run.learning import Asked, chosen_policy, kept_policy, launch_seconds, named_policy
 from abw.core.run.pipeline import versions
-from abw.core.run.workload import open_model, open_networks, read_instances
+from abw.core.run.workload import Networks, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 from abw.core.store.folders import begin_folder, discard, held, number_of
 from abw.core.store.trainings import ABOUT, CURVE, SCHEMA_VERSION, find_training, training_folder
 from abw.core.train.checkpoint import Position, load_checkpoint, named
+from abw.core.train.evaluate import OwnMetric
 from abw.core.train.initial import initialise
 from abw.core.train.learner import Learner
 from abw.core.train.loop import BEST, CHECKPOINT, Loop, Row, open_dev
+from abw.core.train.own import own_metrics, refuse_own
 from abw.core.train.teacher import Teacher, finished_model
 from abw.core.train.vocabulary import vocabularies
 
@@ -38,7 +42,7 @@ from abw.core.train.vocabulary import vocabularies
 class TrainOptions:
     """How to train: what `abw train`'s flags say. None: what the spec says.
 
-    `every`: seconds between checkpoints inside an epoch.
+    `every`: seconds between checkpoints inside an epoch. `metrics`: those of one's own (`own_metrics`).
     """
 
     dev: Path | None = None
@@ -48,6 +52,7 @@ class TrainOptions:
     threads: int | None = None
     seed: int = 0
     every: float = 60.0
+    metrics: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class Begun:
     instances: Instances
     dev: Instances | None
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    own: dict[str, OwnMetric] = field(default_factory=dict)
 
 
 def begin(spec: Path, overrides: Overrides, options: TrainOptions) -> Begun:
@@ -86,13 +92,28 @@ def begin(spec: Path, overrides: Overrides, options: TrainOptions) -> Begun:
     networks = open_networks(model, "cell")
     trained = load_weights(model)
     params = make_params(networks.cells, trained, options.seed)
-    policy = get_policy(options.policy)
+    own = own_metrics(options.metrics)
+    refuse_own(own, training, dev=dev is not None)
+    given = teach(instances)
+    policy = _policy(model, networks, given, options, batch)
     learner = Learner(model, networks, params, policy, options.executor, options.threads, options.seed)
     if trained is None:
         initialise(networks.cells, learner.params, training.inits, options.seed)
         learner.passes.changed()
     held_out = read_instances(replace(model.data, path=dev), None) if dev else None
-    return Begun(learner, teach(instances), teach(held_out) if held_out is not None else None, words)
+    return Begun(learner, given, teach(held_out) if held_out is not None else None, words, own)
+
+
+def _policy(
+    model: Model, networks: Networks, instances: Instances, options: TrainOptions, batch: int
+) -> Policy:
+    """The policy asked for; one that is learned is learned from the first instances, or was once."""
+    launch = launch_seconds(networks.network, options.executor)
+    asked = Asked(options.policy, seed=options.seed, batch=batch, launch=launch)
+    if asked.name not in (LEARNED, CHOSEN):
+        return named_policy(asked.name, networks.types, launch)
+    workload = open_workload(model, instances, networks)
+    return chosen_policy(kept_policy(networks, asked), workload, asked, progress=Quiet())[0]
 
 
 def train(
@@ -181,7 +202,7 @@ def _run(
     told: Callable[[Row], None],
 ) -> dict[str, Any]:
     learner = begun.learner
-    dev = open_dev(learner, begun.dev) if begun.dev is not None else None
+    dev = open_dev(learner, begun.dev, begun.own) if begun.dev is not None else None
     loop = Loop(learner, begun.instances, dev, folder, begun.words, options.seed, position, options.every)
 
     def keep() -> None:

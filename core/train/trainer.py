@@ -14,11 +14,11 @@ from abw.core.base.progress import Quiet
 from abw.core.exec.gradient import Gradient, of_vector
 from abw.core.run.workload import Workload
 from abw.core.store.folders import require_writable
-from abw.core.store.trainings import NO_METRICS
 from abw.core.train.checkpoint import Position, load_checkpoint, named, save_checkpoint
 from abw.core.train.evaluate import OwnMetric
 from abw.core.train.learner import Found, Learner
 from abw.core.train.loop import CHECKPOINT, Loop, Row, open_dev
+from abw.core.train.own import refuse_own
 from abw.core.train.targets import targets_of
 
 Floats = NDArray[np.float32]
@@ -104,11 +104,7 @@ class Trainer:
         Errors: as `step`, and AbwError for a metric whose name is taken, or that gives no number.
         """
         learner, own = self.learner, dict(metrics or {})
-        taken = {*NO_METRICS, *(metric.name for metric in learner.training.metrics)} & own.keys()
-        if taken:
-            raise AbwError(f"a metric cannot be called '{min(taken)}': that is another", hint="another name")
-        if own and dev is None:
-            raise AbwError("metrics are told by dev data, and there are none", hint="fit(instances, dev, …)")
+        refuse_own(own, learner.training, dev=dev is not None)
         given = self._workload(instances).instances
         held_out = open_dev(learner, self._workload(dev).instances, own) if dev is not None else None
         position, place = Position(), Path(folder) if folder is not None else None

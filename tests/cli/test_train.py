@@ -84,7 +84,6 @@ def test_trainings_are_listed_shown_compared_drawn_and_removed(abw: Abw, home: P
         (("--resume", "1", "--epochs", "2"), "leave the other options out"),
         (("--resume", "1", "--policy", "depth"), "leave the other options out"),
         (("--resume", "1"), "there are no trainings"),
-        (("sst", "--policy", "fsm"), "the policy fsm must be learned first"),
     ],
 )
 def test_mistakes(abw: Abw, args: tuple[str, ...], message: str) -> None:
@@ -92,3 +91,39 @@ def test_mistakes(abw: Abw, args: tuple[str, ...], message: str) -> None:
     assert done.code != 0
     assert message in " ".join(done.err.replace("│", " ").split())
     assert "Traceback" not in done.err
+
+
+def test_metrics_of_ones_own_are_told_each_epoch(abw: Abw, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "def roots(outputs, targets):\n"
+        "    pairs = list(zip(outputs['classes'], targets['classes']))\n"
+        "    return sum(int(s[-1].argmax() == t[-1]) for s, t in pairs) / len(pairs)\n\n"
+        "def wrong(outputs, targets):\n    return 1 / 0\n"
+    )
+    asked = ("train", "sst", *SMALL, "--epochs", "1", "--json")
+    row = abw(*asked, "--metric", f"{mine}:roots").json()["curve"][0]
+    assert 0 <= row["roots"] <= 1
+    again = abw("train", "--resume", "last", "--quiet", "--json").json()
+    assert again["curve"] == [row]
+    for name, said in {
+        f"{mine}:rots": "did you mean 'roots'",
+        f"{mine}:wrong": "mine.py:6: ZeroDivisionError",
+        "no_such.module:f": "no module",
+        "roots": "file.py:function",
+    }.items():
+        refused = abw(*asked, "--metric", name)
+        assert (refused.code, said in refused.err) == (1, True), refused.err
+
+
+def test_learned_policies_train_to_the_same_bits(abw: Abw, tmp_path: Path) -> None:
+    learned = tmp_path / "p.json"
+    small = ("sst", "--set", "hidden=4", "--trials", "20", "--encoding", "base", "-q", "-o", str(learned))
+    assert abw("learn", *small).code == 0
+    curves = []
+    for policy in ("sufficient", str(learned), "fsm"):
+        report = abw("train", "sst", *SMALL, "--epochs", "1", "--policy", policy, "--json").json()
+        curves.append([row | {"instances_per_second": 0} for row in report["curve"]])
+    assert curves[0] == curves[1] == curves[2]
+    refused = abw("train", "sst", *SMALL, "--policy", "agneda")
+    assert "did you mean 'agenda'" in refused.err

@@ -210,8 +210,7 @@ class CpuExecutor(Executor):
         if self._weights is None:
             sums = RowSums(self._target, self._team, self._threads)
             self._weights = WeightGradients(sums, made.training, params, self._target.lanes)
-        arenas = self._memory.rowwise()
-        return self._weights.gradient(made, plan, arenas)
+        return self._weights.gradient(made, plan, self._memory)
 
     @property
     def profiler(self) -> CpuExecutor:

@@ -37,12 +37,10 @@ class ArenaMemory:
         self._params = params
         refill(self.views, self._arenas, self._network, params)
 
-    def rowwise(self) -> list[Floats]:
-        """The arenas as rows, padding included: (rows, floats)."""
-        return [
-            memory[: len(view) * floats].reshape(-1, floats)
-            for memory, view, floats in zip(self.memory, self.views, self._floats, strict=True)
-        ]
+    def rowwise(self, a: int) -> Floats:
+        """Arena a as rows, padding included: (rows, floats)."""
+        floats = self._floats[a]
+        return self.memory[a][: len(self.views[a]) * floats].reshape(-1, floats)
 
     def reserve(self, rows: Ints, held: Ints | None = None) -> None:
         """Have so many rows of each arena, of which the first `held` stay as they are."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.exec.cpu.llvm.outer import JOB
+from abw.core.exec.cpu.memory import ArenaMemory
 from abw.core.exec.cpu.outer import RowSums, TableSums
 from abw.core.exec.cpu.packing import address
 from abw.core.exec.gradient import Gradient
@@ -34,9 +35,7 @@ _SIDES = slice(JOB.index("z"), JOB.index("n"))
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Floats `start` and on of rows of an arena: those of output `output` of the nodes of type `type`, or what
-    is `read`.
-    """
+    """Floats `start` and on of rows of an arena: of output `output` of a type's nodes, or what is `read`."""
 
     arena: int
     start: int
@@ -63,17 +62,22 @@ class WeightGradients:
         self._params = params
         self._tables = [TableSums(len(table), row_floats(table.shape[1:], lanes)) for table in params.tables]
         self._arenas = arenas_of(training.network)
-        self._nodes: list[int] = []  # of each job its type, and both its sides
-        self._sides: list[tuple[_Rows, _Rows | None]] = []
+        self._rows: dict[_Rows | None, int] = {None: 0}
+        nodes, sides = [], []  # of each job its type, and the numbers of both its sides' rows
         self._others: dict[int, dict[int, Floats]] = {}
-        words: list[list[int]] = []
+        words = []
         for t, derivative in enumerate(training.cells):
-            if derivative is not None and derivative.terms:
-                self._type(t, derivative, words)
+            for dw, z, x in self._type(t, derivative) if derivative else ():
+                m, c = dw.shape if x else (1, len(dw))
+                words.append([int(dw.ctypes.data), dw.strides[0], *[0] * 8, 0, m, c])
+                sides.append([self._rows.setdefault(rows, len(self._rows)) for rows in (z, x)])
+                nodes.append(t)
         self._jobs = np.array(words, np.int64).reshape(-1, len(JOB))
+        self._nodes = np.array(nodes, np.int64)
+        self._sides = np.array(sides, np.int64).reshape(-1, 2)
 
-    def _type(self, t: int, derivative: Differentiated, words: list[list[int]]) -> None:
-        """Write down the jobs of a type."""
+    def _type(self, t: int, derivative: Differentiated) -> Iterator[tuple[Floats, _Rows, _Rows | None]]:
+        """What is to be summed of a type: to where, and the rows of either side."""
         inputs, first_op = len(derivative.forward.inputs), derivative.forward.first_op
         numbers, back = self._training.source.types[t].params, self._training.first[t]
         # mostly what rows share is a parameter itself
@@ -83,35 +87,29 @@ class WeightGradients:
         }
         self._others[t] = others
 
-        def note(dw: Floats, z: _Rows, x: _Rows | None = None) -> None:
-            m, c = dw.shape if x else (1, len(dw))
-            words.append([int(dw.ctypes.data), dw.strides[0], *[0] * 8, 0, m, c])
-            self._sides.append((z, x))
-            self._nodes.append(t)
-
         for term in derivative.terms:
             gradient = {**direct, **others}[term.static]
             arena = int(self._arenas.output_arena[back, term.dz])
             if term.x is not None:
                 part = gradient[:, term.column : term.column + term.x.length]
-                note(part, _Rows(arena, 0, back, term.dz), self._operand(t, term.x))
+                yield part, _Rows(arena, 0, back, term.dz), self._operand(t, term.x)
                 continue
             step = padded(columns(gradient.shape), self._lanes)
             for number, row in enumerate(gradient if gradient.ndim == 2 else [gradient]):
-                note(row, _Rows(arena, number * step, back, term.dz))
+                yield row, _Rows(arena, number * step, back, term.dz), None
 
     def _operand(self, t: int, x: Operand) -> _Rows:
         if x.source == "saved":
             return _Rows(int(self._arenas.output_arena[t, x.number]), x.start, t, x.number)
         return _Rows(int(self._arenas.slot_arena[t, x.number]), x.start, read=(t, x))
 
-    def gradient(self, made: TrainingGraph, plan: Plan, arenas: Sequence[Floats]) -> Gradient:
-        """As `abw.core.grad.gradients.gradients_of`, in single precision; `arenas` (rows, floats), padded."""
+    def gradient(self, made: TrainingGraph, plan: Plan, memory: ArenaMemory) -> Gradient:
+        """As `abw.core.grad.gradients.gradients_of`, in single precision."""
         self._flat[:] = 0
         for others in self._others.values():
             for values in others.values():
                 values[:] = 0
-        self._add_products(made, plan, arenas)
+        self._add_products(made, plan, memory)
         for t, others in self._others.items():
             derivative = self._training.cells[t]
             if others and derivative is not None:
@@ -134,7 +132,7 @@ class WeightGradients:
             places, lying = located(plan, references)
             for arena in sorted(set(places[places >= 0].tolist())):
                 own = places == arena
-                sums.add(number[own], arenas[arena], lying[own])
+                sums.add(number[own], memory.rowwise(arena), lying[own])
             values = matrix_view(sums.values, constant.shape, self._lanes)
             if constant.kind == "table":
                 rows[constant.number] = sums.rows
@@ -143,29 +141,27 @@ class WeightGradients:
                 self._views[constant.number] += values[0]
         return Gradient(self._flat, rows, tables)
 
-    def _add_products(self, made: TrainingGraph, plan: Plan, arenas: Sequence[Floats]) -> None:
+    def _add_products(self, made: TrainingGraph, plan: Plan, memory: ArenaMemory) -> None:
         """Sum all that kernels sum, by each job's rows."""
-        jobs, width, known = self._jobs, made.training.network.width, address(plan.row)
-        first, sizes = made.graph.type_ptr.tolist(), made.graph.type_sizes
-        at, pitch = [address(memory) for memory in arenas], [memory.strides[0] for memory in arenas]
+        width, known = made.training.network.width, address(plan.row)
+        first = made.graph.type_ptr.tolist()
         read: dict[Read, Ints] = {}
 
         def lying(rows: _Rows | None) -> tuple[int, int, int, int]:
+            """Where rows and their numbers begin, and the bytes from one number, and row, to the next."""
             if rows is None:
                 return 0, 0, 0, 0
-            place = at[rows.arena] + 4 * rows.start, pitch[rows.arena]
+            place, pitch = int(memory.at[rows.arena]) + 4 * rows.start, int(memory.pitch[rows.arena])
             if rows.read is None:
-                numbers, step = known + 4 * (first[rows.type] * width + rows.output), 4 * width
-            else:
-                if rows.read not in read:
-                    read[rows.read] = rows_in(plan, rows.arena, x_of(made, *rows.read))
-                numbers, step = address(read[rows.read]), 4
-            return place[0], numbers, step, place[1]
+                return place, known + 4 * (first[rows.type] * width + rows.output), 4 * width, pitch
+            if rows.read not in read:
+                read[rows.read] = rows_in(plan, rows.arena, x_of(made, *rows.read))
+            return place, address(read[rows.read]), 4, pitch
 
-        for job, (z, x) in zip(jobs, self._sides, strict=True):
-            job[_SIDES] = *lying(z), *lying(x)
-        jobs[:, JOB.index("n")] = sizes[self._nodes]
-        self._sums.add(jobs)
+        words = np.array([lying(rows) for rows in self._rows], np.int64)
+        self._jobs[:, _SIDES] = words[self._sides].reshape(len(self._jobs), 8)
+        self._jobs[:, JOB.index("n")] = made.graph.type_sizes[self._nodes]
+        self._sums.add(self._jobs)
 
     def _add_shared(self, t: int, derivative: Differentiated, others: dict[int, Floats]) -> None:
         """Bring the gradients of what is computed of weights alone back to these."""

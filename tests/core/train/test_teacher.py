@@ -12,11 +12,13 @@ import abw
 from abw.core.base.errors import AbwError
 from abw.core.data.instances import Ints
 from abw.core.data.vertices import INDEX, INSTANCE, KIND
+from abw.core.exec.params import init_params
 from abw.core.ir.growth import Decision
 from abw.core.run.workload import open_model, open_networks, open_workload, read_instances, whole
 from abw.core.spec.load import Overrides
 from abw.core.train import teacher
 from abw.core.train.check import check_gradients
+from abw.core.train.checkpoint import named
 from abw.core.train.session import TrainOptions, begin
 from abw.core.train.targets import targets_of
 from abw.core.train.teacher import Teacher
@@ -235,3 +237,25 @@ def test_metrics_of_several_losses_have_names_of_their_own(tmp_path: Path) -> No
     data = tmp_path / "parses.jsonl"
     (row,) = abw.load(spec, executor="reference").trainer().fit(data, data)
     assert list(row)[-3:] == ["accuracy", "accuracy of done", "loss of done"]
+
+
+@pytest.mark.parametrize(("executor", "tolerance"), [("reference", 1e-6), ("cpu", 1e-5)])
+def test_losses_and_gradients_are_those_of_pytorch(executor: str, tolerance: float) -> None:
+    """Of sentences whose words are told (tests/golden/torch/make_teacher.py)."""
+    overrides = Overrides(dims={"hidden": 4}, limit=6)
+    begun = begin(SPECS / "seq2seq.yaml", overrides, TrainOptions(executor=executor, threads=1))
+    learner, instances = begun.learner, begun.instances
+    drawn = init_params(learner.network, 0)
+    for own, value in zip(
+        (*learner.params.values, *learner.params.tables), (*drawn.values, *drawn.tables), strict=True
+    ):
+        own[...] = value
+    learner.passes.changed()
+    (loss,) = learner.training.losses
+    workload = open_workload(learner.model, instances, learner.passes.networks)
+    found = learner.gradient(workload, 0, len(instances), (targets_of(learner.model, loss, instances),))
+    ours = found.gradient.vector(learner.params)
+    with np.load(ROOT / "tests/golden/torch/seq2seq-gradients.npz") as golden:
+        assert found.loss / found.values == pytest.approx(float(golden["loss"]), rel=1e-6)
+        wanted = np.concatenate([golden[name].ravel() for name in named(learner.network, learner.params)])
+    assert np.abs(ours - wanted).max() < tolerance * np.abs(wanted).max()
