@@ -58,19 +58,25 @@ def train(
     batch: Batch = 64,
     runs: Runs = 15,
 ) -> Shown:
-    """A step of training, part by part, beside PyTorch's autograd by level: TreeLSTM, one thread."""
+    """A step of training, part by part, beside PyTorch's autograd by level, and DGL: TreeLSTM, one thread."""
     from abw.bench.whole.training import bench_train
 
     report = bench_train(data, hidden, batch, runs, specs)
     yield report
     parts = ("passes", "weights", "update", "step")
-    table = grid("hidden", *parts, "of peak", "instances/s", "torch", "over passes and weights")
+    table = grid("hidden", *parts, "of peak", "instances/s", "torch", "over passes and weights", "DGL")
     for r in report["rows"]:
         times = [duration(r[f"{part}_seconds"]) for part in parts]
         taken, torch = r["passes_seconds"] + r["weights_seconds"], r["torch_seconds"]
         beside = (duration(torch), f"{torch / taken:.2f} x") if torch else ("", "")
+        dgl = duration(r["dgl_seconds"]) if r["dgl_seconds"] else ""
         table.add_row(
-            str(r["hidden"]), *times, f"{r['share_of_peak']:.0%}", amount(r["instances_per_second"]), *beside
+            str(r["hidden"]),
+            *times,
+            f"{r['share_of_peak']:.0%}",
+            amount(r["instances_per_second"]),
+            *beside,
+            dgl,
         )
     yield table
 
