@@ -17,6 +17,7 @@ from typing import Any
 
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
 DIGEST = hashlib.sha256().digest_size
@@ -29,16 +30,26 @@ class CheckedCache(FunctionCache):
     wanted. Where nothing can be written nothing is kept. Raises RuntimeError where numba finds no folder.
     """
 
-    def __init__(self, function: Callable[..., Any], made_of: Callable[[], object] | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        made_of: Callable[[], object] | None = None,
+        *,
+        allocates: bool = False,
+    ) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
+        self._allocates = allocates
         self._source = Path(inspect.getfile(function))
         self._cache_file: Any = _CodeFiles(self._cache_file, lambda: (self.source, made_of and made_of()))
 
     def load_overload(self, sig: object, target_context: object) -> object:
         """The machine code of a signature, else None.
 
-        numba would first fill its tables of all that it can compile, which takes longer than loading.
+        numba would first fill its tables of all that it can compile, which takes longer than loading. What
+        makes arrays calls numba's memory management, which is then there at least.
         """
+        if self._allocates:
+            rtsys.initialize(target_context)
         return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
 
     def save_overload(self, sig: object, data: object) -> None:

@@ -63,7 +63,8 @@ def _compiled(function: F, options: dict[str, Any]) -> F:
         # numba finds no place where neither the program's folder nor the user's caches can be written:
         # then nothing is kept
         with suppress(RuntimeError):
-            vars(compiled).update(_cache=CheckedCache(function, partial(_made_of, compiled)))
+            kept = CheckedCache(function, partial(_made_of, compiled), allocates=options["_nrt"])
+            vars(compiled).update(_cache=kept)
         vars(compiled).update(compile=partial(_whole, compiled.compile))
     return cast(F, compiled)
 
