@@ -27,7 +27,8 @@ class CheckedCache(FunctionCache):
     """The cache of a function's machine code: a file for each signature.
 
     `made_of` says what the code depends on beside the function's own file; it is asked when code is first
-    wanted. Where nothing can be written nothing is kept. Raises RuntimeError where numba finds no folder.
+    wanted. `allocates`: whether the code may call numba's memory management. Where nothing can be written
+    nothing is kept. Raises RuntimeError where numba finds no folder.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class CheckedCache(FunctionCache):
         function: Callable[..., Any],
         made_of: Callable[[], object] | None = None,
         *,
-        allocates: bool = False,
+        allocates: bool = True,
     ) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
         self._allocates = allocates
