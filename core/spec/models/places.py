@@ -173,7 +173,12 @@ class Scopes:
         grown = {k.name for k in self.kinds.values() if not k.given}
         if link.many and link.target & grown and step.name not in self.closed:
             message = f"'{step.name}' is known only when growth has ended"
-            self._note(message, step.token, text, "follow links of one vertex")
+            hint, back = "follow links of one vertex", self.schema.derived.get(step.name)
+            if back is not None:
+                hint = (
+                    f"let clauses tell '{back.of}' only what 'as' names: then it is known in the next round"
+                )
+            self._note(message, step.token, text, hint)
             return None
         if not link.many and step.index not in (None, 0, -1):
             self._note(f"link '{step.name}' leads to one vertex at most", step.token, text)

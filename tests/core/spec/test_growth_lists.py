@@ -112,7 +112,11 @@ WRONG = {
         ("below: «old.at»}", "part.below is a part, and 'old.at' is a common or a rare", ""),
     ),
     "within: upper, at: old.at": (
-        ("within: old.within, at: old.at", "'parts' is known only when growth has ended", ""),
+        (
+            "within: old.within, at: old.at",
+            "'parts' is known only when",
+            "tell 'within' only what 'as' names",
+        ),
     ),
     'run: {per: part, cell: rnn.yaml, inputs: {x: below.run.h or at.read.h, h: "depths[within.depth]"}}': (
         (
