@@ -63,7 +63,7 @@ app.add_typer(bench.app, name="bench")
 
 
 @app.callback(invoke_without_command=True)
-def _main(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+def _main(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
     if version:
         from abw import __version__
 

@@ -21,7 +21,12 @@ app = typer.Typer(
 )
 
 DataDir = Annotated[Path, typer.Option("--data", metavar="DIR", help="The folder with the real data.")]
-SpecsDir = Annotated[Path, typer.Option("--specs", metavar="DIR", help="The folder with the specs.")]
+SPECS = Path("specs")
+"""Where specs are looked for unless told otherwise: here, or else those that ship."""
+SpecsDir = Annotated[
+    Path,
+    typer.Option("--specs", metavar="DIR", help="The folder with the specs; absent, those that ship."),
+]
 Workloads = Annotated[
     str | None, typer.Option("--workloads", metavar="NAME,...", help="As TreeLSTM,LatticeLSTM (all).")
 ]
@@ -52,6 +57,10 @@ def bench(name: str) -> Callable[[Callable[..., Shown]], Callable[..., None]]:
 
         def command(*, as_json: bool, quiet: bool = True, **given: object) -> None:
             STOP.asked = False
+            if given.get("specs") == SPECS and not SPECS.exists():
+                from abw.core.spec.shipped import FOLDER
+
+                given["specs"] = FOLDER
             with progress(quiet) as told:
                 shown = body(told, **given) if tells else body(**given)
                 report = next(shown)

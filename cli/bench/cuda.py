@@ -34,7 +34,7 @@ def cuda(
     ] = False,
     minutes: Annotated[
         float | None,
-        typer.Option("--minutes", min=0, metavar="N", help="Begin no row after so many minutes."),
+        typer.Option("--minutes", min=0, metavar="N", help="Begin no row after this many minutes."),
     ] = None,
     output: Annotated[
         Path | None,
@@ -58,7 +58,8 @@ def cuda(
 ) -> None:
     """The executor cuda on a GPU: all workloads checked, then timed beside the floor and PyTorch.
 
-    What says most is timed first. What fails or hangs is told at the end, and the rest goes on (exit code 1).
+    What says most is timed first. What fails or hangs is reported at the end, and the
+    rest goes on (exit code 1).
     """
     from abw.bench.cuda.bench import CALL_SECONDS, bench_cuda, checks, compile_all, in_order, quick_settings
     from abw.bench.cuda.rig import Rig

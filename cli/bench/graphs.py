@@ -44,7 +44,7 @@ def policies(
         bool, typer.Option("--families", help="On families of graphs with 3 to 300 types instead.")
     ] = False,
     unseen: Annotated[
-        bool, typer.Option("--unseen", help="The same of the workloads, on data that nothing was made from.")
+        bool, typer.Option("--unseen", help="The same for the workloads, on unseen data.")
     ] = False,
     workloads: Workloads = None,
     mini_batches: Annotated[
@@ -152,7 +152,7 @@ def fig7(
     batches: Annotated[
         str, typer.Option("--batches", metavar="B,...", help="Instances in a mini-batch.")
     ] = "1,8,32,64,128,256",
-    skip: Annotated[int, typer.Option("--skip", min=0, help="Apply behind the first N instances.")] = 64,
+    skip: Annotated[int, typer.Option("--skip", min=0, help="Skip the first N instances.")] = 64,
     train: options.TrainLimit = 32,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw it here.")] = None,
 ) -> Shown:

@@ -18,7 +18,6 @@ from abw.cli.bench.app import (
     Shown,
     SpecsDir,
     ThreadCounts,
-    Workloads,
     bench,
 )
 from abw.cli.console import amount, duration, grid
@@ -234,7 +233,10 @@ def passes(
     told: Progress,
     data: DataDir,
     specs: SpecsDir = Path("specs"),
-    workloads: Workloads = "LatticeLSTM,LatticeGRU,TreeLSTM-2Type",
+    workloads: Annotated[
+        str,
+        typer.Option("--workloads", metavar="NAME,...", show_default="the lattices and TreeLSTM-2Type"),
+    ] = "LatticeLSTM,LatticeGRU,TreeLSTM-2Type",
     hidden: HiddenSizes = [64, 256],
     batch: BatchSizes = [1, 8, 64],
     threads: ThreadCounts = [1],
@@ -297,7 +299,7 @@ def launch(
     hidden: HiddenSizes = [32, 64, 128, 256, 512],
     batch: Batch = 256,
 ) -> Shown:
-    """What a batch costs besides its rows, by which auto reckons: launch, operations, weights read."""
+    """What a batch costs besides its rows, which is what auto charges: launch, operations, weights read."""
     from abw.bench.executors.launch import bench_launch
 
     report = bench_launch(specs, data, executor, hidden, batch, told)

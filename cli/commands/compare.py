@@ -24,10 +24,10 @@ def compare(
         str | None,
         typer.Option(
             "--policies",
-            metavar=f"{options.POLICY},...",
+            metavar="NAME,...",
             autocompletion=completion.policies,
-            help="Which: those of `abw run`, or fsm-base, fsm-max, ..., fsm-best for an encoding "
-            "(depth,agenda,sufficient,phases,critical,search,auto,fsm; at granularity op without fsm).",
+            help="Which, named as in `abw run`; fsm-base, fsm-max, ..., fsm-best for an encoding "
+            "(depth, agenda, sufficient, phases, critical, search, auto, fsm; at granularity op no fsm).",
         ),
     ] = None,
     seeds: Annotated[
@@ -36,7 +36,7 @@ def compare(
     data: options.Data = None,
     skip: Annotated[
         int,
-        typer.Option("--skip", min=0, metavar="N", help="Apply them behind the first N instances."),
+        typer.Option("--skip", min=0, metavar="N", help="Skip the first N instances."),
     ] = 0,
     limit: options.Limit = None,
     train_limit: options.TrainLimit = 32,
@@ -178,10 +178,10 @@ def _print(report: dict[str, Any], plot: Path | None) -> None:
 
     console = Console()
     seeds = f", mean of {len(report['seeds'])} seeds" if len(report["seeds"]) > 1 else ""
-    behind = f" behind the first {report['skip']}" if report["skip"] else ""
+    after = f" after the first {report['skip']}" if report["skip"] else ""
     console.print(Text.assemble((report["model"], "bold"), f" on {report['data']}"))
     console.print(
-        f"{counted(report['instances'], 'instance')}{behind} in "
+        f"{counted(report['instances'], 'instance')}{after} in "
         f"{counted(report['mini_batches'], 'mini-batch', 'es')} of "
         f"{report['batch']}: {_short(report['nodes'])} nodes, lower bound "
         f"{_short(report['lower_bound'])}{seeds}",
@@ -229,7 +229,8 @@ def _policies(report: dict[str, Any]) -> Any:  # noqa: ANN401
     columns += ["cost"] if costs else []
     columns += ["without passes"] if without else []
     tight = report["tight_bound"]
-    table = grid(*columns, "ns a node", "states", "unseen", "training")
+    fsm = any(p["states"] is not None or p["train_seconds"] is not None for p in report["policies"])
+    table = grid(*columns, "ns a node", *(["states", "unseen", "training"] if fsm else []))
     before = {p["policy"]: p["batches"] for p in without["policies"]} if without else {}
     for p in sorted(report["policies"], key=lambda p: p["cost" if costs else "batches"]):
         learned = p["train_seconds"] is not None
@@ -238,9 +239,11 @@ def _policies(report: dict[str, Any]) -> Any:  # noqa: ANN401
         row += [_ratio(p["worst_ratio"])] if several else []
         row += [f"{p['cost']:.4g}"] if costs else []
         row += [_short(before[p["policy"]])] if without else []
-        row += [f"{p['ns_per_node']:.0f}", "" if p["states"] is None else _short(p["states"])]
-        row += [_short(p["unseen_states"]) if p["states"] is not None else ""]
-        table.add_row(*row, duration(p["train_seconds"]) if learned else "")
+        row += [f"{p['ns_per_node']:.0f}"]
+        if fsm:
+            row += [_short(p[key]) if p["states"] is not None else "" for key in ("states", "unseen_states")]
+            row += [duration(p["train_seconds"]) if learned else ""]
+        table.add_row(*row)
     return table
 
 

@@ -208,8 +208,8 @@ def _print_growth(console: Any, growth: dict[str, Any]) -> None:  # noqa: ANN401
             min(at["round"] for at in cut["instances"]),
         )
         console.print(
-            f"{counted(len(these), 'instance')} had {cut['most']} {cut['kind']} (most) and would have grown "
-            f"more, from round {first} on: {_in(these[:INSTANCES])}{_etc(these, INSTANCES)}"
+            f"{counted(len(these), 'instance')} reached `most: {cut['most']}` of {cut['kind']} and would "
+            f"have grown more, from round {first} on: {_in(these[:INSTANCES])}{_etc(these, INSTANCES)}"
         )
     if taken := growth["time"]:
         _print_time(console, taken, rounds)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from abw.cli import options
-from abw.cli.console import duration, give, grid
+from abw.cli.console import amount, counted, duration, give, grid
 
 
 def layout(
@@ -73,7 +73,7 @@ def _print_layout(report: dict[str, Any]) -> None:
     console.print(f"order: {' '.join(report['order'])}", soft_wrap=True)
     console.print(f"tree:  {report['tree']}\n", soft_wrap=True)
     texts = ["batch", "operand", "variables", "declared"]
-    table = grid("", *texts, report["layout"], "KiB", left=texts, prose=report["layout"])
+    table = grid("", *texts, report["layout"], "bytes", left=texts, prose=report["layout"])
     for number, batch in enumerate(report["batches"]):
         for operand in batch["operands"]:
             first = operand["role"] == "result"
@@ -86,22 +86,22 @@ def _print_layout(report: dict[str, Any]) -> None:
                 " ".join(operand["variables"]),
                 operand["declared"],
                 Text.assemble((operand["status"], colour), reason),
-                _kib(operand["bytes"]),
+                f"{operand['bytes']:,}",
             )
     console.print(table)
     console.print(
-        f"\ncopies at a run: {_moved(after)} KiB; in order of declaration {_moved(before)} KiB; "
-        f"packed once: {_kib(report['packed_bytes'])} KiB",
+        f"\ncopied in a run: {_moved(after)}; in order of declaration {_moved(before)}; "
+        f"packed once, beforehand: {amount(report['packed_bytes'], 'B')}",
         soft_wrap=True,
     )
     if report["inputs_copied"]:
         console.print(
             f"inputs put beside others, by the gather that reads them or by a copy: "
-            f"{', '.join(report['inputs_copied'])} ({_moved(inputs)} KiB)",
+            f"{', '.join(report['inputs_copied'])} ({_moved(inputs)})",
             soft_wrap=True,
         )
     if report["gap_bytes"]:
-        console.print(f"not proven: another order might save up to {_kib(report['gap_bytes'])} KiB")
+        console.print(f"not proven: another order might save up to {amount(report['gap_bytes'], 'B')}")
     console.print()
 
 
@@ -115,10 +115,10 @@ def _print_table(document: dict[str, Any]) -> None:
         rule, paper, latency = row["by_the_papers_rule"], row["paper"], row.get("latency_us")
         kernels.add_row(
             row["name"],
-            _moved(row["before"]),
-            _moved(row["after"]),
-            _moved(row["inputs"]),
-            f"{_moved(rule['before'])} -> {_moved(rule['after'])}",
+            _kib(row["before"]),
+            _kib(row["after"]),
+            _kib(row["inputs"]),
+            f"{_kib(rule['before'])} -> {_kib(rule['after'])}",
             "{:g} / {:g} -> {:g} / {:g}".format(
                 paper["kernels"][0], paper["kilobytes"][0], paper["kernels"][1], paper["kilobytes"][1]
             )
@@ -146,8 +146,9 @@ def _print_table(document: dict[str, Any]) -> None:
 
 
 def _moved(moved: dict[str, int]) -> str:
-    return f"{moved['kernels']} / {_kib(moved['bytes'])}"
+    return f"{counted(moved['kernels'], 'memory kernel')}, {amount(moved['bytes'], 'B')}"
 
 
-def _kib(count: int) -> str:
-    return f"{count / 1024:.4g}"
+def _kib(moved: dict[str, int]) -> str:
+    """As in the paper's Table 2: kernels / KiB."""
+    return f"{moved['kernels']} / {moved['bytes'] / 1024:.4g}"

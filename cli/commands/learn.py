@@ -56,8 +56,8 @@ def learn(
 ) -> None:
     """Choose a policy, or learn an FSM by Q-learning, and keep it; `abw run` then uses it on any data.
 
-    Candidates are rules in both directions, FSMs, and beam searches where batches are dear enough; they are
-    judged on mini-batches of instances that none of them was made from.
+    Candidates are rules in both directions, FSMs, and beam searches where batches are expensive enough; they
+    are judged on mini-batches of instances that none of them has seen.
     """
     changes = options.overrides(data, None, batch, sizes, seed, allow_outside=allow_outside)
     from abw.core.run.learning import Asked, launch_seconds, learn_policy, steps_at_most

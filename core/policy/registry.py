@@ -77,7 +77,7 @@ SUMMARIES: dict[str, str] = {
     "search": "beam search over sequences of types, in both directions; shows what is attainable",
     "exact": "the search, wider and wider until its schedule is proven best, or its effort is spent",
     "fsm": "what a state machine says that was learned by Q-learning (ED-Batch 2.3)",
-    "auto": "the one of these that does best on training graphs it was not made from; the default",
+    "auto": "the one of these that does best on graphs it was not made from; the default",
 }
 """What each policy picks as the type of the next batch, in one line."""
 

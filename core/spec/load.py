@@ -114,7 +114,12 @@ def load_model(
         report.check()
         raise AbwError(f"{path} is no model")
     if top.get("cell") is not None and top.get("model") is None:
-        report.add(f"{path} is a cell, not a model", top.where, "a model file begins with model: NAME")
+        hint = "`abw layout` and `abw check` take cells; a model file begins with model: NAME"
+        report.add(f"{path} is a cell, not a model", top.where, hint)
+        report.check()
+    if top.get("layout") is not None and top.get("model") is None:
+        hint = f"`abw layout {path}` shows it"
+        report.add(f"{path} is a layout of batches, not a model", top.where, hint)
         report.check()
     if top.get("library") is not None and top.get("model") is None:
         hint = "programs call its cells: abw.cells(FILE) in Python"

@@ -191,7 +191,7 @@ def test_learn_says_what_was_tried_and_why_this_one(abw: Abw, home: Path) -> Non
     flags = ("specs/lattice.yaml", "--set", "hidden=8", "--batch", "2")
     shown = abw("learn", *flags)
     assert shown.code == 0, shown.err
-    assert "takes longer to schedule than that could save" in " ".join(shown.out.split())
+    assert "would take longer to schedule than they save" in " ".join(shown.out.split())
     shown = abw("learn", *flags, "--executor", "blas")  # whose batches are dear
     (path,) = (home / "policies").iterdir()
     document = json.loads(path.read_text())

@@ -96,7 +96,7 @@ def test_of_a_run_that_grew_the_rounds(abw: Abw) -> None:
     assert "Grown in 20 rounds, the last with work for 3 instances of 3" in done.out
     assert "Time on" not in done.out and found["time"] is None
     assert abw("run", "specs/greedy.yaml", "--limit", "3", *SMALL).code == 0
-    said = "had 20 step (most) and would have grown more, from round 20 on: instances 0, 1, 2."
+    said = "reached `most: 20` of step and would have grown more, from round 20 on: instances 0, 1, 2."
     assert said in abw("explain").out
     assert abw("run", *FLAGS).code == 0
     assert abw("explain", "--json").json()["growth"] is None

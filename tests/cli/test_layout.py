@@ -13,7 +13,7 @@ def test_the_papers_figure_3(abw: Abw, tmp_path: Path) -> None:
     done = abw("layout", "specs/subgraph.yaml", "--svg", str(drawing))
     assert done.code == 0, done.err
     assert "order: x2 x1 x3 x4 x5 x8 x6 x7" in done.out
-    assert "copies at a run: 0 / 0 KiB" in done.out
+    assert "copied in a run: 0 memory kernels, 0 B" in done.out
     assert "x8" in {text.text for text in ElementTree.parse(drawing).iter() if text.tag.endswith("text")}
 
 
@@ -21,7 +21,7 @@ def test_a_cell_by_dynets_layout_says_why_it_copies(abw: Abw) -> None:
     done = abw("layout", "specs/cells/treegru.yaml", "--layout", "declared", "--set", "hidden=16")
     assert done.code == 0, done.err
     assert "copied: mixes arenas" in done.out
-    assert "copies at a run: 3 / 5.5 KiB" in done.out
+    assert "copied in a run: 3 memory kernels, 5,632 B" in done.out
 
 
 def test_several_cells_as_json(abw: Abw) -> None:

@@ -108,13 +108,20 @@ def ticks(low: float, high: float) -> list[float]:
     return [k * step for k in range(floor(low / step), ceil(high / step) + 1)]
 
 
+LINE = 80
+"""The most characters of a line of a chart as text."""
+
+
 def chart_text(chart: Chart, columns: int = 56, rows: int = 10) -> Text:
     """The chart in Braille dots, 2 by 4 a character, each line in its colour and named at its end.
 
     Where all is on one level, it is one row high.
     """
     low, high = chart.range
-    rows = rows if high > low else 1
+    single = chart.xs[0] == chart.xs[-1]
+    rows = (2 if single else rows) if high > low else 1
+    wide_labels = max(len(f"{v:g}") for v in (low, high))
+    columns = max(20, min(columns, LINE - wide_labels - max(len(line.name) for line in chart.lines) - 2))
     dots = [[0] * columns for _ in range(rows)]
     owner = [[0] * columns for _ in range(rows)]
 
@@ -135,7 +142,6 @@ def chart_text(chart: Chart, columns: int = 56, rows: int = 10) -> Text:
     for i, line in enumerate(chart.lines):
         ends.setdefault(place(line.points[-1])[1] // 4, []).append(i)
     drawn = Text(f"{chart.title}: {chart.y}\n", style="bold")
-    wide_labels = max(len(f"{v:g}") for v in (low, high))
     for r in range(rows):
         label = f"{high:g}" if r == 0 else f"{low:g}" if r == rows - 1 else ""
         drawn.append(f"{label:>{wide_labels}} ", style="not bold dim")

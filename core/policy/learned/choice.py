@@ -129,16 +129,16 @@ class ChosenPolicy:
     def reason(self) -> str:
         """In a sentence, what was picked and why."""
         held, picked = self.held, self.picked
-        where = "instances that nothing was made from" if held.apart else "the only instance"
+        where = "unseen instances" if held.apart else "the only instance"
         said = (
             f"{picked.name}, {picked.batches} batches (lower bound {held.least:.0f}) in {held.mini_batches} "
-            f"mini-batches of {where}, in {self.seconds:.2f} s"
+            f"mini-batch{'es' if held.mini_batches != 1 else ''} of {where}, chosen in {self.seconds:.2f} s"
         )
         fewest = min(t.batches for t in self.tried if t.batches is not None)
         if self._alone or (picked.cost or 0.0) <= held.least * MET:
             return said
         if picked.batches == fewest:
-            return f"{said}; what could need fewer takes longer to schedule than that could save"
+            return f"{said}; policies that might need fewer would take longer to schedule than they save"
         return f"{said}; {fewest} batches are possible, but take longer to schedule than they save"
 
     @property

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from abw.cli.bench.app import SPECS, Shown, SpecsDir, app, bench
 from abw.core.policy.cost import Cost, cost_of
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
@@ -32,6 +33,25 @@ def test_the_cheapest_schedule_depends_on_the_launches(root: Path, dear: float, 
     # two nodes of a, four of b, two of c
     launches = cheapest.count("a") * dear + cheapest.count("b") + cheapest.count("c")
     assert cost_of(found, cost) == pytest.approx(launches + 2 * 3 + 4 * 0.5 + 2 * 0.25)
+
+
+def test_the_specs_that_ship_are_found_where_the_folder_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    seen: list[Path] = []
+
+    def probe(specs: SpecsDir = SPECS) -> Shown:
+        seen.append(specs)
+        yield {}
+
+    command = bench("probe")(probe)
+    app.registered_commands.pop()
+    command(specs=SPECS, as_json=True)
+    assert (seen[0] / "uneven.yaml").is_file()
+    (tmp_path / "specs").mkdir()
+    command(specs=SPECS, as_json=True)
+    assert seen[1] == SPECS
 
 
 @pytest.mark.parametrize("executor", ["cpu", "blas"])

@@ -343,6 +343,9 @@ def test_a_type_on_no_common_vertex(trees: Folder) -> None:
 def test_files_that_are_no_model(folder: Folder) -> None:
     (problem,) = folder.model_problems("cell: c\nequations: a = 1\noutputs: {a: a}\n")
     assert problem.message.endswith("model.yaml is a cell, not a model")
+    (problem,) = folder.model_problems("layout: fig3\nvariables: [a]\nbatches: []\n")
+    assert problem.message.endswith("model.yaml is a layout of batches, not a model")
+    assert "`abw layout " in problem.hint
     (problem,) = folder.model_problems("just text")
     assert problem.message == "a model must be a mapping (name: value)"
     with pytest.raises(AbwError, match=r"there is no file .*lattice.yml"):
