@@ -30,7 +30,10 @@ def ablation(
     told: Progress,
     data: DataDir,
     specs: SpecsDir = Path("specs"),
-    workloads: Workloads = "BiLSTM-Tagger,TreeLSTM,LatticeLSTM",
+    workloads: Annotated[
+        str,
+        typer.Option("--workloads", metavar="NAME,...", show_default="BiLSTM-Tagger, TreeLSTM, LatticeLSTM"),
+    ] = "BiLSTM-Tagger,TreeLSTM,LatticeLSTM",
     hidden: HiddenSizes = [128],
     batch: BatchSizes = [8, 64],
     runs: Runs = 5,

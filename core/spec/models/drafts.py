@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping as Names
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 
 from abw.core.base.errors import Span, did_you_mean
@@ -232,8 +233,10 @@ def _cell(draft: TypeDraft, cells: Cells, dims: Dims, report: Report) -> None:
     file = find_cell(draft, draft.node.get("cell"), cells, dims, report)
     if file is None:
         return
+    # a misspelt key `inputs` is one mistake, and said already
+    said = any(get_close_matches("inputs", [key.text]) for key, _ in draft.node.items if key.text != "inputs")
     for name in file.inputs:
-        if name not in draft.bindings and draft.whole:
+        if name not in draft.bindings and draft.whole and not said:
             key = draft.node.key("inputs") or draft.key
             report.add(f"input '{name}' of {file.shown} is not bound", key.where, f"inputs: {{{name}: …}}")
     for name, (key, _) in draft.bindings.items():

@@ -340,6 +340,13 @@ def test_a_type_on_no_common_vertex(trees: Folder) -> None:
     assert [p.message for p in problems] == [f"no vertex has both this type and '{name}'" for name in "ba"]
 
 
+def test_a_misspelt_key_is_one_mistake(folder: Folder) -> None:
+    wrong = edited(LATTICE, "tags}, inputs:", "tags}, input:")
+    (problem,) = folder.model_problems(wrong)
+    assert problem.message == "unknown key 'input' in type 'tag'"
+    assert problem.hint.startswith("did you mean 'inputs'?")
+
+
 def test_files_that_are_no_model(folder: Folder) -> None:
     (problem,) = folder.model_problems("cell: c\nequations: a = 1\noutputs: {a: a}\n")
     assert problem.message.endswith("model.yaml is a cell, not a model")
