@@ -5,6 +5,7 @@ Skipped where the extra `ray` is not installed; `.ci/run` has it.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -164,7 +165,8 @@ def test_that_no_processor_is_free_is_said(spread: Spread, cluster: Cluster) -> 
     assert "CPUs are free, and a shard takes 64" in told.phases[1][1]
 
 
-def test_ctrl_c_keeps_what_is_done(spread: Spread, root: Path) -> None:
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_a_driver_that_is_ended_is_gone_on_from(end: signal.Signals, spread: Spread, root: Path) -> None:
     spread.data.write_bytes(spread.data.read_bytes() * 10)
     command = [sys.executable, "-m", "abw", "run", "treelstm", "--set", "hidden=8", "--policy", "critical"]
     command += ["--data", str(spread.data), "--engine", "ray", "--workers", "2", "--shard-size", "2000"]
@@ -172,11 +174,13 @@ def test_ctrl_c_keeps_what_is_done(spread: Spread, root: Path) -> None:
     with subprocess.Popen(command, cwd=root, stderr=subprocess.PIPE, text=True) as run:
         while len(spread.parts) < 3 and run.poll() is None:
             time.sleep(0.05)
-        run.send_signal(signal.SIGINT)
+        run.send_signal(end)
         _, said = run.communicate(timeout=120)
-    assert run.returncode == 130, said
-    assert "parts are kept in" in said and "--resume goes on" in said
+    assert run.returncode == (130 if end == signal.SIGINT else -end), said
+    if end == signal.SIGINT:
+        assert "parts are kept in" in said and "--resume goes on" in said
     assert not spread.output.exists()
     done = subprocess.run([*command, "--resume", "--json"], cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["resumed"] >= 3
     assert spread.output.read_bytes().count(b"\n") == 48 * 10
