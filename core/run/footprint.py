@@ -90,7 +90,7 @@ def grown_footprint(before: Plan, nodes: Sequence[int], operands: int) -> Footpr
     return Footprint(found.arenas + 4 * floats, found.graph + arrays, found.outputs + read)
 
 
-AT_REST = 172_000_000
+AT_REST = 152_000_000
 """What `abw run` holds before it has any weights or instances: Python, NumPy, numba, LLVM, compiled code.
 
 Measured (`abw bench memory`) where all code was compiled before; compiling it adds some 100 MB for a while.
