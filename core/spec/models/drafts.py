@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as Names
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 
 from abw.core.base.errors import Span, did_you_mean
@@ -34,7 +33,7 @@ class TypeDraft:
     Of a type that is repeated there is a draft for each of its `layers`, numbered from 0 (`layer`); others
     have no layers. Of a reduction `reduced` says which input each output is made of, and `ports` which shape
     its inputs have, once that is known. `whole` is False where a mistake hides some of the outputs: then none
-    is missed.
+    is missed. `meant`: the keys that misspelt ones stand for.
     """
 
     number: int
@@ -42,6 +41,7 @@ class TypeDraft:
     node: Mapping
     per: str
     kinds: frozenset[str]
+    meant: Set[str] = frozenset()
     where: tuple[Where, ...] = ()
     file: CellFile | None = None
     cell: Cell | None = None
@@ -157,21 +157,21 @@ def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, dims: Dims, 
         report.add(f"{what} has {' and '.join(found)}: it is one of them", _where(node, found[-1]))
     if not found:
         allowed = ("per", "where", "repeat", "cell", "inputs", "dims", "params", *REDUCTIONS)
-        fields.keys(node, what, report, ("per",), allowed[1:], key.where)
-        report.add(
-            f"{what} has no cell", key.where, "give a cell file, or a sum, mean, max or attend over a link"
-        )
+        meant = fields.keys(node, what, report, ("per",), allowed[1:], key.where)
+        if meant.isdisjoint(("cell", *REDUCTIONS)):
+            hint = "give a cell file, or a sum, mean, max or attend over a link"
+            report.add(f"{what} has no cell", key.where, hint)
     elif reduction:
-        fields.keys(node, what, report, ("per", reduction), ("where", "repeat", *found), key.where)
+        meant = fields.keys(node, what, report, ("per", reduction), ("where", "repeat", *found), key.where)
     else:
         optional = ("where", "repeat", "inputs", "dims", "params")
-        fields.keys(node, what, report, ("per", "cell"), optional, key.where)
+        meant = fields.keys(node, what, report, ("per", "cell"), optional, key.where)
     per = fields.text(node.get("per"), f"per of {what}", report)
     kinds = schema.members(per.text) if per else frozenset[str]()
     if per and not kinds:
         allowed_kinds = (*schema.kinds, *schema.groups)
         report.add(f"unknown kind '{per.text}'", per.where, suggest(per.text, allowed_kinds))
-    draft = TypeDraft(number, key, node, per.text if per else "", kinds)
+    draft = TypeDraft(number, key, node, per.text if per else "", kinds, meant)
     if condition := fields.text(node.get("where"), f"where of {what}", report):
         draft.where = _conditions(condition, kinds, schema, report)
     bound = node.get(reduction) if reduction else node.get("inputs")
@@ -233,10 +233,8 @@ def _cell(draft: TypeDraft, cells: Cells, dims: Dims, report: Report) -> None:
     file = find_cell(draft, draft.node.get("cell"), cells, dims, report)
     if file is None:
         return
-    # a misspelt key `inputs` is one mistake, and said already
-    said = any(get_close_matches("inputs", [key.text]) for key, _ in draft.node.items if key.text != "inputs")
     for name in file.inputs:
-        if name not in draft.bindings and draft.whole and not said:
+        if name not in draft.bindings and draft.whole and "inputs" not in draft.meant:
             key = draft.node.key("inputs") or draft.key
             report.add(f"input '{name}' of {file.shown} is not bound", key.where, f"inputs: {{{name}: …}}")
     for name, (key, _) in draft.bindings.items():

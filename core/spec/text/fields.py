@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection
+from difflib import get_close_matches
 from typing import TypeVar
 
 from abw.core.base.errors import Span
@@ -42,10 +43,13 @@ def keys(
     required: Collection[str] = (),
     optional: Collection[str] = (),
     where: Span | None = None,
-) -> None:
-    """Check which keys a mapping has; `where` is the place to name for a missing one."""
+) -> set[str]:
+    """Check which keys a mapping has; `where` is the place to name for a missing one.
+
+    Returns what misspelt keys meant: these are not missed, for a mistake is told once.
+    """
     allowed = (*required, *optional)
-    torn = False
+    torn, meant = False, set[str]()
     for key, value in node.items:
         if key.text not in allowed:
             if _bare(key, value):
@@ -54,9 +58,11 @@ def keys(
                 torn = True
                 continue
             report.add(f"unknown key '{key.text}' in {what}", key.where, suggest(key.text, allowed))
+            meant.update(get_close_matches(key.text, allowed, n=1))
     for name in required:
-        if node.get(name) is None:
+        if node.get(name) is None and name not in meant:
             report.add(f"{what} has no '{name}'", where or node.where)
+    return meant
 
 
 def _bare(key: Scalar, value: Node) -> bool:

@@ -340,11 +340,21 @@ def test_a_type_on_no_common_vertex(trees: Folder) -> None:
     assert [p.message for p in problems] == [f"no vertex has both this type and '{name}'" for name in "ba"]
 
 
-def test_a_misspelt_key_is_one_mistake(folder: Folder) -> None:
-    wrong = edited(LATTICE, "tags}, inputs:", "tags}, input:")
-    (problem,) = folder.model_problems(wrong)
-    assert problem.message == "unknown key 'input' in type 'tag'"
-    assert problem.hint.startswith("did you mean 'inputs'?")
+@pytest.mark.parametrize(
+    ("right", "wrong", "of"),
+    [
+        ("tags}, inputs:", "tags}, input:", "tag"),
+        ("position, cell:", "position, cel:", "tag"),
+        ("tag: {per:", "tag: {pre:", "tag"),
+        ("position, sum:", "position, sums:", "state"),
+    ],
+)
+def test_a_misspelt_key_is_one_mistake(right: str, wrong: str, of: str, folder: Folder) -> None:
+    meant, key = (text.rstrip(":").split()[-1].lstrip("{") for text in (right, wrong))
+    first, *others = folder.model_problems(edited(LATTICE, right, wrong))
+    assert first.message == f"unknown key '{key}' in type '{of}'"
+    assert first.hint.startswith(f"did you mean '{meant}'?")
+    assert not others
 
 
 def test_files_that_are_no_model(folder: Folder) -> None:
