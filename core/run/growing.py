@@ -202,12 +202,11 @@ class _Growing:
 
     def _rounds(self, before: Graph) -> int:
         """Round after round until nothing comes to be; how many there were."""
-        columns, given = self.columns, self.columns.count
+        columns, rounds = self.columns, 0
         start = self.binding.instances.start
         with self.clock("construct"):
             roots = (start[self.first : self.last] - start[self.first]).astype(np.int32)
-            own = self.grower.start(columns, roots)
-        rounds, now = 0, np.concatenate([own, np.arange(given, columns.count, dtype=np.int32)])
+            now = self.grower.start(columns, roots)
         while len(now):
             rounds += 1
             with self.clock("construct"):

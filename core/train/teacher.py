@@ -95,9 +95,8 @@ class _Lesson:
 
     def _grow(self, kinds: tuple[GrowingKind, ...]) -> None:
         """Round after round, in the order in which a run adds vertices."""
-        columns, whose, given = self.columns, self._whose, self.columns.count
-        own = self._grower.start(columns, self._instances.start[:-1].astype(np.int32))
-        now = np.concatenate([own, np.arange(given, columns.count, dtype=np.int32)])
+        columns, whose = self.columns, self._whose
+        now = self._grower.start(columns, self._instances.start[:-1].astype(np.int32))
         while len(now):
             whose.lists.note(columns, now)
             first = columns.count

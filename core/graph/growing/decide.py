@@ -205,14 +205,15 @@ class Grower:
     def start(self, columns: Columns, roots: Ints) -> Ints:
         """Add what instances begin with; `roots` (instances,) are their own vertices.
 
-        The given vertices that decide: they do so in the first round, beside those that were added.
+        The vertices of the first round: the given ones that decide, then those that were added.
         """
         given = np.arange(columns.count, dtype=np.int32)
         for kind in self._kinds.values():
             if kind.start is not None:
                 self._add(kind.start, columns, roots, np.ones(len(roots), np.bool_))
         deciding = frozenset[str]().union(*(kind.kinds for kind in self._kinds.values() if kind.given))
-        return self._whose.of_kinds(deciding, columns, given)
+        own = self._whose.of_kinds(deciding, columns, given)
+        return np.concatenate([own, np.arange(len(given), columns.count, dtype=np.int32)])
 
     def grow(
         self, kind: GrowingKind, columns: Columns, at: Ints, picked: Picked = _NOTHING

@@ -54,10 +54,9 @@ class _Replay:
     def whole(self) -> Replayed:
         columns, given = self.columns, self.columns.count
         self._placed(0)
-        own = self.grower.start(columns, self.roots)
+        now = self.grower.start(columns, self.roots)
         new = self._placed(given)
-        round = np.zeros(len(self.place), np.int32)
-        now, rounds, cut = np.concatenate([own, new]), 0, []
+        round, rounds, cut = np.zeros(len(self.place), np.int32), 0, []
         while len(now):
             self.whose.lists.note(columns, now)
             rounds += 1
