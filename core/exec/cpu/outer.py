@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,24 +56,6 @@ class RowSums:
         else:
             flops = int(np.where(jobs[:, _X] > 0, jobs[:, _M], 1) @ (jobs[:, _N] * jobs[:, _C]))
             self._team.do(lambda part: self._sums(place, count, part, self._threads), alone, flops)
-
-
-def job(
-    dw: Floats, z: Floats, z_rows: Ints, x: Floats | None = None, x_rows: Ints | None = None
-) -> list[int]:
-    """A job of arrays, whose last axes are contiguous; without x dw (c,) is a sum of columns."""
-
-    def side(rows: Floats, numbers: Ints) -> list[int]:
-        return [_begin(rows), _begin(numbers), numbers.strides[0], rows.strides[0]]
-
-    right = [0] * 4 if x is None or x_rows is None else side(x, x_rows)
-    m, c = dw.shape if dw.ndim > 1 else (1, len(dw))
-    return [_begin(dw), dw.strides[0], *side(z, z_rows), *right, len(z_rows), m, c]
-
-
-def _begin(array: NDArray[Any]) -> int:
-    """Where an array begins that may be a part of another."""
-    return address(array) if array.flags.c_contiguous else int(array.ctypes.data)
 
 
 class TableSums:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abw.core.cell.normal import normalise
-from abw.core.exec.cpu.outer import RowSums, TableSums, job
+from abw.core.exec.cpu.outer import RowSums, TableSums
 from abw.core.exec.cpu.repack import packing_of
 from abw.core.exec.cpu.target import TARGETS, TargetName, get_target
 from abw.core.exec.cpu.team import Team
@@ -21,6 +21,23 @@ LANES = 16
 def rows(random: np.random.Generator, count: int, floats: int) -> np.ndarray:
     """Rows with room for a vector behind each."""
     return random.standard_normal((count, floats + LANES), np.float32)
+
+
+def job(
+    dw: np.ndarray,
+    z: np.ndarray,
+    z_rows: np.ndarray,
+    x: np.ndarray | None = None,
+    x_rows: np.ndarray | None = None,
+) -> list[int]:
+    """A job of arrays, whose last axes are contiguous; without x dw (c,) is a sum of columns."""
+
+    def side(rows: np.ndarray, numbers: np.ndarray) -> list[int]:
+        return [rows.ctypes.data, numbers.ctypes.data, numbers.strides[0], rows.strides[0]]
+
+    right = [0] * 4 if x is None or x_rows is None else side(x, x_rows)
+    m, c = dw.shape if dw.ndim > 1 else (1, len(dw))
+    return [dw.ctypes.data, dw.strides[0], *side(z, z_rows), *right, len(z_rows), m, c]
 
 
 @given(
