@@ -125,7 +125,7 @@ def open_feed(path: Path, section: Section | None = None) -> Iterator[Feed]:
             raise DataError([Problem("standard input is closed", hint="`< FILE`, or --data FILE")])
         yield Feed(Path("stdin"), 0)
         return
-    with _open(path) as file:
+    with open_data(path) as file:
         yield Feed(path, file.fileno(), section)
 
 
@@ -281,7 +281,8 @@ class Feed:
         return more
 
 
-def _open(path: Path) -> BinaryIO:
+def open_data(path: Path) -> BinaryIO:
+    """A file that is to be read whole or bit by bit. Errors: DataError: missing, no file, unreadable."""
     try:
         return path.open("rb")
     except FileNotFoundError:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
-from abw.core.data.feed import BOM, Bytes, Section, open_feed
+from abw.core.data.feed import BOM, Bytes, Section, open_data
 from abw.core.data.readers.pairs import LEAST_WORDS
 
 Longs = NDArray[np.int64]
@@ -25,33 +25,41 @@ _HEAD, _LOST = -1, -2
 """Instead of that: the file's head comes, or a length cannot be read."""
 
 
-def split(path: Path, format: str, batch: int, parts: int, limit: int | None = None) -> list[Section]:
+def split(path: Path, format: str, batch: int, parts: int, limit: int | None = None) -> Iterator[Section]:
     """A file's instances, or the first `limit`, in `parts` sections that follow each other.
 
     A section begins with the first instance of a mini-batch of `batch` that is at or behind its share of the
     bytes: run one by one they make the mini-batches of the whole file; some may be empty. Malformed lines
     count as instances. Behind a lattice whose length cannot be read nothing is cut. Errors: DataError where
-    the file cannot be read. Cost: about 1 ns a byte, 5 of pairs and lattices; with a limit some of it is
-    looked at twice. The memory of two blocks.
+    the file cannot be read. Cost: about 1 ns a byte, 5 of pairs and lattices, up to the end of the last
+    section asked for; with a limit what it takes in is looked at twice. The memory of two blocks.
     """
-    size, seen = path.stat().st_size if path.is_file() else 0, 0
+    size = path.stat().st_size if path.is_file() else 0
+    for (begin, line, seen), (end, _, after) in pairwise(_cuts(path, format, batch, parts, limit, size)):
+        yield Section(begin, end, line, seen, after - seen, last=end == size)
+
+
+def _cuts(
+    path: Path, format: str, batch: int, parts: int, limit: int | None, size: int
+) -> Iterator[tuple[int, int, int]]:
+    """Offset, line and number of what begins each section, and at last of what is behind all of them."""
     last = _end(path, format, limit) if limit is not None else None
     shares = [(last[0] if last else size) * k // parts for k in range(1, parts)]
-    cuts = [(0, 1, 0)]
+    made, seen = 1, 0
+    yield 0, 1, 0
     for number, offset, line in _begins(path, format):
         seen += len(number)
         of_batches = number % batch == 0
         if last:
             of_batches &= number < last[2]
         number, offset, line = number[of_batches], offset[of_batches], line[of_batches]
-        while len(cuts) < parts and len(offset) and offset[-1] >= shares[len(cuts) - 1]:
-            at = int(np.searchsorted(offset, shares[len(cuts) - 1]))
-            cuts.append((int(offset[at]), int(line[at]), int(number[at])))
-    cuts += [last or (size, 1, seen)] * (parts + 1 - len(cuts))
-    return [
-        Section(begin, end, line, seen, after - seen, last=end == size)
-        for (begin, line, seen), (end, _, after) in pairwise(cuts)
-    ]
+        while made < parts and len(offset) and offset[-1] >= shares[made - 1]:
+            at = int(np.searchsorted(offset, shares[made - 1]))
+            yield int(offset[at]), int(line[at]), int(number[at])
+            made += 1
+        if last and seen >= last[2]:
+            break
+    yield from [last or (size, 1, seen)] * (parts + 1 - made)
 
 
 def _end(path: Path, format: str, limit: int) -> tuple[int, int, int] | None:
@@ -72,7 +80,7 @@ def _begins(path: Path, format: str) -> Iterator[tuple[Longs, Longs, Longs]]:
     state = np.array([1, _HEAD], np.int64)
     seen = taken = 0
     rest = b""
-    with open_feed(path), path.open("rb") as file:
+    with open_data(path) as file:
         while True:
             block = file.read(BLOCK)
             data = rest + block

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -74,14 +75,15 @@ class Cut:
 
     def sections(self, shards: int) -> list[Section]:
         """The shards' sections of the data. Errors: DataError."""
-        return split(self.data, self.format, self.batch, shards, self.limit)
+        return list(split(self.data, self.format, self.batch, shards, self.limit))
 
     def share(self, shard: Shard) -> Share:
         """What a shard is to do. Errors: AbwError where another run's parts are there; DataError."""
         whose = self.whose()
         refuse_others(self.output, whose, shard.shards)
         part = Part(self.output, shard.number, shard.shards)
-        return Share(self.sections(shard.shards)[shard.number - 1], part, whose)
+        sections = split(self.data, self.format, self.batch, shard.shards, self.limit)
+        return Share(next(islice(sections, shard.number - 1, None)), part, whose)
 
 
 def require_shards(

@@ -72,7 +72,7 @@ def test_every_instance_is_in_one_section(format: str, root: Path, data: st.Data
             path.write_bytes(path.read_bytes().rstrip(b"\r\n"))
         with open_feed(path) as feed:
             whole = seen(feed, format, root)
-        sections = split(path, format, batch, parts)
+        sections = list(split(path, format, batch, parts))
         assert len(sections) == parts
         assert sections[0].begin == 0 and sections[-1].end == path.stat().st_size
         for one, other in pairwise(sections):
@@ -80,7 +80,7 @@ def test_every_instance_is_in_one_section(format: str, root: Path, data: st.Data
             assert other.seen % batch == 0 or other.seen == len(whole)
         assert of_sections(path, sections, format, root) == whole
         limit = data.draw(st.integers(1, 30))
-        limited = split(path, format, batch, parts, limit)
+        limited = list(split(path, format, batch, parts, limit))
         assert sum(section.count for section in limited) == min(limit, len(whole))
         assert of_sections(path, limited, format, root) == whole[:limit]
 
@@ -97,7 +97,7 @@ def test_a_lattice_file_that_promises_too_many_or_too_few(root: Path, tmp_path: 
     for promised, message in ((len(texts) - 1, "more lines than"), (len(texts) + 1, "fewer sentences than")):
         path = tmp_path / "lattice.txt"
         path.write_text(f"{promised}\n" + "\n".join(texts) + "\n")
-        sections = split(path, "lattice", 2, 3)
+        sections = list(split(path, "lattice", 2, 3))
         told = []
         for section in sections:
             try:
@@ -111,6 +111,6 @@ def test_a_lattice_file_that_promises_too_many_or_too_few(root: Path, tmp_path: 
 def test_nothing_is_cut_behind_a_lattice_whose_length_cannot_be_read(tmp_path: Path, root: Path) -> None:
     texts = entries(root, "lattice")
     path = written(tmp_path / "lattice.txt", [texts[0], "x", *texts[1:]], "lattice")
-    sections = split(path, "lattice", 1, 4)
+    sections = list(split(path, "lattice", 1, 4))
     assert [section.count for section in sections[-2:]] == [0, 0]
     assert sum(section.count for section in sections) == 2
