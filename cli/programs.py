@@ -160,11 +160,10 @@ def looked_at(params: Mapping[str, Any]) -> ProgramOptions:
     """What `abw viz` and `abw explain` run to look at a program. Errors: usage errors."""
     from abw.core.script.run import ProgramOptions
 
-    changes = options.overrides(
-        data_of(params["data"]), params["limit"], params["batch"], params["sizes"], params["seed"]
-    )
+    data = data_of(params["data"])
+    changes = options.overrides(data, params["limit"], params["batch"], params["sizes"], params["seed"])
     return ProgramOptions(
-        data=data_of(params["data"]),
+        data=data,
         format=params.get("format") or params.get("format_of_data"),
         limit=params["limit"],
         batch=params["batch"] or 64,

@@ -52,17 +52,17 @@ def placed(name: str, *passing: str) -> Iterator[None]:
     except AbwError:
         raise
     except SyntaxError as error:
-        raise AbwError(f"{_near(error.filename or name)}:{error.lineno}: {error.msg}") from error
+        raise AbwError(f"{near(error.filename or name)}:{error.lineno}: {error.msg}") from error
     except (Exception, SystemExit) as error:
         passed = (__file__, importlib.__file__, contextlib.__file__, *passing)
         every = traceback.extract_tb(error.__traceback__)
         frames = [f for f in every if f.filename not in passed and not f.filename.startswith("<")]
         lines = [f.lineno for f in frames if f.filename == frames[0].filename]
-        place = f"{_near(frames[0].filename)}:{lines[-1]}" if frames else name
+        place = f"{near(frames[0].filename)}:{lines[-1]}" if frames else name
         raise AbwError(f"{place}: {type(error).__name__}: {error}") from error
 
 
-def _near(file: str) -> str:
+def near(file: str) -> str:
     """A file's name from the folder at hand, where it is in there."""
     path = Path(file)
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -67,15 +67,11 @@ def chance(seed: int, instance: int, path: int, count: int) -> float:
 
 
 class Asks(NamedTuple):
-    """Questions as `Tape.choose` takes them: the first `number` of `rows` (…, 3), what is allowed in `masks`.
-
-    `how` they are asked, None where not all are asked alike.
-    """
+    """Questions as `Tape.choose` takes them: the first `number` of `rows` (…, 3), what is allowed in `masks`."""
 
     rows: NDArray[np.int64]
     masks: NDArray[np.uint8]
     number: int
-    how: str | None
 
 
 ARGMAX, ABOVE = question("argmax", (), None), question("above", (), 0.0)
@@ -96,10 +92,7 @@ def packed(asks: Sequence[Ask]) -> Asks:
             rows[i, 2] = masked
             masks.append(ask.given)
             masked += len(ask.given)
-    hows = {ask.how for ask in asks}
-    return Asks(
-        rows, np.frombuffer(b"".join(masks), np.uint8), len(asks), hows.pop() if len(hows) == 1 else None
-    )
+    return Asks(rows, np.frombuffer(b"".join(masks), np.uint8), len(asks))
 
 
 def unpacked(asks: Asks) -> list[Ask]:
@@ -124,7 +117,8 @@ def tape_answers(asks: Asks, tape: Tape) -> Sequence[Answer] | None:
 
 def ways_of(asks: Asks) -> list[int] | None:
     """How each is asked, by its place in `WAYS`; None where all ask for an argmax."""
-    return None if asks.how == "argmax" else asks.rows[: asks.number, 0].tolist()
+    ways = asks.rows[: asks.number, 0]
+    return ways.tolist() if ways.any() else None
 
 
 def as_asked(found: list[int], ways: list[int] | None) -> Sequence[Answer]:

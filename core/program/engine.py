@@ -64,8 +64,8 @@ class BatchEngine:
     """Schedules and plans each segment by abw's policies and plans, for any executor.
 
     A run that begins as one before it, node for node, finds the plans of that again: looking for them takes
-    some nanoseconds a node. `segments` are those of this run, `plans` their plans, `counts` what they took;
-    `clock` counts the seconds of all runs.
+    some nanoseconds a node. `segments` are those of this run, of so many `nodes`, `plans` their plans, `counts`
+    what they took; `clock` counts the seconds of all runs.
     """
 
     tape: Tape | None = None
@@ -99,7 +99,7 @@ class BatchEngine:
         self.plans: list[Plan] = []
         self._results: list[Result] = []
         self._firsts: list[int] = []
-        self._count = 0
+        self.nodes = 0
 
     def advance(self, segment: Segment) -> None:
         """As in `Engine`. Cost: some 150 us beside the kernels, and 100 ns a node."""
@@ -127,7 +127,7 @@ class BatchEngine:
         rows = made.row.reshape(len(segment), width)[local]
         self._row[new.start * width : new.stop * width] = rows.ravel()
         self.plans.append(made)
-        self._count = new.stop
+        self.nodes = new.stop
 
     def _planned(self, segment: Segment, given: tuple[Floats, ...]) -> Planned:
         width = self._network.width
@@ -238,12 +238,12 @@ class BatchEngine:
 
     def _reserve(self, more: int) -> None:
         """Room for more nodes."""
-        needed = self._count + more
+        needed = self.nodes + more
         if needed > len(self._type):
             room, width = max(2 * needed, 1024), self._network.width
             for name, each in (("_type", 1), ("_local", 1), ("_row", width)):
                 grown = np.zeros(room * each, np.int32)
-                held = self._count * each
+                held = self.nodes * each
                 grown[:held] = getattr(self, name)[:held]
                 setattr(self, name, grown)
 

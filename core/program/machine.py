@@ -132,9 +132,7 @@ class MachineRecorder(Recorder):
     def asks(self) -> Asks:
         """As of `Recorder`."""
         state = self._state
-        count, aboves = state[_ASKED], state[_ABOVES]
-        how = "argmax" if not aboves else "above" if aboves == count else None
-        return Asks(self._asks, self._masks[: state[_MASKED]], count, how)
+        return Asks(self._asks, self._masks[: state[_MASKED]], state[_ASKED])
 
     def forget(self) -> None:
         """As of `Recorder`."""

@@ -46,16 +46,14 @@ entry:
   %failed = icmp eq ptr %value, null
   br i1 %failed, label %end, label %fill
 fill:
-  %place = getelementptr i8, ptr %value, i64 16
-  store i64 %handle, ptr %place
+  %value[2] = i64 %handle
   br label %end
 end:
   ret ptr %value
 }
 
 define void @dealloc(ptr %value) {
-  %at = getelementptr i8, ptr %value, i64 8
-  %class = load ptr, ptr %at
+  %class = ptr %value[1]
   api objectFree
   call void %objectFree(ptr %value)
   api DecRef
@@ -72,11 +70,9 @@ define i32 @traverse(ptr %value, ptr %visit, ptr %with) {
 
 define ptr @record(ptr %self, ptr %args, i64 %count, ptr %names) {
 entry:
-  %selfat = getelementptr i8, ptr %self, i64 16
-  %cell = load ptr, ptr %selfat
+  %cell = ptr %self[2]
   %state = load ptr, ptr %cell
-  %inputsat = getelementptr i64, ptr %cell, i64 2
-  %inputs = load i64, ptr %inputsat
+  %inputs = i64 %cell[2]
   %classes = getelementptr i64, ptr %cell, i64 5
   %words = load ptr, ptr %state
   read at
@@ -97,43 +93,34 @@ look:
   %more = icmp slt i64 %i, %inputs
   br i1 %more, label %check, label %write
 check:
-  %argat = getelementptr ptr, ptr %args, i64 %i
-  %arg = load ptr, ptr %argat
-  %typeat = getelementptr i8, ptr %arg, i64 8
-  %type = load ptr, ptr %typeat
-  %wantedat = getelementptr ptr, ptr %classes, i64 %i
-  %wanted = load ptr, ptr %wantedat
+  %arg = ptr %args[%i]
+  %type = ptr %arg[1]
+  %wanted = ptr %classes[%i]
   %right = icmp eq ptr %type, %wanted
   br i1 %right, label %take, label %slow
 take:
-  %handleat = getelementptr i8, ptr %arg, i64 16
-  %handle = load i64, ptr %handleat
+  %handle = i64 %arg[2]
   %place = add i64 %begin, %i
-  %wordat = getelementptr i64, ptr %words, i64 %place
-  store i64 %handle, ptr %wordat
+  %words[%place] = i64 %handle
   %following = add i64 %i, 1
   br label %look
 write:
-  %numberat = getelementptr i64, ptr %cell, i64 1
-  %number = load i64, ptr %numberat
+  %number = i64 %cell[1]
   read whose
   %first_word = or i64 %number, %whose
-  %headat = getelementptr i64, ptr %words, i64 %at
-  store i64 %first_word, ptr %headat
+  %words[%at] = i64 %first_word
   store i64 %end, ptr %at.at
   read next
   read step
   %next1 = add i64 %next, %step
   store i64 %next1, ptr %next.at
-  %outputsat = getelementptr i64, ptr %cell, i64 3
-  %outputs = load i64, ptr %outputsat
+  %outputs = i64 %cell[3]
   %results = getelementptr ptr, ptr %classes, i64 %inputs
   %single = icmp eq i64 %outputs, 1
   br i1 %single, label %one, label %several
 one:
   %class = load ptr, ptr %results
-  %kindat = getelementptr i64, ptr %results, i64 1
-  %kind = load i64, ptr %kindat
+  %kind = i64 %results[1]
   %own = add i64 %next, %kind
   %value = call ptr @make(ptr %class, i64 %own)
   ret ptr %value
@@ -147,8 +134,7 @@ each:
   %pair = mul i64 %o, 2
   %classat2 = getelementptr ptr, ptr %results, i64 %pair
   %class2 = load ptr, ptr %classat2
-  %kindat2 = getelementptr i64, ptr %classat2, i64 1
-  %kind2 = load i64, ptr %kindat2
+  %kind2 = i64 %classat2[1]
   %own2 = add i64 %next, %kind2
   %value2 = call ptr @make(ptr %class2, i64 %own2)
   %none2 = icmp eq ptr %value2, null
@@ -168,8 +154,7 @@ drop:
 failed:
   ret ptr null
 slow:
-  %otherat = getelementptr i64, ptr %cell, i64 4
-  %other = load ptr, ptr %otherat
+  %other = ptr %cell[4]
   api objectVectorcall
   %result = call ptr %objectVectorcall(ptr %other, ptr %args, i64 %count, ptr %names)
   ret ptr %result
@@ -181,20 +166,14 @@ slow:
 define ptr @ask(ptr %self, ptr %args, i64 %count) {
 entry:
   %room_for_one = alloca ptr
-  %selfat = getelementptr i8, ptr %self, i64 16
-  %how = load ptr, ptr %selfat
+  %how = ptr %self[2]
   %state = load ptr, ptr %how
-  %classat = getelementptr ptr, ptr %how, i64 1
-  %class = load ptr, ptr %classat
-  %sizeat = getelementptr i64, ptr %how, i64 2
-  %size = load i64, ptr %sizeat
+  %class = ptr %how[1]
+  %size = i64 %how[2]
   %value = load ptr, ptr %args
-  %givenat = getelementptr ptr, ptr %args, i64 1
-  %given = load ptr, ptr %givenat
-  %typeat = getelementptr i8, ptr %value, i64 8
-  %type = load ptr, ptr %typeat
-  %kindat = getelementptr i8, ptr %given, i64 8
-  %kind = load ptr, ptr %kindat
+  %given = ptr %args[1]
+  %type = ptr %value[1]
+  %kind = ptr %given[1]
   read asking
   read asked
   read room
@@ -278,17 +257,14 @@ keep:
   br label %write
 write:
   %said = phi i64 [ %bits, %number ], [ -1, %allowed ], [ %masked, %keep ]
-  %handleat = getelementptr i8, ptr %value, i64 16
-  %handle = load i64, ptr %handleat
+  %handle = i64 %value[2]
   %asks.to = inttoptr i64 %asks to ptr
   %entry.first = mul i64 %asked, 3
   %entry.at = getelementptr i64, ptr %asks.to, i64 %entry.first
   %number.of = zext i1 %isabove to i64
   store i64 %number.of, ptr %entry.at
-  %second = getelementptr i64, ptr %entry.at, i64 1
-  store i64 %handle, ptr %second
-  %third = getelementptr i64, ptr %entry.at, i64 2
-  store i64 %said, ptr %third
+  %entry.at[1] = i64 %handle
+  %entry.at[2] = i64 %said
   %asked1 = add i64 %asked, 1
   store i64 %asked1, ptr %asked.at
   read least
@@ -319,26 +295,33 @@ yield:
   call void %IncRef(ptr %told.to)
   ret ptr %told.to
 slow:
-  %otherat = getelementptr ptr, ptr %how, i64 3
-  %other = load ptr, ptr %otherat
+  %other = ptr %how[3]
   %result = call ptr %objectVectorcall(ptr %other, ptr %args, i64 %count, ptr null)
   ret ptr %result
 }
 """
 
+_SHORT = (
+    (r"read (\w+)", lambda found: f"  %{found[1]} = i64 %state[{WORDS[found[1]]}]"),
+    (r"api (\w+)", lambda found: f"  %{found[1]} = ptr @api[{_API.index(found[1])}]"),
+    (
+        r"%(\w+) = (\w+) (\S+)\[(\S+)\]",
+        r"  %\1.at = getelementptr i64, ptr \3, i64 \4\n  %\1 = load \2, ptr %\1.at",
+    ),
+    (
+        r"(\S+)\[(%?)(\w+)\] = i64 (\S+)",
+        r"  \1.\3 = getelementptr i64, ptr \1, i64 \2\3\n  store i64 \4, ptr \1.\3",
+    ),
+)
+"""Short forms of lines, and what they are written out to, one after the other: a word of the state is read,
+what CPython has, a field of 64 bits (%NAME, which lies at %NAME.at); such a field is written."""
+
 
 def _expanded(text: str) -> str:
-    """The text with `read WORD` and `api NAME` written out: %NAME, which lies at %NAME.at."""
-
-    def written(line: re.Match[str]) -> str:
-        what, name = line.groups()
-        kind, base, place = (
-            ("ptr", "@api", _API.index(name)) if what == "api" else ("i64", "%state", WORDS[name])
-        )
-        at = f"%{name}.at"
-        return f"  {at} = getelementptr {kind}, ptr {base}, i64 {place}\n  %{name} = load {kind}, ptr {at}"
-
-    return re.sub(r"^  (read|api) (\w+)$", written, text, flags=re.MULTILINE).replace("COUNT", str(len(_API)))
+    """The text with its short forms written out."""
+    for form, written in _SHORT:
+        text = re.sub(f"^  {form}$", written, text, flags=re.MULTILINE)
+    return text.replace("COUNT", str(len(_API)))
 
 
 @cache

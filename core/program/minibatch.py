@@ -84,8 +84,7 @@ def run_minibatch(
     engine = net._ready(granularity).engine
     ends = net._batch(function, items, numbers, None, granularity)
     assert net._last is not None
-    nodes = sum(map(len, engine.segments))
-    return Ran(tuple(ends), net._last.rounds, nodes, engine.counts, tuple(engine.plans), engine)
+    return Ran(tuple(ends), net._last.rounds, engine.nodes, engine.counts, tuple(engine.plans), engine)
 
 
 def verify_minibatch(

@@ -36,7 +36,7 @@ class TapeEngine(BatchEngine):
         self._bring(self.tape)
         self._reserve(piece.nodes)
         with self.clock("execute"):
-            end = self.tape.advance(piece.words, piece.nodes, self._count)
+            end = self.tape.advance(piece.words, piece.nodes, self.nodes)
         if end != "done":
             return False
         self._note(piece)
@@ -49,10 +49,10 @@ class TapeEngine(BatchEngine):
         self._bring(self.tape)
         with self.clock("execute"):
             asked = recorder.asked
-            found = self.tape.round(recorder.head, self._count, asked)
+            found = self.tape.round(recorder.head, self.nodes, asked)
             while found is None and self.tape.make_room(recorder.unread):
                 self._reserve(recorder.unread)
-                found = self.tape.round(recorder.head, self._count, asked)
+                found = self.tape.round(recorder.head, self.nodes, asked)
         if recorder.executed:
             self._note(recorder.take())
         return found
@@ -64,8 +64,8 @@ class TapeEngine(BatchEngine):
 
     def _note(self, piece: Piece) -> None:
         """What the tape has computed."""
-        self._recorded.append((piece, self._count))
-        self._count += piece.nodes
+        self._recorded.append((piece, self.nodes))
+        self.nodes += piece.nodes
         self._next = {}  # what comes is not kept: where it finds earlier values is the tape's matter
 
     def advance(self, segment: Segment) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import abw
 from abw.core.base.errors import AbwError
 from abw.core.base.interrupts import Terminated
+from abw.core.base.modules import near
 
 _OWN = tuple(f"{(Path(abw.__file__).parent / part).resolve()}/" for part in ("bench", "cli", "core", "viz"))
 """Where code of abw's own is."""
@@ -60,7 +61,7 @@ def _places(error: BaseException) -> list[str]:
         theirs = [theirs[0], *theirs[1 - _SHOWN :]]
     said = []
     for frame in theirs:
-        said.append(f"  {_near(frame.filename)}:{frame.lineno}, in {frame.name}")
+        said.append(f"  {near(frame.filename)}:{frame.lineno}, in {frame.name}")
         if frame.line:
             said.append(f"    {frame.line}")
     return said
@@ -69,9 +70,3 @@ def _places(error: BaseException) -> list[str]:
 def _is_own(file: str) -> bool:
     """Whether a file is no code of the user's: abw's, Python's import, the functions that record calls."""
     return file.startswith("<") or str(Path(file).resolve()).startswith((*_OWN, abw.__file__))
-
-
-def _near(file: str) -> str:
-    """A file's name from the folder at hand, where it is in there."""
-    path = Path(file)
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -70,8 +70,8 @@ class CompiledTape:
         self._choose: Callable[[int], None] = choose
         once = ctypes.CFUNCTYPE(None, pointer, pointer, pointer)(self._code.address("round"))
         self._once: Callable[[int, int, int], None] = once
-        self._fields = fields_of(arenas)
-        kept = {*taken_rows(arenas), *(int(arenas.field_arena[c]) for c in self._fields)}
+        fields = fields_of(arenas)
+        kept = {*taken_rows(arenas), *(int(arenas.field_arena[c]) for c in fields)}
         self._written = [(a, words["row", a], words["row_end", a]) for a in sorted(kept)]
         self._at = words.place
         self._state = (ctypes.c_int64 * len(words.place))()
@@ -91,7 +91,7 @@ class CompiledTape:
         self._set("limit", limit)
         self._answers = np.empty(0, np.int32)
         self._reserve_answers(LEAST)
-        self._given = {c: np.empty(LEAST, np.int32) for c in self._fields}
+        self._given = {c: np.empty(LEAST, np.int32) for c in fields}
         self._room = self._room_of_words = 0
         self._status, self._first = words["status"], words["first"]
 
