@@ -54,7 +54,7 @@ from abw.core.policy.registry import CHOSEN, LEARNED, get_policy, require_name
 from abw.core.policy.schedule import Policy, Schedule
 from abw.core.run.finite import refuse_values, refuse_weights
 from abw.core.run.footprint import require_weights
-from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds
+from abw.core.run.learning import Asked, Choice, launch_seconds, policy_of
 from abw.core.run.minibatches import MiniBatch, run_all
 from abw.core.run.streaming import columns_of, read_ahead
 from abw.core.run.workload import (
@@ -480,13 +480,7 @@ class LoadedModel:
         """A policy by its rule, from disk, or learned from the spec's data."""
         launch = launch_seconds(self._networks.network, self.executor.name)
         asked = Asked(name, self._encoding, self._seed, self.spec.data.batch, launch)
-        if not asked.learned:
-            return get_policy(name)
-        if kept := kept_policy(self._networks, asked):
-            return kept.policy
-        sample, used = self._sampled(asked.instances)
-        policy, _ = chosen_policy(None, sample, asked, used=used, progress=Quiet())
-        return policy
+        return policy_of(self._networks, asked, lambda: self._sampled(asked.instances), Quiet())
 
     def _sampled(self, count: int) -> tuple[Workload, int]:
         """Some instances as a policy is learned from them, grown, and how many of them to use."""

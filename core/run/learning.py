@@ -220,6 +220,21 @@ def chosen_policy(
     return found.policy, found
 
 
+def policy_of(
+    networks: Networks, asked: Asked, sample: Callable[[], tuple[Workload, int]], progress: Progress
+) -> Policy:
+    """The policy asked for; where it has to be learned, from a `sample`, of which so many can be used.
+
+    Errors: AbwError, and those of sampling.
+    """
+    if kept := kept_policy(networks, asked):
+        return kept.policy
+    if not asked.learned:
+        return get_policy(asked.name)
+    workload, used = sample()
+    return chosen_policy(None, workload, asked, used=used, progress=progress)[0]
+
+
 def learn_policy(
     workload: Workload,
     asked: Asked,

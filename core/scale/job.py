@@ -18,12 +18,11 @@ from abw.core.data.feed import Section
 from abw.core.exec.registry import get_executor
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.ir.model import Model
-from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
 from abw.core.run.footprint import require_weights
-from abw.core.run.learning import chosen_policy, kept_policy
+from abw.core.run.learning import policy_of
 from abw.core.run.options import RunOptions
-from abw.core.run.workload import open_model, open_networks, open_sample
+from abw.core.run.workload import Workload, open_model, open_networks, open_sample
 from abw.core.scale.worker import Bundle, Parcel, parcel, stamp_of
 from abw.core.spec.load import Overrides
 from abw.core.store.parts import Part, discard, folder_of, is_done, join, refuse_others
@@ -108,17 +107,15 @@ def _policy(model: Model, options: RunOptions, progress: Progress) -> Policy:
         model, options.granularity, options.layout, fuse=options.fuse, group=options.group
     )
     asked = options.asked(model, networks)
-    kept = kept_policy(networks, asked)
-    if kept:
-        return kept.policy
-    if not asked.learned:
-        return get_policy(asked.name)
-    executor = None
-    if model.growth:  # what grows is grown first
-        executor = get_executor(options.executor, **options.told)
-        executor.prepare(networks.network, make_params(networks.cells, load_weights(model), options.seed))
-    sample, used = open_sample(model, networks, asked.instances, skip_bad=options.skip_bad, executor=executor)
-    return chosen_policy(None, sample, asked, used=used, progress=progress)[0]
+
+    def sample() -> tuple[Workload, int]:
+        executor = None
+        if model.growth:  # what grows is grown first
+            executor = get_executor(options.executor, **options.told)
+            executor.prepare(networks.network, make_params(networks.cells, load_weights(model), options.seed))
+        return open_sample(model, networks, asked.instances, skip_bad=options.skip_bad, executor=executor)
+
+    return policy_of(networks, asked, sample, progress)
 
 
 def _placed(model: Model) -> Model:

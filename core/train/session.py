@@ -20,9 +20,8 @@ from abw.core.data.instances import Instances
 from abw.core.data.tensors import file_digest, words_in
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.ir.model import Model
-from abw.core.policy.registry import CHOSEN, LEARNED
 from abw.core.policy.schedule import Policy
-from abw.core.run.learning import Asked, chosen_policy, kept_policy, launch_seconds, named_policy
+from abw.core.run.learning import Asked, launch_seconds, policy_of
 from abw.core.run.pipeline import versions
 from abw.core.run.workload import Networks, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
@@ -110,10 +109,9 @@ def _policy(
     """The policy asked for; one that is learned is learned from the first instances, or was once."""
     launch = launch_seconds(networks.network, options.executor)
     asked = Asked(options.policy, seed=options.seed, batch=batch, launch=launch)
-    if asked.name not in (LEARNED, CHOSEN):
-        return named_policy(asked.name, networks.types, launch)
-    workload = open_workload(model, instances, networks)
-    return chosen_policy(kept_policy(networks, asked), workload, asked, progress=Quiet())[0]
+    return policy_of(
+        networks, asked, lambda: (open_workload(model, instances, networks), len(instances)), Quiet()
+    )
 
 
 def train(
