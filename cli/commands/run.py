@@ -16,8 +16,7 @@ from typer.core import TyperCommand
 from abw.cli import completion, options, programs
 from abw.cli.console import CLOSED_PIPE, amount, counted, print_json, progress
 from abw.cli.report import print_run
-from abw.core.base.errors import InterruptedWorkError
-from abw.core.base.interrupts import INTERRUPTED, Terminated
+from abw.core.base.interrupts import Terminated, stopped
 
 if TYPE_CHECKING:
     from abw.core.exec.interface import Executor
@@ -384,10 +383,7 @@ def _ended(*targets: Path | None) -> Iterator[None]:
             raise
         where = " and ".join("standard output" if str(t) == "-" else str(t) for t in lines)
         have = "has" if len(lines) == 1 else "have"
-        word, code = ("terminated", end.code) if isinstance(end, Terminated) else ("interrupted", INTERRUPTED)
-        raise InterruptedWorkError(
-            f"{word}: what {where} {have} are whole lines; no run was kept", exit_code=int(code or 1)
-        ) from None
+        raise stopped(end, f"what {where} {have} are whole lines; no run was kept") from None
 
 
 def _show(

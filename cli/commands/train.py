@@ -11,8 +11,7 @@ import typer
 
 from abw.cli import options
 from abw.cli.console import amount, counted, print_json, progress
-from abw.core.base.errors import InterruptedWorkError
-from abw.core.base.interrupts import INTERRUPTED, Terminated
+from abw.core.base.interrupts import Terminated, stopped
 from abw.core.store.folders import number_of
 
 if TYPE_CHECKING:
@@ -117,9 +116,8 @@ def train(
     except (KeyboardInterrupt, Terminated) as end:
         if not folders:
             raise
-        word, code = ("terminated", end.code) if isinstance(end, Terminated) else ("interrupted", INTERRUPTED)
-        message = f"{word}: `abw train --resume {number_of(folders[0])}` goes on from the last step"
-        raise InterruptedWorkError(message, exit_code=int(code or 1)) from None
+        again = f"`abw train --resume {number_of(folders[0])}` goes on from the last step"
+        raise stopped(end, again) from None
     if as_json:
         print_json(report)
         return

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from abw.core.base.errors import InterruptedWorkError
+
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as typer and shells have it."""
 TERMINATING = tuple(getattr(signal, s) for s in ("SIGTERM", "SIGHUP") if hasattr(signal, s))
@@ -18,6 +20,13 @@ TERMINATING = tuple(getattr(signal, s) for s in ("SIGTERM", "SIGHUP") if hasattr
 
 class Terminated(SystemExit):
     """The system ends the program; what is half done is cleared away on the way out."""
+
+
+def stopped(end: KeyboardInterrupt | Terminated, left: str) -> InterruptedWorkError:
+    """What a program says that is stopped: by whom, and what is `left` of its work."""
+    if isinstance(end, Terminated):
+        return InterruptedWorkError(f"terminated: {left}", exit_code=int(end.code or 1))
+    return InterruptedWorkError(f"interrupted: {left}", exit_code=INTERRUPTED)
 
 
 def end_in_order() -> None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from abw.core.base.errors import AbwError, InterruptedWorkError
+from abw.core.base.errors import AbwError
 from abw.core.base.files import home, spare
-from abw.core.base.interrupts import INTERRUPTED, Terminated
+from abw.core.base.interrupts import Terminated, stopped
 from abw.core.base.progress import Progress
 from abw.core.data.feed import Section
 from abw.core.exec.registry import get_executor
@@ -182,10 +182,7 @@ class _Tally:
         try:
             yield
         except (KeyboardInterrupt, Terminated) as end:
-            by_system = isinstance(end, Terminated)
-            message = f"{'terminated' if by_system else 'interrupted'}: {self._kept()}; --resume goes on"
-            code = end.code if isinstance(end, Terminated) else INTERRUPTED
-            raise InterruptedWorkError(message, exit_code=int(code or 1)) from None
+            raise stopped(end, f"{self._kept()}; --resume goes on") from None
 
     def _kept(self) -> str:
         return f"{self.done} of {self.shards} parts are kept in {folder_of(self.output)}"
