@@ -62,9 +62,11 @@ def page(*scenes: Scene, theme: Theme | None = None) -> bytes:
 
 
 def _data(scene: Scene) -> str:
-    name = escape(scene.name or scene.title)
-    content = embedded(scene_document(scene))
-    return f'<script type="application/json" class="scene" data-name="{name}">{content}</script>'
+    document = scene_document(scene)
+    # apart, so that the table of all scenes needs none of them read
+    name, figures = escape(scene.name or scene.title), escape(embedded(document.pop("figures")))
+    of = f'class="scene" data-name="{name}" data-figures="{figures}"'
+    return f'<script type="application/json" {of}>{embedded(document)}</script>'
 
 
 def embedded(document: object) -> str:

@@ -152,6 +152,7 @@ def test_mini_batches_stand_beside_each_other(tree_page: Path, width: int) -> No
         assert names == ["run 1, mini-batch 0", "run 1, mini-batch 1"]
         rows = [row.split("\t") for row in text(page, "#figures").splitlines()]
         assert [row[0] for row in rows[1:4]] == ["instances", "nodes", "edges"]
+        assert page.evaluate("read.length") == 1  # the second is read when it is first shown
         first = text(page, "#facts")
         page.click("#scenes button:nth-child(2)")
         assert text(page, "#facts") != first

@@ -185,21 +185,19 @@ function fillPolicies(app) {
 
 // The mini-batches of the page in figures; a name leads to one.
 function fillSeveral(app) {
-  const table = element("table"), head = element("tr"), worlds = scenes.map((_, number) => worldOf(number));
-  const rows = new Map();
-  for (const world of worlds) for (const [name] of world.data.figures) rows.set(name, []);
-  for (const [name, cells] of rows) for (const world of worlds) cells.push(new Map(world.data.figures).get(name) ?? "–");
+  const table = element("table"), head = element("tr");
+  const figures = scenes.map((scene) => new Map(JSON.parse(scene.dataset.figures)));
   head.append(element("th", ""));
-  worlds.forEach((world, number) => {
-    const cell = element("th"), link = element("button", scenes[number].dataset.name, "link");
-    link.addEventListener("click", () => app.enter(world, app.side === "scenes"));
+  scenes.forEach((scene, number) => {
+    const cell = element("th"), link = element("button", scene.dataset.name, "link");
+    link.addEventListener("click", () => app.enter(worldOf(number), app.side === "scenes"));
     cell.append(link);
     head.append(cell);
   });
   table.append(head);
-  for (const [name, cells] of rows) {
+  for (const name of new Set(figures.flatMap((found) => [...found.keys()]))) {
     const row = element("tr");
-    row.append(element("td", name), ...cells.map((said) => element("td", said, "count")));
+    row.append(element("td", name), ...figures.map((found) => element("td", found.get(name) ?? "–", "count")));
     table.append(row);
   }
   byId("figures").replaceChildren(table);
