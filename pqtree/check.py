@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abw.pqtree import kernel as k
+from abw.pqtree import table as k
 from abw.pqtree.tree import PQTree
 
 

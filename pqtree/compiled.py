@@ -9,8 +9,10 @@ from contextlib import suppress
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-from abw.pqtree import kernel
+from abw.pqtree import kernel, rebuild, survey, table
 
+PARTS = (table, survey, rebuild, kernel)
+"""The modules that the kernel's functions are in."""
 PLAIN_BELOW = 64
 """Trees with fewer leaves stay in plain Python: they are done before a compiled kernel is loaded."""
 
@@ -37,15 +39,20 @@ def compiled(module: ModuleType = kernel) -> SimpleNamespace:
     from abw.pqtree.checkedcache import CheckedCache
 
     jit = numba.njit(nogil=True, error_model="numpy")
-    entries = {}
-    for name, function in inspect.getmembers(module, inspect.isfunction):
-        _make_callable(function)
-        if name in module.ENTRIES:
-            entry: Any = jit(function)
-            with suppress(RuntimeError):  # there is no place where it could be kept
-                entry._cache = CheckedCache(function)
-            entries[name] = entry
+    for part in (*PARTS, module):
+        for _, function in inspect.getmembers(part, inspect.isfunction):
+            _make_callable(function)
+    entries: dict[str, Any] = {name: jit(getattr(module, name)) for name in module.ENTRIES}
+    for name, entry in entries.items():
+        with suppress(RuntimeError):  # there is no place where it could be kept
+            entry._cache = CheckedCache(getattr(module, name), state)
     return SimpleNamespace(**entries)
+
+
+@functools.cache
+def state() -> tuple[str, ...]:
+    """What tells one state of the kernel's files from another."""
+    return tuple(inspect.getsource(part) for part in PARTS)
 
 
 @functools.cache
@@ -53,5 +60,5 @@ def _make_callable(function: FunctionType) -> None:
     """Let compiled functions call this one. The tree's small functions become part of each caller."""
     from numba.extending import register_jitable
 
-    small = function.__module__ == kernel.__name__ and function.__name__ not in kernel.LARGE
-    register_jitable(forceinline=small)(function)
+    of_tree = function.__module__ in [part.__name__ for part in PARTS]
+    register_jitable(forceinline=of_tree and function.__name__ not in kernel.LARGE)(function)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from abw.pqtree import compiled, kernel, shape
+from abw.pqtree import compiled, kernel, shape, table
 from abw.pqtree.conflict import Conflict, conflict_among
 
 Row = Iterable[int]
@@ -33,7 +33,7 @@ class PQTree:
         self.n = n
         self._compiled = compiled.wanted(n) if use_compiled is None else use_compiled
         self._kernel: ModuleType | SimpleNamespace = compiled.compiled() if self._compiled else kernel
-        self._table: Any = self.array(kernel.table_size(n, 2 * n + 8))
+        self._table: Any = self.array(table.table_size(n, 2 * n + 8))
         self._work: Any = self.array(8 * n + 64)
         self._spare: Any = None  # the journal, kept for the next checkpoint
         self._journal: Any = None
@@ -79,8 +79,8 @@ class PQTree:
     def run(self, entry: Callable[..., int], *arguments: Any) -> int:  # noqa: ANN401
         """What an entry of a kernel answers about this tree; again with more room while it finds none."""
         answer = entry(self._table, self._journal, self._work, *arguments)
-        while answer in (kernel.TABLE_FULL, kernel.JOURNAL_FULL):
-            if answer == kernel.JOURNAL_FULL:
+        while answer in (table.TABLE_FULL, table.JOURNAL_FULL):
+            if answer == table.JOURNAL_FULL:
                 self._journal = self._doubled(self._journal)
             else:
                 self._table, self._work = self._doubled(self._table), self._doubled(self._work)
@@ -95,7 +95,7 @@ class PQTree:
     def _reduce(self, row: Row) -> int:
         leaves = self.row(row)
         answer = self.run(self._kernel.reduce_row, leaves, 0, len(leaves))
-        if answer == kernel.NOT_A_LEAF:
+        if answer == table.NOT_A_LEAF:
             raise ValueError(f"a row has a leaf that is not in 0..{self.n - 1}")
         return int(answer)
 
@@ -107,10 +107,10 @@ class PQTree:
         Raises ValueError where a row has something that is no leaf.
         """
         if len(rows) == 1:
-            return self._reduce(rows[0]) != kernel.REJECTED
+            return self._reduce(rows[0]) != table.REJECTED
         mark = self.checkpoint()
         try:
-            done = all(self._reduce(row) != kernel.REJECTED for row in rows)
+            done = all(self._reduce(row) != table.REJECTED for row in rows)
         except ValueError:
             self.rollback(mark)
             raise
@@ -123,7 +123,7 @@ class PQTree:
     def narrow(self, row: Row) -> bool | None:
         """As `reduce` of one row; where it is accepted, whether the tree changed. None: rejected."""
         answer = self._reduce(row)
-        return None if answer == kernel.REJECTED else answer == kernel.CHANGED
+        return None if answer == table.REJECTED else answer == table.CHANGED
 
     def reduce_many(self, indptr: ArrayLike, indices: ArrayLike) -> NDArray[np.bool_]:
         """Reduce the rows indices[indptr[i]:indptr[i + 1]] in order; which were accepted (m,).
@@ -143,7 +143,7 @@ class PQTree:
         while at < len(accepted):
             at = self._kernel.reduce_rows(self._table, self._journal, self._work, *arrays, accepted, at)
             if at < len(accepted):  # no room, or no leaf: alone, the row is done or tells why not
-                accepted[at] = self._reduce(leaves[starts[at] : starts[at + 1]].tolist()) != kernel.REJECTED
+                accepted[at] = self._reduce(leaves[starts[at] : starts[at + 1]].tolist()) != table.REJECTED
                 at += 1
         return np.asarray(accepted, np.bool_)
 
@@ -151,9 +151,9 @@ class PQTree:
         """Whether `reduce(row)` would be true. The tree stays as it is."""
         leaves = self.row(row)
         answer = self._kernel.survey(self._table, self._journal, self._work, leaves, 0, len(leaves))
-        if answer == kernel.NOT_A_LEAF:
+        if answer == table.NOT_A_LEAF:
             raise ValueError(f"a row has a leaf that is not in 0..{self.n - 1}")
-        return bool(answer != kernel.REJECTED)
+        return bool(answer != table.REJECTED)
 
     def intersect(self, other: PQTree) -> bool:
         """Keep the orders that `other` has too; False, and nothing changed, if there is none."""
@@ -220,9 +220,9 @@ class PQTree:
 
     def places(self) -> tuple[list[int], list[int]]:
         """The code of the whole tree and the node at each of its places, as `below` names them."""
-        used = int(self._table[kernel.END]) // kernel.HALF
+        used = int(self._table[table.END]) // table.HALF
         code, nodes = self.array(used), self.array(used)
-        size = self._kernel.encode(self._table, self._work, int(self._table[kernel.ROOT]), code, nodes, 0)
+        size = self._kernel.encode(self._table, self._work, int(self._table[table.ROOT]), code, nodes, 0)
         if self._compiled:
             return code[:size].tolist(), nodes[:size].tolist()
         return code[:size], nodes[:size]

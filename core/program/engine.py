@@ -64,8 +64,8 @@ class BatchEngine:
     """Schedules and plans each segment by abw's policies and plans, for any executor.
 
     A run that begins as one before it, node for node, finds the plans of that again: looking for them takes
-    some nanoseconds a node. `segments` are those of this run, of so many `nodes`, `plans` their plans, `counts`
-    what they took; `clock` counts the seconds of all runs.
+    some nanoseconds a node. `segments` are those of this run, of so many `nodes`, `plans` their plans,
+    `counts` what they took; `clock` counts the seconds of all runs.
     """
 
     tape: Tape | None = None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from abw.pqtree import shape
-from abw.pqtree.kernel import HALF
 from abw.pqtree.layouts import ties
+from abw.pqtree.table import HALF
 from abw.pqtree.tree import PQTree
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from abw.pqtree.kernel import CHANGED, KEPT, REJECTED, Journal, Table, encode_row, reduce_row, undo
+from abw.pqtree.kernel import encode_row, reduce_row
 from abw.pqtree.layouts.ties import Arrays, consistent, outline, tie, untie
+from abw.pqtree.table import CHANGED, KEPT, REJECTED, Journal, Table, undo
 
 ENTRIES = ("hold", "agree")
 

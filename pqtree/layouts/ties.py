@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from abw.pqtree.kernel import ROOT, Journal, Table, encode, encode_row
+from abw.pqtree.kernel import encode, encode_row
+from abw.pqtree.table import ROOT, Journal, Table
 
 ENTRIES = ("untie", "tie", "consistent")
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from abw.pqtree import InvariantError, PQTree, check_tree, kernel, tree_svg
+from abw.pqtree import InvariantError, PQTree, check_tree, table, tree_svg
 from tests.pqtree import oracle
 
 
@@ -87,37 +87,37 @@ def q_tree() -> PQTree:
 
 
 def at(tree: PQTree, leaf: int) -> int:
-    return kernel.WIDTH + leaf * kernel.HALF
+    return table.WIDTH + leaf * table.HALF
 
 
 def root_of(T: list[int]) -> int:
-    return T[kernel.ROOT]
+    return T[table.ROOT]
 
 
 def side_of(T: list[int], x: int, neighbour: int) -> int:
     """Where x names its neighbour."""
-    return x + (kernel.LEFT if T[x + kernel.LEFT] == neighbour else kernel.RIGHT)
+    return x + (table.LEFT if T[x + table.LEFT] == neighbour else table.RIGHT)
 
 
 @pytest.mark.parametrize(
     ("name", "place", "value"),
     [
-        ("header", lambda t, T: kernel.LEAVES, 8),
-        ("header", lambda t, T: kernel.END, 3),
-        ("header", lambda t, T: kernel.UNION, 1),
-        ("rows", lambda t, T: kernel.ROOT, 17),
-        ("root", lambda t, T: root_of(T) + kernel.PARENT, 16),
-        ("kinds", lambda t, T: at(t, 8) + kernel.KIND, kernel.P),
-        ("kinds", lambda t, T: root_of(T) + kernel.KIND, 7),
-        ("p-links", lambda t, T: at(t, 8) + kernel.LEFT, 16),
-        ("p-links", lambda t, T: root_of(T) + kernel.LAST, 16),
-        ("p-parents", lambda t, T: at(t, 8) + kernel.PARENT, 16),
-        ("q-links", lambda t, T: side_of(T, T[at(t, 1) + kernel.RIGHT], at(t, 1)), 16),
-        ("rows", lambda t, T: side_of(T, T[root_of(T) + kernel.LAST], 0), 99 * 80),
-        ("rows", lambda t, T: root_of(T) + kernel.FIRST, -8),
-        ("q-parents", lambda t, T: at(t, 1) + kernel.PARENT, 16),
-        ("count", lambda t, T: root_of(T) + kernel.COUNT, 2),
-        ("count", lambda t, T: root_of(T) + kernel.COUNT, 9),
+        ("header", lambda t, T: table.LEAVES, 8),
+        ("header", lambda t, T: table.END, 3),
+        ("header", lambda t, T: table.UNION, 1),
+        ("rows", lambda t, T: table.ROOT, 17),
+        ("root", lambda t, T: root_of(T) + table.PARENT, 16),
+        ("kinds", lambda t, T: at(t, 8) + table.KIND, table.P),
+        ("kinds", lambda t, T: root_of(T) + table.KIND, 7),
+        ("p-links", lambda t, T: at(t, 8) + table.LEFT, 16),
+        ("p-links", lambda t, T: root_of(T) + table.LAST, 16),
+        ("p-parents", lambda t, T: at(t, 8) + table.PARENT, 16),
+        ("q-links", lambda t, T: side_of(T, T[at(t, 1) + table.RIGHT], at(t, 1)), 16),
+        ("rows", lambda t, T: side_of(T, T[root_of(T) + table.LAST], 0), 99 * 80),
+        ("rows", lambda t, T: root_of(T) + table.FIRST, -8),
+        ("q-parents", lambda t, T: at(t, 1) + table.PARENT, 16),
+        ("count", lambda t, T: root_of(T) + table.COUNT, 2),
+        ("count", lambda t, T: root_of(T) + table.COUNT, 9),
     ],
 )
 def test_the_checker_finds_each_fault(
@@ -133,15 +133,15 @@ def test_the_checker_finds_each_fault(
 
 def test_the_checker_finds_nodes_with_too_few_children_or_two_places() -> None:
     tree = PQTree(3)
-    root = tree._table[kernel.ROOT]
-    tree._table[root + kernel.KIND] = kernel.Q
-    tree._table[at(tree, 1) + kernel.RIGHT] = 0
-    tree._table[root + kernel.LAST] = at(tree, 1)
-    tree._table[root + kernel.COUNT] = 2
+    root = tree._table[table.ROOT]
+    tree._table[root + table.KIND] = table.Q
+    tree._table[at(tree, 1) + table.RIGHT] = 0
+    tree._table[root + table.LAST] = at(tree, 1)
+    tree._table[root + table.COUNT] = 2
     with pytest.raises(InvariantError, match="arity"):
         check_tree(tree)
     tree = PQTree(3)
-    tree._table[kernel.ROOT] = at(tree, 0)
-    tree._table[at(tree, 0) + kernel.PARENT] = 0
+    tree._table[table.ROOT] = at(tree, 0)
+    tree._table[at(tree, 0) + table.PARENT] = 0
     with pytest.raises(InvariantError, match="leaves: 2 are missing"):
         check_tree(tree)

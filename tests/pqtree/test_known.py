@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abw.pqtree import PQTree, check_tree, find_conflict
-from abw.pqtree.kernel import VISITED
+from abw.pqtree.table import VISITED
 from tests.pqtree import oracle
 
 Rows = list[list[int]]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abw.pqtree import PQTree, check_tree, kernel, shape
+from abw.pqtree import PQTree, check_tree, shape, table
 from tests.pqtree import oracle
 
 # The long run, of about a minute: ABW_PQ_SEQUENCES=10000 pytest tests/pqtree/test_tree.py
@@ -132,7 +132,7 @@ def test_table_and_journal_grow_as_needed(use_compiled: bool) -> None:
     n = 400
     rows = oracle.random_rows(random.Random(1), n, 300, 60)
     tree, other = PQTree(n, use_compiled=use_compiled), PQTree(n)
-    end = int(tree._table[kernel.END])
+    end = int(tree._table[table.END])
     tree._table = tree._table[:end]  # no room for a node more
     empty = tree.canonical()
     mark = tree.checkpoint()

@@ -82,7 +82,7 @@ def test_plans_of_all_pieces_are_right(tmp_path: Path) -> None:
         check_plan(found.plan.graph, found.plan)
         check_schedule(found.plan.graph.dag, found.plan.schedule)
         known = found.behind
-    assert len(held) == len(engine.segments) and sum(len(h.plan.graph) for h in held) == engine._count
+    assert len(held) == len(engine.segments) and sum(len(h.plan.graph) for h in held) == engine.nodes
 
 
 @given(instances)

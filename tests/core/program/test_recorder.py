@@ -93,7 +93,7 @@ def test_the_tape_grows(tmp_path: Path) -> None:
 
     nets = small(tmp_path), by_python(tmp_path)
     found = [net.run(partial(many, net), [6000, 3]) for net in nets]
-    assert nets[0]._ready().engine._count == 6003
+    assert nets[0]._ready().engine.nodes == 6003
     for got, wanted in zip(*found, strict=True):
         assert got.tobytes() == wanted.tobytes()
 
