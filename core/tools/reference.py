@@ -15,7 +15,7 @@ from abw.core.policy.registry import SUMMARIES as POLICIES
 from abw.core.run.learning import SUMMARIES as ENCODINGS
 from abw.core.run.presets import PRESETS
 from abw.core.spec.cells import equations
-from abw.core.spec.jsonschema import model_schema
+from abw.core.spec.jsonschema.document import model_schema
 from abw.core.spec.models import clauses, sources, weights
 
 _HEAD = (

@@ -1,0 +1,36 @@
+"""Cells in the JSON Schema of specs."""
+
+from __future__ import annotations
+
+from abw.core.ir.operations import FUNCTIONS, SIGNS
+from abw.core.spec.jsonschema.forms import Schema, named, object_of, text
+
+
+def cell(own: bool = False) -> Schema:
+    """A cell's file; or with `own` one in a model's section `cells`, which has its name there."""
+    name = {} if own else {"cell": text("The cell's name.")}
+    return object_of(
+        "A cell: equations over vectors and matrices.",
+        {
+            **name,
+            "dims": {
+                "description": "The names of its sizes.",
+                "type": "array",
+                "items": text("A dim."),
+                "uniqueItems": True,
+            },
+            "inputs": named("What flows in, with shapes.", "shape", hyphens=False),
+            "params": named("Its parameters, with shapes.", "param", hyphens=False),
+            "constants": named("Numbers that equations name.", "constant", hyphens=False),
+            "equations": text(
+                f"name = expression, one a line: {' '.join(SIGNS)} {' '.join(FUNCTIONS)}, slices x[0:hidden]"
+            ),
+            "outputs": {
+                "description": "What flows out: by output, the name of what an equation defines.",
+                "type": "object",
+                "minProperties": 1,
+                "additionalProperties": text("A name."),
+            },
+        },
+        (*name, "equations", "outputs"),
+    )
