@@ -20,7 +20,7 @@ from abw.core.ir.growth import Decision
 from abw.core.run.growing import Grown
 from abw.core.run.recheck import Rechecked, recheck
 from abw.core.run.workload import Workload
-from tests.core.run.test_growing import (
+from tests.core.run.growth_runs import (
     SPECS,
     check_as_the_oracle,
     grown,

@@ -11,7 +11,7 @@ from abw.core.exec.params import Params
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
-from tests.core.run.test_growing import grown, ready, values_by_instance
+from tests.core.run.growth_runs import grown, ready, values_by_instance
 from tests.core.run.test_rounds import check_same, driven
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from abw.core.exec.params import init_params
 from abw.core.run.growing import Grown
 from abw.core.run.workload import Workload
-from tests.core.run.test_growing import SPECS, grown, opened, ready
+from tests.core.run.growth_runs import SPECS, grown, opened, ready
 
 
 def scores(workload: Workload, made: Grown) -> np.ndarray:

@@ -22,13 +22,10 @@ from abw.core.plan.arenas import Arenas
 from abw.core.policy.check import check_schedule
 from abw.core.run.growing import Grown
 from abw.core.run.workload import Workload
-from tests.core.run.test_growing import (
-    CELL,
-    DATA,
+from tests.core.run.growth_drafts import DATA, Draft
+from tests.core.run.growth_runs import (
     GROWING,
-    SCORES,
     SPECS,
-    Draft,
     broken,
     grown,
     opened,
@@ -113,11 +110,10 @@ def test_shipped_specs_run_compiled_and_the_same(name: str, monkeypatch: pytest.
 
 
 @pytest.fixture(scope="module")
-def random_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("random")
-    for name, text in (("rnn.yaml", CELL), ("scores.yaml", SCORES), ("d.txt", DATA * 13)):
-        (folder / name).write_text(text)
-    return folder
+def random_folder(random_folder: Path) -> Path:
+    """With more sentences than a vector has lanes."""
+    (random_folder / "d.txt").write_text(DATA * 13)
+    return random_folder
 
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])

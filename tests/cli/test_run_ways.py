@@ -1,0 +1,163 @@
+"""`abw run` in other ways: presets, passes, layouts, kernels, threads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import Abw
+from tests.cli.test_run import SMALL
+
+
+@pytest.mark.parametrize(
+    ("preset", "expected"),
+    [
+        ("vanilla-dynet", ("agenda-static", "blas", "op", "declared")),
+        ("cavs-dynet", ("agenda-static", "blas", "cell", "declared")),
+        ("ed-batch", ("fsm", "blas", "cell", "planned")),
+        ("abw", ("auto", "cpu", "cell", "planned")),
+    ],
+)
+def test_a_preset_is_a_set_of_options(abw: Abw, preset: str, expected: tuple[str, ...]) -> None:
+    report = abw(*SMALL, "--preset", preset, "--verify", "--json").json()
+    assert tuple(report[key] for key in ("policy", "executor", "granularity", "layout")) == expected
+    assert report["max_error"] < 1e-5
+    assert report["encoding"] == ("sort" if preset == "ed-batch" else None)
+    own = abw(*SMALL, "--preset", preset, "--policy", "depth", "--executor", "reference", "--json").json()
+    assert (own["policy"], own["executor"], own["granularity"]) == ("depth", "reference", expected[2])
+
+
+def test_a_layout_as_variables_come_moves_more(abw: Abw) -> None:
+    small = (*SMALL, "--preset", "ed-batch", "--json")
+    planned, declared = abw(*small).json(), abw(*small, "--layout", "declared").json()
+    assert declared["batches"] == planned["batches"]
+    assert declared["memory_kernels"] > planned["memory_kernels"]
+
+
+def test_an_unknown_preset_is_a_usage_error(abw: Abw) -> None:
+    done = abw(*SMALL, "--preset", "ed_batch")
+    assert done.code == 2
+    assert "did you mean 'ed-batch'" in done.err.lower()
+
+
+def test_hoisting_leaves_the_results_as_they_are(abw: Abw, home: Path) -> None:
+    found = []
+    for number, flags in enumerate(([], ["--hoist"]), 1):
+        report = abw(*SMALL, "--verify", *flags, "--json").json()
+        assert report["hoist"] == bool(flags)
+        with np.load(home / "runs" / f"{number:04d}-lattice-lstm" / "outputs.npz") as kept:
+            found.append({name: kept[name] for name in kept})
+    for name, values in found[0].items():
+        np.testing.assert_allclose(found[1][name], values, rtol=1e-4, atol=1e-6)
+    assert "char-hoisted" in abw("viz").out
+
+
+def test_profile_says_where_the_time_went(abw: Abw) -> None:
+    done = abw(*SMALL, "--profile", "--json", "--threads", "1")
+    assert done.code == 0, done.err
+    profile = done.json()["profile"]
+    assert profile["seconds"] <= done.json()["seconds"]["execute"]
+    assert profile["accounted_seconds"] == pytest.approx(profile["seconds"], rel=0.05)
+    assert {t["name"] for t in profile["types"]} == {"char", "word", "state", "tag"}
+    shown = abw(*SMALL, "--profile").out
+    assert all(word in shown for word in ("char", "state", "gather", "walker", "of peak", "accounted for"))
+    assert abw(*SMALL, "--json").json()["profile"] is None
+
+
+@pytest.mark.parametrize("executor", ["blas", "reference"])
+def test_profile_is_of_the_executor_cpu(abw: Abw, executor: str) -> None:
+    done = abw(*SMALL, "--profile", "--executor", executor)
+    assert done.code == 2
+    assert f"'{executor}' cannot say" in done.err
+    assert "--executor cpu" in done.err
+
+
+def test_kernels_are_chosen_for_the_executor_cpu(abw: Abw) -> None:
+    done = abw(*SMALL, "--kernels", "njit", "--executor", "blas")
+    assert done.code == 2
+    assert "executor 'blas' has no choice of kernels" in done.err
+    done = abw(*SMALL, "--kernels", "njit", "--profile")
+    assert done.code == 2
+    assert "with kernels ir" in done.err
+    assert abw(*SMALL, "--kernels", "ir", "--json").json()["kernels"] == "ir"
+
+
+@pytest.mark.parametrize("chosen", [("--executor", "reference"), ("--kernels", "njit")])
+def test_threads_are_refused_where_a_run_is_not_shared(abw: Abw, home: Path, chosen: tuple[str, ...]) -> None:
+    done = abw(*SMALL, *chosen, "--threads", "2")
+    assert done.code == 2
+    assert "shares no run among threads" in done.err and "--executor blas" in done.err
+    assert not list(home.glob("runs/[0-9]*"))
+    assert abw(*SMALL, *chosen, "--threads", "1").code == 0
+
+
+@pytest.mark.parametrize("passes", [("--fuse",), ("--group",), ("--fuse", "--group")])
+@pytest.mark.parametrize("executor", ["cpu", "blas", "reference"])
+def test_passes_leave_the_results_as_they_are(
+    abw: Abw, home: Path, passes: tuple[str, ...], executor: str
+) -> None:
+    threads = "1" if executor == "reference" else "2"
+    options = (
+        *SMALL,
+        "--policy",
+        "critical",
+        "--json",
+        "--verify",
+        "--executor",
+        executor,
+        "--threads",
+        threads,
+    )
+    plain, changed = abw(*options).json(), abw(*options, *passes).json()
+    assert plain["passes"] == []
+    assert [f"--{name}" for name in changed["passes"]] == list(passes)
+    assert changed["lower_bound"] < plain["lower_bound"]
+    assert (changed["nodes"] < plain["nodes"]) == ("--fuse" in passes)
+    if executor == "cpu":
+        assert changed["launches"] == changed["batches"] < plain["batches"]
+    before, after = (np.load(Path(report["path"]) / "outputs.npz") for report in (plain, changed))
+    for name in before.files:
+        np.testing.assert_allclose(after[name], before[name], rtol=1e-4, atol=1e-5)
+
+
+def test_runs_with_passes_can_be_looked_at(abw: Abw, home: Path) -> None:
+    done = abw(*SMALL, "--fuse", "--group", "--report")
+    assert "report.html" in done.out
+    assert "reductions read in place; types grouped" in done.out
+    policies = list((home / "policies").iterdir())
+    explained = abw("explain", "--json").json()
+    assert [t["type"] for t in explained["types"]] == ["char+word", "tag"]
+    pictures = abw("viz", "--json", "--batches", "--policy", "--memory", "--graph").json()
+    assert pictures["batches"][0]["types"] == ["char+word", "tag"]
+    assert {block["type"] for block in pictures["arena"][0]["blocks"]} == {"char", "word", "tag"}
+    # learned again with every combination, and found again
+    assert abw(*SMALL, "--group").code == abw(*SMALL, "--fuse").code == abw(*SMALL).code == 0
+    assert len(list((home / "policies").iterdir())) == len(policies) + 3
+    assert "learned earlier" in abw(*SMALL, "--fuse", "--group").out
+
+
+def test_kernels_are_shown_of_a_type_or_of_all(abw: Abw) -> None:
+    one = abw(*SMALL, "--show-kernels", "char")
+    assert one.out.startswith("define void @kernel") and one.out.rstrip().endswith("}")
+    assert one.out.count("define ") == 1
+    assert "results:" in one.err
+    every = abw("run", "--show-kernels", *SMALL[1:])
+    assert [line for line in every.out.splitlines() if line.startswith("# ")] == [
+        "# char", "# word", "# state", "# tag"
+    ]  # fmt: skip
+    assert one.out.strip() in every.out
+    assert abw(*SMALL, "--show-kernels").out == every.out
+    plain = abw(*SMALL, "--show-kernels", "tag", "--kernels", "njit")
+    assert "def kernel" in plain.out and "define " not in plain.out
+
+
+def test_kernels_that_are_not_there_are_told(abw: Abw, home: Path) -> None:
+    misspelt = abw(*SMALL, "--show-kernels", "chra")
+    assert misspelt.code == 2 and "did you mean 'char'" in misspelt.err
+    none = abw(*SMALL, "--show-kernels", "char", "--executor", "blas")
+    assert none.code == 2 and "'blas' compiles no kernels" in none.err
+    both = abw(*SMALL, "--show-kernels", "char", "--json")
+    assert both.code == 2 and "both want standard output" in both.err
+    assert not list(home.glob("runs/[0-9]*"))
