@@ -11,13 +11,14 @@ __all__ = [
 ]
 
 _EXPORTED = {
-    "abw.core.api": ("LoadedModel", "Outputs", "Ragged", "load"),
+    "abw.core.api": ("LoadedModel", "load"),
     "abw.core.base.errors": ("AbwError", "DataError", "SpecError"),
     "abw.core.data.graphs": ("from_networkx", "from_pyg"),
     "abw.core.data.instances": ("Instances",),
     "abw.core.program.net": ("Net", "cells"),
     "abw.core.program.several": ("best", "each"),
     "abw.core.program.values": ("Value",),
+    "abw.core.store.ragged": ("Outputs", "Ragged"),
 }
 
 

@@ -20,7 +20,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from abw.core.api import Floats, LoadedModel, Outputs, Ragged, load
+from abw.core.api import Floats, LoadedModel, load
+from abw.core.store.ragged import Outputs, Ragged
 
 
 class Predictor:

@@ -69,7 +69,8 @@ from abw.core.run.workload import (
 )
 from abw.core.spec.load import Overrides
 from abw.core.spec.shipped import find_spec
-from abw.core.store.outputs import Column, Output, outputs_of
+from abw.core.store.outputs import Column, outputs_of
+from abw.core.store.ragged import Outputs, joined
 from abw.core.train.learner import Learner
 from abw.core.train.teacher import Teacher, finished_model
 from abw.core.train.trainer import Trainer
@@ -78,62 +79,6 @@ Floats = NDArray[np.float32]
 Given = os.PathLike[str] | Iterable[object] | Instances
 """A file in the model's data format (a `Path`), Python objects, or what `LoadedModel.read` or
 `Instances.from_arrays` gave."""
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Ragged(Sequence[Floats]):
-    """An output of n instances: `values` (m, *shape), instance i has `values[offsets[i]:offsets[i + 1]]`.
-
-    As a sequence it has an array for each instance. Within an instance the values are in the order of its
-    vertices in the data; `vertex` (m,) are their numbers there, -1 for the instance's own. Of labels (m,), or
-    the `top` ones (m, top), `names` says what they are called, where the spec does, and `probability` is
-    theirs.
-    """
-
-    values: Floats
-    offsets: NDArray[np.int64]
-    vertex: NDArray[np.int32]
-    names: tuple[str, ...] | None = None
-    probability: Floats | None = None
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, key: Any) -> Any:  # noqa: ANN401 (an array, or for a slice a list of them)
-        if isinstance(key, slice):
-            return [self[i] for i in range(*key.indices(len(self)))]
-        at = range(len(self))[key]
-        return self.values[self.offsets[at] : self.offsets[at + 1]]
-
-    def __repr__(self) -> str:
-        shape = ", ".join(map(str, ("m", *self.values.shape[1:])))
-        return f"Ragged: {len(self.values)} values of {len(self)} instances, each ({shape})"
-
-
-class Outputs(Mapping[str, Ragged]):
-    """What a model gave for some instances, by the names of its spec's `outputs`.
-
-    `errors` are by number what is wrong with instances that have no values, where they were asked for.
-    """
-
-    def __init__(self, columns: Mapping[str, Ragged], errors: Mapping[int, AbwError] | None = None) -> None:
-        self._columns = dict(columns)
-        self.errors = dict(errors or {})
-
-    def __getitem__(self, name: str) -> Ragged:
-        return self._columns[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-    def __repr__(self) -> str:
-        wrong = [f"errors: of {len(self.errors)} instances"] if self.errors else []
-        return "\n".join([*(f"{name}: {column!r}" for name, column in self.items()), *wrong])
-
-
 Errors = Literal["raise", "return"]
 """What becomes of an instance that cannot be read or run: it ends the call, or `Outputs.errors` has it."""
 _ERRORS = get_args(Errors)
@@ -438,14 +383,14 @@ class LoadedModel:
             wrong |= {count + at: error for at, error in piece.errors.items()}
 
             left: list[InstanceError] = []
-            for batch, columns in self.columns(piece.instances, left.append if errors == "return" else None):
+            for batch, found in self.columns(piece.instances, left.append if errors == "return" else None):
                 place.append((count, piece.place[batch.first : batch.last]))
-                for part, column in zip(parts, columns, strict=True):
+                for part, column in zip(parts, found, strict=True):
                     part.append(column)
             wrong |= {count + int(piece.place[error.instance]): error for error in left}
             count += piece.count
-        joined = [_joined(o, part, place, count) for o, part in zip(outputs, parts, strict=True)]
-        named = {o.name: column for o, column in zip(outputs, joined, strict=True)}
+        columns = [joined(o, part, place, count) for o, part in zip(outputs, parts, strict=True)]
+        named = {o.name: column for o, column in zip(outputs, columns, strict=True)}
         return Outputs(named, dict(sorted(wrong.items())))
 
     def columns(
@@ -495,32 +440,3 @@ def _piece(instances: Instances, errors: dict[int, AbwError] | None) -> _Piece:
     count = len(instances) + len(errors or ())
     place = instances.numbers if errors else np.arange(count)
     return _Piece(instances, count, place, errors or {})
-
-
-def _joined(
-    output: Output, parts: Sequence[Column], place: Sequence[tuple[int, NDArray[np.integer[Any]]]], count: int
-) -> Ragged:
-    """Mini-batches' values one after the other, of `count` instances.
-
-    `place` says of each mini-batch where its instances are: so many behind the first.
-    """
-    if not parts:
-        parts = [output.nothing]
-    offsets = np.zeros(count + 1, np.int64)
-    each = _together([part.counts for part in parts])
-    if len(each) == count:
-        each.cumsum(out=offsets[1:])
-    elif place:
-        offsets[1 + np.concatenate([first + behind for first, behind in place])] = each
-        offsets.cumsum(out=offsets)
-    return Ragged(
-        _together([part.values for part in parts]),
-        offsets,
-        _together([part.vertex for part in parts]),
-        output.words,
-        _together([part.shares for part in parts if part.shares is not None]) if output.shares else None,
-    )
-
-
-def _together(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)

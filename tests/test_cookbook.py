@@ -17,9 +17,10 @@ import pytest
 from numpy.typing import NDArray
 
 import abw
-from abw.core.api import LoadedModel, Outputs
+from abw.core.api import LoadedModel
 from abw.core.cell.evaluate import run_cell
 from abw.core.spec.load import load_cell
+from abw.core.store.ragged import Outputs
 
 Floats = NDArray[Any]
 Params = Mapping[str, Floats]
