@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from abw.bench.executors.blas import import_torch
+from abw.bench.libraries.dgl_trees import DglTrees, import_dgl
+from abw.bench.libraries.fold_trees import FoldTrees, import_torchfold
+from abw.bench.libraries.levels import Levels
+from abw.bench.libraries.trees import Library, Trees
 from abw.bench.timing import interleaved
-from abw.bench.whole.dgl_trees import DglTrees, import_dgl
-from abw.bench.whole.levels import Levels
 from abw.bench.workloads import case, files_of
 from abw.core.base.errors import AbwError
 from abw.core.exec.params import init_params
@@ -24,15 +27,18 @@ from abw.core.spec.load import Overrides
 from abw.core.train.learner import Learner
 from abw.core.train.targets import targets_of
 
+LIBRARIES = ("torch", "dgl", "torchfold")
+"""What takes turns with abw, where it is there."""
+
 
 def bench_train(data: Path, hidden: list[int], batch: int, runs: int, specs: Path) -> dict[str, Any]:
     """Medians of `runs` rounds in which all take turns, CPU time of one thread; TreeLSTM, AdaGrad.
 
     A row a size: `step_seconds` from instances to changed weights; of a plan that is there `passes_seconds`
     (forward, backward), `weights_seconds` (the gradients of weights) and `update_seconds`; `share_of_peak`
-    of passes and weights together, which counts products alone; `torch_seconds` of forward, loss and backward
-    by level with autograd, indices made before, None where PyTorch is absent, and `dgl_seconds` of DGL.
-    `difference`: of the losses.
+    of passes and weights together, which counts products alone. Of PyTorch by level with autograd, of DGL and
+    of TorchFold forward, loss and backward, what they make of the trees made before: `torch_seconds` and
+    `torch_share_of_peak` and so on, None where one is absent. `difference`: the largest of the losses.
     """
     from abw.core.exec.cpu.profile.peak import peak_meter
 
@@ -85,24 +91,28 @@ def _row(
     }
     difference = None
     if torch:
-        levels = Levels(torch, learner.network, params, workload.graph(0, batch), instances)
-        difference = abs(levels.run() - found.loss) / found.loss
-        contenders["torch"] = levels.run
+        trees = Trees(torch, learner.network, params, workload.graph(0, batch), instances)
+        others: dict[str, Library] = {"torch": Levels(trees)}
         if dgl := import_dgl():
-            trees = DglTrees(dgl, levels)
-            difference = max(difference, abs(trees.run() - found.loss) / found.loss)
-            contenders["dgl"] = trees.run
+            others["dgl"] = DglTrees(dgl, trees)
+        if torchfold := import_torchfold():
+            others["torchfold"] = FoldTrees(torchfold, trees)
+        difference = max(abs(trees.step(library) - found.loss) / found.loss for library in others.values())
+        contenders |= {name: partial(trees.step, library) for name, library in others.items()}
     seconds = interleaved(contenders, runs)
     products = half.plan.product_flops + weight_flops(learner, half.made.graph)
-    taken = seconds["passes"] + seconds["weights"]
+
+    def share(taken: float) -> float:
+        return float(products / taken / np.median(peaks))
+
     return {
         "hidden": size,
         "nodes": half.made.forward,
         **{f"{name}_seconds": seconds[name] for name in ("step", "passes", "weights", "update")},
-        "share_of_peak": products / taken / float(np.median(peaks)),
+        "share_of_peak": share(seconds["passes"] + seconds["weights"]),
         "instances_per_second": batch / seconds["step"],
-        "torch_seconds": seconds.get("torch"),
-        "dgl_seconds": seconds.get("dgl"),
+        **{f"{name}_seconds": seconds.get(name) for name in LIBRARIES},
+        **{f"{name}_share_of_peak": share(seconds[name]) if name in seconds else None for name in LIBRARIES},
         "difference": difference,
     }
 

@@ -57,27 +57,26 @@ def train(
     batch: Batch = 64,
     runs: Runs = 15,
 ) -> Shown:
-    """A step of training, part by part, beside PyTorch's autograd by level, and DGL: TreeLSTM, one thread."""
-    from abw.bench.whole.training import bench_train
+    """A step of training, part by part, beside PyTorch's autograd by level, DGL, TorchFold: TreeLSTM."""
+    from abw.bench.whole.training import LIBRARIES, bench_train
 
     report = bench_train(data, hidden, batch, runs, specs)
     yield report
     parts = ("passes", "weights", "update", "step")
-    table = grid("hidden", *parts, "of peak", "instances/s", "torch", "over passes and weights", "DGL")
+    table = grid("hidden", *parts, "of peak", "instances/s")
+    beside = grid("hidden", "forward and backward", "", "of peak", "over abw")
     for r in report["rows"]:
         times = [duration(r[f"{part}_seconds"]) for part in parts]
-        taken, torch = r["passes_seconds"] + r["weights_seconds"], r["torch_seconds"]
-        beside = (duration(torch), f"{torch / taken:.2f} x") if torch else ("", "")
-        dgl = duration(r["dgl_seconds"]) if r["dgl_seconds"] else ""
-        table.add_row(
-            str(r["hidden"]),
-            *times,
-            f"{r['share_of_peak']:.0%}",
-            amount(r["instances_per_second"]),
-            *beside,
-            dgl,
-        )
+        taken = r["passes_seconds"] + r["weights_seconds"]
+        shown = f"{r['share_of_peak']:.0%}"
+        table.add_row(str(r["hidden"]), *times, shown, amount(r["instances_per_second"]))
+        beside.add_row(str(r["hidden"]), "abw", duration(taken), shown, "")
+        for name in (n for n in LIBRARIES if r[f"{n}_seconds"]):
+            seconds, share = r[f"{name}_seconds"], r[f"{name}_share_of_peak"]
+            beside.add_row("", name, duration(seconds), f"{share:.0%}", f"{seconds / taken:.2f} x")
     yield table
+    if report["torch"]:
+        yield beside
 
 
 @bench("blas")

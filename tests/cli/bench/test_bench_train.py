@@ -18,4 +18,4 @@ def test_a_step_part_by_part(abw: Abw, root: Path, tmp_path: Path) -> None:
     assert row["share_of_peak"] > 0
     assert (row["torch_seconds"] is None) == (report["torch"] is None)
     assert row["difference"] is None or row["difference"] < 1e-5
-    assert "over passes and weights" in abw(*options).out
+    assert "instances/s" in abw(*options).out
