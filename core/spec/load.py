@@ -7,37 +7,33 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from abw.core.base.errors import AbwError, Problem, SpecError, did_you_mean, missing_file
+from abw.core.base.errors import AbwError, Problem, SpecError, missing_file
 from abw.core.base.files import why_no_file
-from abw.core.ir.answers import Answer
 from abw.core.ir.cell import Cell, Param
 from abw.core.ir.formats import BESIDE, FORMATS, SCHEMAS
-from abw.core.ir.growth import DecisionOutput, Growth
+from abw.core.ir.growth import Growth
 from abw.core.ir.model import DataSpec, FieldSource, Model, NodeType, Table, Vocabulary
 from abw.core.ir.phases import phases_of
 from abw.core.ir.schema import ARRAYS, Schema
 from abw.core.ir.training import Training
 from abw.core.spec.cells.files import make, read_cell, read_cells
-from abw.core.spec.models.answers import KEYS as ANSWER
-from abw.core.spec.models.answers import read_answer
 from abw.core.spec.models.derived import with_derived
-from abw.core.spec.models.drafts import Cells, TypeDraft, draft_types, named
-from abw.core.spec.models.growing import decision_output, grow, not_a_type, optional_inputs, sketch
+from abw.core.spec.models.drafts import Cells, TypeDraft, draft_types
+from abw.core.spec.models.growing import grow, optional_inputs, sketch
 from abw.core.spec.models.losses import Outputs
+from abw.core.spec.models.outputs import read_outputs
 from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.sections import clashes, own_params, owners_of
-from abw.core.spec.models.sources import parse_reference
 from abw.core.spec.models.tables import read_tables
 from abw.core.spec.models.train import read_training
 from abw.core.spec.models.weights import read_weights
 from abw.core.spec.models.wiring import connect, finish, share
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
-from abw.core.spec.text.document import Node, Scalar, Sequence, read
+from abw.core.spec.text.document import Scalar, read
 from abw.core.spec.text.reach import Reach
 from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.sizes import resolve
-from abw.core.spec.text.tokens import ExpressionError
 
 DEFAULT_SIZE = 64
 DEFAULT_BATCH = 64
@@ -46,8 +42,6 @@ OPTIONAL = ("dims", "links", "tables", "params", "cells", "grow", "weights", "tr
 _OF_DATA = ("path", "batch", "limit", "seed", "frequency", "tokens", "beside")
 _OF_FORMATS = {"frequency": "tags", "tokens": "words", "beside": "json"}
 """Keys of `data` that belong to one format."""
-RESERVED = "__metadata__"
-"""What no output can be called: in a .safetensors it is no tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +192,9 @@ class _Loader:
             resolver.used |= growing.used
             optional_inputs(drafts, wires, growing, report)
             growth = grow(growing, drafts, tables, report)
-        outputs, decisions, answers = self._outputs(drafts, growth, schema, tables)
+        outputs, decisions, answers = read_outputs(
+            self._section("outputs"), drafts, growth, schema, tables, self.reach, report
+        )
         growth = replace(growth, outputs=decisions) if growth else None
         owners = owners_of(drafts, (*tables, *params), shared)
         weights = read_weights(top, self.overrides.weights, self.reach, owners, dims, report)
@@ -388,76 +384,6 @@ class _Loader:
             self.report.extend(error.problems)
         except AbwError as error:
             self.report.extend([Problem(error.message, data.span, error.hint)])
-        return None
-
-    def _outputs(
-        self,
-        drafts: list[TypeDraft],
-        growth: Growth | None,
-        schema: Schema,
-        tables: dict[str, tuple[int, Table | None]],
-    ) -> tuple[
-        tuple[tuple[str, tuple[tuple[int, int], ...]], ...], tuple[DecisionOutput, ...], dict[str, Answer]
-    ]:
-        """The results that nodes give, those that are decisions, and what some are given back as."""
-        node = self._section("outputs")
-        if node is not None and not node.items:
-            self.report.add("a model needs an output", node.where, "outputs: {name: type.output}")
-        users = []
-        decisions = []
-        answers = {}
-        for key, value in node.items if node else ():
-            fields.name(key, "an output", self.report)
-            if key.text == RESERVED:
-                self.report.add(f"'{RESERVED}' is a word of safetensors", key.where, "use another name")
-            if growth and (decision := decision_output(key.text, value, growth)):
-                decisions.append(decision)
-                continue
-            written = value if isinstance(value, Keys) else None
-            if written:
-                fields.keys(written, f"output '{key.text}'", self.report, ("of",), ANSWER)
-                value = written.get("of") or Sequence((), written.where)
-            items = value.items if isinstance(value, Sequence) else (value,)
-            if not items and not (written and not written.get("of")):
-                self.report.add(f"output '{key.text}' names nothing", value.where)
-            pairs = [self._output(item, key, drafts, growth) for item in items]
-            known = tuple(pair for pair in pairs if pair is not None)
-            shapes = {tuple(drafts[t].outputs.values())[o] for t, o in known} - {None}
-            if len(shapes) > 1:
-                shown = ", ".join(str(list(shape or ())) for shape in sorted(shapes, key=str))
-                self.report.add(f"output '{key.text}' has several shapes: {shown}", key.where)
-            users.append((key.text, known))
-            if written:
-                kinds = frozenset[str]().union(*(drafts[t].kinds for t, _ in known))
-                shape = next(iter(shapes), None)
-                answers[key.text] = read_answer(
-                    key, written, shape, kinds, schema, tables, self.reach, self.report
-                )
-        return tuple(users), tuple(decisions), answers
-
-    def _output(
-        self, node: Node, key: Scalar, drafts: list[TypeDraft], growth: Growth | None
-    ) -> tuple[int, int] | None:
-        text = fields.text(node, f"output '{key.text}'", self.report)
-        if text is None:
-            return None
-        try:
-            first, second = parse_reference(text.text)
-        except ExpressionError as problem:
-            self.report.add(problem.message, text.at(problem.at, problem.length), "an output is TYPE.OUTPUT")
-            return None
-        draft = named(drafts, first.text)
-        if draft is None:
-            wrong = not_a_type(key.text, first.text, second.text, growth) if growth else None
-            unknown = f"unknown type '{first.text}'", suggest(first.text, [d.name for d in drafts])
-            message, hint = wrong or unknown
-            self.report.add(message, text.at(first.at, len(first.text)), hint)
-        elif second.text in draft.outputs:
-            return draft.number, tuple(draft.outputs).index(second.text)
-        elif draft.whole:
-            hint = did_you_mean(second.text, tuple(draft.outputs))
-            message = f"type '{draft.name}' has no output '{second.text}'"
-            self.report.add(message, text.at(second.at, len(second.text)), hint)
         return None
 
     def _unused(self, resolver: Resolver, cells: Cells) -> None:

@@ -1,0 +1,94 @@
+"""The section `outputs` of a model: which values of which types are its results."""
+
+from __future__ import annotations
+
+from abw.core.base.errors import did_you_mean
+from abw.core.ir.answers import Answer
+from abw.core.ir.growth import DecisionOutput, Growth
+from abw.core.ir.model import Table
+from abw.core.ir.schema import Schema
+from abw.core.spec.models.answers import KEYS as ANSWER
+from abw.core.spec.models.answers import read_answer
+from abw.core.spec.models.drafts import TypeDraft, named
+from abw.core.spec.models.growing import decision_output, not_a_type
+from abw.core.spec.models.sources import parse_reference
+from abw.core.spec.text import fields
+from abw.core.spec.text.document import Mapping as Keys
+from abw.core.spec.text.document import Node, Scalar, Sequence
+from abw.core.spec.text.reach import Reach
+from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.tokens import ExpressionError
+
+RESERVED = "__metadata__"
+"""What no output can be called: in a .safetensors it is no tensor."""
+
+
+def read_outputs(
+    node: Keys | None,
+    drafts: list[TypeDraft],
+    growth: Growth | None,
+    schema: Schema,
+    tables: dict[str, tuple[int, Table | None]],
+    reach: Reach,
+    report: Report,
+) -> tuple[
+    tuple[tuple[str, tuple[tuple[int, int], ...]], ...], tuple[DecisionOutput, ...], dict[str, Answer]
+]:
+    """The results that nodes give, those that are decisions, and what some are given back as."""
+    if node is not None and not node.items:
+        report.add("a model needs an output", node.where, "outputs: {name: type.output}")
+    users = []
+    decisions = []
+    answers = {}
+    for key, value in node.items if node else ():
+        fields.name(key, "an output", report)
+        if key.text == RESERVED:
+            report.add(f"'{RESERVED}' is a word of safetensors", key.where, "use another name")
+        if growth and (decision := decision_output(key.text, value, growth)):
+            decisions.append(decision)
+            continue
+        written = value if isinstance(value, Keys) else None
+        if written:
+            fields.keys(written, f"output '{key.text}'", report, ("of",), ANSWER)
+            value = written.get("of") or Sequence((), written.where)
+        items = value.items if isinstance(value, Sequence) else (value,)
+        if not items and not (written and not written.get("of")):
+            report.add(f"output '{key.text}' names nothing", value.where)
+        pairs = [_output(item, key, drafts, growth, report) for item in items]
+        known = tuple(pair for pair in pairs if pair is not None)
+        shapes = {tuple(drafts[t].outputs.values())[o] for t, o in known} - {None}
+        if len(shapes) > 1:
+            shown = ", ".join(str(list(shape or ())) for shape in sorted(shapes, key=str))
+            report.add(f"output '{key.text}' has several shapes: {shown}", key.where)
+        users.append((key.text, known))
+        if written:
+            kinds = frozenset[str]().union(*(drafts[t].kinds for t, _ in known))
+            shape = next(iter(shapes), None)
+            answers[key.text] = read_answer(key, written, shape, kinds, schema, tables, reach, report)
+    return tuple(users), tuple(decisions), answers
+
+
+def _output(
+    node: Node, key: Scalar, drafts: list[TypeDraft], growth: Growth | None, report: Report
+) -> tuple[int, int] | None:
+    text = fields.text(node, f"output '{key.text}'", report)
+    if text is None:
+        return None
+    try:
+        first, second = parse_reference(text.text)
+    except ExpressionError as problem:
+        report.add(problem.message, text.at(problem.at, problem.length), "an output is TYPE.OUTPUT")
+        return None
+    draft = named(drafts, first.text)
+    if draft is None:
+        wrong = not_a_type(key.text, first.text, second.text, growth) if growth else None
+        unknown = f"unknown type '{first.text}'", suggest(first.text, [d.name for d in drafts])
+        message, hint = wrong or unknown
+        report.add(message, text.at(first.at, len(first.text)), hint)
+    elif second.text in draft.outputs:
+        return draft.number, tuple(draft.outputs).index(second.text)
+    elif draft.whole:
+        hint = did_you_mean(second.text, tuple(draft.outputs))
+        message = f"type '{draft.name}' has no output '{second.text}'"
+        report.add(message, text.at(second.at, len(second.text)), hint)
+    return None
