@@ -114,20 +114,31 @@ class System:
         self._executor.prepare(networks.network, init_params(networks.cells, 0), setting.threads)
 
     def run(self) -> Taken:
-        """Every mini-batch once. Times are this thread's CPU time, with several threads the wall clock's."""
+        """Every mini-batch once. Times are this thread's CPU time; of several threads the wall clock's, which
+        steps share by what all threads took for them.
+        """
         from abw.core.base.progress import Clock
-        from abw.core.run.minibatches import run_all
+        from abw.core.run.minibatches import read_all, twins_for
 
+        windows = list(self._workload.windows())
+        twins = twins_for(self._workload, self._executor, windows)
         clock = Clock(*STEPS, timer=time.thread_time if self.setting.threads == 1 else time.perf_counter)
         counts = [0] * 7
-        for batch, result in run_all(self._workload, self._policy, self._executor, clock):
+        begun = time.perf_counter()
+        for batch, result, _ in read_all(
+            self._workload, self._policy, self._executor, clock, lambda *_: None, windows=windows, twins=twins
+        ):
             here = (
                 batch.graph.instances, len(batch.schedule), result.counts.launches,
                 result.counts.memory_kernels, result.counts.bytes_moved, batch.plan.product_flops,
                 len(batch.plan.schedule),
             )  # fmt: skip
             counts = [a + b for a, b in zip(counts, here, strict=True)]
-        return Taken(clock.seconds, *counts)
+        seconds = dict(clock.seconds)
+        if twins:
+            wall, every = time.perf_counter() - begun, sum(seconds.values())
+            seconds = {step: wall * taken / every for step, taken in seconds.items()}
+        return Taken(seconds, *counts)
 
 
 def side_by_side(systems: Mapping[str, System], runs: int) -> dict[str, Taken]:

@@ -63,7 +63,8 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
 
     seconds = report["seconds"]
     steps = ("read", "record" if "program" in report else "construct", "schedule", "plan", "execute")
-    console.print("   ".join(f"{step}{GLUE}{duration(seconds[step])}" for step in steps))
+    every = "   (of all threads)" if report.get("abreast") else ""
+    console.print("   ".join(f"{step}{GLUE}{duration(seconds[step])}" for step in steps) + every)
     beside = [step for step in ("learn", "compile", "verify", "write", "wait") if seconds.get(step)]
     console.print(
         "   ".join(f"{step}{GLUE}{duration(seconds[step])}" for step in beside) + "   (not in instances/s)",

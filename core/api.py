@@ -55,7 +55,7 @@ from abw.core.policy.schedule import Policy, Schedule
 from abw.core.run.finite import refuse_values, refuse_weights
 from abw.core.run.footprint import require_weights
 from abw.core.run.learning import Asked, Choice, launch_seconds, policy_of
-from abw.core.run.minibatches import MiniBatch, run_all
+from abw.core.run.minibatches import MiniBatch, read_all, twins_for
 from abw.core.run.streaming import columns_of, read_ahead
 from abw.core.run.workload import (
     Networks,
@@ -407,13 +407,26 @@ class LoadedModel:
         if not len(instances):
             return
         workload = open_workload(self.spec, instances, self._networks)
-        clock, keep = Clock("construct", "schedule", "plan", "execute"), self._check_finite
-        ready = self._ready()
-        found = run_all(workload, ready, self._current(), clock, leave_out, keep_all=keep, windows=windows)
-        for batch, result in found:
+        clock, executor = Clock("construct", "schedule", "plan", "execute"), self._current()
+        cut = list(workload.windows() if windows is None else windows)
+
+        def read(batch: MiniBatch, result: Result) -> tuple[Column, ...]:
             if self._check_finite:
                 refuse_values(batch, result, workload.instances)
-            yield batch, columns_of(workload, batch, result)
+            return columns_of(workload, batch, result)
+
+        for batch, _, columns in read_all(
+            workload,
+            self._ready(),
+            executor,
+            clock,
+            read,
+            leave_out,
+            keep_all=self._check_finite,
+            windows=cut,
+            twins=twins_for(workload, executor, cut),
+        ):
+            yield batch, columns()
 
     def _ready(self) -> Policy:
         """The model's policy."""

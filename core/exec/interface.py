@@ -309,6 +309,13 @@ class Executor(Protocol):
         """
         self.update(params)
 
+    def twins(self) -> tuple[Executor, ...]:
+        """Executors with these weights that run side by side, each a plan on one thread; () where none can.
+
+        They hold until the weights change. Cost: arenas and tables for each, once it runs.
+        """
+        return ()
+
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
         """The same batches as this executor runs them best, to be planned: in parts, or as they are."""
         return schedule

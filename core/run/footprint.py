@@ -123,14 +123,16 @@ class Forecast:
         return {**{f.name: getattr(self, f.name) for f in fields(self)}, "total": self.total}
 
 
-def forecast(network: Network, largest: Footprint, together: int, vertices: int) -> Forecast:
+def forecast(
+    network: Network, largest: Footprint, together: int, vertices: int, abreast: int = 1
+) -> Forecast:
     """What `abw run` takes at most. Cost: laying out the cells, a millisecond each.
 
     `largest`: the mini-batch that takes most; `together`: so many of its size are planned before the first
-    runs; `vertices`: of the instances that are read together.
+    runs, or held; `vertices`: of the instances that are read together; `abreast`: so many run at once.
     """
     found = largest
-    plans = found.arenas + found.outputs + together * found.graph
+    plans = abreast * (found.arenas + found.outputs) + together * found.graph
     return Forecast(AT_REST, weight_bytes(network), VERTEX_BYTES * vertices, plans)
 
 

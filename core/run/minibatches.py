@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
+from threading import Lock
+from typing import TypeVar
 
+from abw.core.base.abreast import abreast
 from abw.core.base.ahead import ahead
 from abw.core.base.errors import AbwError, InstanceError
 from abw.core.base.progress import Clock
 from abw.core.exec.interface import Executor, Result, TooLargeError
+from abw.core.exec.lower.rows import row_floats
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.plan.plan import Plan, plan, wanted_of
@@ -17,9 +23,13 @@ from abw.core.policy.schedule import Policy, Schedule
 from abw.core.run.growing import Grown, grow
 from abw.core.run.workload import Workload
 
+T = TypeVar("T")
+
 TOGETHER = 1 << 14
 """Small mini-batches of so many nodes are planned together, before the first of them runs: kernels fill the
 caches with weights and values, and what plans finds its code and tables there only if it does several."""
+ABREAST = 1 << 11
+"""The same where several run at once: fewer, so that there are enough for all threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,22 +153,97 @@ def run_all(
     `wanted_of`), unless `keep_all` says otherwise. Errors: InstanceError; TooLargeError where one instance
     alone does not fit.
     """
-    windows = workload.windows() if windows is None else windows
     if workload.ground is not None:
-        for number, (first, last) in enumerate(windows):
+        for number, (first, last) in enumerate(workload.windows() if windows is None else windows):
             yield from _grown(workload, policy, executor, clock, number, first, last, leave_out)
         return
 
     def made(window: int, first: int, last: int) -> MiniBatch:
         return planned(workload, policy, executor, first, last, clock, window=window, keep_all=keep_all)
 
-    batches = (
-        batch
-        for number, (first, last) in enumerate(windows)
-        for batch in _around(partial(made, number), first, last, leave_out)
-    )
-    for batch in ahead(batches) if executor.abilities.overlaps else _together(batches):
+    batches = _windows(workload, made, leave_out, windows)
+    if executor.abilities.overlaps:
+        batches = ahead(batches)
+    else:
+        batches = chain.from_iterable(_together(batches, TOGETHER))
+    for batch in batches:
         yield from _pieces(made, executor, clock, batch)
+
+
+def read_all(
+    workload: Workload,
+    policy: Policy,
+    executor: Executor,
+    clock: Clock,
+    read: Callable[[MiniBatch, Result], T],
+    leave_out: Callable[[InstanceError], None] | None = None,
+    *,
+    keep_all: bool = False,
+    windows: Iterable[tuple[int, int]] | None = None,
+    twins: Sequence[Executor] = (),
+) -> Iterator[tuple[MiniBatch, Result, Callable[[], T]]]:
+    """As `run_all`, with what gives `read(batch, result)`, to be called before the next is asked for.
+
+    With `twins` (see `twins_for`) so many mini-batches run at once, each on one thread that also reads its
+    result, while the next ones are planned. Then `result` has no values any more. `clock` counts the seconds
+    of all threads.
+    """
+    if not twins:
+        for batch, result in run_all(
+            workload, policy, executor, clock, leave_out, keep_all=keep_all, windows=windows
+        ):
+            yield batch, result, partial(read, batch, result)
+        return
+    planning = Lock()
+
+    def made(window: int, first: int, last: int) -> MiniBatch:
+        with planning:
+            return planned(workload, policy, twins[0], first, last, clock, window=window, keep_all=keep_all)
+
+    def work(twin: Executor, batches: list[MiniBatch]) -> list[tuple[MiniBatch, Result, T]]:
+        own = Clock("execute")
+        pieces = chain.from_iterable(_pieces(made, twin, own, batch) for batch in batches)
+        found = [(batch, result, read(batch, result)) for batch, result in pieces]
+        with planning:
+            clock.seconds["execute"] += own.seconds["execute"]
+        return found
+
+    together = _together(_windows(workload, made, leave_out, windows), ABREAST)
+    for found in abreast(together, twins, work):
+        for batch, result, value in found:
+            yield batch, result, partial(_given, value)
+
+
+def _given(value: T) -> T:
+    return value
+
+
+LEAST, MOST = 1 << 17, 1 << 25
+"""Mini-batches whose values take so many bytes run side by side: smaller ones are done before a thread has
+woken; those that take more, with tables and plans, are better shared by all threads than held at once."""
+OF_VERTEX = 256
+"""Bytes that a vertex takes in graph, schedule and plan, with room to spare."""
+
+
+def twins_for(
+    workload: Workload, executor: Executor, windows: Sequence[tuple[int, int]]
+) -> Sequence[Executor]:
+    """Executors for these mini-batches side by side; none where they are better run one by one."""
+    return executor.twins() if go_abreast(workload, windows) else ()
+
+
+def go_abreast(workload: Workload, windows: Sequence[tuple[int, int]]) -> bool:
+    """Whether these are several mini-batches, and neither too small nor too large to run side by side.
+
+    Those that grow run one by one.
+    """
+    if len(windows) < 2 or workload.ground is not None:
+        return False
+    network, start = workload.network, workload.instances.start
+    vertices = max(int(start[last] - start[first]) for first, last in windows)
+    values = 4 * vertices * sum(row_floats(o.shape, 1) for t in network.types for o in t.outputs)
+    rest = OF_VERTEX * vertices + 4 * sum(table.rows * math.prod(table.shape) for table in network.tables)
+    return LEAST <= values <= MOST - rest
 
 
 def _grown(
@@ -199,6 +284,17 @@ def _grown(
             yield MiniBatch(window, first, last, grown, piece), grown.result
 
 
+def _windows(
+    workload: Workload,
+    made: Callable[[int, int, int], MiniBatch],
+    leave_out: Callable[[InstanceError], None] | None,
+    windows: Iterable[tuple[int, int]] | None,
+) -> Iterator[MiniBatch]:
+    """The mini-batches of all windows."""
+    for number, (first, last) in enumerate(workload.windows() if windows is None else windows):
+        yield from _around(partial(made, number), first, last, leave_out)
+
+
 def _around(
     made: Callable[[int, int], MiniBatch],
     first: int,
@@ -221,24 +317,24 @@ def _around(
             first = error.instance + 1
 
 
-def _together(batches: Iterator[MiniBatch]) -> Iterator[MiniBatch]:
-    """The same, made until they have TOGETHER nodes before the first of them is given.
+def _together(batches: Iterator[MiniBatch], nodes: int) -> Iterator[list[MiniBatch]]:
+    """The same, so many made one after the other that they have so many nodes.
 
     What making one raises is raised here in its place.
     """
     while True:
         made: list[MiniBatch] = []
-        nodes, error = 0, None
+        count, error = 0, None
         try:
-            while nodes < TOGETHER and (batch := next(batches, None)):
+            while count < nodes and (batch := next(batches, None)):
                 made.append(batch)
-                nodes += len(batch.graph)
+                count += len(batch.graph)
         except AbwError as raised:
             error = raised
-        yield from made
+        yield made
         if error:
             raise error
-        if nodes < TOGETHER:
+        if count < nodes:
             return
 
 

@@ -299,6 +299,8 @@ def _report(
     if entry_of(options.executor).abilities.overlaps:
         # the phases' sum would count twice what overlaps
         working = sums.seconds - seconds["wait"] - seconds["write"]
+    elif sums.abreast:  # also what is written meanwhile
+        working = sums.seconds - seconds["wait"]
     data = options.input or model.data.path
     first = share.section.seen if share else 0
     own = None if options.input else learned and learned.trained_on(data, first + sums.instances)
@@ -321,6 +323,7 @@ def _report(
         "seed": options.seed,
         "weights": trained and weights_document(trained),
         "threads": options.threads,
+        "abreast": sums.abreast,
         "instances": sums.instances,
         "skipped": sums.skipped,
         "complaints": sums.complaints,

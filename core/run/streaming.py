@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,7 @@ from abw.core.run.finite import not_finite, refuse_values
 from abw.core.run.footprint import Footprint, footprint_of
 from abw.core.run.growing import Grown
 from abw.core.run.history import history_of
-from abw.core.run.minibatches import MiniBatch, run_all
+from abw.core.run.minibatches import MiniBatch, read_all, twins_for
 from abw.core.run.recheck import recheck
 from abw.core.run.workload import Networks, Workload, chunks_of, open_workload
 from abw.core.store.answers import answered, fields_of
@@ -152,7 +152,8 @@ class Sums:
 
     `needed`: the memory of the mini-batch that takes most. `whole`: mini-batches whose graph was looked at
     as a whole, for its lower bound and what was avoided: all, but of those that grow only the ones kept.
-    `not_finite`: values of the outputs that are none, or infinite.
+    `not_finite`: values of the outputs that are none, or infinite. `abreast`: whether several mini-batches
+    ran at once; what was looked at in them afterwards is not in `seconds`.
     """
 
     seconds: float = 0.0
@@ -171,6 +172,7 @@ class Sums:
     max_error: float = 0.0
     needed: Footprint | None = None
     not_finite: int = 0
+    abreast: bool = False
     grown: Growth = field(default_factory=Growth)
 
     @property
@@ -200,12 +202,14 @@ class _Run:
         self.told: deque[Bad] = deque()  # left out, perhaps by another thread
         self.owed: list[Bad] = []  # the same by their lines, not yet written
         self.begun = time.perf_counter()
+        self.looking = 0.0
 
     def run(self) -> Sums:
         self.job.progress.phase("run", self.feed.size)
         before = self.feed.taken
         # reading from a pipe may wait for ever; a thread that does so could not be ended
-        overlapped = self.job.executor.abilities.overlaps and self.feed.size is not None
+        executor = self.job.executor
+        overlapped = (executor.abilities.overlaps or executor.twins()) and self.feed.size is not None
         for chunk, taken in ahead(self._chunks(), 1) if overlapped else self._chunks():
             self.told += chunk.bad
             if len(chunk.instances):
@@ -216,7 +220,7 @@ class _Run:
                     self._tell(before + int(part * last))
             self._write(self._nothing())
             before = taken
-        self.sums.seconds = time.perf_counter() - self.begun
+        self.sums.seconds = time.perf_counter() - self.begun - self.looking
         return self.sums
 
     def _chunks(self) -> Iterator[tuple[Chunk[Instances], int]]:
@@ -245,20 +249,31 @@ class _Run:
         leave_out = partial(self._leave_out, workload.instances) if job.skip_bad else None
         in_pieces = set()
         keep_all = job.params is not None or job.check_finite
-        for batch, result in run_all(workload, job.policy, job.executor, clock, leave_out, keep_all=keep_all):
+        windows = list(workload.windows())
+        # to verify takes the values of all nodes, after they were written
+        twins = () if job.params else twins_for(workload, job.executor, windows)
+        sums.abreast |= bool(twins)
+        later: list[Callable[[], None]] = []
+        for batch, result, read in read_all(
+            workload,
+            job.policy,
+            job.executor,
+            clock,
+            partial(self._read, workload),
+            leave_out,
+            keep_all=keep_all,
+            windows=windows,
+            twins=twins,
+        ):
             nodes, last = result.nodes, batch.last
             needed = footprint_of(batch)
             if sums.needed is None or needed.total > sums.needed.total:
                 sums.needed = needed
-            # a device may still be at it: what needs no result comes before what does
-            kept = sums.mini_batches < KEPT
-            if job.folder is not None and (kept or batch.grown is None):
-                bound = int(lower_bound(batch.dag).sum())
-                sums.whole += 1
-                sums.lower_bound += bound
-                sums.executed.avoid(result.counts, batch.plan.counts)
-                if kept:
-                    self._keep(job.folder, workload, batch, result, bound)
+            look = partial(self._look_at, workload, batch, result, sums.mini_batches)
+            if twins:  # which would go on meanwhile, so that their time would not count
+                later.append(look)
+            else:  # a device may still be at it: what needs no result comes before what does
+                look()
             sums.mini_batches += 1
             sums.instances += nodes.instances
             sums.nodes += len(nodes)
@@ -270,10 +285,8 @@ class _Run:
             if batch.piece:
                 in_pieces.add(batch.window)
             with clock("execute"):
-                rows = _rows(workload, batch, result)
+                rows = read()
             sums.not_finite += sum(map(not_finite, rows.columns))
-            if job.check_finite:
-                refuse_values(batch, result, workload.instances)
             if job.params:
                 if batch.grown is not None:
                     check_schedule(batch.dag, batch.schedule)
@@ -288,7 +301,18 @@ class _Run:
                     job.grown.write(batch.grown.instances)
             self._write(rows)
             yield last
+        begun = time.perf_counter()
+        for waiting in later:
+            waiting()
+        self.looking += time.perf_counter() - begun
         sums.in_pieces += len(in_pieces)
+
+    def _read(self, workload: Workload, batch: MiniBatch, result: Result) -> Rows:
+        """What a mini-batch gave, perhaps on another thread. Errors: AbwError for what is not finite."""
+        rows = _rows(workload, batch, result)
+        if self.job.check_finite:
+            refuse_values(batch, result, workload.instances)
+        return rows
 
     def _verified(self, workload: Workload, batch: MiniBatch, result: Result) -> float:
         """The largest error of any node; of a mini-batch that has grown its decisions are made again, too."""
@@ -302,13 +326,22 @@ class _Run:
             self.sums.grown.close += found.close
         return worst
 
-    def _keep(self, folder: Path, workload: Workload, batch: MiniBatch, result: Result, bound: int) -> None:
-        sums, graph, dag, schedule = self.sums, batch.graph, batch.dag, batch.schedule
-        ready = ready_counts(dag, schedule)
-        save_batch(folder, sums.mini_batches, graph, dag, schedule, ready)
+    def _look_at(self, workload: Workload, batch: MiniBatch, result: Result, number: int) -> None:
+        """Compare mini-batch `number` with what there could be, and keep it if it is one of the first."""
+        sums, kept = self.sums, number < KEPT
+        if self.job.folder is None or not (kept or batch.grown is None):
+            return
+        bound = int(lower_bound(batch.dag).sum())
+        sums.whole += 1
+        sums.lower_bound += bound
+        sums.executed.avoid(result.counts, batch.plan.counts)
+        if not kept:
+            return
+        graph, dag, schedule = batch.graph, batch.dag, batch.schedule
+        save_batch(self.job.folder, number, graph, dag, schedule, ready_counts(dag, schedule))
         if batch.grown is not None:
             with self.job.clock("write"):
-                save_history(folder, sums.mini_batches, history_of(workload, batch, result))
+                save_history(self.job.folder, number, history_of(workload, batch, result))
         for name in COMPARED:
             sums.of_kept.compared[name] += len(get_policy(name).schedule(dag))
         sums.of_kept.batches += len(schedule)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Hashable, Mapping
 from operator import attrgetter
@@ -95,27 +96,31 @@ class CpuExecutor(Executor):
             get_sorter(self._target)  # compiled now, not amid the first mini-batch
         self._network, self._params = network, params
         self._arenas: Arenas = arenas_of(network)
-        lanes = self._target.lanes
-        self._memory = ArenaMemory(network, self._arenas, params, lanes)
         text, names, layouts = self._emit()
         self._code: Code = compile_ir(text, self._target)
         walks = tuple(kind(self._code.address(name)) for name, kind in WALKS.items())
         self._walks: list[tuple[Walk, ...]] = [walks] * self._threads
         self._profiler: Profiler | None = None
         self._recorder: Recorder | None = None
-        self._layouts = layouts
+        self._names, self._layouts = names, layouts
         self._constants = self._packed()
         self._packings: list[Packing | None] | None = None
+        self._take_room()
+
+    def _take_room(self) -> None:
+        """Have arenas, scratch and tables of one's own, and no run yet."""
+        lanes = self._target.lanes
+        self._memory = ArenaMemory(self._network, self._arenas, self._params, lanes)
         self._weights: WeightGradients | None = None
-        size = max((layout.scratch_floats for layout in layouts if layout), default=0)
+        size = max((layout.scratch_floats for layout in self._layouts if layout), default=0)
         # whole vectors are read at parts of the last row
         self._scratch = [aligned(size + lanes) for _ in range(self._threads)]
         self._scratch_at = [address(scratch) for scratch in self._scratch]
         self._own = {
             "arena": self._memory.at,
-            "kernel": np.array([self._code.address(name) for name in names], np.int64),
+            "kernel": np.array([self._code.address(name) for name in self._names], np.int64),
             "constants": np.array([address(c) for c in self._constants], np.int64),
-            "by_column": np.array([layout is not None and layout.by_column for layout in layouts], np.int64),
+            "by_column": np.array([bool(layout and layout.by_column) for layout in self._layouts], np.int64),
             "pitch": self._memory.pitch,
         }
         fixed = [getattr(self._arenas, name) for name in OF_ARENAS] + [
@@ -124,14 +129,29 @@ class CpuExecutor(Executor):
         of_plan = len(OF_SCHEDULE) + len(OF_PLAN)
         self._table = np.array([0] * of_plan + [address(array) for array in fixed], np.int64)
         self._table_at = address(self._table)
-        self._epochs = RunEpochs(network, params)
+        self._epochs = RunEpochs(self._network, self._params)
         self._rounds: CompiledRounds | None = None
         self._tape: CompiledTape | None = None
+        self._twins: tuple[CpuExecutor, ...] = ()
+
+    def twins(self) -> tuple[CpuExecutor, ...]:
+        """One a thread, with arenas of its own; none while runs are measured or noted."""
+        if self._team is None or self._profiler is not None:
+            return ()
+        if not self._twins:
+            self._twins = tuple(self._twin() for _ in range(self._threads))
+        return self._twins
+
+    def _twin(self) -> CpuExecutor:
+        twin = copy.copy(self)
+        twin._threads, twin._team = 1, None
+        twin._take_room()
+        return twin
 
     def update(self, params: Params) -> None:
         """Pack other weights. Raises ValueError for other shapes."""
         self._epochs.renew(params)
-        self._params = params
+        self._params, self._twins = params, ()
         self._constants = self._packed()
         self._own["constants"][:] = [address(c) for c in self._constants]
         self._memory.update(params)
@@ -144,6 +164,7 @@ class CpuExecutor(Executor):
         if params is not self._params or params.flat is None:
             raise ValueError("what was given last, in one vector, is to be changed in place: see `flattened`")
         self._epochs.renew(params)
+        self._twins = ()
         if self._packings is None:
             ends = np.cumsum([0, *(value.size for value in params.values)]).tolist()
             self._packings = []

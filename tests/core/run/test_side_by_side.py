@@ -1,0 +1,179 @@
+"""Mini-batches that run side by side give what they give one by one, to the bit, and in their order."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import abw
+from abw.core.base.errors import AbwError, InstanceError, Problem
+from abw.core.base.progress import Clock
+from abw.core.exec.cpu.executor import CpuExecutor
+from abw.core.exec.interface import Executor, Result, TooLargeError
+from abw.core.exec.params import Params, init_params
+from abw.core.exec.reference import ReferenceExecutor
+from abw.core.plan.plan import Plan
+from abw.core.policy.registry import get_policy
+from abw.core.run import minibatches
+from abw.core.run.minibatches import MiniBatch, go_abreast, read_all, twins_for
+from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
+from abw.core.spec.load import Overrides
+
+SPECS = ("treelstm", "lattice", "bilstm")
+
+
+@pytest.fixture(scope="module")
+def workloads(root: Path) -> dict[str, Workload]:
+    found = {}
+    for name in SPECS:
+        model = open_model(root / "specs" / f"{name}.yaml", Overrides(dims={"hidden": 8}))
+        found[name] = open_workload(model, read_instances(model.data, 40), open_networks(model, "cell"))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(minibatches, "LEAST", 0)
+
+
+def prepared(workload: Workload, threads: int, params: Params | None = None) -> CpuExecutor:
+    executor = CpuExecutor()
+    executor.prepare(workload.network, params or init_params(workload.network, 0), threads)
+    return executor
+
+
+def values(batch: MiniBatch, result: Result) -> bytes:
+    return b"".join(result.values(refs.reference).tobytes() for refs in batch.graph.results)
+
+
+def told(
+    workload: Workload, executor: Executor, windows: list[tuple[int, int]], **named: object
+) -> list[tuple[int, int, int, bytes]]:
+    clock = Clock("construct", "schedule", "plan", "execute")
+    found = read_all(
+        workload,
+        get_policy("depth"),
+        executor,
+        clock,
+        values,
+        windows=windows,
+        **named,  # type: ignore[arg-type]
+    )
+    return [(batch.window, batch.first, batch.last, read()) for batch, _, read in found]
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from(SPECS),
+    cuts=st.sets(st.integers(1, 39), max_size=12),
+    threads=st.integers(2, 4),
+    together=st.sampled_from([1, 200, 10**9]),
+)
+def test_they_give_the_same(
+    workloads: dict[str, Workload], monkeypatch: pytest.MonkeyPatch, name: str, cuts: set[int], threads: int,
+    together: int,
+) -> None:  # fmt: skip
+    workload = workloads[name]
+    ends = [0, *sorted(cuts), 40]
+    windows = list(pairwise(ends))
+    executor = prepared(workload, threads)
+    with monkeypatch.context() as patched:
+        patched.setattr(minibatches, "ABREAST", together)
+        twins = twins_for(workload, executor, windows)
+        assert len(twins) == (threads if len(windows) > 1 else 0)
+        found = told(workload, executor, windows, twins=twins)
+    assert found == told(workload, prepared(workload, 1), windows)
+
+
+class Small(CpuExecutor):
+    """Has room for so many nodes."""
+
+    room = 150
+
+    def run(self, plan: Plan) -> Result:
+        if len(plan.graph) > self.room:
+            raise TooLargeError(len(plan.graph), self.room, "a small machine")
+        return super().run(plan)
+
+
+def test_what_does_not_fit_runs_in_pieces(workloads: dict[str, Workload]) -> None:
+    workload, windows = workloads["treelstm"], [(0, 2), (2, 24), (24, 40)]
+    executor = Small()
+    executor.prepare(workload.network, init_params(workload.network, 0), 2)
+    found = told(workload, executor, windows, twins=twins_for(workload, executor, windows))
+    assert found == told(workload, executor, windows)
+    assert len(found) > len(windows)
+
+
+def test_what_is_wrong_is_told_in_its_place_or_left_out(
+    workloads: dict[str, Workload], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload, made = workloads["bilstm"], minibatches.planned
+
+    def planned(*args: object, **named: object) -> MiniBatch:
+        if args[3] <= 25 < args[4]:  # type: ignore[operator]
+            raise InstanceError(Problem("the 26th"), 25)
+        return made(*args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(minibatches, "planned", planned)
+    windows = [(i, i + 4) for i in range(0, 40, 4)]
+    executor, alone = prepared(workload, 3), prepared(workload, 1)
+    twins = twins_for(workload, executor, windows)
+    clock = Clock("construct", "schedule", "plan", "execute")
+    found = read_all(workload, get_policy("depth"), executor, clock, values, windows=windows, twins=twins)
+    assert [next(found)[0].window for _ in range(6)] == list(range(6))
+    with pytest.raises(InstanceError, match="the 26th"):
+        next(found)
+    left: list[int] = []
+    kept = told(workload, executor, windows, twins=twins, leave_out=lambda e: left.append(e.instance))
+    assert left == [25]
+    assert kept == told(workload, alone, windows, leave_out=lambda e: left.append(e.instance))
+
+
+def test_twins_have_the_weights_that_were_given_last(workloads: dict[str, Workload]) -> None:
+    workload, windows = workloads["treelstm"], [(0, 20), (20, 40)]
+    executor, others = prepared(workload, 2), init_params(workload.network, 1)
+    before = told(workload, executor, windows, twins=twins_for(workload, executor, windows))
+    executor.update(others)
+    after = told(workload, executor, windows, twins=twins_for(workload, executor, windows))
+    assert after == told(workload, prepared(workload, 1, others), windows) != before
+
+
+def test_when_they_run_one_by_one(
+    workloads: dict[str, Workload], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload, windows = workloads["treelstm"], [(0, 20), (20, 40)]
+    assert go_abreast(workload, windows)
+    executor = prepared(workload, 2)
+    assert len(executor.twins()) == 2 and prepared(workload, 1).twins() == ()
+    executor.measure()
+    assert executor.twins() == ()  # threads are told apart by what they share
+    assert ReferenceExecutor().twins() == ()
+    assert not go_abreast(workload, windows[:1])
+    model = open_model(root / "specs" / "greedy.yaml", Overrides(dims={"hidden": 8}))
+    growing = open_workload(model, read_instances(model.data, 8), open_networks(model, "cell"))
+    assert not go_abreast(growing, [(0, 4), (4, 8)])
+    monkeypatch.setattr(minibatches, "LEAST", 1 << 40)
+    assert not go_abreast(workload, windows)
+    monkeypatch.setattr(minibatches, "LEAST", 0)
+    monkeypatch.setattr(minibatches, "MOST", 1 << 10)
+    assert not go_abreast(workload, windows)
+
+
+def test_a_value_that_is_not_finite_is_told_alike(root: Path) -> None:
+    said = []
+    for threads in (1, 2):
+        spec = root / "specs" / "treelstm.yaml"
+        model = abw.load(spec, dims={"hidden": 8}, policy="depth", threads=threads, check_finite=True)
+        params = init_params(model.network, 0)
+        huge = Params(tuple(np.full_like(value, 3e38) for value in params.values), params.tables)
+        model._current().update(huge)
+        with pytest.raises(AbwError) as error:
+            model(model.spec.data.path)
+        said.append(str(error.value))
+    assert said[0] == said[1]
