@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import platform
+import re
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Literal
 
 import llvmlite.binding as llvm
@@ -19,6 +21,9 @@ MACHINE = platform.machine()
 KNOWN = MACHINE in ("x86_64", "AMD64", "aarch64")
 """Whether the kernels written as IR were ever run on a processor like this one, if only an emulated one."""
 
+SECOND_LEVEL = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
+USUAL_CACHE = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -26,7 +31,8 @@ class Target:
 
     `accumulators`: vector registers that sums may take, so that the weights of a step and a broadcast operand
     fit in beside them. `group`: the most sums of a row that a block of rows works on. `counter`: how code
-    reads a clock that runs evenly: LLVM's function, and what it is given.
+    reads a clock that runs evenly: LLVM's function, and what it is given. `cache`: bytes of a core's
+    second-level cache.
     """
 
     name: TargetName
@@ -36,6 +42,7 @@ class Target:
     accumulators: int
     group: int
     counter: tuple[str, str] = ("readcyclecounter", "")  # on x86 that of time stamps
+    cache: int = USUAL_CACHE
 
     @property
     def vector(self) -> str:
@@ -88,8 +95,16 @@ def get_target(name: TargetName | None = None) -> Target:
         features = {f: on and "avx512" not in f and not f.startswith("avx10") for f, on in has.items()}
     if chosen == "plain":
         # the least that the architecture promises
-        return Target("plain", "x86-64" if "sse2" in has else "generic", "", 4, 16, 3)
+        return Target("plain", "x86-64" if "sse2" in has else "generic", "", 4, 16, 3, cache=_second_level())
     flags = ",".join(f"{'+' if on else '-'}{feature}" for feature, on in sorted(features.items()))
-    return (
-        Target(chosen, cpu, flags, 16, 32, 6) if chosen == "avx512" else Target(chosen, cpu, flags, 8, 16, 3)
-    )
+    lanes, registers, group = (16, 32, 6) if chosen == "avx512" else (8, 16, 3)
+    return Target(chosen, cpu, flags, lanes, registers, group, cache=_second_level())
+
+
+def _second_level() -> int:
+    """The second-level cache as Linux tells of it; where nothing does, a usual one."""
+    try:
+        told = re.fullmatch(r"(\d+)K", SECOND_LEVEL.read_text().strip())
+    except OSError:
+        told = None
+    return 1024 * int(told[1]) if told else USUAL_CACHE

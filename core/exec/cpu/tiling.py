@@ -14,10 +14,12 @@ from abw.core.exec.lower.stages import Group, Single, Stage, group_gates, stages
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import Reduction
 
-TILE_ROWS = 60
-"""Rows that go through all stages together; 60 is a whole number of most blocks of rows."""
-TILE_BYTES = 384 * 1024
-"""What the rows of a tile that are read again and again may take of the second-level cache."""
+TILE_ROWS = 120
+"""Rows that go through all stages together; 120 is a whole number of most blocks of rows."""
+TILE_SHARE = 2
+"""What part of the second-level cache the rows of a tile that are read again and again may take: a half."""
+KEPT_SHARE = 4
+"""A stage's weights that take no more than a quarter of it stay in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,16 @@ class ListPlace:
 
 @dataclass(frozen=True, slots=True)
 class StageLayout:
-    """A stage's groups of gates with their weights; `units` vectors of the result are computed together."""
+    """A stage's groups of gates with their weights; `units` vectors of the result are computed together.
+
+    `streamed`: the weights are too many to stay in the second-level cache.
+    """
 
     stage: Stage
     weights: tuple[PackedWeights, ...]
     units: int
     block_rows: int
+    streamed: bool
 
     @property
     def sums(self) -> int:
@@ -178,7 +184,9 @@ def layout_of(normal: NormalCell, target: Target, reductions: tuple[Reduction | 
             end += weights[-1].blocks * weights[-1].block_floats
         packed += weights
         widest = max((len(group.gates) for group in groups), default=1)
-        laid.append(StageLayout(stage, tuple(weights), units, target.block_rows(widest * units)))
+        taken = sum(4 * w.blocks * w.block_floats for w in weights)
+        streamed = taken > target.cache // KEPT_SHARE
+        laid.append(StageLayout(stage, tuple(weights), units, target.block_rows(widest * units), streamed))
 
     lists: list[ListPlace | None] = []
     for port, reduction in zip(cell.inputs, reductions, strict=True):
@@ -188,7 +196,7 @@ def layout_of(normal: NormalCell, target: Target, reductions: tuple[Reduction | 
     order = [*range(len(cell.inputs)), *outputs, *(value for value, _ in scratch)]
     entries = {value: entry for entry, value in enumerate(order)}
     kept = max(1, width, _reread(stages, normal, lanes))
-    tile = max(1, min(TILE_ROWS, TILE_BYTES // (4 * kept)))
+    tile = max(1, min(TILE_ROWS, target.cache // TILE_SHARE // (4 * kept)))
     return CellTiling(
         normal, target, tuple(laid), entries, tuple(lists), tuple(scratch), tuple(fixed.values()),
         tuple(packed), end, tile * width, tile,

@@ -137,6 +137,11 @@ class Function:
         """Write a vector to any address."""
         self.do(f"store {self.target.vector} {vector}, ptr {self.at(pointer, offset)}, align 4")
 
+    def prefetch(self, pointer: str) -> None:
+        """Ask for the cache line at any address, to be in the second-level cache."""
+        self.module.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.do(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
+
     def spread(self, scalar: str) -> str:
         """A float in every lane."""
         lanes, vector = self.target.lanes, self.target.vector

@@ -12,6 +12,7 @@ row of the clock (`clock.py`) in the word before the frame.
 
 from __future__ import annotations
 
+from abw.core.exec.cpu.llvm.ahead import Ahead, asked
 from abw.core.exec.cpu.llvm.clock import charge_reason, restart
 from abw.core.exec.cpu.llvm.emit import Function, Module
 from abw.core.exec.cpu.llvm.functions import element
@@ -191,7 +192,7 @@ class _Kernel:
         f = self.f
         blocks = _blocks(f, count, stage.block_rows)
 
-        def rows(block: str, carried: list[str], column: str) -> list[str]:
+        def rows(block: str, carried: list[str], column: str, after: str) -> list[str]:
             begin = carried[0]
             size = _balanced(f, f.i64("sub", count, begin), f.i64("sub", blocks, block))
             table = f.at("%table", f.i64("shl", begin, 3))
@@ -203,7 +204,10 @@ class _Kernel:
                     w = f.at("%constants", f.i64("add", place, 4 * weights.offset))
                     out = f.at("%sums", 4 * self.lanes * done)
                     done += len(weights.group.gates) * stage.units
-                    f.do(f"call void @{self.name}_{at}_{group}_{number}(ptr {w}, ptr {table}, ptr {out})")
+                    arguments = f"ptr {w}, ptr {table}, ptr {out}"
+                    if stage.streamed:
+                        arguments += asked(f, weights, after, w, block, blocks)
+                    f.do(f"call void @{self.name}_{at}_{group}_{number}({arguments})")
 
             f.cases(size, range(1, stage.block_rows + 1), call)
             self._charge("product")
@@ -224,10 +228,12 @@ class _Kernel:
             self._charge("elementwise")
             return [f.i64("add", begin, size)]
 
-        def block(column: str) -> None:
-            f.loop(blocks, lambda number, carried: rows(number, carried, column), [("i64", "0")])
-
         columns = stage.weights[0].blocks
+
+        def block(column: str) -> None:
+            after = f.i64("urem", f.i64("add", column, 1), columns)
+            f.loop(blocks, lambda number, carried: rows(number, carried, column, after), [("i64", "0")])
+
         if self.layout.by_column:
             first, last = share(f, str(columns))
             f.when(f.let(f"icmp slt i64 {first}, {last}"), lambda: f.repeat(last, block, first=first))
@@ -292,7 +298,9 @@ def _emit_block(
     module: Module, name: str, layout: CellTiling, stage: StageLayout, weights: PackedWeights, rows: int
 ) -> None:
     """Write the sums of a group's gates for `rows` rows and one block of the result."""
-    f = Function(module, name, "ptr %weights, ptr %table, ptr %sums")
+    ahead = Ahead("%ahead", "%step", "%apart") if stage.streamed else None
+    more = ", ptr %ahead, i64 %step, i64 %apart" if ahead else ""
+    f = Function(module, name, f"ptr %weights, ptr %table, ptr %sums{more}")
     bytes_of_vector = 4 * weights.lanes
     vectors = len(weights.group.gates) * weights.units
     bias = [f.load("%weights", bytes_of_vector * v) for v in range(vectors)]
@@ -312,7 +320,9 @@ def _emit_block(
             f.at("%weights", at),
             bytes_of_vector * len(places),
             part.length,
+            ahead,
         )
+        ahead = ahead and ahead.after(f, part.length // 2)
         for row, found in zip(sums, added, strict=True):
             for p, value in zip(places, found, strict=True):
                 row[p] = value
