@@ -26,8 +26,11 @@ tr.best {{ font-weight: 600; }}</style>
 <body class="abw">
 <svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs>{patterns}</defs></svg>
 <header><h1>{title}</h1><span class="facts">{facts}</span></header>
+<main>
 <section class="wide" aria-label="Curves">{charts}</section>
-<section class="wide" aria-label="Epochs"><h2>epochs</h2><div class="scroll">{table}</div></section>
+<section class="wide" aria-label="Epochs"><h2>epochs</h2>
+<div class="scroll" tabindex="0">{table}</div></section>
+</main>
 </body>
 </html>
 """
@@ -43,13 +46,14 @@ def curves_page(
 ) -> bytes:
     """A page without scripts. `facts` stand below the title; of the `rows` that of epoch `best` is marked."""
     style = (files("abw.viz") / "assets" / "page.css").read_text(encoding="utf-8")
+    drawn = (inline(chart_svg(chart)) for chart in charts)
     made = _PAGE.format(
         theme=f' data-theme="{theme}"' if theme else "",
         title=escape(title),
         style=STYLE + dark() + style,
         patterns=patterns(),
         facts=escape(" · ".join(facts)),
-        charts="".join(f'<div class="scroll">{inline(chart_svg(chart))}</div>' for chart in charts),
+        charts="".join(f'<div class="scroll" tabindex="0">{svg}</div>' for svg in drawn),
         table=_table(rows, best),
     )
     return made.encode()

@@ -187,7 +187,7 @@ function fillPolicies(app) {
 function fillSeveral(app) {
   const table = element("table"), head = element("tr");
   const figures = scenes.map((scene) => new Map(JSON.parse(scene.dataset.figures)));
-  head.append(element("th", ""));
+  head.append(element("td"));
   scenes.forEach((scene, number) => {
     const cell = element("th"), link = element("button", scene.dataset.name, "link");
     link.addEventListener("click", () => app.enter(worldOf(number), app.side === "scenes"));

@@ -9,8 +9,9 @@ from math import ceil, floor, log10
 
 from rich.text import Text
 
+from abw.viz.drawing.letters import wide
 from abw.viz.drawing.palette import colour
-from abw.viz.drawing.svg import Svg, number, tag, text, wide
+from abw.viz.drawing.svg import Svg, number, tag, text
 
 Point = tuple[float, float]
 

@@ -47,7 +47,7 @@ def _policy(picture: PolicyPicture) -> str:
         state = picture.states[s]
         ranked = sorted(state.q.items(), key=lambda item: -item[1])
         lines = [
-            f"{state_name(state)}: {state.chosen}",
+            f"{s} {state_name(state)}: {state.chosen}",
             " > ".join(f"{name} {value:.2f}" for name, value in ranked),
             f"met {sum(state.taken.values())} times" + ("" if state.known else ", unseen in training"),
         ]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 
 from abw.viz.drawing.chart import HEIGHT, MARGIN, TOP, WIDTH, ticks
+from abw.viz.drawing.letters import wide
 from abw.viz.drawing.palette import colour
-from abw.viz.drawing.svg import Svg, tag, text, wide
+from abw.viz.drawing.svg import Svg, tag, text
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,11 @@ from typing import Literal
 from xml.sax.saxutils import escape, quoteattr
 
 from abw.core.base.errors import AbwError
+from abw.viz.drawing.letters import wide
 from abw.viz.drawing.palette import COLOURS, PATTERNS, colour, ink, pattern
 
 MOST = 20_000
 """The most parts of a drawing."""
-
-LETTER = 6.7
-"""The width of a character at the usual size, in pixels, on the wide side."""
 
 LIGHT = {
     "paper": "#ffffff",
@@ -110,11 +108,6 @@ def rect(
 def title(content: str) -> str:
     """What a pointer resting on the element is told."""
     return tag("title", escape(content))
-
-
-def wide(content: str) -> float:
-    """About how wide a text is."""
-    return LETTER * len(content)
 
 
 def filled(

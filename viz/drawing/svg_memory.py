@@ -9,8 +9,9 @@ from xml.etree import ElementTree
 from abw.pqtree import shape
 from abw.pqtree.draw import code_svg
 from abw.viz.data.pictures import ArenaPicture, MemoryPicture, OperandView, Ordering, TreePicture
+from abw.viz.drawing.letters import wide
 from abw.viz.drawing.palette import marks
-from abw.viz.drawing.svg import Svg, filled, legend, rect, require_small, tag, text, title, wide
+from abw.viz.drawing.svg import Svg, filled, legend, rect, require_small, tag, text, title
 
 MARGIN, HIGH, LINE = 16.0, 24.0, 17.0
 

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from abw.viz.data.pictures import Block, Flow, ModelPicture, Way
 from abw.viz.drawing.layered import across, with_bends
+from abw.viz.drawing.letters import wide
 from abw.viz.drawing.model_rows import Row, beside, facts, head, link_row, rows
 from abw.viz.drawing.palette import colour, ink
-from abw.viz.drawing.svg import Svg, arrow, rect, require_small, tag, text, title, wide
+from abw.viz.drawing.svg import Svg, arrow, rect, require_small, tag, text, title
 
 Ints = NDArray[np.int32]
 

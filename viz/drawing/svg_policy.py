@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.viz.data.pictures import ENCODINGS, END, PolicyPicture, State, Transition, merged
+from abw.viz.drawing.labels import Box, Labels, Point, along
 from abw.viz.drawing.layered import across
+from abw.viz.drawing.letters import wide
 from abw.viz.drawing.palette import colour
-from abw.viz.drawing.svg import Svg, arrow, swatch, tag, text, title, wide
+from abw.viz.drawing.svg import Svg, arrow, rect, swatch, tag, text, title
 
 Ints = NDArray[np.int32]
 
@@ -18,44 +23,69 @@ HIGH, MARGIN, TOP, GAP = 50.0, 24.0, 56.0, 84.0
 MOST, SYMBOLS = 60, 5
 """The most states drawn, those met most often; the most symbols of a state that are spelt out."""
 
+SMALL = 10.0
+"""The size of the style's small letters."""
+
+SHARES = (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.12, 0.88)
+"""Where on its line a count may lie, the best place first."""
+
 
 def policy_svg(picture: PolicyPicture) -> Svg:
     """The states met in the mini-batch, left to right from the first; without one, those learned."""
     shown = shown_states(picture)
+    moves = [t for t in merged(picture) if t.source in shown and (t.target in shown or t.target == END)]
+    ends = _placed(picture, shown, moves)
+    said = _said(picture, shown)
+    right = max((box[2] for box in ends.values()), default=MARGIN)
+    low = max((box[3] for box in ends.values()), default=TOP)
+    width, height = max(right + GAP, MARGIN + wide(said)) + MARGIN, low + 40 + MARGIN
+    labels = Labels((0, TOP, width, height), ends.values())
+    lines = [_line(picture, t, ends) for t in moves]
+    for x, y in (line.curve[3] for t, line in zip(moves, lines, strict=True) if t.target == END):
+        labels.taken.append((x, y - 8, x + wide("end") + 8, y + 8))
+    counts, left_out = _counts(picture, moves, lines, labels)
+    boxes = "".join(
+        tag("g", state_box(picture, s, box), class_="state", id=f"state-{picture.policy}-{s}")
+        for s, box in ends.items()
+    )
+    if left_out:
+        low_said = (
+            f"{left_out} counts of transitions have no room here: the lines' tips have them, and --json"
+        )
+        counts += text(MARGIN, height - 12, low_said, "soft small")
+    head = text(MARGIN, 20, f"policy {picture.policy}", "big") + text(MARGIN, 38, said, "soft")
+    body = head + "".join(line.drawn for line in lines) + boxes + counts
+    return Svg(width, height, body, f"policy {picture.policy} as a state machine: {said}")
+
+
+def _placed(picture: PolicyPicture, shown: list[int], moves: Sequence[Transition]) -> dict[int, Box]:
+    """Where each state's box is: in columns by how far it is from the first."""
     number = {s: i for i, s in enumerate(shown)}
-    moves = merged(picture)
-    inside = [t for t in moves if t.source in number and t.target in number]
-    layer = _layers(len(shown), [(number[t.source], number[t.target]) for t in inside])
-    forward = [t for t in inside if layer[number[t.target]] > layer[number[t.source]]]
-    source = np.array([number[t.source] for t in forward], np.int32)
-    target = np.array([number[t.target] for t in forward], np.int32)
-    place = across(layer, np.zeros(len(shown), np.int32), source, target)
-    wides = np.array([box_width(picture.states[s]) for s in shown])
+    pairs = [(number[t.source], number[t.target]) for t in moves if t.target != END]
+    layer = _layers(len(shown), pairs)
+    forward = np.array([p for p in pairs if layer[p[1]] > layer[p[0]]], np.int32).reshape(-1, 2)
+    place = across(layer, np.zeros(len(shown), np.int32), forward[:, 0], forward[:, 1])
+    wides = np.array([box_width(s, picture.states[s]) for s in shown])
     columns = [float(wides[layer == level].max()) for level in range(int(layer.max(initial=-1)) + 1)]
     begin = MARGIN + np.concatenate([[0.0], np.cumsum([w + GAP for w in columns])])
     x = begin[layer] if len(shown) else np.zeros(0)
     y = TOP + 26 + (place - place.min(initial=0)) * (HIGH + 34)
-    ends = {s: (float(x[i]), float(y[i]), float(wides[i])) for s, i in number.items()}
-    boxes = "".join(
-        tag("g", state_box(picture, s, *ends[s]), class_="state", id=f"state-{picture.policy}-{s}")
-        for s in shown
-    )
-    edges = "".join(
-        _edge(picture, t, ends)
-        for t in moves
-        if t.source in number and (t.target in number or t.target == END)
-    )
-    rest = len(picture.states) - len(shown)
-    said = f"{len(picture.states)} states, encoding {picture.encoding} ({ENCODINGS[picture.encoding]})" + (
-        f"; the {rest} that this mini-batch does not meet are not drawn" if rest else ""
-    )
-    if picture.training is None:
-        said += "; as observed: this policy is no state machine"
-    head = text(MARGIN, 20, f"policy {picture.policy}", "big") + text(MARGIN, 38, said, "soft")
-    right = max((a + w for a, _, w in ends.values()), default=MARGIN)
-    width = max(right + GAP, MARGIN + wide(said)) + MARGIN
-    height = max((b + HIGH for _, b, _ in ends.values()), default=TOP) + 40 + MARGIN
-    return Svg(width, height, head + edges + boxes, f"policy {picture.policy} as a state machine: {said}")
+    return {
+        s: (float(x[i]), float(y[i]), float(x[i] + wides[i]), float(y[i]) + HIGH) for s, i in number.items()
+    }
+
+
+def _said(picture: PolicyPicture, shown: list[int]) -> str:
+    """How many states there are, what tells them apart, and which of them are drawn."""
+    all, met = len(picture.states), len(set(picture.steps))
+    said = f"{all:,} states, encoding {picture.encoding} ({ENCODINGS[picture.encoding]})"
+    if len(shown) < met:
+        said += f"; drawn are the {len(shown)} met most often, of {met:,} that this mini-batch meets"
+    elif met and met < all:
+        said += f"; the {all - met:,} that this mini-batch does not meet are not drawn"
+    elif len(shown) < all:
+        said += f"; drawn are the {len(shown)} tried most often"
+    return said + ("; as observed: this policy is no state machine" if picture.training is None else "")
 
 
 def shown_states(picture: PolicyPicture) -> list[int]:
@@ -88,14 +118,19 @@ def _layers(states: int, pairs: list[tuple[int, int]]) -> Ints:
     return layer
 
 
-def box_width(state: State) -> float:
+def box_width(s: int, state: State) -> float:
     """How wide a state's box is."""
-    return max(wide(state_name(state)), wide(_values(state)), 60.0) + badge_width(state) + 16
+    lines = (
+        wide(f"{s}  {state_name(state)}", bold=True),
+        wide(_values(state), SMALL),
+        wide(_met(state), SMALL),
+    )
+    return max(lines) + badge_width(state) + 16
 
 
 def badge_width(state: State) -> float:
     """How wide the part is that names the next batch's type."""
-    return max(30.0, wide(state.chosen) + 10)
+    return max(30.0, wide(state.chosen, SMALL, bold=True) + 10)
 
 
 def state_name(state: State) -> str:
@@ -110,63 +145,92 @@ def _values(state: State) -> str:
     return " > ".join(f"{name} {value:.2f}" for name, value in ranked)
 
 
-def state_box(picture: PolicyPicture, s: int, x: float, y: float, width: float) -> str:
-    """A state: what is ready, what goes next (in its type's colour), its Q-values, how often it was met."""
-    state = picture.states[s]
+def _met(state: State) -> str:
+    return ("" if state.known else "unseen in training; ") + f"met {sum(state.taken.values())}×"
+
+
+def state_box(picture: PolicyPicture, s: int, box: Box) -> str:
+    """A state: its number, what is ready, what goes next (in its type's colour), Q-values, how often met."""
+    state, (x, y, right, _) = picture.states[s], box
     t = picture.types.index(state.chosen)
-    met = sum(state.taken.values())
     q = "".join(
         f"\nQ {name}: {value:.3f}, tried {state.visits[name]} times" for name, value in state.q.items()
     )
+    met = sum(state.taken.values())
     tip = f"state {s}: {', '.join(state.ready)}\nnext: {state.chosen}\nmet {met} times here{q}"
     badge = badge_width(state)
+    name = tag("tspan", str(s), class_="soft") + tag("tspan", escape(f"  {state_name(state)}"))
     return (
         title(tip)
-        + tag("rect", x=x, y=y, width=width, height=HIGH, rx=6, class_="box")
+        + rect(x, y, right - x, HIGH, "box", rx=6)
         + swatch(t, x, y, badge, HIGH, state.chosen, rx=6)
-        + text(x + badge + 8, y + 18, state_name(state), "bold")
+        + tag("text", name, x=x + badge + 8, y=y + 18, class_="bold")
         + text(x + badge + 8, y + 32, _values(state), "small")
-        + text(
-            x + badge + 8,
-            y + 44,
-            ("" if state.known else "unseen in training; ") + f"met {met}×",
-            "soft small",
-        )
+        + text(x + badge + 8, y + 44, _met(state), "soft small")
     )
 
 
-def _edge(picture: PolicyPicture, t: Transition, ends: dict[int, tuple[float, float, float]]) -> str:
-    """A transition: to the right as a curve, to itself as a loop, back as an arc below."""
-    x, y, width = ends[t.source]
-    right, middle = x + width, y + HIGH / 2
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A transition as drawn, and the curve that its count may lie on."""
+
+    drawn: str
+    curve: tuple[Point, Point, Point, Point]
+
+
+def _line(picture: PolicyPicture, t: Transition, ends: dict[int, Box]) -> Line:
+    """A transition: to the right as a curve, to itself as a loop, back as an arc below.
+
+    Its colour is the type's, so that a label need only count.
+    """
+    x, y, right, low = ends[t.source]
+    middle = (y + low) / 2
     if t.target == END:
-        d, at = f"M{right:.1f} {middle:.1f}h34", (right + 44, middle + 4)
-        stop = text(right + 38, middle + 4, "end", "soft")
-        return _line(picture, t, d, at) + stop
-    if t.target == t.source:
-        centre = x + width / 2
-        d = f"M{centre - 16:.1f} {y:.1f}c-14 -24 46 -24 32 0"
-        return _line(picture, t, d, (centre, y - 20))
-    x2, y2, width2 = ends[t.target]
-    if x2 > x:
-        bend = (x2 - right) / 2
-        entry = y2 + HIGH / 2
-        d = f"M{right:.1f} {middle:.1f}C{right + bend:.1f} {middle:.1f} {x2 - bend:.1f} {entry:.1f} "
-        d += f"{x2:.1f} {entry:.1f}"
-        return _line(picture, t, d, ((right + x2) / 2, (middle + entry) / 2 - 5))
-    low = max(y, y2) + HIGH + 22
-    begin, end = x + width * 0.4, x2 + width2 * 0.6
-    d = f"M{begin:.1f} {y + HIGH:.1f}C{begin:.1f} {low:.1f} {end:.1f} {low:.1f} {end:.1f} {y2 + HIGH:.1f}"
-    return _line(picture, t, d, ((begin + end) / 2, low - 3))
-
-
-def _line(picture: PolicyPicture, t: Transition, d: str, at: tuple[float, float]) -> str:
-    """The line itself; its colour is the type's, so that a label need only count."""
-    thick = f"{1.2 + min(3.0, np.log2(t.count)):.1f}"
+        curve = ((right, middle), (right + 11, middle), (right + 23, middle), (right + 34, middle))
+    elif t.target == t.source:
+        at = (x + right) / 2 - 16
+        curve = ((at, y), (at - 14, y - 24), (at + 46, y - 24), (at + 32, y))
+    else:
+        x2, y2, right2, low2 = ends[t.target]
+        if x2 > x:
+            bend, entry = (x2 - right) / 2, (y2 + low2) / 2
+            curve = ((right, middle), (right + bend, middle), (x2 - bend, entry), (x2, entry))
+        else:
+            deep = max(low, low2) + 22
+            begin, end = x + (right - x) * 0.4, x2 + (right2 - x2) * 0.6
+            curve = ((begin, low), (begin, deep), (end, deep), (end, low2))
+    points = " ".join(f"{a:.1f} {b:.1f}" for a, b in curve[1:])
     type = picture.types.index(t.type)
-    line = tag("path", d=d, fill="none", stroke=colour(type), stroke_width=thick, marker_end=arrow(type))
+    drawn = tag(
+        "path",
+        d=f"M{curve[0][0]:.1f} {curve[0][1]:.1f}C{points}",
+        fill="none",
+        stroke=colour(type),
+        stroke_width=f"{1.2 + min(3.0, np.log2(t.count)):.1f}",
+        marker_end=arrow(type),
+    )
     target = "end" if t.target == END else f"state {t.target}"
     tip = title(f"state {t.source} to {target}: {t.count} times, mostly by {t.type}")
-    most = max(other.count for other in picture.transitions)
-    label = text(at[0], at[1], f"×{t.count}", "mid small halo") if t.count > max(1, most // 20) else ""
-    return tag("g", tip + line + label)
+    stop = text(right + 38, middle + 4, "end", "soft") if t.target == END else ""
+    return Line(tag("g", tip + drawn + stop), curve)
+
+
+def _counts(
+    picture: PolicyPicture, moves: Sequence[Transition], lines: Sequence[Line], labels: Labels
+) -> tuple[str, int]:
+    """How often transitions were taken, on their lines where there is room, the most frequent first.
+
+    Counts far below the largest go without saying. Also how many found no room.
+    """
+    most = max((t.count for t in picture.transitions), default=0)
+    told = [i for i, t in enumerate(moves) if t.count > max(1, most // 20)]
+    parts, left_out = [], 0
+    for i in sorted(told, key=lambda i: -moves[i].count):
+        said = f"×{moves[i].count}"
+        wanted = (along(lines[i].curve, share) for share in SHARES)
+        at = labels.place(wanted, wide(said, SMALL) + 4, SMALL + 3)
+        if at is None:
+            left_out += 1
+        else:
+            parts.append(text(at[0], at[1] + 3.5, said, "mid small halo"))
+    return "".join(parts), left_out

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from abw.viz.data.pictures import ChoiceView, RoundsPicture
+from abw.viz.drawing.letters import wide
 from abw.viz.drawing.rounds_text import new, summary
-from abw.viz.drawing.svg import Svg, filled, heading, rect, require_small, tag, text, title, wide
+from abw.viz.drawing.svg import Svg, filled, heading, rect, require_small, tag, text, title
 
 MARGIN, LEFT, CURVE, LINE = 16.0, 104.0, 48.0, 15.0
 INSTANCES, LINES, LETTERS = 24, 6, 12

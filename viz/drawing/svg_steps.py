@@ -8,6 +8,7 @@ from math import log1p
 import numpy as np
 
 from abw.viz.data.pictures import BatchesPicture, FrontierPicture, Lane
+from abw.viz.drawing.letters import wide
 from abw.viz.drawing.palette import colour, marks
 from abw.viz.drawing.svg import (
     Svg,
@@ -20,7 +21,6 @@ from abw.viz.drawing.svg import (
     tag,
     text,
     title,
-    wide,
 )
 
 HEIGHT, MARGIN, TOP = 72.0, 16.0, 30.0
