@@ -40,7 +40,9 @@ class Program:
     `edge`, `reduction` (P,): of each part the forward type, whether it has a node for each edge, and whether
     it reduces; `lists` (P,): how many lists of edges its nodes sum. `reads` (R, 4) with `read_ptr` (P + 1,):
     kind, slot or output, the type that is read or -1, and its output, or the reference of a constant.
-    `of_parts` (R',): the reads of other types. `sums` (Q, 3): type, output, and the reference of zeros.
+    `sums` (Q, 3): type, output, and the reference of zeros; `summing` (T, S) the type that sums an output's
+    gradient, -1 where none does. `most`: so many batches the backward pass of one has at most. `names`: of
+    all types.
     """
 
     slots: Ints
@@ -53,8 +55,10 @@ class Program:
     lists: Ints
     reads: NDArray[np.int64]
     read_ptr: Ints
-    of_parts: NDArray[np.int64]
     sums: Ints
+    summing: Ints
+    most: int
+    names: tuple[str, ...]
 
 
 @lru_cache(maxsize=8)
@@ -93,18 +97,24 @@ def program_of(training: Training) -> Program:
                 reads.append(row)
             read_ptr.append(len(reads))
     sums = [(t, o, zero(types[t].outputs[o].shape)) for t, o in training.sums]
+    summing = np.full(gives.shape[:2], -1, np.int32)
+    for q, (t, o, _) in enumerate(sums):
+        summing[t, o] = len(types) + len(parts) + q
+    part_ptr = np.array([*training.first, len(types) + len(parts)], np.int32)
     columns = np.array(parts, np.int32).reshape(-1, 4).T
     return Program(
         np.array([len(t.slots) for t in types], np.int32),
         np.array([t.reduction is not None for t in types]),
         gives,
-        np.array([*training.first, len(types) + len(parts)], np.int32),
+        part_ptr,
         np.ascontiguousarray(columns[0]),
         columns[1].astype(bool),
         columns[2].astype(bool),
         np.ascontiguousarray(columns[3]),
         np.array(reads, np.int64).reshape(-1, 4),
         np.array(read_ptr, np.int32),
-        np.array([r for r, (_, _, read, _) in enumerate(reads) if read >= 0], np.int64),
         np.array(sums, np.int32).reshape(-1, 3),
+        summing,
+        int(np.diff(part_ptr).max(initial=0)) + summing.shape[1] * bool(sums),
+        tuple(t.name for t in network.types),
     )

@@ -24,48 +24,41 @@ def training_schedule(made: TrainingGraph, forward: Schedule) -> Schedule:
     The parts of a reduction follow one another; what a launch has of one part is a launch. Cost: O(n).
     """
     program, graph = program_of(made.training), made.graph
-    types = len(made.training.source.types)
-    steps = np.diff(program.part_ptr)
-    sums = np.full((types, program.gives.shape[1]), -1, np.int32)
-    for q, (t, o, _) in enumerate(program.sums.tolist()):
-        sums[t, o] = types + len(program.source) + q
-    most = int(max(steps.max(initial=0), sums.shape[1]))
-    size, batches = len(graph) - made.forward, len(forward) * most
-    kinds, nodes = np.empty(batches, np.int32), np.empty(size, np.int32)
-    ptr, launches = np.zeros(batches + 1, np.int32), np.zeros(batches + 1, np.int32)
-    count, launched = _backward(
+    batches = len(forward) * (1 + program.most)
+    kinds, nodes = np.empty(batches, np.int32), np.empty(len(graph), np.int32)
+    ptr, launches = np.empty(batches + 1, np.int32), np.empty(batches + 1, np.int32)
+    count, launched = _both(
         (forward.type, forward.ptr, forward.nodes, forward.launches),
-        (program.slots, program.part_ptr, program.edge, sums),
+        (program.slots, program.part_ptr, program.edge, program.summing),
         (graph.type_ptr, graph.operand_ptr, made.sum_node),
         made.training.source.width.bit_length() - 1,
         (kinds, ptr, nodes, launches),
     )
-    launch_ptr = None
-    if forward.launch_ptr is not None:
-        launch_ptr = np.concatenate([forward.launch_ptr, len(forward) + launches[1 : launched + 1]])
-    return Schedule(
-        np.concatenate([forward.type, kinds[:count]]),
-        np.concatenate([forward.ptr, forward.ptr[-1] + ptr[1 : count + 1]]),
-        np.concatenate([forward.nodes, nodes]),
-        forward.unseen,
-        launch_ptr,
-    )
+    launch_ptr = launches[: launched + 1] if forward.launch_ptr is not None else None
+    return Schedule(kinds[:count], ptr[: count + 1], nodes, forward.unseen, launch_ptr)
 
 
 @njit
-def _backward(
+def _both(
     schedule: tuple[Ints, Ints, Ints, Ints],
     program: tuple[Ints, Ints, Bools, Ints],
     graph: tuple[Ints, Ints, Ints],
     shift: int,
     made: tuple[Ints, Ints, Ints, Ints],
 ) -> tuple[int, int]:
-    """Fill types, offsets, nodes and launches of the backward batches; how many batches and launches."""
+    """Fill types, offsets, nodes and launches of all batches; how many batches and launches."""
     batch_type, batch_ptr, batch_nodes, launch_ptr = schedule
     slots, part_ptr, edge, sums = program
     type_ptr, operand_ptr, sum_node = graph
     kinds, ptr, nodes, launches = made
-    count, launched, filled = 0, 0, 0
+    count, launched, filled = len(batch_type), len(launch_ptr) - 1, len(batch_nodes)
+    for b in range(count):
+        kinds[b], ptr[b] = batch_type[b], batch_ptr[b]
+    ptr[count] = filled
+    for launch in range(launched + 1):
+        launches[launch] = launch_ptr[launch]
+    for i in range(filled):
+        nodes[i] = batch_nodes[i]
     for launch in range(len(launch_ptr) - 2, -1, -1):
         low, high = launch_ptr[launch], launch_ptr[launch + 1]
         longest = 0

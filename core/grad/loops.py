@@ -1,0 +1,368 @@
+"""The compiled loops behind `training_graph`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.jit import inner, njit
+from abw.core.grad.program import COUNT, EDGE, EDGES, GRADIENT, HOLDER, NODE, NONE, OPERAND, OUTPUT, OWN
+from abw.core.ir.network import LISTED
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+Given = tuple[Ints, Ints, Ints]
+"""Of the forward graph: `type_ptr`, `operand_ptr`, `operand`."""
+
+
+@inner
+def _links(operand_ptr: Ints, v: int, slots: int) -> np.int64:
+    """How many neighbours a reduction's node has, of each slot."""
+    # unsigned: the machine's division of those is several times faster
+    return np.int64(np.uint32(operand_ptr[v + 1] - operand_ptr[v]) // np.uint32(slots))
+
+
+@njit
+def sizes(
+    graph: Given,
+    slots: Ints,
+    parts: tuple[Ints, Bools, Bools, Ints],
+    lists: Ints,
+    first: Ints,
+) -> tuple[int, int, int]:
+    """Number the nodes of all types but those that sum, which get `first` of the first of them.
+
+    The result: how many lists of edges there are, how many members these have, and how many operands all
+    nodes have.
+    """
+    type_ptr, operand_ptr, _ = graph
+    source, edge, reduction, read_ptr = parts
+    types = len(slots)
+    for t in range(types + 1):
+        first[t] = type_ptr[t]
+    several, more, size = np.int64(0), np.int64(0), np.int64(operand_ptr[type_ptr[types]])
+    for p in range(len(source)):
+        t = source[p]
+        here = np.int64(type_ptr[t + 1] - type_ptr[t])
+        operands = operand_ptr[type_ptr[t + 1]] - operand_ptr[type_ptr[t]]
+        along = np.int64(operands // max(slots[t], 1))
+        several += lists[p] * here
+        more += lists[p] * along
+        made = along if edge[p] else here
+        size += along if reduction[p] else made * (read_ptr[p + 1] - read_ptr[p])
+        first[types + p + 1] = first[types + p] + made
+    for q in range(types + len(source) + 1, len(first)):
+        first[q] = first[q - 1]
+    return int(several), int(more), int(size)
+
+
+@njit
+def count(
+    graph: Given,
+    slots: tuple[Ints, Bools, Ints],
+    results: Ints,
+    values: int,
+    ptr: Ints,
+) -> tuple[int, int]:
+    """What flows into the gradients of `values` values begins at `ptr[value + 1]`; the end; how much flows
+    into constants' gradients.
+    """
+    type_ptr, operand_ptr, operand = graph
+    slots_of, reduces, gives = slots
+    constants = 0
+    for reference in results:
+        if reference >= 0:
+            ptr[reference + 2] += 1
+        else:
+            constants += 1
+    for t in range(len(slots_of)):
+        for s in range(slots_of[t]):
+            if gives[t, s, 0] == NONE:
+                continue
+            for v in range(type_ptr[t], type_ptr[t + 1]):
+                begin, links = operand_ptr[v] + s, np.int64(1)
+                if reduces[t]:
+                    links = _links(operand_ptr, v, slots_of[t])
+                    begin = operand_ptr[v] + s * links
+                for e in range(begin, begin + links):
+                    if operand[e] >= 0:
+                        ptr[operand[e] + 2] += 1
+                    else:
+                        constants += 1
+    for value in range(values):
+        ptr[value + 2] += ptr[value + 1]
+    return ptr[values + 1], constants
+
+
+@njit
+def scatter(
+    graph: Given,
+    slots: tuple[Ints, Bools, Ints],
+    first: Ints,
+    results: tuple[Ints, Ints],
+    shifts: tuple[int, int],
+    ptr: Ints,
+    members: Ints,
+    constants: tuple[Ints, Ints],
+) -> None:
+    """Fill what flows into each value's gradient; from a sum's own, LISTED less the value that it is of."""
+    type_ptr, operand_ptr, operand = graph
+    slots_of, reduces, gives = slots
+    shift, wide = shifts
+    constant, gradient = constants
+    found = 0
+    for i in range(len(results[0])):
+        reference = results[0][i]
+        if reference >= 0:
+            members[ptr[reference + 1]] = results[1][i]
+            ptr[reference + 1] += 1
+        else:
+            constant[found], gradient[found] = reference, results[1][i]
+            found += 1
+    for t in range(len(slots_of)):
+        for s in range(slots_of[t]):
+            who = gives[t, s, 0]
+            if who == NONE:
+                continue
+            base = (np.int64(first[gives[t, s, 1]]) << wide) + gives[t, s, 2]
+            edge = 0
+            for v in range(type_ptr[t], type_ptr[t + 1]):
+                begin, links = operand_ptr[v] + s, np.int64(1)
+                if reduces[t]:
+                    links = _links(operand_ptr, v, slots_of[t])
+                    begin = operand_ptr[v] + s * links
+                for e in range(begin, begin + links):
+                    if who == NODE:
+                        value = base + ((v - type_ptr[t]) << wide)
+                    elif who == EDGE:
+                        value = base + (edge << wide)
+                    else:
+                        value = np.int64(LISTED) - ((v << shift) + s)
+                    edge += 1
+                    reference = operand[e]
+                    if reference >= 0:
+                        members[ptr[reference + 1]] = value
+                        ptr[reference + 1] += 1
+                    else:
+                        constant[found], gradient[found] = reference, value
+                        found += 1
+
+
+@njit
+def sums(
+    graph: Given,
+    sums: Ints,
+    shifts: tuple[int, int],
+    first: Ints,
+    ptr: Ints,
+    members: Ints,
+    made: tuple[Ints, Ints],
+) -> int:
+    """Number the nodes that sum, of type q from `first[q]` on: of the values that several read.
+
+    `made`: of each value its node, and where its gradient is. The result is how many values they sum.
+    """
+    type_ptr, (sum_node, held) = graph[0], made
+    shift, wide = shifts
+    total, node = 0, np.int64(first[0])
+    for q in range(len(sums)):
+        for v in range(type_ptr[sums[q, 0]], type_ptr[sums[q, 0] + 1]):
+            value = (v << shift) + sums[q, 1]
+            count = ptr[value + 1] - ptr[value]
+            if count > 1:
+                sum_node[value] = node
+                held[value] = node << wide
+                total += count
+                node += 1
+            else:
+                held[value] = members[ptr[value]] if count else sums[q, 2]
+        first[q + 1] = node
+    # one that a single sum reads passes on what that has
+    for q in range(len(sums)):
+        for v in range(type_ptr[sums[q, 0]], type_ptr[sums[q, 0] + 1]):
+            last = (v << shift) + sums[q, 1]
+            while held[last] <= LISTED:
+                last = LISTED - held[last]
+            value = (v << shift) + sums[q, 1]
+            while held[value] <= LISTED:
+                behind = LISTED - held[value]
+                held[value] = held[last]
+                value = behind
+    return total
+
+
+@njit
+def resolve(references: Ints, held: Ints) -> None:
+    """Replace the gradients of sums by where they are."""
+    for i in range(len(references)):
+        if references[i] <= LISTED:
+            references[i] = held[LISTED - references[i]]
+
+
+@inner
+def _wide(reference: int, shift: int, wide: int) -> int:
+    if reference < 0:
+        return reference
+    return ((reference >> shift) << wide) + (reference & ((1 << shift) - 1))
+
+
+def widened(references: Ints, shift: int, wide: int) -> Ints:
+    """References of the forward network as those of the training network."""
+    if shift == wide:
+        return references
+    found = np.empty_like(references)
+    _widen(references, shift, wide, found)
+    return found
+
+
+@njit
+def _widen(references: Ints, shift: int, wide: int, found: Ints) -> None:
+    for i in range(len(references)):
+        found[i] = _wide(references[i], shift, wide)
+
+
+@njit
+def forward(
+    graph: Given,
+    of: tuple[Ints, Ints, Ints],
+    shifts: tuple[int, int],
+    whose: Ints,
+    operand_ptr: Ints,
+    operand: Ints,
+) -> None:
+    """Fill the nodes of the forward graph: type, vertex, instance (`whose`) and operands."""
+    for v in range(len(graph[1])):
+        operand_ptr[v] = graph[1][v]
+    for v in range(len(of[0])):
+        whose[0, v], whose[1, v], whose[2, v] = of[0][v], of[1][v], of[2][v]
+    _widen(graph[2], shifts[0], shifts[1], operand)
+
+
+@njit
+def parts(
+    graph: Given,
+    slots: Ints,
+    parts: tuple[Ints, Bools, Bools, Ints],
+    reads: Longs,
+    first: Ints,
+    shifts: tuple[int, int],
+    lists: tuple[Ints, Ints],
+    ends: tuple[int, int],
+    whose: Ints,
+    operand_ptr: Ints,
+    operand: Ints,
+) -> None:
+    """Fill the nodes of all parts, and the lists of edges that some of them sum.
+
+    `ends`: the number of the first such list, and of its first member.
+    """
+    type_ptr, given_ptr, given = graph
+    source, edge, reduction, read_ptr = parts
+    shift, wide = shifts
+    ptr, members = lists
+    fresh, filled = ends
+    types = len(slots)
+    at = operand_ptr[type_ptr[types]]
+    for p in range(len(source)):
+        t = source[p]
+        begin, count, here = type_ptr[t], read_ptr[p + 1] - read_ptr[p], first[types + p]
+        row = 0
+        for v in range(begin, type_ptr[t + 1]):
+            links = _links(given_ptr, v, slots[t]) if edge[p] else np.int64(1)
+            for _ in range(links):
+                whose[0, here + row] = types + p
+                whose[1, here + row], whose[2, here + row] = whose[1, v], whose[2, v]
+                row += 1
+        for r in range(read_ptr[p], read_ptr[p + 1]):
+            kind, a, place = reads[r, 0], reads[r, 1], at + r - read_ptr[p]
+            base = reads[r, 3]
+            if reads[r, 2] >= 0:
+                base += np.int64(first[reads[r, 2]]) << wide
+            row = 0
+            for v in range(begin, type_ptr[t + 1]):
+                if not edge[p] and kind == OPERAND:
+                    operand[place] = _wide(given[given_ptr[v] + a], shift, wide)
+                    place += count
+                    continue
+                if not edge[p] and kind == OUTPUT:
+                    operand[place] = (v << wide) + a
+                    place += count
+                    continue
+                if kind == GRADIENT:
+                    value = (v << shift) + a
+                    found = ptr[value + 1] - ptr[value]
+                    operand[place] = LISTED - value if found > 1 else (members[ptr[value]] if found else base)
+                    place += count
+                    continue
+                links = _links(given_ptr, v, slots[t])
+                if kind == COUNT:
+                    operand[place] = base - links
+                    place += count
+                elif kind == HOLDER and not edge[p]:
+                    operand[place] = base + ((v - begin) << wide)
+                    place += count
+                elif reduction[p]:
+                    operand_ptr[here + v - begin + 1] = place + links
+                    for _ in range(links):
+                        operand[place] = base + (row << wide)
+                        place += 1
+                        row += 1
+                elif kind == EDGES:
+                    operand[place] = LISTED - fresh
+                    place += count
+                    for _ in range(links):
+                        members[filled] = base + (row << wide)
+                        filled += 1
+                        row += 1
+                    fresh += 1
+                    ptr[fresh] = filled
+                else:
+                    for j in range(links):
+                        if kind == OPERAND:
+                            reference = _wide(given[given_ptr[v] + a * links + j], shift, wide)
+                        elif kind == OUTPUT:
+                            reference = (v << wide) + a
+                        elif kind == OWN:
+                            reference = base + (row << wide)
+                        else:
+                            reference = base + ((v - begin) << wide)
+                        operand[place] = reference
+                        place += count
+                        row += 1
+        nodes = first[types + p + 1] - here
+        if reduction[p]:
+            at = operand_ptr[here + nodes]
+            continue
+        for i in range(nodes):
+            at += count
+            operand_ptr[here + i + 1] = at
+
+
+@njit
+def sum_operands(
+    sum_node: Ints,
+    ptr: Ints,
+    members: Ints,
+    shift: int,
+    first: Ints,
+    sums: int,
+    whose: Ints,
+    operand_ptr: Ints,
+    operand: Ints,
+) -> None:
+    """Fill the nodes that sum, of the types `sums` and on: they are numbered by type, then by value."""
+    for value in range(len(sum_node)):
+        if sum_node[value] >= 0:
+            operand_ptr[sum_node[value] + 1] = ptr[value + 1] - ptr[value]
+    for t in range(sums, len(first) - 1):
+        for v in range(first[t], first[t + 1]):
+            operand_ptr[v + 1] += operand_ptr[v]
+            whose[0, v] = t
+    for value in range(len(sum_node)):
+        node = sum_node[value]
+        if node >= 0:
+            whose[1, node], whose[2, node] = whose[1, value >> shift], whose[2, value >> shift]
+            for j in range(ptr[value + 1] - ptr[value]):
+                operand[operand_ptr[node] + j] = members[ptr[value] + j]
