@@ -64,7 +64,7 @@ class Layer(torch.nn.Module):  # type: ignore[misc]
             if shared.data_ptr() != value.ctypes.data:
                 raise RuntimeError("a parameter has other memory now than abw reads: copy into it instead")
         self.passes.changed()  # what has been written to them since nobody tells
-        return self.passes.forward(graph)
+        return self.passes.forward(self.passes.planned(graph))
 
     def _values(self) -> tuple[np.ndarray[Any, Any], ...]:
         params = self.passes.params

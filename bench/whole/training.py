@@ -72,20 +72,20 @@ def _row(
     instances = read_instances(model.data, batch)
     workload = open_workload(model, instances, networks)
     targets = (targets_of(model, loss, instances),)
-    half = learner.passes.forward(workload.graph(0, batch))
-    executor = learner.passes.executor
-    result = executor.resume(half.plan, half.until)
+    planned, executor = learner.planned(workload, 0, batch), learner.passes.executor
+    executor.begin(planned.plan, planned.until)
+    result = executor.resume(planned.plan, planned.until)
     found = learner.gradient(workload, 0, batch, targets)
     peaks: list[float] = []
 
     def passes() -> None:
-        executor.begin(half.plan, half.until)
-        executor.resume(half.plan, half.until)
+        executor.begin(planned.plan, planned.until)
+        executor.resume(planned.plan, planned.until)
 
     contenders: dict[str, Callable[[], object]] = {
         "step": lambda: learner.apply(learner.gradient(workload, 0, batch, targets).gradient),
         "passes": passes,  # and what follows reads what they have left
-        "weights": lambda: executor.gradient(half.made, half.plan, result, learner.params),
+        "weights": lambda: executor.gradient(planned.made, planned.plan, result, learner.params),
         "update": lambda: learner.apply(found.gradient),
         "peak": lambda: peaks.append(meter()),
     }
@@ -100,14 +100,14 @@ def _row(
         difference = max(abs(trees.step(library) - found.loss) / found.loss for library in others.values())
         contenders |= {name: partial(trees.step, library) for name, library in others.items()}
     seconds = interleaved(contenders, runs)
-    products = half.plan.product_flops + weight_flops(learner, half.made.graph)
+    products = planned.plan.product_flops + weight_flops(learner, planned.made.graph)
 
     def share(taken: float) -> float:
         return float(products / taken / np.median(peaks))
 
     return {
         "hidden": size,
-        "nodes": half.made.forward,
+        "nodes": planned.made.forward,
         **{f"{name}_seconds": seconds[name] for name in ("step", "passes", "weights", "update")},
         "share_of_peak": share(seconds["passes"] + seconds["weights"]),
         "instances_per_second": batch / seconds["step"],

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from threading import Lock
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from abw.core.base.abreast import abreast
 from abw.core.base.ahead import ahead
@@ -162,11 +162,7 @@ def run_all(
         return planned(workload, policy, executor, first, last, clock, window=window, keep_all=keep_all)
 
     batches = _windows(workload, made, leave_out, windows)
-    if executor.abilities.overlaps:
-        batches = ahead(batches)
-    else:
-        batches = chain.from_iterable(_together(batches, TOGETHER))
-    for batch in batches:
+    for batch in ahead(batches) if executor.abilities.overlaps else together(batches):
         yield from _pieces(made, executor, clock, batch)
 
 
@@ -208,8 +204,8 @@ def read_all(
             clock.seconds["execute"] += own.seconds["execute"]
         return found
 
-    together = _together(_windows(workload, made, leave_out, windows), ABREAST)
-    for found in abreast(together, twins, work):
+    bundles = _bundles(_windows(workload, made, leave_out, windows), ABREAST)
+    for found in abreast(bundles, twins, work):
         for batch, result, value in found:
             yield batch, result, partial(_given, value)
 
@@ -317,13 +313,29 @@ def _around(
             first = error.instance + 1
 
 
-def _together(batches: Iterator[MiniBatch], nodes: int) -> Iterator[list[MiniBatch]]:
+class Made(Protocol):
+    """A mini-batch that is planned."""
+
+    @property
+    def graph(self) -> Graph:
+        """Its graph."""
+
+
+M = TypeVar("M", bound=Made)
+
+
+def together(batches: Iterator[M]) -> Iterator[M]:
+    """The same, made until they have TOGETHER nodes before the first of them is given."""
+    return chain.from_iterable(_bundles(batches, TOGETHER))
+
+
+def _bundles(batches: Iterator[M], nodes: int) -> Iterator[list[M]]:
     """The same, so many made one after the other that they have so many nodes.
 
     What making one raises is raised here in its place.
     """
     while True:
-        made: list[MiniBatch] = []
+        made: list[M] = []
         count, error = 0, None
         try:
             while count < nodes and (batch := next(batches, None)):

@@ -28,21 +28,38 @@ Ints = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
-class Half:
-    """A mini-batch whose outputs are there: its graph and plan, the launch to go on from, and the `result`.
+class Passes:
+    """A mini-batch planned forward and backward, and the launch that the backward pass begins with.
 
-    `gradients` are by output what is to be written before it goes on: (m, *shape), zeros so far.
+    `gradients` are by output what is to be written before that: (m, *shape), zeros so far.
     """
 
     made: TrainingGraph
     plan: Plan
     until: int
-    result: Result
     gradients: Mapping[str, Floats]
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of both passes."""
+        return self.made.graph
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """A mini-batch whose outputs are there."""
+
+    passes: Passes
+    result: Result
+
+    @property
+    def gradients(self) -> Mapping[str, Floats]:
+        """Those of the outputs, to be written before it goes on."""
+        return self.passes.gradients
 
     def values(self, name: str) -> Floats:
         """The values of an output, in the order of `Graph.results`: (m, *shape)."""
-        refs = next(refs for refs in self.made.graph.results if refs.name == name)
+        refs = next(refs for refs in self.passes.graph.results if refs.name == name)
         return np.asarray(self.result.values(refs.reference)).reshape(self.gradients[name].shape)
 
 
@@ -86,21 +103,22 @@ class Backward:
         self._taken = 0
         self._last: Half | None = None
 
-    def forward(self, graph: Graph) -> Half:
-        """Compute the outputs of a mini-batch.
-
-        Cost: as a run, and some 40 ns a node for the backward pass's graph. Until `backward` is called with
-        what this gives, no other mini-batch can be computed.
-        """
+    def planned(self, graph: Graph) -> Passes:
+        """Plan a mini-batch. Cost: some 200 ns a node, and 200 us."""
         batches = self.policy.schedule(self.networks.seen(graph))
         schedule = self.networks.launched(graph, batches)
         gradients = {name: self._zeros(graph, name) for name in self.training.losses}
         made = training_graph(self.training, graph, gradients)
         arranged = self.executor.arrange(made.graph, training_schedule(made, schedule))
-        planned, until = plan(made.graph, arranged), len(schedule.launches) - 1
-        half = Half(made, planned, until, self.executor.begin(planned, until), gradients)
-        self._last = half
-        return half
+        return Passes(made, plan(made.graph, arranged), len(schedule.launches) - 1, gradients)
+
+    def forward(self, passes: Passes) -> Half:
+        """Compute the outputs of a mini-batch.
+
+        Until `backward` is called with what this gives, no other mini-batch can be computed.
+        """
+        self._last = Half(passes, self.executor.begin(passes.plan, passes.until))
+        return self._last
 
     def waits(self, half: Half) -> bool:
         """Whether `backward` can be called with this half: it is the last, and was not gone on from."""
@@ -108,9 +126,9 @@ class Backward:
 
     def backward(self, half: Half) -> Gradient:
         """The gradient of parameters and tables, by the `gradients` of the outputs that were written."""
-        result = self.executor.resume(half.plan, half.until)
-        self._last = None
-        return self.executor.gradient(half.made, half.plan, result, self.params)
+        passes, self._last = half.passes, None
+        result = self.executor.resume(passes.plan, passes.until)
+        return self.executor.gradient(passes.made, passes.plan, result, self.params)
 
     def changed(self, rows: Mapping[int, Ints] | None = None) -> None:
         """The parameters were changed in place; of tables the `rows` alone, where they are given."""

@@ -15,7 +15,7 @@ from abw.core.ir.model import Model
 from abw.core.ir.network import Network
 from abw.core.policy.schedule import Policy
 from abw.core.run.workload import Networks, Workload
-from abw.core.train.backward import Backward, Half
+from abw.core.train.backward import Backward, Half, Passes
 from abw.core.train.dropout import Dropout
 from abw.core.train.losses import loss_of
 from abw.core.train.optimizers import Stepper
@@ -89,19 +89,24 @@ class Learner:
         `targets` are those of the workload's instances, by loss. With an `epoch` words and values are left
         out as the section `train` says. Errors: NotFiniteError.
         """
-        half = self.forward(workload, first, last, epoch)
-        total, values = self._losses(half, int(workload.instances.start[first]), targets)
+        start = int(workload.instances.start[first])
+        return self.found(self.planned(workload, first, last, epoch), start, targets)
+
+    def planned(self, workload: Workload, first: int, last: int, epoch: int | None = None) -> Passes:
+        """Instances `first` to `last` (exclusive), to be computed forward and backward."""
+        graph = workload.graph(first, last)
+        return self.passes.planned(self.dropout.graph(graph, workload.instances, first, epoch))
+
+    def found(self, passes: Passes, start: int, targets: tuple[Targets, ...]) -> Found:
+        """What `gradient` gives, of a mini-batch whose vertices are those from `start` on."""
+        half = self.passes.forward(passes)
+        total, values = self._losses(half, start, targets)
         if not np.isfinite(total):
             raise NotFiniteError("the loss is not finite", hint=CALMER)
-        divisor = values if self.training.per_value else last - first
+        divisor = values if self.training.per_value else passes.graph.instances
         for rows in half.gradients.values():
             rows *= np.float32(1 / max(1, divisor))
         return Found(total, values, self.passes.backward(half))
-
-    def forward(self, workload: Workload, first: int, last: int, epoch: int | None = None) -> Half:
-        """The outputs of instances `first` to `last` (exclusive), of which `passes.backward` goes on."""
-        graph = workload.graph(first, last)
-        return self.passes.forward(self.dropout.graph(graph, workload.instances, first, epoch))
 
     def apply(self, gradient: Gradient, factor: float = 1.0) -> None:
         """Take a step: clip the gradient, change the parameters, pack them. `factor`: of the rate."""
@@ -113,7 +118,7 @@ class Learner:
         """The sum of the losses, and of how many values; their gradients are added to the half's."""
         total, count = 0.0, 0
         for loss, wanted in zip(self.training.losses, targets, strict=True):
-            refs = half.made.graph.results[loss.output]
+            refs = half.passes.graph.results[loss.output]
             vertex = start + refs.vertex
             has = wanted.has[vertex]
             at: Any = slice(None) if has.all() else np.flatnonzero(has)

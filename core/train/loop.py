@@ -17,6 +17,7 @@ from abw.core.base.interrupts import finished_before_interrupt
 from abw.core.base.progress import Progress
 from abw.core.data.instances import Instances
 from abw.core.data.permute import permuted, vertices_of
+from abw.core.run.minibatches import together
 from abw.core.run.workload import Workload, open_workload
 from abw.core.train.checkpoint import Position, named, save_checkpoint
 from abw.core.train.evaluate import Judge, OwnMetric, better, judge_of
@@ -96,16 +97,19 @@ class Loop:
         count, size = len(self.instances), training.batch
         order = np.random.default_rng([self.seed, position.epoch]).permutation(count)
         shuffled = permuted(self.instances, order)
-        at = vertices_of(self.instances, order)
+        vertices = vertices_of(self.instances, order)
         workload = open_workload(learner.model, shuffled, learner.passes.networks)
-        wanted = tuple(t.of(at) for t in targets)
+        wanted = tuple(t.of(vertices) for t in targets)
         steps = math.ceil(count / size)
         progress.phase(f"epoch {position.epoch + 1} of {training.epochs}", steps)
         begun, first, saved = time.perf_counter(), position.step, time.monotonic()
-        for step in range(first, steps):
-            last = min(count, (step + 1) * size)
+        planned = (
+            learner.planned(workload, at, min(count, at + size), position.epoch)
+            for at in range(first * size, count, size)
+        )
+        for step, passes in enumerate(together(planned), first):
             try:
-                found = learner.gradient(workload, step * size, last, wanted, position.epoch)
+                found = learner.found(passes, int(shuffled.start[step * size]), wanted)
             except NotFiniteError as error:
                 message = f"{error.message} at step {step + 1} of epoch {position.epoch + 1}"
                 raise AbwError(message, hint=f"begin anew with {error.hint}") from None

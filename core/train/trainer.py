@@ -150,7 +150,7 @@ class Trainer:
             )
             found = learner.gradient(workload, 0, count, targets, epoch)
             return found, max(1, found.values if learner.training.per_value else count)
-        half = learner.forward(workload, 0, count, epoch)
+        half = learner.passes.forward(learner.planned(workload, 0, count, epoch))
         total, gradients = loss({name: half.values(name) for name in half.gradients})
         for name, rows in gradients.items():
             if name not in half.gradients or np.shape(rows) != half.gradients[name].shape:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.exec.cpu.llvm.outer import JOB
+from abw.core.exec.cpu.lying import COMPUTED, NOTHING, READ, grouped, place, rows_of_constants
 from abw.core.exec.cpu.memory import ArenaMemory
 from abw.core.exec.cpu.outer import RowSums, TableSums
 from abw.core.exec.cpu.packing import address
 from abw.core.exec.gradient import Gradient
 from abw.core.exec.lower.rows import columns, matrix_view, padded, row_floats
 from abw.core.exec.params import Params
-from abw.core.exec.values import located, rows_in
 from abw.core.grad.cell import Differentiated, Operand
-from abw.core.grad.gradients import x_of
 from abw.core.grad.graph import TrainingGraph
 from abw.core.grad.network import Training
 from abw.core.grad.terms import param_gradients
@@ -27,21 +25,8 @@ from abw.core.plan.plan import Plan
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
-Read = tuple[int, Operand]
-"""A type, and what a term of its cell reads."""
-
-_SIDES = slice(JOB.index("z"), JOB.index("n"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Floats `start` and on of rows of an arena: of output `output` of a type's nodes, or what is `read`."""
-
-    arena: int
-    start: int
-    type: int = 0
-    output: int = 0
-    read: Read | None = None
+Side = tuple[int, int, int, int, int]
+"""Rows of one side of a job: see `place`."""
 
 
 class WeightGradients:
@@ -62,21 +47,25 @@ class WeightGradients:
         self._params = params
         self._tables = [TableSums(len(table), row_floats(table.shape[1:], lanes)) for table in params.tables]
         self._arenas = arenas_of(training.network)
-        self._rows: dict[_Rows | None, int] = {None: 0}
-        nodes, sides = [], []  # of each job its type, and the numbers of both its sides' rows
+        sides: dict[Side, int] = {}
+        types, numbers = [], []  # of each job its type, and the numbers of both its sides
         self._others: dict[int, dict[int, Floats]] = {}
         words = []
         for t, derivative in enumerate(training.cells):
             for dw, z, x in self._type(t, derivative) if derivative else ():
                 m, c = dw.shape if x else (1, len(dw))
                 words.append([int(dw.ctypes.data), dw.strides[0], *[0] * 8, 0, m, c])
-                sides.append([self._rows.setdefault(rows, len(self._rows)) for rows in (z, x)])
-                nodes.append(t)
+                numbers.append(
+                    [sides.setdefault(side or (NOTHING, 0, 0, 0, 0), len(sides)) for side in (z, x)]
+                )
+                types.append(t)
         self._jobs = np.array(words, np.int64).reshape(-1, len(JOB))
-        self._nodes = np.array(nodes, np.int64)
-        self._sides = np.array(sides, np.int64).reshape(-1, 2)
+        self._types, self._of_jobs = np.array(types, np.int64), np.array(numbers, np.int64).reshape(-1, 2)
+        self._sides = np.array([*sides], np.int64).reshape(-1, 5)
+        self._reading = self._sides[self._sides[:, 0] == READ, 3]
+        self._numbers = np.empty(1, np.int32)
 
-    def _type(self, t: int, derivative: Differentiated) -> Iterator[tuple[Floats, _Rows, _Rows | None]]:
+    def _type(self, t: int, derivative: Differentiated) -> Iterator[tuple[Floats, Side, Side | None]]:
         """What is to be summed of a type: to where, and the rows of either side."""
         inputs, first_op = len(derivative.forward.inputs), derivative.forward.first_op
         numbers, back = self._training.source.types[t].params, self._training.first[t]
@@ -92,16 +81,16 @@ class WeightGradients:
             arena = int(self._arenas.output_arena[back, term.dz])
             if term.x is not None:
                 part = gradient[:, term.column : term.column + term.x.length]
-                yield part, _Rows(arena, 0, back, term.dz), self._operand(t, term.x)
+                yield part, (COMPUTED, arena, 0, back, term.dz), self._operand(t, term.x)
                 continue
             step = padded(columns(gradient.shape), self._lanes)
             for number, row in enumerate(gradient if gradient.ndim == 2 else [gradient]):
-                yield row, _Rows(arena, number * step, back, term.dz), None
+                yield row, (COMPUTED, arena, number * step, back, term.dz), None
 
-    def _operand(self, t: int, x: Operand) -> _Rows:
+    def _operand(self, t: int, x: Operand) -> Side:
         if x.source == "saved":
-            return _Rows(int(self._arenas.output_arena[t, x.number]), x.start, t, x.number)
-        return _Rows(int(self._arenas.slot_arena[t, x.number]), x.start, read=(t, x))
+            return COMPUTED, int(self._arenas.output_arena[t, x.number]), x.start, t, x.number
+        return READ, int(self._arenas.slot_arena[t, x.number]), x.start, t, x.number
 
     def gradient(self, made: TrainingGraph, plan: Plan, memory: ArenaMemory) -> Gradient:
         """As `abw.core.grad.gradients.gradients_of`, in single precision."""
@@ -109,59 +98,65 @@ class WeightGradients:
         for others in self._others.values():
             for values in others.values():
                 values[:] = 0
-        self._add_products(made, plan, memory)
+        first_row = rows_of_constants(plan)
+        self._add_products(made, plan, memory, first_row)
         for t, others in self._others.items():
             derivative = self._training.cells[t]
             if others and derivative is not None:
                 self._add_shared(t, derivative, others)
+        return self._add_constants(made, plan, memory, first_row)
+
+    def _add_products(self, made: TrainingGraph, plan: Plan, memory: ArenaMemory, first_row: Ints) -> None:
+        """Sum all that kernels sum, by each job's rows."""
+        graph, arenas = made.graph, self._arenas
+        most = int(graph.type_sizes[self._reading].sum())
+        if len(self._numbers) < most:
+            self._numbers = np.empty(2 * most, np.int32)
+        place(
+            self._sides, self._of_jobs, self._types,
+            (graph.type_ptr, graph.operand_ptr, graph.operand),
+            (plan.row, address(plan.row), made.training.network.width),
+            (first_row, (arenas.constant_first, arenas.constant_end)),
+            (memory.at, memory.pitch), (self._numbers, address(self._numbers)), self._jobs,
+        )  # fmt: skip
+        self._sums.add(self._jobs)
+
+    def _add_constants(
+        self, made: TrainingGraph, plan: Plan, memory: ArenaMemory, first_row: Ints
+    ) -> Gradient:
+        """Sum what flows into parameters and rows of tables as they are; with that the gradient is whole."""
+        arenas, count = self._arenas, len(made.constant)
+        many = len(memory.at)
+        ptr, keys = np.zeros(first_row.size + 2, np.int32), np.empty(count, np.int32)
+        number, lying = np.empty(count, np.int32), np.empty(count, np.int32)
+        grouped(
+            made.constant, made.constant_gradient, (arenas.constant_first, arenas.constant_end),
+            (made.graph.type_ptr, arenas.output_arena, plan.row), (arenas.field_arena, first_row),
+            ptr, keys, (number, lying),
+        )  # fmt: skip
         rows: dict[int, Ints] = {}
         tables: dict[int, Floats] = {}
-        index = -1 - made.constant
-        for constant in self._training.source.constants:
-            if constant.kind not in ("param", "table"):
+        ends = ptr.tolist()
+        for c, constant in enumerate(self._training.source.constants):
+            first = c * many
+            if constant.kind not in ("param", "table") or ends[first] == ends[first + many]:
                 continue
-            here = np.flatnonzero((constant.first <= index) & (index < constant.first + constant.rows))
-            if not len(here):
-                continue
-            number, references = index[here] - constant.first, made.constant_gradient[here]
             if constant.kind == "table":
                 sums = self._tables[constant.number]
             else:
                 sums = TableSums(1, row_floats(constant.shape, self._lanes))
             sums.clear()
-            places, lying = located(plan, references)
-            for arena in sorted(set(places[places >= 0].tolist())):
-                own = places == arena
-                sums.add(number[own], memory.rowwise(arena), lying[own])
+            for a in range(many):
+                own = slice(ends[first + a], ends[first + a + 1])
+                if own.start < own.stop:
+                    sums.add(number[own], memory.rowwise(a), lying[own])
             values = matrix_view(sums.values, constant.shape, self._lanes)
             if constant.kind == "table":
                 rows[constant.number] = sums.rows
                 tables[constant.number] = np.ascontiguousarray(values).reshape(len(values), -1)
-            elif len(values):
+            else:
                 self._views[constant.number] += values[0]
         return Gradient(self._flat, rows, tables)
-
-    def _add_products(self, made: TrainingGraph, plan: Plan, memory: ArenaMemory) -> None:
-        """Sum all that kernels sum, by each job's rows."""
-        width, known = made.training.network.width, address(plan.row)
-        first = made.graph.type_ptr.tolist()
-        read: dict[Read, Ints] = {}
-
-        def lying(rows: _Rows | None) -> tuple[int, int, int, int]:
-            """Where rows and their numbers begin, and the bytes from one number, and row, to the next."""
-            if rows is None:
-                return 0, 0, 0, 0
-            place, pitch = int(memory.at[rows.arena]) + 4 * rows.start, int(memory.pitch[rows.arena])
-            if rows.read is None:
-                return place, known + 4 * (first[rows.type] * width + rows.output), 4 * width, pitch
-            if rows.read not in read:
-                read[rows.read] = rows_in(plan, rows.arena, x_of(made, *rows.read))
-            return place, address(read[rows.read]), 4, pitch
-
-        words = np.array([lying(rows) for rows in self._rows], np.int64)
-        self._jobs[:, _SIDES] = words[self._sides].reshape(len(self._jobs), 8)
-        self._jobs[:, JOB.index("n")] = made.graph.type_sizes[self._nodes]
-        self._sums.add(self._jobs)
 
     def _add_shared(self, t: int, derivative: Differentiated, others: dict[int, Floats]) -> None:
         """Bring the gradients of what is computed of weights alone back to these."""

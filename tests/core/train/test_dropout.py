@@ -54,7 +54,7 @@ def test_the_last_layer_reads_what_the_masks_leave(tmp_path: Path) -> None:
     made = trees(tmp_path, "reference", "dropout: {output.x: 0.5}")
     learner, instances = made.learner, made.instances
     graph = learner.dropout.graph(made.workload.graph(0, 12), instances, 0, 1)
-    half = learner.passes.forward(graph)
+    half = learner.passes.forward(learner.passes.planned(graph))
     (mask,) = graph.given
     assert set(np.unique(mask)) == {0.0, 2.0}
     assert abs(mask.mean() - 1) < 5 * mask.std() / np.sqrt(mask.size)
@@ -62,12 +62,12 @@ def test_the_last_layer_reads_what_the_masks_leave(tmp_path: Path) -> None:
     # the states that are read, from a run of the model without its dropout
     plain = trees(tmp_path, "reference", "epochs: 1")
     weights = named(plain.learner.network, plain.learner.params)
-    undropped = plain.learner.passes.forward(plain.workload.graph(0, 12))
-    first, last = undropped.made.graph.type_ptr[2:4].tolist()
-    ptr = undropped.made.graph.operand_ptr
-    states = undropped.result.values(undropped.made.graph.operand[ptr[first] : ptr[last]])
+    undropped = plain.learner.passes.forward(plain.learner.planned(plain.workload, 0, 12))
+    first, last = undropped.passes.made.graph.type_ptr[2:4].tolist()
+    ptr = undropped.passes.made.graph.operand_ptr
+    states = undropped.result.values(undropped.passes.made.graph.operand[ptr[first] : ptr[last]])
     wanted = (states * mask) @ weights["output.W"].T + weights["output.b"]
-    own = undropped.made.graph.vertex[first:last]
+    own = undropped.passes.made.graph.vertex[first:last]
     order = np.argsort(own, kind="stable")
     np.testing.assert_allclose(half.values("classes"), wanted[order], rtol=1e-5, atol=1e-6)
 

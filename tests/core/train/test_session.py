@@ -134,16 +134,16 @@ def test_killed_at_any_moment_it_goes_on_with_the_same_bits(
 def test_interrupted_twice_it_goes_on_with_the_same_bits(
     spec: Path, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gradient = Learner.gradient
+    found = Learner.found
     calls = [0]
 
     def interrupted(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         calls[0] += 1
         if calls[0] in (3, 6):
             raise KeyboardInterrupt
-        return gradient(*args, **kwargs)
+        return found(*args, **kwargs)
 
-    monkeypatch.setattr(Learner, "gradient", interrupted)
+    monkeypatch.setattr(Learner, "found", interrupted)
     with pytest.raises(KeyboardInterrupt):
         session.train(spec, OVERRIDES, OPTIONS)
     with pytest.raises(KeyboardInterrupt):
