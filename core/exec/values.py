@@ -56,8 +56,19 @@ def refill_rows(
             if constant.kind == "param":
                 memory[a][first] = params.values[constant.number]
             elif constant.kind == "table" and constant.number in rows:
-                changed = rows[constant.number]
-                memory[a][first + changed] = params.tables[constant.number][changed]
+                table = params.tables[constant.number]
+                if table.ndim == 2:
+                    _copy(table, rows[constant.number], memory[a][first:])
+                else:
+                    changed = rows[constant.number]
+                    memory[a][first + changed] = table[changed]
+
+
+@njit
+def _copy(table: Floats, rows: Ints, memory: Floats) -> None:
+    for row in rows:
+        for j in range(table.shape[1]):
+            memory[row, j] = table[row, j]
 
 
 def refuse_lost(network: Network, type_ptr: Ints, row: Ints, references: NDArray[np.integer[Any]]) -> None:

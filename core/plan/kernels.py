@@ -232,3 +232,14 @@ def copy_rows(row: Ints, keep: Ints, kept: Ints) -> None:
     for i in range(len(keep)):
         if keep[i] >= 0:
             kept[keep[i]] = row[keep[i]]
+
+
+@njit
+def count_listed(operands: Ints, list_ptr: Ints) -> int:
+    """How many values more than these operands the lists among them hold."""
+    more = 0
+    for reference in operands:
+        if reference <= LISTED:
+            number = LISTED - reference
+            more += list_ptr[number + 1] - list_ptr[number] - 1
+    return more

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.graph import Graph
-from abw.core.ir.network import LISTED
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.counts import Counts, count
-from abw.core.plan.kernels import GATHERED, copy_rows, fill_plan
+from abw.core.plan.kernels import GATHERED, copy_rows, count_listed, fill_plan
 from abw.core.plan.lifetimes import order_lanes, pack_rows
 from abw.core.policy.schedule import Schedule
 
@@ -222,8 +221,7 @@ def _listed(graph: Graph) -> int:
     """How many values more than their operands the lists hold that nodes read."""
     if not len(graph.list_operand):
         return 0
-    members = np.diff(graph.list_ptr)
-    return int((members[LISTED - graph.operand[graph.operand <= LISTED]] - 1).sum())
+    return int(count_listed(graph.operand, graph.list_ptr))
 
 
 def _memory(

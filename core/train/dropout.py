@@ -67,16 +67,15 @@ class Dropout:
         """The graph where some words are read as unknown."""
         if not self._words:
             return graph
-        operand, index = graph.operand.copy(), -1 - graph.operand
+        operand = graph.operand.copy()
         for constant in graph.network.constants:
             chance = self._words.get(constant.number, 0.0)
             if constant.kind != "table" or not chance:
                 continue
-            unknown = self._model.tables[constant.number].unknown
-            here = np.flatnonzero((constant.first <= index) & (index < constant.first + constant.rows))
-            node = np.searchsorted(graph.operand_ptr, here, side="right") - 1
-            drawn = chances(self._hashes(graph, instances, first, epoch, constant.number, node))
-            operand[here[drawn < chance]] = -1 - (constant.first + (unknown or 0))
+            unknown = self._model.tables[constant.number].unknown or 0
+            whose = (graph.vertex, graph.instance, *_places(instances, first, graph.instances))
+            table = constant.first, constant.first + constant.rows, -1 - (constant.first + unknown)
+            _drop(self._keys(epoch, constant.number), graph.operand_ptr, whose, table, chance, operand)
         return replace(graph, operand=operand)
 
     def _mask(
@@ -89,60 +88,78 @@ class Dropout:
         rows = np.ones((end - begin, math.prod(shape)), np.float32)
         if epoch is not None:
             assert self._model.training is not None
-            node = np.arange(begin, end)
-            state = self._hashes(graph, instances, first, epoch, _VALUES + self._places[place], node)
-            _draw(state, self._model.training.dropout[place], rows)
+            keys = self._keys(epoch, _VALUES + self._places[place])
+            whose = (
+                graph.vertex[begin:end],
+                graph.instance[begin:end],
+                *_places(instances, first, graph.instances),
+            )
+            draw(keys, whose, self._model.training.dropout[place], rows)
         return rows.reshape(-1, *shape)
 
-    def _hashes(
-        self, graph: Graph, instances: Instances, first: int, epoch: int, stream: int, node: NDArray[np.intp]
-    ) -> NDArray[np.uint64]:
-        """A number for each of some nodes, by its instance's in the data and its vertex's within that."""
-        start = instances.start[first:] - instances.start[first]
-        instance = graph.instance[node]
-        vertex = graph.vertex[node] - start[instance]
-        return hashes(self._seed, epoch, stream, instances.numbers[first + instance], vertex)
+    def _keys(self, epoch: int, stream: int) -> tuple[np.uint64, np.uint64, np.uint64]:
+        """What a hash begins with; `stream` tells several uses apart."""
+        return np.uint64(self._seed % 2**64), np.uint64(epoch), np.uint64(stream)
 
 
-def hashes(seed: int, epoch: int, stream: int, instance: Longs, vertex: Longs) -> NDArray[np.uint64]:
-    """A number of 64 bits for each vertex (n,), numbered within its instance, which has its number in the
-    data. `stream` tells several uses apart.
+Keys = tuple[np.uint64, np.uint64, np.uint64]
+Whose = tuple[Ints, Ints, Longs, Longs]
+"""The vertex and the instance of each node; of each instance the first vertex, and its number in the data."""
 
-    SplitMix64 (Steele et al., 2014) over the numbers, one after the other. Cost: some 10 ns each.
+
+def _places(instances: Instances, first: int, count: int) -> tuple[Longs, Longs]:
+    start = instances.start[first : first + count].astype(np.int64)
+    return start - start[:1], instances.numbers[first : first + count].astype(np.int64)
+
+
+@inner
+def _hash(keys: Keys, whose: Whose, node: int) -> np.uint64:
+    """A number of 64 bits for a node, by its instance's number in the data and its vertex's within that.
+
+    SplitMix64 (Steele et al., 2014) over the numbers, one after the other.
     """
-    with np.errstate(over="ignore"):
-        state = np.zeros(len(instance), np.uint64)
-        for part in (seed, epoch, stream, instance, vertex):
-            state = _mixed(state + np.asarray(part).astype(np.uint64) + _STEP)
-    return state
+    vertex, instance, start, number = whose
+    state = np.uint64(0)
+    for part in keys:
+        state = _mixed(state + part + _STEP)
+    state = _mixed(state + np.uint64(number[instance[node]]) + _STEP)
+    return _mixed(state + np.uint64(vertex[node] - start[instance[node]]) + _STEP)
 
 
-def chances(state: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Numbers from 0 to 1 (exclusive) of 64 bits each."""
-    return (state >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
+@inner
+def _mixed(state: np.uint64) -> np.uint64:
     state = (state ^ (state >> np.uint64(30))) * _MIX[0]
     state = (state ^ (state >> np.uint64(27))) * _MIX[1]
     return state ^ (state >> np.uint64(31))
 
 
+@inner
+def _chance(state: np.uint64) -> float:
+    """A number from 0 to 1 (exclusive) of 64 bits."""
+    return np.float64(state >> np.uint64(11)) * 2.0**-53
+
+
 @njit
-def _draw(state: NDArray[np.uint64], chance: float, rows: Floats) -> None:
-    """Fill masks (n, size): each row by the stream of SplitMix64 that begins at its number."""
+def _drop(
+    keys: Keys, ptr: Ints, whose: Whose, table: tuple[int, int, int], chance: float, operand: Ints
+) -> None:
+    """Have nodes that read rows of a table read another one instead (`table`: first, end, the reference)."""
+    first, end, unknown = table
+    for v in range(len(ptr) - 1):
+        for j in range(ptr[v], ptr[v + 1]):
+            if first <= -1 - operand[j] < end and _chance(_hash(keys, whose, v)) < chance:
+                operand[j] = unknown
+
+
+@njit
+def draw(keys: Keys, whose: Whose, chance: float, rows: Floats) -> None:
+    """Fill masks (n, size): each row by the stream of SplitMix64 that begins at its node's number."""
     kept = np.float32(1 / (1 - chance))
     for i in range(len(rows)):
+        state = _hash(keys, whose, i)
         for j in range(rows.shape[1]):
-            drawn = _next(state[i] + np.uint64(j + 1) * _STEP)
-            rows[i, j] = np.float32(0) if drawn * 2.0**-53 < chance else kept
-
-
-@inner
-def _next(state: np.uint64) -> np.uint64:
-    state = (state ^ (state >> np.uint64(30))) * _MIX[0]
-    state = (state ^ (state >> np.uint64(27))) * _MIX[1]
-    return (state ^ (state >> np.uint64(31))) >> np.uint64(11)
+            drawn = _chance(_mixed(state + np.uint64(j + 1) * _STEP))
+            rows[i, j] = np.float32(0) if drawn < chance else kept
 
 
 def _with_mask(network: Network, t: int, s: int) -> Network:

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError
 from abw.core.exec.gradient import Gradient
 from abw.core.exec.params import Params
+from abw.core.graph.graph import Graph
 from abw.core.ir.model import Model
 from abw.core.ir.network import Network
+from abw.core.ir.training import Loss
 from abw.core.policy.schedule import Policy
 from abw.core.run.workload import Networks, Workload
 from abw.core.train.backward import Backward, Half, Passes
@@ -40,6 +42,30 @@ class Found:
     loss: float
     values: int
     gradient: Gradient
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the values of an output should be `at` some places (see `Graph.results`), each with its weight."""
+
+    loss: Loss
+    output: str
+    at: Any
+    targets: Targets
+    weight: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A mini-batch that is planned, with what is wanted of it."""
+
+    passes: Passes
+    wanted: tuple[Wanted, ...]
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of both passes."""
+        return self.passes.graph
 
 
 class Learner:
@@ -89,18 +115,49 @@ class Learner:
         `targets` are those of the workload's instances, by loss. With an `epoch` words and values are left
         out as the section `train` says. Errors: NotFiniteError.
         """
-        start = int(workload.instances.start[first])
-        return self.found(self.planned(workload, first, last, epoch), start, targets)
+        return self.found(self.lesson(workload, first, last, targets, epoch))
 
     def planned(self, workload: Workload, first: int, last: int, epoch: int | None = None) -> Passes:
         """Instances `first` to `last` (exclusive), to be computed forward and backward."""
         graph = workload.graph(first, last)
         return self.passes.planned(self.dropout.graph(graph, workload.instances, first, epoch))
 
-    def found(self, passes: Passes, start: int, targets: tuple[Targets, ...]) -> Found:
-        """What `gradient` gives, of a mini-batch whose vertices are those from `start` on."""
+    def lesson(
+        self,
+        workload: Workload,
+        first: int,
+        last: int,
+        targets: tuple[Targets, ...],
+        epoch: int | None = None,
+    ) -> Lesson:
+        """The same with their targets: all of a step that does not depend on weights."""
+        passes = self.planned(workload, first, last, epoch)
+        start = int(workload.instances.start[first])
+        wanted = [
+            self._wanted(passes.graph, start, loss, every)
+            for loss, every in zip(self.training.losses, targets, strict=True)
+        ]
+        return Lesson(passes, tuple(item for item in wanted if len(item.weight)))
+
+    def _wanted(self, graph: Graph, start: int, loss: Loss, targets: Targets) -> Wanted:
+        refs = graph.results[loss.output]
+        vertex = start + refs.vertex
+        has = targets.has[vertex]
+        at: Any = slice(None) if has.all() else np.flatnonzero(has)
+        here = targets.of(vertex[at])
+        weight = np.full(len(here.values), loss.weight, np.float32)
+        if loss.classes:
+            weight *= np.array(loss.classes, np.float32)[here.values]
+        return Wanted(loss, refs.name, at, here, weight)
+
+    def found(self, lesson: Lesson) -> Found:
+        """What `gradient` gives, of a mini-batch that is planned."""
+        passes = lesson.passes
         half = self.passes.forward(passes)
-        total, values = self._losses(half, start, targets)
+        total, values = 0.0, 0
+        for wanted in lesson.wanted:
+            total += _loss(wanted, half)
+            values += len(wanted.weight)
         if not np.isfinite(total):
             raise NotFiniteError("the loss is not finite", hint=CALMER)
         divisor = values if self.training.per_value else passes.graph.instances
@@ -114,24 +171,12 @@ class Learner:
         self.stepper.step(gradient, factor)
         self.passes.changed(gradient.rows)
 
-    def _losses(self, half: Half, start: int, targets: tuple[Targets, ...]) -> tuple[float, int]:
-        """The sum of the losses, and of how many values; their gradients are added to the half's."""
-        total, count = 0.0, 0
-        for loss, wanted in zip(self.training.losses, targets, strict=True):
-            refs = half.passes.graph.results[loss.output]
-            vertex = start + refs.vertex
-            has = wanted.has[vertex]
-            at: Any = slice(None) if has.all() else np.flatnonzero(has)
-            here = wanted.of(vertex[at])
-            target = here.values
-            if not len(target):
-                continue
-            weight = np.full(len(target), loss.weight, np.float32)
-            if loss.classes:
-                weight *= np.array(loss.classes, np.float32)[target]
-            values = np.ascontiguousarray(here.masked(half.values(refs.name)[at]), np.float32)
-            gradient = np.empty_like(values)
-            total += loss_of(loss.kind, values, target, weight, gradient)
-            half.gradients[refs.name][at] += gradient
-            count += len(target)
-        return total, count
+
+def _loss(wanted: Wanted, half: Half) -> float:
+    """A loss of an output; its gradient is added to the half's."""
+    targets, at = wanted.targets, wanted.at
+    values = np.ascontiguousarray(targets.masked(half.values(wanted.output)[at]), np.float32)
+    gradient = np.empty_like(values)
+    total = loss_of(wanted.loss.kind, values, targets.values, wanted.weight, gradient)
+    half.gradients[wanted.output][at] += gradient
+    return total

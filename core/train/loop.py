@@ -103,13 +103,13 @@ class Loop:
         steps = math.ceil(count / size)
         progress.phase(f"epoch {position.epoch + 1} of {training.epochs}", steps)
         begun, first, saved = time.perf_counter(), position.step, time.monotonic()
-        planned = (
-            learner.planned(workload, at, min(count, at + size), position.epoch)
+        lessons = (
+            learner.lesson(workload, at, min(count, at + size), wanted, position.epoch)
             for at in range(first * size, count, size)
         )
-        for step, passes in enumerate(together(planned), first):
+        for step, lesson in enumerate(together(lessons), first):
             try:
-                found = learner.found(passes, int(shuffled.start[step * size]), wanted)
+                found = learner.found(lesson)
             except NotFiniteError as error:
                 message = f"{error.message} at step {step + 1} of epoch {position.epoch + 1}"
                 raise AbwError(message, hint=f"begin anew with {error.hint}") from None

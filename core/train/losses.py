@@ -23,14 +23,16 @@ def loss_of(kind: LossKind, values: Floats, target: NDArray[Any], weight: Floats
     and in the order of the rows.
     """
     if kind == "cross-entropy":
-        return float(_cross_entropy(values, target, weight, gradient))
+        return float(_cross_entropy(values, target, weight, gradient, np.empty(values.shape[1])))
     if kind == "binary":
         return float(_binary(values, target, weight, gradient))
     return float(_squared(values, target, weight, gradient))
 
 
 @njit
-def _cross_entropy(values: Floats, target: Ints, weight: Floats, gradient: Floats) -> float:
+def _cross_entropy(
+    values: Floats, target: Ints, weight: Floats, gradient: Floats, power: NDArray[np.float64]
+) -> float:
     total = 0.0
     for i in range(len(values)):
         most = values[i, 0]
@@ -38,11 +40,11 @@ def _cross_entropy(values: Floats, target: Ints, weight: Floats, gradient: Float
             most = max(most, values[i, j])
         size = 0.0
         for j in range(values.shape[1]):
-            size += np.exp(np.float64(values[i, j] - most))
+            power[j] = np.exp(np.float64(values[i, j] - most))
+            size += power[j]
         total += weight[i] * (np.log(size) - np.float64(values[i, target[i]] - most))
         for j in range(values.shape[1]):
-            share = np.exp(np.float64(values[i, j] - most)) / size
-            gradient[i, j] = weight[i] * (share - (j == target[i]))
+            gradient[i, j] = weight[i] * (power[j] / size - (j == target[i]))
     return total
 
 

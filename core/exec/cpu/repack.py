@@ -23,25 +23,37 @@ EXACT = 1 << 24
 """Whole numbers up to here are themselves in single precision: so many floats a parameter may have."""
 
 
+BLOCK = 16
+"""Floats that mostly lie evenly in the parameters: a vector of a column of a matrix, or of a row."""
+
+
 @dataclass(frozen=True, slots=True)
 class Packing:
     """Where each packed float comes from.
 
-    Float i is `theta[source[i]]`, of -1 it is 0; then `theta[more_from]` is added at `more_at`, and the
-    `fixed` floats are added at `fixed_at`.
+    Of BLOCK floats from `BLOCK * b` on, float j is `theta[start[b] + j * step[b]]`, or 0 where `start[b]` is
+    -1. Then the floats at `odd_at` are those of `odd_from`, 0 at -1; `theta[more_from]` is added at
+    `more_at`, and the `fixed` floats at `fixed_at`.
     """
 
-    source: Ints
+    start: Ints
+    step: Ints
+    odd_at: Ints
+    odd_from: Ints
     more_at: Ints
     more_from: Ints
     fixed_at: Ints
     fixed: Floats
 
     def write(self, theta: Floats, memory: Floats) -> None:
-        """Pack. Cost: some 0.6 ns a float."""
-        _gather(theta, self.source, memory)
-        _add(theta, self.more_from, self.more_at, memory)
-        memory[self.fixed_at] += self.fixed
+        """Pack. Cost: some 0.3 ns a float, or what it takes to read and write it."""
+        _gather(theta, self.start, self.step, memory)
+        if len(self.odd_at):
+            _set(theta, self.odd_from, self.odd_at, memory)
+        if len(self.more_at):
+            _add(theta, self.more_from, self.more_at, memory)
+        if len(self.fixed_at):
+            memory[self.fixed_at] += self.fixed
 
 
 def packing_of(layout: CellTiling, params: Sequence[Floats], begin: Sequence[int]) -> Packing | None:
@@ -74,13 +86,24 @@ def packing_of(layout: CellTiling, params: Sequence[Floats], begin: Sequence[int
         more_from.append(origin[taken])
     places = np.flatnonzero(fixed)
     packing = Packing(
-        source,
+        *_even(source),
         np.concatenate([*more_at, []]).astype(np.int32),
         np.concatenate([*more_from, []]).astype(np.int32),
         places.astype(np.int32),
         fixed[places],
     )
-    return packing if _holds(packing, packed, params, begin) else None
+    return packing if _holds(packing, packed, params, begin, len(source)) else None
+
+
+def _even(source: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """`start`, `step`, `odd_at` and `odd_from` of a packing."""
+    whole = source[: len(source) // BLOCK * BLOCK].reshape(-1, BLOCK)
+    start, step = whole[:, 0].copy(), whole[:, 1] - whole[:, 0]
+    expected = np.where(start[:, None] < 0, -1, start[:, None] + np.arange(BLOCK) * step[:, None])
+    odd = (whole != expected).any(axis=1)
+    start[odd] = -1
+    at = np.flatnonzero(np.append(np.repeat(odd, BLOCK), np.ones(len(source) - whole.size, np.bool_)))
+    return start, step.astype(np.int32), at.astype(np.int32), source[at]
 
 
 def _holds(
@@ -88,6 +111,7 @@ def _holds(
     packed: Callable[[Sequence[Floats]], Floats],
     params: Sequence[Floats],
     begin: Sequence[int],
+    size: int,
 ) -> bool:
     """Whether random parameters are packed to the same bits."""
     theta = np.zeros(max((b + p.size for b, p in zip(begin, params, strict=True)), default=0), np.float32)
@@ -97,15 +121,30 @@ def _holds(
         view = theta[first : first + param.size].reshape(param.shape)
         view[...] = random.standard_normal(param.shape, np.float32)
         drawn.append(view)
-    memory = np.empty(len(packing.source), np.float32)
+    memory = np.empty(size, np.float32)
     packing.write(theta, memory)
     return np.array_equal(memory, packed(drawn))
 
 
 @njit
-def _gather(theta: Floats, source: Ints, memory: Floats) -> None:
+def _gather(theta: Floats, start: Ints, step: Ints, memory: Floats) -> None:
+    for b in range(len(start)):
+        to, first, each = memory[b * BLOCK : (b + 1) * BLOCK], start[b], step[b]
+        if first < 0:
+            for j in range(BLOCK):
+                to[j] = np.float32(0)
+        elif each == 1:
+            for j in range(BLOCK):
+                to[j] = theta[first + j]
+        else:
+            for j in range(BLOCK):
+                to[j] = theta[first + j * each]
+
+
+@njit
+def _set(theta: Floats, source: Ints, at: Ints, memory: Floats) -> None:
     for i in range(len(source)):
-        memory[i] = theta[source[i]] if source[i] >= 0 else np.float32(0)
+        memory[at[i]] = theta[source[i]] if source[i] >= 0 else np.float32(0)
 
 
 @njit

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abw.core.ir.training import LOSSES, Init
-from abw.core.train.dropout import chances, hashes
+from abw.core.train.dropout import draw
 from abw.core.train.initial import drawn
 from abw.core.train.losses import loss_of
 from abw.core.train.metrics import Score, spans
@@ -91,16 +91,23 @@ def test_metrics() -> None:
     assert perplexity.value == pytest.approx(7)
 
 
-def test_chances_do_not_depend_on_what_they_stand_beside() -> None:
-    instance, vertex = np.repeat(np.arange(50), 40), np.tile(np.arange(40), 50)
-    whole = chances(hashes(1, 2, 3, instance, vertex))
+def test_what_is_left_out_does_not_depend_on_what_it_stands_beside() -> None:
+    instance = np.repeat(np.arange(50, dtype=np.int32), 40)
+    vertex = np.tile(np.arange(40, dtype=np.int32), 50)
+    numbers, start, nodes = np.arange(50), np.zeros(50, np.int64), np.arange(2000)
+
+    def kept(*keys: int, order: np.ndarray = nodes) -> np.ndarray:
+        rows = np.empty((len(order), 3), np.float32)
+        one, two, three = (np.uint64(key) for key in keys)
+        draw((one, two, three), (vertex[order], instance[order], start, numbers), 0.1, rows)
+        return rows > 0
+
+    whole = kept(1, 2, 3)
     order = np.random.default_rng(0).permutation(len(whole))
-    assert np.array_equal(chances(hashes(1, 2, 3, instance[order], vertex[order])), whole[order])
-    assert ((whole >= 0) & (whole < 1)).all()
-    assert abs((whole < 0.1).mean() - 0.1) < 0.03
-    for state in (hashes(2, 2, 3, instance, vertex), hashes(1, 3, 3, instance, vertex)):
-        other = chances(state)
-        assert abs(np.corrcoef(whole, other)[0, 1]) < 0.1
+    assert np.array_equal(kept(1, 2, 3, order=order), whole[order])
+    assert abs(whole.mean() - 0.9) < 0.03
+    for other in (kept(2, 2, 3), kept(1, 3, 3), kept(1, 2, 4), whole[:, [1, 2, 0]]):
+        assert abs(np.corrcoef(whole.ravel(), other.ravel())[0, 1]) < 0.1
 
 
 UNIFORM: Callable[[float], float] = lambda bound: bound / math.sqrt(3)  # noqa: E731

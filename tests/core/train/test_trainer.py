@@ -108,9 +108,9 @@ def test_a_wrong_gradient_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     plain = losses._cross_entropy
 
-    def wrong(values: np.ndarray, target: np.ndarray, weight: np.ndarray, gradient: np.ndarray) -> float:
-        found = plain(values, target, weight, gradient)
-        gradient *= 1.01
+    def wrong(*given: np.ndarray) -> float:
+        found = plain(*given)
+        given[3][...] *= 1.01
         return float(found)
 
     monkeypatch.setattr(losses, "_cross_entropy", wrong)
