@@ -26,7 +26,8 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401
     """What `import abw` offers, imported when it is first used: `abw --help` needs none of it."""
     for module, names in _EXPORTED.items():
         if name in names:
-            return getattr(importlib.import_module(module), name)
+            found = globals()[name] = getattr(importlib.import_module(module), name)
+            return found
     if not name.startswith("_") and (made := _operation(name)):
         return made
     raise AttributeError(f"module 'abw' has no attribute '{name}'")

@@ -117,6 +117,8 @@ class Rounds(Protocol):
         """
 
 
+Picked = tuple[int, int, float]
+"""Of the best elements of several values: which of the values, which of its elements, its score."""
 Advanced = Literal["done", "stale", "large"]
 """How appended nodes were executed: they were; not, as one reads a value of an earlier run; not, as they are
 so many that a plan is better."""
@@ -132,6 +134,10 @@ the `next` node's handle, and that of the first which was not executed (`begun`)
 and `masks` lie, as `Tape.choose` takes them; how many were `asked`, how many bytes of the masks are taken
 (`masked`), how many ask whether a number is above (`aboves`), the `least` and the `most` of the handles.
 """
+
+
+MOST_BEST = 64
+"""As many elements of several values a tape finds at most: see `Tape.best`."""
 
 
 class Tape(Protocol):
@@ -192,6 +198,18 @@ class Tape(Protocol):
         `masks`, from (…, 2) on, is not 0; of all where that is -1. 1 asks whether its one number is larger
         than a limit, a double number's bits. None where a score is not a number, or a value is none of this
         run's vectors.
+        """
+
+    def best(
+        self, k: int, handles: NDArray[np.int64], ptr: NDArray[np.int64], plus: NDArray[np.float64]
+    ) -> list[list[Picked]] | None:
+        """For each of some questions the k best elements of several values, the best first, of equals the
+        first; all where they are fewer.
+
+        Question j is to the values of `handles` from `ptr[j]` to `ptr[j + 1]`, all vectors of one length. A
+        score is the number in `plus` for its value and the logarithm of its share, as
+        `abw.core.graph.growing.beam.log_shares` has it. None where a score is not a number, where fewer than
+        are wanted have a share, where a value is none of this run's vectors, or k is more than MOST_BEST.
         """
 
 

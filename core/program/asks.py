@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
-from abw.core.exec.interface import Array, Tape
+from abw.core.exec.interface import Array, Picked, Tape
+from abw.core.graph.growing.beam import log_shares, log_softmax
 from abw.core.graph.growing.decide import GOLDEN, WORD, Bools, among, drawn, sampled, shares
 
 Answer = Any
 """An int of `argmax` and `sample`, a bool of `above`, an array of `value`, of `best` a list of `Picked`."""
-Picked = tuple[int, int, float]
-"""Which of the values, which of its elements, its score."""
 
 
 class Ask:
@@ -49,8 +47,7 @@ def question(how: str, handles: tuple[int, ...], given: Any) -> Ask:  # noqa: AN
     return made
 
 
-@dataclass(frozen=True, slots=True)
-class Best:
+class Best(NamedTuple):
     """What `best` is given: how many, and what each value's scores begin with."""
 
     k: int
@@ -74,8 +71,18 @@ class Asks(NamedTuple):
     number: int
 
 
+class Picks(NamedTuple):
+    """Questions as `Tape.best` takes them."""
+
+    k: int
+    handles: NDArray[np.int64]
+    ptr: NDArray[np.int64]
+    plus: NDArray[np.float64]
+
+
 ARGMAX, ABOVE = question("argmax", (), None), question("above", (), 0.0)
-"""What stands for a question that is among `Asks`."""
+BEST = question("best", (), None)
+"""What stands for a question that is among `Asks`, or `Picks`."""
 WAYS = ("argmax", "above")
 """Questions that a tape answers, by what the first number of a row says."""
 
@@ -176,36 +183,49 @@ def masked(flat: Array, may: Bools | None) -> Array:
     return flat if may is None else np.where(may, flat, -np.inf)
 
 
+def packed_bests(asks: Sequence[Ask]) -> Picks:
+    """Questions `best`, all for as many elements, as a tape takes them."""
+    handles = np.array([handle for ask in asks for handle in ask.handles])
+    plus = np.array([number for ask in asks for number in ask.given.plus])
+    return Picks(asks[0].given.k, handles, np.array(_ends(asks)), plus)
+
+
+def unpacked_bests(picks: Picks) -> list[Ask]:
+    """Each question by itself."""
+    handles, plus = picks.handles.tolist(), picks.plus.tolist()
+    return [
+        question("best", tuple(handles[a:b]), Best(picks.k, tuple(plus[a:b])))
+        for a, b in pairwise(picks.ptr.tolist())
+    ]
+
+
+def _ends(asks: Sequence[Ask]) -> list[int]:
+    """Where each ask's values begin, and where the last one's end."""
+    return [*accumulate([len(ask.handles) for ask in asks], initial=0)]
+
+
 def _bests(flat: Array, odd: Bools, asks: Sequence[Ask]) -> list[Answer]:
     """The best of each ask's values, which lie behind each other; those that are `odd` have no answer."""
-    scores = total_scores(flat, [number for ask in asks for number in ask.given.plus])
-    ends = np.cumsum([len(ask.handles) for ask in asks]).tolist()
     return [
-        _odd(ask) if odd[a:b].any() else best(scores[a:b], ask.given.k)
-        for a, b, ask in zip([0, *ends[:-1]], ends, asks, strict=True)
+        _odd(ask) if odd[a:b].any() else best(flat[a:b], *ask.given)
+        for (a, b), ask in zip(pairwise(_ends(asks)), asks, strict=True)
     ]
 
 
-def best(rows: NDArray[np.float64], k: int) -> list[Picked]:
-    """The k largest scores of some rows, the largest first; of equals the first."""
-    scores, size = rows.ravel(), rows.shape[1]
-    k = min(k, len(scores))
-    least = np.partition(scores, len(scores) - k)[len(scores) - k]
-    above = np.flatnonzero(scores > least)
-    equal = np.flatnonzero(scores == least)[: k - len(above)]
-    order = np.concatenate([above[np.argsort(-scores[above], kind="stable")], equal])
-    return [
-        (at // size, at % size, score)
-        for at, score in zip(order.tolist(), scores[order].tolist(), strict=True)
-    ]
+def best(rows: Array, k: int, plus: Sequence[float]) -> list[Picked]:
+    """The k elements with the largest total scores, the largest first; of equals the first."""
+    least = np.partition(rows, -min(k, rows.shape[1]))[:, -min(k, rows.shape[1])]
+    row, number = np.nonzero(rows >= least[:, None])
+    order = np.lexsort((-rows[row, number], row))
+    row, number = row[order], number[order]
+    total = np.array(plus)[row] + log_shares(rows, row, number)
+    order = np.argsort(-total, kind="stable")[:k]
+    return [*zip(row[order].tolist(), number[order].tolist(), total[order].tolist(), strict=True)]
 
 
 def total_scores(flat: Array, plus: Sequence[float]) -> NDArray[np.float64]:
     """log_softmax of each row, and what it begins with: in double precision, whatever the values are in."""
-    wide = flat.astype(np.float64)
-    shifted = wide - wide.max(axis=1, keepdims=True)
-    logs = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    return np.asarray(logs + np.array(plus)[:, None])
+    return np.asarray(np.array(plus)[:, None] + log_softmax(flat))
 
 
 def margin(how: str, rows: Array, ask: Ask, taken: Answer) -> tuple[Answer, float]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from abw.core.exec.cpu.packing import address
-from abw.core.program.asks import ABOVE, ARGMAX, Ask, Asks
+from abw.core.program.asks import ABOVE, ARGMAX, BEST, Ask, Asks, Picks
 from abw.core.program.machine_code import WORDS
 from abw.core.program.machine_types import (
     BY_NAME,
@@ -45,6 +45,7 @@ MOST = 2**63 - 1
 _AT, _LIMIT, _NEXT, _STEP, _OPEN = (WORDS[name] for name in ("at", "limit", "next", "step", "open"))
 _BEGIN, _BEGUN = WORDS["begin"], WORDS["begun"]
 _ASKED, _ABOVES, _MASKED = (WORDS[name] for name in ("asked", "aboves", "masked"))
+_PICKS, _RANKED, _LEAST, _MOST = (WORDS[name] for name in ("picks", "ranked", "least", "most"))
 
 
 def new_recorder(width: int) -> Recorder:
@@ -64,7 +65,9 @@ def is_cell(function: object) -> bool:
 class MachineRecorder(Recorder):
     """As `Recorder`; the tape is memory that machine code writes to."""
 
-    __slots__ = ("_asks", "_buffer", "_from", "_kept", "_masks", "_state", "head")
+    __slots__ = (
+        *("_asks", "_buffer", "_ends", "_from", "_handles", "_kept", "_masks", "_plus", "_state", "head"),
+    )
     _buffer: Longs
 
     def __init__(self, width: int) -> None:
@@ -73,9 +76,11 @@ class MachineRecorder(Recorder):
         self._from = 0
         self._grow(LEAST)
         self._make_room(LEAST, 4 * LEAST)
+        self._make_rank_room(LEAST)
         self.forget()
         self._kept: object = None
-        self._state[WORDS["argmax"]], self._state[WORDS["above"]] = id(ARGMAX), id(ABOVE)
+        for name, ask in (("argmax", ARGMAX), ("above", ABOVE), ("best", BEST)):
+            self._state[WORDS[name]] = id(ask)
         super().__init__(width)
         self.whose, self.asking = (
             ctypes.c_int64.from_buffer(self._state, ctypes.sizeof(ctypes.c_int64) * word)
@@ -96,6 +101,14 @@ class MachineRecorder(Recorder):
         state = self._state
         state[WORDS["asks"]], state[WORDS["room"]] = address(self._asks), asks
         state[WORDS["masks"]], state[WORDS["mask_room"]] = address(self._masks), masks
+
+    def _make_rank_room(self, values: int) -> None:
+        """Room for questions to so many values together; there are none now."""
+        self._ends, self._handles = np.zeros(values + 1, np.int64), np.empty(values, np.int64)
+        self._plus = np.empty(values)
+        for name, array in (("ends", self._ends), ("handles", self._handles), ("plus", self._plus)):
+            self._state[WORDS[name]] = address(array)
+        self._state[WORDS["rank_room"]] = values
 
     @property
     def next(self) -> int:
@@ -125,6 +138,16 @@ class MachineRecorder(Recorder):
         """As of `Recorder`."""
         return self._state[_ABOVES]
 
+    @property
+    def picks(self) -> int:
+        """As of `Recorder`."""
+        return self._state[_PICKS]
+
+    @property
+    def mixed(self) -> bool:
+        """As of `Recorder`."""
+        return self._state[_LEAST] < self.begun <= self._state[_MOST]
+
     def wait_by(self, switch: Callable[[Ask], Any]) -> None:
         """As of `Recorder`."""
         self._kept, self._state[WORDS["switch"]] = switch, id(switch)
@@ -134,13 +157,23 @@ class MachineRecorder(Recorder):
         state = self._state
         return Asks(self._asks, self._masks[: state[_MASKED]], state[_ASKED])
 
+    def picked(self) -> Picks:
+        """As of `Recorder`."""
+        state = self._state
+        ranked = state[_RANKED]
+        ptr = self._ends[: state[_PICKS] + 1]
+        return Picks(state[WORDS["k"]], self._handles[:ranked], ptr, self._plus[:ranked])
+
     def forget(self) -> None:
         """As of `Recorder`."""
         state = self._state
+        if 2 * state[_RANKED] > len(self._handles):
+            self._make_rank_room(2 * len(self._handles))
+        state[_PICKS] = state[_RANKED] = 0
         if 2 * state[_ASKED] > len(self._asks) or 2 * state[_MASKED] > len(self._masks):
             self._make_room(2 * len(self._asks), 2 * len(self._masks))
         state[_ASKED] = state[_MASKED] = state[_ABOVES] = 0
-        state[WORDS["least"]], state[WORDS["most"]] = MOST, -MOST
+        state[_LEAST], state[_MOST] = MOST, -MOST
 
     def drop(self) -> None:
         """As of `Recorder`."""
@@ -192,6 +225,7 @@ class MachineRecorder(Recorder):
         own: dict[str, object] = class_fields(net, shape)
         if len(shape) == 1:
             own["argmax"] = _asking_argmax(self._ask(made, shape[0], Value.argmax))
+            own["_best"] = self._pick(made)
         if own["_size"] == 1:
             own["above"] = _asking_above(self._ask(made, 0, Value.above))
         for name, given in own.items():
@@ -202,6 +236,12 @@ class MachineRecorder(Recorder):
         """What asks values of a class: see `machine_code`. It does not hold this recorder, nor its net."""
         words = (ctypes.addressof(self._state), id(kind), size, id(slow))
         return machine_function("ask", "ask", FAST, "ask(value, given)", words, (self._state, slow))
+
+    def _pick(self, kind: type[Value]) -> Callable[..., Any]:
+        """What asks for the best of several values of a class."""
+        slow = Value._best
+        words = (ctypes.addressof(self._state), id(kind), id(slow))
+        return machine_function("best", "pick", FAST, "best(values, k, plus)", words, (self._state, slow))
 
     def callable_cell(self, callee: Callee, refuse: Refuse) -> Call:
         """As of `Recorder`."""

@@ -13,22 +13,29 @@ from functools import cache
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.target import get_target
 from abw.core.exec.interface import HEAD
+from abw.core.program.machine_asks import ASKS
 
 FUNCTIONS = (
     "PyType_GenericAlloc", "PyObject_Free", "Py_DecRef", "Py_IncRef", "PyTuple_New", "PyTuple_SetItem",
     "PyObject_Vectorcall", "PyList_Size", "PyTuple_Size", "PyList_GetItem", "PyTuple_GetItem",
-    "PyFloat_AsDouble",
+    "PyFloat_AsDouble", "PyLong_AsLongLongAndOverflow",
 )  # fmt: skip
-OBJECTS = {"true": True, "false": False, "none": None, "list": list, "tuple": tuple, "float": float}
+OBJECTS: dict[str, object] = {"true": True, "false": False, "none": None}
+OBJECTS |= {"list": list, "tuple": tuple, "float": float, "int": int}
 _API = (*(name.split("_")[0][2:].lower() + name.split("_")[1] for name in FUNCTIONS), *OBJECTS)
 _OWN = (
     "limit", "step", "open", "whose", "asking", "room", "mask_room", "switch", "argmax", "above",
+    "best", "picks", "k", "class", "ends", "ranked", "handles", "plus", "rank_room",
 )  # fmt: skip
 WORDS = {name: number for number, name in enumerate((*HEAD, *_OWN))}
 """The words of the state, by their places: the head that an executor's tape reads; room for so many words
 (`limit`), the `step` from handle to handle, whether the tape is `open`, `whose` the calls are; how questions
 are `asking` (see `recorder.CLOSED`), the `room` for them, and for the bytes of masks (`mask_room`); what
-greenlets call to wait (`switch`), and what they and generators give who runs them (`argmax`, `above`)."""
+greenlets call to wait (`switch`), and what they and generators then give (`argmax`, `above`, `best`).
+
+Of the questions for the best of several values: how many there are (`picks`), for how many elements (`k`) and
+of what `class` all are; where each one's values end (`ends`); how many values these are (`ranked`), their
+`handles`, what their scores begin with (`plus`), and the `rank_room` for them."""
 
 _TEXT = r"""
 @api = internal global [COUNT x ptr] zeroinitializer
@@ -159,146 +166,6 @@ slow:
   %result = call ptr %objectVectorcall(ptr %other, ptr %args, i64 %count, ptr %names)
   ret ptr %result
 }
-
-; What asks: the state, the class of the values that can be asked, how many numbers these have (0: whether it
-; is above), the function for all other calls. It is called with a value and what that is asked by.
-
-define ptr @ask(ptr %self, ptr %args, i64 %count) {
-entry:
-  %room_for_one = alloca ptr
-  %how = ptr %self[2]
-  %state = load ptr, ptr %how
-  %class = ptr %how[1]
-  %size = i64 %how[2]
-  %value = load ptr, ptr %args
-  %given = ptr %args[1]
-  %type = ptr %value[1]
-  %kind = ptr %given[1]
-  read asking
-  read asked
-  read room
-  read asks
-  read masked
-  api objectVectorcall
-  %right = icmp eq ptr %type, %class
-  %way = sub i64 %asking, 1
-  %can = icmp ult i64 %way, 2
-  %fits = icmp slt i64 %asked, %room
-  %ok1 = and i1 %right, %can
-  %ok = and i1 %ok1, %fits
-  br i1 %ok, label %which, label %slow
-which:
-  %isabove = icmp eq i64 %size, 0
-  br i1 %isabove, label %limit, label %allowed
-limit:
-  api float
-  %isfloat = icmp eq ptr %kind, %float
-  br i1 %isfloat, label %number, label %slow
-number:
-  api floatAsDouble
-  %double = call double %floatAsDouble(ptr %given)
-  %bits = bitcast double %double to i64
-  read aboves
-  %aboves1 = add i64 %aboves, 1
-  store i64 %aboves1, ptr %aboves.at
-  br label %write
-allowed:
-  api none
-  %isnone = icmp eq ptr %given, %none
-  br i1 %isnone, label %write, label %sequence
-sequence:
-  api list
-  api tuple
-  %islist = icmp eq ptr %kind, %list
-  %istuple = icmp eq ptr %kind, %tuple
-  %known = or i1 %islist, %istuple
-  read mask_room
-  %end = add i64 %masked, %size
-  %there = icmp sle i64 %end, %mask_room
-  %good = and i1 %known, %there
-  br i1 %good, label %length, label %slow
-length:
-  api listSize
-  api tupleSize
-  %sizef = select i1 %islist, ptr %listSize, ptr %tupleSize
-  %has = call i64 %sizef(ptr %given)
-  %equal = icmp eq i64 %has, %size
-  br i1 %equal, label %items, label %slow
-items:
-  api listGetItem
-  api tupleGetItem
-  %getf = select i1 %islist, ptr %listGetItem, ptr %tupleGetItem
-  api true
-  api false
-  read masks
-  %masks.to = inttoptr i64 %masks to ptr
-  br label %item
-item:
-  %i = phi i64 [ 0, %items ], [ %i1, %mark ]
-  %any = phi i1 [ 0, %items ], [ %any1, %mark ]
-  %one = call ptr %getf(ptr %given, i64 %i)
-  %istrue = icmp eq ptr %one, %true
-  %isfalse = icmp eq ptr %one, %false
-  %isbool = or i1 %istrue, %isfalse
-  br i1 %isbool, label %mark, label %slow
-mark:
-  %any1 = or i1 %any, %istrue
-  %byte = zext i1 %istrue to i8
-  %place = add i64 %masked, %i
-  %byteat = getelementptr i8, ptr %masks.to, i64 %place
-  store i8 %byte, ptr %byteat
-  %i1 = add i64 %i, 1
-  %more = icmp slt i64 %i1, %size
-  br i1 %more, label %item, label %some
-some:
-  br i1 %any1, label %keep, label %slow
-keep:
-  store i64 %end, ptr %masked.at
-  br label %write
-write:
-  %said = phi i64 [ %bits, %number ], [ -1, %allowed ], [ %masked, %keep ]
-  %handle = i64 %value[2]
-  %asks.to = inttoptr i64 %asks to ptr
-  %entry.first = mul i64 %asked, 3
-  %entry.at = getelementptr i64, ptr %asks.to, i64 %entry.first
-  %number.of = zext i1 %isabove to i64
-  store i64 %number.of, ptr %entry.at
-  %entry.at[1] = i64 %handle
-  %entry.at[2] = i64 %said
-  %asked1 = add i64 %asked, 1
-  store i64 %asked1, ptr %asked.at
-  read least
-  %smaller = icmp slt i64 %handle, %least
-  %least1 = select i1 %smaller, i64 %handle, i64 %least
-  store i64 %least1, ptr %least.at
-  read most
-  %larger = icmp sgt i64 %handle, %most
-  %most1 = select i1 %larger, i64 %handle, i64 %most
-  store i64 %most1, ptr %most.at
-  read argmax
-  read above
-  %told = select i1 %isabove, i64 %above, i64 %argmax
-  %told.to = inttoptr i64 %told to ptr
-  %waits = icmp eq i64 %asking, 1
-  br i1 %waits, label %wait, label %yield
-wait:
-  read whose
-  read switch
-  %switch.to = inttoptr i64 %switch to ptr
-  store ptr %told.to, ptr %room_for_one
-  %found = call ptr %objectVectorcall(ptr %switch.to, ptr %room_for_one, i64 1, ptr null)
-  store i64 %whose, ptr %whose.at
-  ret ptr %found
-yield:
-  store i64 3, ptr %asking.at
-  api IncRef
-  call void %IncRef(ptr %told.to)
-  ret ptr %told.to
-slow:
-  %other = ptr %how[3]
-  %result = call ptr %objectVectorcall(ptr %other, ptr %args, i64 %count, ptr null)
-  ret ptr %result
-}
 """
 
 _SHORT = (
@@ -327,7 +194,7 @@ def _expanded(text: str) -> str:
 @cache
 def machine_code() -> Code:
     """The machine code. Cost: some 30 ms, from a file 3."""
-    code = compile_ir(_expanded(_TEXT), get_target(None))
+    code = compile_ir(_expanded(_TEXT + ASKS), get_target(None))
     functions = [ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value for n in FUNCTIONS]
     given = (ctypes.c_void_p * len(_API))(*functions, *map(id, OBJECTS.values()))
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("begin"))(ctypes.addressof(given))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
-from abw.core.program.asks import Ask, Asks
+from abw.core.program.asks import Ask, Asks, Picks
 from abw.core.program.values import BITS, Owner, Value, value_class
 
 Ints = NDArray[np.int32]
@@ -80,7 +80,7 @@ class Recorder:
     to run, so that a handle of an earlier run is known as such.
 
     It may note questions, too, as one in machine code does while `asking` says how: `asked` of them, which a
-    tape answers by what lies at `head`. This one does not.
+    tape answers by what lies at `head`, and `picks` for the best of several values. This one does not.
     """
 
     __slots__ = ("_words", "asking", "begun", "next", "step", "whose", "write")
@@ -95,6 +95,16 @@ class Recorder:
     def aboves(self) -> int:
         """How many of these ask whether a number is above."""
         return 0
+
+    @property
+    def picks(self) -> int:
+        """How many questions for the best of several values are noted."""
+        return 0
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some questions noted are to what was taken already, and others are not."""
+        return False
 
     @property
     def unread(self) -> int:
@@ -128,10 +138,14 @@ class Recorder:
         return Piece(words, (self.begun - begin) // self.step)
 
     def wait_by(self, switch: Callable[[Ask], Any]) -> None:
-        """Greenlets that ask are to wait by this: it is given `ARGMAX` or `ABOVE`."""
+        """Greenlets that ask are to wait by this: it is given `ARGMAX`, `ABOVE` or `BEST`."""
 
     def asks(self) -> Asks:
         """The questions noted; overwritten by those after `forget`."""
+        raise NotImplementedError
+
+    def picked(self) -> Picks:
+        """The questions for the best; overwritten by those after `forget`."""
         raise NotImplementedError
 
     def forget(self) -> None:

@@ -17,16 +17,20 @@ from abw.core.ir.network import Network
 from abw.core.program.asks import (
     ABOVE,
     ARGMAX,
+    BEST,
     WAYS,
     Answer,
     Ask,
+    Picks,
     answer,
     as_asked,
     chance,
     margin,
     packed,
+    packed_bests,
     tape_answers,
     unpacked,
+    unpacked_bests,
     ways_of,
 )
 from abw.core.program.eager import EagerTape
@@ -183,7 +187,13 @@ class BatchRunner:
     def _answered(self) -> tuple[list[Task], Sequence[Answer]]:
         """Some of those who wait, with their answers; all others wait on, or are ready with errors."""
         recorder = self._recorder
-        noted = recorder.asked
+        noted, picks = recorder.asked, recorder.picks
+        if picks and picks == len(self._waiting) and not recorder.mixed:
+            best = self._best(recorder.picked())
+            if best is not None:
+                recorder.forget()
+                tasks, self._waiting, self._asks = self._waiting, [], []
+                return tasks, best
         if noted and noted == len(self._waiting):
             before, ways = recorder.begun, ways_of(recorder.asks()) if recorder.aboves else None
             found = self._engine.round(recorder)
@@ -194,8 +204,20 @@ class BatchRunner:
         if noted:
             asks = iter(unpacked(recorder.asks()))
             self._asks = [next(asks) if ask is ARGMAX or ask is ABOVE else ask for ask in self._asks]
+        if picks:
+            asks = iter(unpacked_bests(recorder.picked()))
+            self._asks = [next(asks) if ask is BEST else ask for ask in self._asks]
+        if noted or picks:
             recorder.forget()
         return self._settled(*self._due())
+
+    def _best(self, picks: Picks) -> Sequence[Answer] | None:
+        """The answers to questions for the best, all of them to what is computed already, or none."""
+        if picks.handles[: picks.ptr[1]].max() >= self._recorder.begun:
+            self.rounds += 1
+            self.advance()
+        assert self._engine.tape is not None
+        return self._engine.tape.best(*picks)
 
     def _due(self) -> tuple[list[Task], list[Ask]]:
         """Who is answered next, and what it asks, which is computed then."""
@@ -318,19 +340,26 @@ class BatchRunner:
         together.
         """
         tape, found = self._engine.tape, dict[int, Answer]()
-        if tape is not None:
-            ours = [i for i, ask in enumerate(asks) if ask.how in WAYS]
+        ours = [i for i, ask in enumerate(asks) if ask.how in WAYS]
+        if tape is not None and ours:
             got = tape_answers(packed([asks[i] for i in ours]), tape)
             found = {} if got is None else dict(zip(ours, got, strict=True))
-        alike: dict[tuple[str, int], list[int]] = {}
+        alike: dict[tuple[str, int, int], list[int]] = {}
         for i, ask in enumerate(asks):
             if i not in found:
-                alike.setdefault((ask.how, ask.handles[0] & (KINDS - 1)), []).append(i)
-        for (how, _), group in alike.items():
-            some = [asks[i] for i in group]
-            values = self.values([handle for ask in some for handle in ask.handles])
-            found.update(zip(group, answer(how, values, some), strict=True))
+                k = ask.given.k if ask.how == "best" else 0
+                alike.setdefault((ask.how, ask.handles[0] & (KINDS - 1), k), []).append(i)
+        for group in alike.values():
+            found.update(zip(group, self._of_values([asks[i] for i in group]), strict=True))
         return [found[i] for i in range(len(asks))]
+
+    def _of_values(self, asks: Sequence[Ask]) -> Sequence[Answer]:
+        """The answers to questions of one kind to values of one shape."""
+        if asks[0].how == "best" and self._engine.tape is not None:
+            found = self._engine.tape.best(*packed_bests(asks))
+            if found is not None:
+                return found
+        return answer(asks[0].how, self.values([handle for ask in asks for handle in ask.handles]), asks)
 
     def _stale(self, stale: StaleError) -> AbwError:
         number, place, slot = stale.args

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import isnan
 from typing import Any
 
-import numpy as np
-
 from abw.core.base.errors import AbwError
-from abw.core.program.asks import Best, Picked, question
+from abw.core.exec.interface import Picked
 from abw.core.program.fibers import Branches, Program, require_program
 from abw.core.program.runner import RUNNING
-from abw.core.program.values import KINDS, Value, owner
+from abw.core.program.values import Value, refuse_best
 
 
 def each(function: Program, items: Iterable[Any]) -> list[Any]:
@@ -37,23 +34,8 @@ def best(k: int, values: Sequence[Value], plus: Sequence[float] | None = None) -
     gives what the sentences so far have. Of equals the first; k, or all where there are fewer. Errors:
     AbwError for values of several shapes, or none.
     """
-    if isinstance(values, Value) or not all(isinstance(value, Value) for value in values):
-        raise TypeError("best picks among several values: abw.best(k, [value, …])")
-    if not values:
-        raise AbwError("best needs a value")
-    if not isinstance(k, int | np.integer) or k < 1:
-        raise AbwError(f"best cannot pick {k!r}", hint="a number of elements, 1 or more")
-    start = [0.0] * len(values) if plus is None else [float(number) for number in plus]
-    if len(start) != len(values):
-        raise AbwError(f"plus has {len(start)} numbers, for {len(values)} values")
-    if any(map(isnan, start)):
-        raise AbwError(f"plus has what is not a number: {start}")
-    net = owner(values[0])
-    if any(owner(value) is not net for value in values):
-        raise AbwError("best of values of several nets")
-    if len({value.ref & (KINDS - 1) for value in values}) > 1:
-        shapes = ", ".join(sorted({str(list(value.shape)) for value in values}))
-        raise AbwError(f"best of values of several shapes: {shapes}")
-    handles = tuple(value.ref for value in values)
-    found: list[Picked] = net.ask(question("best", handles, Best(k, tuple(start))))
-    return found
+    try:
+        ask = values[0]._best
+    except (TypeError, LookupError, AttributeError):
+        refuse_best(values)
+    return ask(values, k, plus)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import inf, prod
 from typing import Any, ClassVar, NoReturn, Protocol
 from weakref import ReferenceType, ref
 
+import numpy as np
+
 from abw.core.base.errors import AbwError
-from abw.core.exec.interface import Array
-from abw.core.program.asks import Ask, question
+from abw.core.exec.interface import Array, Picked
+from abw.core.program.asks import Ask, Best, question
 
 SHAPES = 1 << 8
 NETS = 1 << 12
@@ -76,6 +78,22 @@ class Value:
         found: bool = (self._net() or _gone()).ask(question("above", (self.ref,), float(limit)))
         return found
 
+    @staticmethod
+    def _best(values: Sequence[Value], k: int, plus: Sequence[float] | None) -> list[Picked]:
+        """See `abw.best`; of values the first of which is of this class."""
+        if len({*map(type, values)}) > 1:
+            refuse_best(values)
+        if not isinstance(k, int | np.integer) or k < 1:
+            raise AbwError(f"best cannot pick {k!r}", hint="a number of elements, 1 or more")
+        start = (0.0,) * len(values) if plus is None else tuple(map(float, plus))
+        if len(start) != len(values):
+            raise AbwError(f"plus has {len(start)} numbers, for {len(values)} values")
+        if not all(number < inf for number in start):
+            raise AbwError(f"plus has what is not a number, or infinite: {[*start]}")
+        handles = tuple([value.ref for value in values])
+        found: list[Picked] = owner(values[0]).ask(question("best", handles, Best(int(k), start)))
+        return found
+
     def value(self) -> Array:
         """Its numbers, as an array."""
         found: Array = (self._net() or _gone()).ask(question("value", (self.ref,), None))
@@ -116,6 +134,18 @@ def class_fields(net: Owner, shape: tuple[int, ...]) -> dict[str, Any]:
 def owner(value: Value) -> Owner:
     """The net that a value belongs to. Errors: AbwError where that is gone."""
     return value._net() or _gone()
+
+
+def refuse_best(values: object) -> NoReturn:
+    """Say why `abw.best` cannot choose among these."""
+    if not isinstance(values, Sequence) or not all(isinstance(value, Value) for value in values):
+        raise TypeError("best picks among several values: abw.best(k, [value, …])")
+    if not values:
+        raise AbwError("best needs a value")
+    if len({owner(value) for value in values}) > 1:
+        raise AbwError("best of values of several nets")
+    shapes = ", ".join(sorted({str(list(value.shape)) for value in values}))
+    raise AbwError(f"best of values of several shapes: {shapes}")
 
 
 def _gone() -> NoReturn:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from abw.core.graph.growing.decide import Added, Bools, Read, Scores, among, mas
 from abw.core.ir.growth import Decision, GrowingKind
 
 Totals = NDArray[np.float64]
+Places = NDArray[np.integer[Any]]
 PICK = "pick"
 """The column of the pick by which a vertex came to be, or the one that it came from; -1 for none."""
 
@@ -77,20 +79,30 @@ class Picks:
         return found
 
 
-def log_shares(scores: Scores, row: Ints, number: Ints) -> Totals:
+def log_shares(scores: Scores, row: Places, number: Places) -> Totals:
     """The logarithm of the share of some of the scores (n, choices): the log softmax, in double precision.
 
     Of m of them: number `number` of row `row`. Equal rows, in whatever order, have equal sums. In whole UNITs
     down to -2048, so that what hypotheses add up is exact, and as likely in whatever order it was chosen.
     """
     shifted = relative(scores)
-    chosen = shifted[row, number]
+    found: Totals = (shifted[row, number] - _wholes(shifted)[row] + IN_UNITS) - IN_UNITS
+    return found
+
+
+def log_softmax(scores: Scores) -> Totals:
+    """The same of all of the scores (n, choices)."""
+    shifted = relative(scores)
+    found: Totals = (shifted - _wholes(shifted)[:, None] + IN_UNITS) - IN_UNITS
+    return found
+
+
+def _wholes(shifted: Totals) -> Totals:
+    """The logarithms of the sums (n,) of exponentials of scores less the largest of their row."""
     rows = max(1, _AT_ONCE // max(1, shifted.shape[1]))  # what they take on the way stays in the cache
     parts = [exponentials(shifted[i : i + rows]).sum(axis=1) for i in range(0, len(shifted), rows)]
     sums = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.float64) * UNIT
-    whole = np.array([math.log(total) for total in sums.tolist()])  # as compiled code does, to the bit
-    found: Totals = (chosen - whole[row] + IN_UNITS) - IN_UNITS
-    return found
+    return np.array([math.log(total) for total in sums.tolist()])  # as compiled code does, to the bit
 
 
 def exponentials(x: Totals) -> NDArray[np.int64]:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from abw.core.data.vertices import INSTANCE
 from abw.core.exec.cpu.llvm.emit import double, number
-from abw.core.exec.cpu.rounds.best import INFINITE, NAN, Best, insert, whole
+from abw.core.exec.cpu.rounds.best import INFINITE, NAN, Best, insert, likeliest
 from abw.core.exec.cpu.rounds.feeds import ValueColumn
 from abw.core.exec.cpu.rounds.launch import Launcher
 from abw.core.exec.cpu.rounds.state import StateFunction
 from abw.core.exec.cpu.rounds.tests import holds
 from abw.core.exec.lower.rows import padded
-from abw.core.graph.growing.beam import IN_UNITS, PICK
+from abw.core.graph.growing.beam import PICK
 from abw.core.ir.growth import Decision, Tests
 from abw.core.plan.arenas import Arenas
 
@@ -50,7 +50,9 @@ class Beams:
                 x, first = self._allowed(self.decision.allow, vertex, x)
             f.when(
                 f.test("sge", first, 0),
-                lambda: self._continue(vertex, whose, before, x, scores, first, best),
+                lambda: likeliest(
+                    f, best, x, before, lambda *one: self._enter(whose, one[0], vertex, one[1]), first
+                ),
                 lambda: self._enter(whose, before, vertex, "-1"),
             )
 
@@ -100,36 +102,6 @@ class Beams:
             f.put("float", f.let(f"select i1 {may}, float {score}, float {number(-INFINITE)}"), room, i)
             first = f.either(may, str(i), first)
         return room, first
-
-    def _continue(
-        self, vertex: str, whose: str, before: str, x: str, scores: int, first: str, best: Best
-    ) -> None:
-        """Bring a vertex's likeliest continuations among its instance's candidates.
-
-        Number `first` where all of them are impossible.
-        """
-        f = self.f
-        top = best.find(x)
-        divisor = whole(f, x, scores, top)
-
-        def one(place: str) -> None:
-            found = best.number(place)
-            found = f.either(f.test("sge", found, 0), found, f.either(f.test("eq", place, 0), first, "-1"))
-
-            def share() -> None:
-                score = f.item("float", x, found)
-                apart, largest = (f.let(f"fpext float {value} to double") for value in (score, top))
-                apart = f.let(f"fsub double {apart}, {largest}")
-                equal = f.let(f"fcmp oeq float {score}, {top}")
-                apart = f.let(f"select i1 {equal}, double {double(0.0)}, double {apart}")
-                share = f.let(f"fsub double {apart}, {divisor}")
-                share = f.let(f"fadd double {share}, {double(IN_UNITS)}")
-                share = f.let(f"fsub double {share}, {double(IN_UNITS)}")
-                self._enter(whose, f.let(f"fadd double {before}, {share}"), vertex, found)
-
-            f.when(f.test("sge", found, 0), share)
-
-        f.repeat(best.width, one)
 
     def _enter(self, whose: str, total: str, vertex: str, found: str) -> None:
         """A candidate of an instance."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -167,3 +167,35 @@ def whole(f: StateFunction, x: str, count: int, top: str) -> str:
     total = f.let(f"fmul double {f.let(f'sitofp i64 {total} to double')}, {double(UNIT)}")
     f.module.declare("double @log(double)")
     return f.let(f"call double @log(double {total})")
+
+
+def likeliest(
+    f: StateFunction, best: Best, x: str, before: str, enter: Callable[[str, str], None], first: str = "-1"
+) -> None:
+    """`enter(total, number)` for the best of a row of scores, the largest first.
+
+    A total is `before` and the logarithm of the score's share, to the bit as
+    `abw.core.graph.growing.beam.log_shares` has it. Number `first` where none has a share. The function fails
+    where a score is not a number.
+    """
+    top = best.find(x)
+    divisor = whole(f, x, best.count, top)
+
+    def one(place: str) -> None:
+        found = best.number(place)
+        found = f.either(f.test("sge", found, 0), found, f.either(f.test("eq", place, 0), first, "-1"))
+
+        def share() -> None:
+            score = f.item("float", x, found)
+            apart, largest = (f.let(f"fpext float {value} to double") for value in (score, top))
+            apart = f.let(f"fsub double {apart}, {largest}")
+            equal = f.let(f"fcmp oeq float {score}, {top}")
+            apart = f.let(f"select i1 {equal}, double {double(0.0)}, double {apart}")
+            share = f.let(f"fsub double {apart}, {divisor}")
+            share = f.let(f"fadd double {share}, {double(IN_UNITS)}")
+            share = f.let(f"fsub double {share}, {double(IN_UNITS)}")
+            enter(f.let(f"fadd double {before}, {share}"), found)
+
+        f.when(f.test("sge", found, 0), share)
+
+    f.repeat(best.width, one)

@@ -21,8 +21,7 @@ class Choose:
     """
 
     def __init__(self, f: StateFunction, arenas: Arenas, bits: int) -> None:
-        self.f, self.bits = f, bits
-        self.shift = arenas.output_arena.shape[1].bit_length() - 1
+        self.f, self.arenas, self.bits = f, arenas, bits
         self.sizes = sizes_of(arenas)
 
     def emit(self) -> None:
@@ -35,23 +34,10 @@ class Choose:
     def _answer(self, j: str) -> None:
         f = self.f
         ask = f.at(f.address("asks"), f.i64("mul", j, 24))
-        place, size = self._place(f.item("i64", ask, 1))
+        place, output = place_of(f, self.arenas, self.bits, f.item("i64", ask, 1))
+        size = f.int_item(f.address("size"), output)
         largest = f.test("eq", f.item("i64", ask, 0), 0)
         f.when(largest, lambda: self._largest(j, ask, place, size), lambda: self._above(j, ask, place))
-
-    def _place(self, handle: str) -> tuple[str, str]:
-        """A value's address, and the place of its size."""
-        f = self.f
-        reference = f.i64("sub", f.i64("ashr", handle, self.bits), f.get("base"))
-        f.fail(f.test("slt", reference, 0))  # a constant
-        t = f.int_item(f.address("type"), f.i64("ashr", reference, self.shift))
-        width = 1 << self.shift
-        output = f.i64("add", f.i64("mul", t, width), f.i64("and", reference, width - 1))
-        arena = f.int_item(f.address("output"), output)
-        row = f.int_item(f.address("row"), reference)
-        base = f.pointer_item(f.address("arena"), arena)
-        place = f.at(base, f.i64("mul", row, f.item("i64", f.address("pitch"), arena)))
-        return place, f.int_item(f.address("size"), output)
 
     def _above(self, j: str, ask: str, place: str) -> None:
         f = self.f
@@ -91,6 +77,22 @@ class Choose:
 
         _, chosen = f.loop(count, compare, [("float", INFINITE), ("i64", "-1")])
         f.put_int(chosen, f.address("answers"), j)
+
+
+def place_of(f: StateFunction, arenas: Arenas, bits: int, handle: str) -> tuple[str, str]:
+    """A value's address, and its type's output as `output` (T * W,) numbers it.
+
+    The function fails for a constant, and for a value of an earlier run.
+    """
+    width = arenas.output_arena.shape[1]
+    reference = f.i64("sub", f.i64("ashr", handle, bits), f.get("base"))
+    f.fail(f.test("slt", reference, 0))
+    t = f.int_item(f.address("type"), f.i64("ashr", reference, width.bit_length() - 1))
+    output = f.i64("add", f.i64("mul", t, width), f.i64("and", reference, width - 1))
+    arena = f.int_item(f.address("output"), output)
+    row = f.int_item(f.address("row"), reference)
+    base = f.pointer_item(f.address("arena"), arena)
+    return f.at(base, f.i64("mul", row, f.item("i64", f.address("pitch"), arena))), output
 
 
 def sizes_of(arenas: Arenas) -> tuple[int, ...]:
