@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Generator
 from itertools import pairwise
 from pathlib import Path
@@ -12,15 +10,16 @@ from typing import Any
 import numpy as np
 
 from abw.bench.executors.blas import import_torch
+from abw.bench.growth.beams import beams
 from abw.bench.growth.byhand import Parser
+from abw.bench.growth.opened import opened
 from abw.bench.timing import interleaved
 from abw.core.base.errors import AbwError
 from abw.core.data.lookup import hashed
 from abw.core.data.read import read
 from abw.core.plan.plan import plan
 from abw.core.policy.registry import get_policy
-from abw.core.program.machine import SWITCH
-from abw.core.program.net import Net, cells
+from abw.core.program.net import Net
 from abw.core.program.recorder import joined
 from abw.core.program.values import Value
 
@@ -62,23 +61,12 @@ def bench_programs(
         "recording": recording(specs, runs),
         "trees": trees(specs, data / "trees/dev.txt", 64, runs),
         "parsing": [parsing(library, specs, data / "tags/dev.txt", hidden, runs) for hidden in (64, 256)],
+        "beams": [
+            row
+            for hidden in (64, 256)
+            for row in beams(library, specs, data / "pairs/tst2012.en-vi.txt", hidden, runs)
+        ],
     }
-
-
-def opened(specs: Path, text: str, hidden: int, recorder: str = "") -> Net:
-    """A library's cells, of a size, on one thread; `recorder`: "python" for Python's."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "library.yaml"
-        path.write_text(text.replace("SPECS", str(specs.resolve())), encoding="utf-8")
-        before = os.environ.pop(SWITCH, None)
-        if recorder:
-            os.environ[SWITCH] = recorder
-        try:
-            return cells(path, dims={"hidden": hidden}, allow_outside=True, threads=1)
-        finally:
-            os.environ.pop(SWITCH, None)
-            if before is not None:
-                os.environ[SWITCH] = before
 
 
 def recording(specs: Path, runs: int) -> dict[str, float]:

@@ -37,3 +37,11 @@ def programs(
             shown += [duration(row["torch"]), *times]
         table.add_row(str(row["hidden"]), amount(row["actions"]), str(row["rounds"]), *shown)
     yield table
+    table = grid("beam 4", "mini-batch", "sentences", "words", "program", "PyTorch", "times")
+    for row in report["beams"]:
+        shown = [str(row["hidden"]), str(row["batch"]), str(row["sentences"]), amount(row["words"])]
+        shown.append(duration(row["plain"]))
+        if "torch" in row:
+            shown += [duration(row["torch"]), f"{row['torch'] / row['plain']:.1f} x"]
+        table.add_row(*shown)
+    yield table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,8 +119,11 @@ def numbers_of(given: object, what: str, shapes: Sequence[Shape]) -> Floats:
         found = np.asarray(given)
         if found.dtype.kind not in "fiu" or found.dtype.itemsize > 8:
             raise ValueError
-        with np.errstate(over="ignore"):
-            values = np.array(found, np.float32)
+        if found.dtype == np.float32:
+            values = found.copy()
+        else:
+            with np.errstate(over="ignore"):  # which takes microseconds
+                values = found.astype(np.float32)
     except (ValueError, TypeError, RuntimeError):
         kind = type(given).__name__
         raise TypeError(f"{what} wants a value or numbers, not {kind}") from None
@@ -129,7 +133,7 @@ def numbers_of(given: object, what: str, shapes: Sequence[Shape]) -> Floats:
         wanted = " or ".join(str(list(shape)) for shape in shapes)
         got = list(values.shape) if values.shape else "one number"
         raise AbwError(f"{what} wants {wanted}, this is {got}", hint="check the dims of both")
-    if not np.isfinite(values).all():
+    if not isfinite(np.vdot(values, values)) and not np.isfinite(values).all():
         at = np.argwhere(~np.isfinite(values))[0].tolist()
         raise AbwError(f"{what} is given {found[tuple(at)]} at {at}: a number has to be finite")
     return values

@@ -117,6 +117,8 @@ class Net(Session):
                 tuple((o << BITS) + kind[shape] for o, shape in enumerate(shapes)),
             )
             self.__dict__[callee.name] = self._recorder.callable_cell(callee, self._otherwise)
+        cells = [t.cell for t in library.types if t.cell]
+        self._taken = tuple(dict.fromkeys(port.shape for cell in cells for port in cell.inputs))
         for constant in constants_of(library):
 
             def made(row: int, first: int = constant.first, shape: Shape = constant.shape) -> Value:
@@ -260,8 +262,7 @@ class Net(Session):
         Cells take numbers as they are, too; what several calls read is made a value once. Errors: TypeError,
         AbwError where no cell has an input of that shape, or a number is not finite.
         """
-        shapes = dict.fromkeys(port.shape for t in self.library.types if t.cell for port in t.cell.inputs)
-        return self._brought(numbers, "net.input", tuple(shapes))
+        return self._brought(numbers, "net.input", self._taken)
 
     def _brought(self, numbers: object, what: str, shapes: Sequence[Shape]) -> Value:
         if self._runner is None:

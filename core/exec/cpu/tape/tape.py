@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -273,8 +273,8 @@ class CompiledTape:
         shape = self._arenas.shape[self._arenas.output_arena[self._type[node], output]]
         if len(shape) != 1:
             return None
-        which, element = (np.empty((asked, k), np.int32) for _ in range(2))
-        total = np.empty((asked, k))
+        which, element = (np.empty(asked * k, np.int32) for _ in range(2))
+        total = np.empty(asked * k)
         state[at[best.COUNT]] = asked
         arrays: tuple[NDArray[Any], ...] = (ptr, handles, plus, which, element, total)
         for name, array in zip(best.ARRAYS, arrays, strict=True):
@@ -282,9 +282,11 @@ class CompiledTape:
         self._best_of(shape[0], k)(self._state_at)
         if state[self._status] != DONE:
             return None
-        wanted = [min((end - begin) * shape[0], k) for begin, end in pairwise(ptr.tolist())]
-        parts = zip(wanted, which.tolist(), element.tolist(), total.tolist(), strict=True)
-        return [[*zip(a[:n], b, c, strict=False)] for n, a, b, c in parts]
+        found = [*zip(which.tolist(), element.tolist(), total.tolist(), strict=True)]
+        return [
+            found[place : place + min((end - begin) * shape[0], k)]
+            for place, (begin, end) in zip(count(0, k), pairwise(ptr.tolist()), strict=False)
+        ]
 
     def _best_of(self, size: int, k: int) -> Callable[[int], None]:
         """The compiled function that finds the k best of vectors of a size."""
