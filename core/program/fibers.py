@@ -79,6 +79,16 @@ class Fiber(Protocol):
     def resume(self) -> Callable[[Any], Outcome]:
         """Goes on with an answer; the first time it begins, whatever that is."""
 
+    @property
+    def going(self) -> Any:  # noqa: ANN401
+        """What `Recorder.resume` goes on with, once it has begun."""
+
+    def stopped(self, got: Any, sent: int, /) -> Outcome:  # noqa: ANN401
+        """Why it stopped, by what it gave that, and how."""
+
+    def raised(self, error: Exception, /) -> Outcome:
+        """The same, where it raised an error."""
+
     def throw(self, error: Exception, /) -> Outcome:
         """Go on with an error raised where it asked."""
 
@@ -181,6 +191,19 @@ class GreenletFiber:
         self.resume = worker.switch
         return self.resume((self._function, self._item))
 
+    @property
+    def going(self) -> Any:  # noqa: ANN401
+        """As in `Fiber`."""
+        return self.resume
+
+    def stopped(self, got: Outcome, sent: int) -> Outcome:
+        """As in `Fiber`."""
+        return got
+
+    def raised(self, error: Exception) -> Outcome:
+        """Never called: a program's errors are outcomes. Raises it."""
+        raise error
+
     def throw(self, error: Exception) -> Outcome:
         """As in `Fiber`."""
         outcome: Outcome = self._worker.throw(error)
@@ -204,21 +227,31 @@ class GeneratorFiber:
 
     def resume(self, answer: Any, error: Exception | None = None) -> Outcome:  # noqa: ANN401
         """As in `Fiber`; with an error as `throw`."""
-        noting = self._noting
         try:
             if self._generator is None:
                 self._generator = self._function(self._item)
             going = self._generator
             got = going.send(answer) if error is None else going.throw(error)
         except StopIteration as end:
+            return self.stopped(end.value, 0)
+        except Exception as raised:
+            return self.raised(raised)
+        return self.stopped(got, 1)
+
+    @property
+    def going(self) -> Any:  # noqa: ANN401
+        """As in `Fiber`."""
+        return self._generator
+
+    def stopped(self, got: Any, sent: int) -> Outcome:  # noqa: ANN401
+        """As in `Fiber`."""
+        if not sent:
             if self._forget():
                 return Failed(AbwError("what was asked last was not yielded", hint=_YIELD))
-            return Done(end.value)
-        except Exception as raised:
-            self._forget()
-            return Failed(raised)
-        if (got is ARGMAX or got is ABOVE) and noting.asking.value == TO_YIELD:
-            noting.asking.value = BY_YIELD
+            return Done(got)
+        asking = self._noting.asking
+        if (got is ARGMAX or got is ABOVE) and asking.value == TO_YIELD:
+            asking.value = BY_YIELD
             return got
         if self._asked is None or got is not self._asked:
             wrong = AbwError(f"what was yielded asks nothing: {type(got).__name__}", hint=_YIELD)
@@ -226,6 +259,11 @@ class GeneratorFiber:
             return self.throw(wrong)
         self._asked = None
         return got
+
+    def raised(self, error: Exception) -> Outcome:
+        """As in `Fiber`."""
+        self._forget()
+        return Failed(error)
 
     def _forget(self) -> bool:
         """Whether it has asked something that it did not yield, which is forgotten."""
@@ -270,6 +308,16 @@ class PlainFiber:
     def throw(self, error: Exception) -> Outcome:
         """Never called: it asks nothing."""
         raise error
+
+    @property
+    def going(self) -> None:
+        """As in `Fiber`: nothing."""
+
+    def stopped(self, got: Outcome, sent: int) -> Outcome:
+        """Never called."""
+        return got
+
+    raised = throw
 
     def ended(self) -> None:
         """As in `Fiber`."""

@@ -66,7 +66,8 @@ class MachineRecorder(Recorder):
     """As `Recorder`; the tape is memory that machine code writes to."""
 
     __slots__ = (
-        *("_asks", "_buffer", "_ends", "_from", "_handles", "_kept", "_masks", "_plus", "_state", "head"),
+        *("_asks", "_buffer", "_ends", "_from", "_handles", "_kept", "_masks", "_plus", "_state"),
+        *("head", "resume"),
     )
     _buffer: Longs
 
@@ -79,6 +80,8 @@ class MachineRecorder(Recorder):
         self._make_rank_room(LEAST)
         self.forget()
         self._kept: object = None
+        said = "resume(calls, answers, whose, stops, first)"
+        self.resume = machine_function("resume", "resume", FAST, said, (self.head,), self._state)
         for name, ask in (("argmax", ARGMAX), ("above", ABOVE), ("best", BEST)):
             self._state[WORDS[name]] = id(ask)
         super().__init__(width)
@@ -142,6 +145,16 @@ class MachineRecorder(Recorder):
     def picks(self) -> int:
         """As of `Recorder`."""
         return self._state[_PICKS]
+
+    @property
+    def resumed(self) -> int:
+        """As of `Recorder`."""
+        return self._state[WORDS["resumed"]]
+
+    @property
+    def sent(self) -> int:
+        """As of `Recorder`."""
+        return self._state[WORDS["sent"]]
 
     @property
     def mixed(self) -> bool:

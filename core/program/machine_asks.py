@@ -13,7 +13,6 @@ ASKS = r"""
 
 define ptr @ask(ptr %self, ptr %args, i64 %count) {
 entry:
-  %room_for_one = alloca ptr
   %how = ptr %self[2]
   %state = load ptr, ptr %how
   %class = ptr %how[1]
@@ -130,12 +129,7 @@ write:
   %waits = icmp eq i64 %asking, 1
   br i1 %waits, label %wait, label %yield
 wait:
-  read whose
-  read switch
-  %switch.to = inttoptr i64 %switch to ptr
-  store ptr %told.to, ptr %room_for_one
-  %found = call ptr %objectVectorcall(ptr %switch.to, ptr %room_for_one, i64 1, ptr null)
-  store i64 %whose, ptr %whose.at
+  %found = call ptr @wait(ptr %state, ptr %told.to)
   ret ptr %found
 yield:
   store i64 3, ptr %asking.at
@@ -153,7 +147,6 @@ slow:
 
 define ptr @pick(ptr %self, ptr %args, i64 %count) {
 entry:
-  %room_for_one = alloca ptr
   %over = alloca i32
   %how = ptr %self[2]
   %state = load ptr, ptr %how
@@ -256,12 +249,7 @@ write:
   store i64 %most1, ptr %most.at
   read best
   %best.to = inttoptr i64 %best to ptr
-  read whose
-  read switch
-  %switch.to = inttoptr i64 %switch to ptr
-  store ptr %best.to, ptr %room_for_one
-  %found = call ptr %objectVectorcall(ptr %switch.to, ptr %room_for_one, i64 1, ptr null)
-  store i64 %whose, ptr %whose.at
+  %found = call ptr @wait(ptr %state, ptr %best.to)
   ret ptr %found
 slow:
   %other = ptr %how[2]

@@ -14,11 +14,13 @@ from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.target import get_target
 from abw.core.exec.interface import HEAD
 from abw.core.program.machine_asks import ASKS
+from abw.core.program.machine_resume import RESUME
 
 FUNCTIONS = (
     "PyType_GenericAlloc", "PyObject_Free", "Py_DecRef", "Py_IncRef", "PyTuple_New", "PyTuple_SetItem",
     "PyObject_Vectorcall", "PyList_Size", "PyTuple_Size", "PyList_GetItem", "PyTuple_GetItem",
-    "PyFloat_AsDouble", "PyLong_AsLongLongAndOverflow",
+    "PyFloat_AsDouble", "PyLong_AsLongLongAndOverflow", "PyLong_AsLongLong", "PyLong_FromLongLong",
+    "PyList_SetItem", "PyIter_Send",
 )  # fmt: skip
 OBJECTS: dict[str, object] = {"true": True, "false": False, "none": None}
 OBJECTS |= {"list": list, "tuple": tuple, "float": float, "int": int}
@@ -26,6 +28,7 @@ _API = (*(name.split("_")[0][2:].lower() + name.split("_")[1] for name in FUNCTI
 _OWN = (
     "limit", "step", "open", "whose", "asking", "room", "mask_room", "switch", "argmax", "above",
     "best", "picks", "k", "class", "ends", "ranked", "handles", "plus", "rank_room",
+    "calls", "answers", "owners", "stops", "size", "sends", "resumed", "sent",
 )  # fmt: skip
 WORDS = {name: number for number, name in enumerate((*HEAD, *_OWN))}
 """The words of the state, by their places: the head that an executor's tape reads; room for so many words
@@ -35,7 +38,11 @@ greenlets call to wait (`switch`), and what they and generators then give (`argm
 
 Of the questions for the best of several values: how many there are (`picks`), for how many elements (`k`) and
 of what `class` all are; where each one's values end (`ends`); how many values these are (`ranked`), their
-`handles`, what their scores begin with (`plus`), and the `rank_room` for them."""
+`handles`, what their scores begin with (`plus`), and the `rank_room` for them.
+
+Of those who go on: the lists that `Recorder.resume` is given (`calls`, `answers`, `owners`, `stops`), how
+many switch to each other (`size`), or that they are generators (`sends`); the place of the last one
+(`resumed`); how that stopped, if it is a generator (`sent`: 1 by yielding, 0: it ended)."""
 
 _TEXT = r"""
 @api = internal global [COUNT x ptr] zeroinitializer
@@ -194,7 +201,7 @@ def _expanded(text: str) -> str:
 @cache
 def machine_code() -> Code:
     """The machine code. Cost: some 30 ms, from a file 3."""
-    code = compile_ir(_expanded(_TEXT + ASKS), get_target(None))
+    code = compile_ir(_expanded(_TEXT + ASKS + RESUME), get_target(None))
     functions = [ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value for n in FUNCTIONS]
     given = (ctypes.c_void_p * len(_API))(*functions, *map(id, OBJECTS.values()))
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("begin"))(ctypes.addressof(given))

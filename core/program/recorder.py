@@ -70,6 +70,12 @@ class Piece(NamedTuple):
     nodes: int
 
 
+Resume = Callable[[list[Any], Sequence[Any], list[int], list[Any], int], int]
+"""Goes on, from the place given last, with some (`Fiber.going`), by their answers, with whose they are;
+writes what each stops with, and gives the place of the first that does otherwise than by a question that is
+noted, or how many there are. Raises what a generator raises: that is `Recorder.resumed`."""
+
+
 class Recorder:
     """The tape while it is written.
 
@@ -85,6 +91,8 @@ class Recorder:
 
     __slots__ = ("_words", "asking", "begun", "next", "step", "whose", "write")
     head = 0
+    resume: Resume | None = None
+    """What goes on with those whose questions are noted; without it nothing is noted."""
 
     @property
     def asked(self) -> int:
@@ -99,6 +107,16 @@ class Recorder:
     @property
     def picks(self) -> int:
         """How many questions for the best of several values are noted."""
+        return 0
+
+    @property
+    def resumed(self) -> int:
+        """The place of who went on last by `resume`."""
+        return 0
+
+    @property
+    def sent(self) -> int:
+        """How that one stopped, if it is a generator: 1 by yielding, 0 at its end."""
         return 0
 
     @property

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress, repeat
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -134,6 +134,24 @@ class Task:
         return self.branches
 
 
+class Crew(NamedTuple):
+    """Those who wait, as `Recorder.resume` takes them: all in one `way`, or CLOSED."""
+
+    tasks: list[Task]
+    fibers: list[Fiber]
+    going: list[Any]
+    whose: list[int]
+    way: int
+
+
+def crew_of(tasks: list[Task]) -> Crew:
+    """Those who wait, all of whom have begun."""
+    fibers = [task.fiber for task in tasks if task.fiber]
+    ways = {fiber.way for fiber in fibers}
+    way = ways.pop() if len(ways) == 1 else CLOSED
+    return Crew(tasks, fibers, [fiber.going for fiber in fibers], [task.whose for task in tasks], way)
+
+
 class BatchRunner:
     """A mini-batch under way. `rounds`: how often all programs waited; `log`: kept where one is given."""
 
@@ -154,6 +172,8 @@ class BatchRunner:
         self._waiting: list[Task] = []
         self._asks: list[Ask] = []
         self._current: Task | None = None
+        self._going: Sequence[Task] = ()
+        self._crew = crew_of([])
         self._numbers: list[int] = []
         self.rounds = 0
         fibers.begin()
@@ -168,7 +188,7 @@ class BatchRunner:
 
         Errors: AbwError inside of another program.
         """
-        if self._current is not None:
+        if self._current is not None or self._going:
             raise AbwError("a program cannot begin another one's instances", hint="abw.each(function, items)")
         task = Task(
             (number,), len(self._numbers) << WHOSE, fiber=self._fibers.make(function, item, self._recorder)
@@ -181,7 +201,8 @@ class BatchRunner:
         """Run all programs to their ends, and compute all that was recorded. Errors: AbwError."""
         while self._waiting:
             tasks, found = self._answered()
-            self._go_on(zip(tasks, found, repeat(None)))
+            if not self._resumed(tasks, found):
+                self._go_on(zip(tasks, found, repeat(None)))
         self.advance()
 
     def _answered(self) -> tuple[list[Task], Sequence[Answer]]:
@@ -247,7 +268,7 @@ class BatchRunner:
 
     def ask(self, asked: Asked) -> Any:  # noqa: ANN401
         """As in `Runner`: a program is left until there is an answer; what is none gets it at once."""
-        current = self._current
+        current = self._going[self._recorder.resumed] if self._going else self._current
         if current is not None and current.fiber is not None:
             return current.fiber.wait(asked)
         if isinstance(asked, Branches):
@@ -304,6 +325,48 @@ class BatchRunner:
                 going, self._ready = self._ready, []
         finally:
             self._current, asking.value = None, CLOSED
+
+    def _resumed(self, tasks: list[Task], found: Sequence[Answer]) -> bool:
+        """As `_go_on`, where all wait in one way that `Recorder.resume` goes on with; whether they do."""
+        recorder = self._recorder
+        resume = recorder.resume
+        if resume is None or not self._noting or self._waiting or self._ready:
+            return False
+        if self._crew.tasks is not tasks:
+            self._crew = crew_of(tasks)
+        crew, gone, at = self._crew, set[int](), 0
+        asks: list[Any] = [None] * len(tasks)
+        if crew.way == CLOSED:
+            return False
+        try:
+            self._going = tasks
+            while True:
+                recorder.asking.value = crew.way
+                try:
+                    at = resume(crew.going, found, crew.whose, asks, at)
+                    if at == len(tasks):
+                        break
+                    outcome = crew.fibers[at].stopped(asks[at], recorder.sent)
+                except Exception as error:
+                    at = recorder.resumed
+                    outcome = crew.fibers[at].raised(error)
+                if type(outcome) is Ask and outcome.how != "sample":
+                    asks[at] = outcome
+                else:
+                    gone.add(at)
+                    self._note(tasks[at], outcome)
+                at += 1
+        finally:
+            self._going, recorder.asking.value = (), CLOSED
+        if gone:
+            tasks = [task for i, task in enumerate(tasks) if i not in gone]
+            asks = [ask for i, ask in enumerate(asks) if i not in gone]
+        if self._waiting:
+            tasks, asks = tasks + self._waiting, asks + self._asks
+        self._waiting, self._asks = tasks, asks
+        if self._ready:
+            self._go_on(())
+        return True
 
     def _note(self, task: Task, outcome: Outcome) -> None:
         """What follows from how a fiber stopped."""

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import abw
-from abw.core.base.errors import AbwError
+from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.base.interrupts import Terminated
 from abw.core.base.modules import near
+from abw.core.program.net import Net
 
 _OWN = tuple(f"{(Path(abw.__file__).parent / part).resolve()}/" for part in ("bench", "cli", "core", "viz"))
 """Where code of abw's own is."""
@@ -20,7 +21,7 @@ _SHOWN = 12
 
 def told(error: BaseException, what: str, more: str = "") -> AbwError:
     """An error as the command line tells it: what it is, where in the user's code, what `more` is said."""
-    hint = error.hint if isinstance(error, AbwError) else ""
+    hint = error.hint if isinstance(error, AbwError) else _meant(error)
     message = error.message if isinstance(error, AbwError) else _named(error)
     lines = [f"{what}: {message}", *_places(error)]
     return AbwError("\n".join(lines) + more, hint=hint)
@@ -51,6 +52,13 @@ def placed_exit(what: str) -> Iterator[None]:
 def _named(error: BaseException) -> str:
     """The kind of an error and what it says; of wrong syntax the line, too."""
     return "".join(traceback.TracebackException.from_exception(error).format_exception_only()).rstrip()
+
+
+def _meant(error: BaseException) -> str:
+    """Of a cell, table or parameter that a net does not have, what it has instead."""
+    if not isinstance(error, AttributeError) or not isinstance(error.obj, Net):
+        return ""
+    return did_you_mean(str(error.name), [name for name in vars(error.obj) if not name.startswith("_")])
 
 
 def _places(error: BaseException) -> list[str]:
