@@ -197,7 +197,7 @@ def run(
         sums.of_kept.compared[learned.name if learned else options.policy] = sums.of_kept.batches
         report = _report(model, options, overrides, trained, learned, sums, clock, command, share)
         report["peak_memory_bytes"] = max(earlier, peak_resident())
-        report["memory"] = _memory(before, sums.needed, during)
+        report["memory"] = _memory(before, sums.needed, during, max(1, sums.abreast))
         report["auto_batch"] = tried and {"memory": memory, "tried": [t.document() for t in tried]}
         noted = recorder.recorded() if recorder else []
         if options.trace and isinstance(clock, SpanClock):
@@ -362,9 +362,11 @@ def _executed(sums: Sums) -> dict[str, int | None]:
     return counts
 
 
-def _memory(before: int | None, needed: Footprint | None, during: int | None) -> dict[str, int] | None:
+def _memory(
+    before: int | None, needed: Footprint | None, during: int | None, abreast: int
+) -> dict[str, int] | None:
     """Bytes: what the process held before the first mini-batch, what the largest one was said to take on top
-    of it, and the peak while they ran. None where it cannot be measured.
+    of it, where so many ran at once, and the peak while they ran. None where it cannot be measured.
     """
     if before is None or during is None or needed is None:
         return None
@@ -372,7 +374,7 @@ def _memory(before: int | None, needed: Footprint | None, during: int | None) ->
         "before_bytes": before,
         "arenas_bytes": needed.arenas,
         "mini_batch_bytes": needed.total,
-        "predicted_bytes": before + needed.total,
+        "predicted_bytes": before + abreast * needed.total,
         "measured_bytes": during,
     }
 

@@ -152,8 +152,8 @@ class Sums:
 
     `needed`: the memory of the mini-batch that takes most. `whole`: mini-batches whose graph was looked at
     as a whole, for its lower bound and what was avoided: all, but of those that grow only the ones kept.
-    `not_finite`: values of the outputs that are none, or infinite. `abreast`: whether several mini-batches
-    ran at once; what was looked at in them afterwards is not in `seconds`.
+    `not_finite`: values of the outputs that are none, or infinite. `abreast`: so many mini-batches ran at
+    once, if several did; what was looked at in them afterwards is not in `seconds`.
     """
 
     seconds: float = 0.0
@@ -172,7 +172,7 @@ class Sums:
     max_error: float = 0.0
     needed: Footprint | None = None
     not_finite: int = 0
-    abreast: bool = False
+    abreast: int = 0
     grown: Growth = field(default_factory=Growth)
 
     @property
@@ -252,7 +252,7 @@ class _Run:
         windows = list(workload.windows())
         # to verify takes the values of all nodes, after they were written
         twins = () if job.params else twins_for(workload, job.executor, windows)
-        sums.abreast |= bool(twins)
+        sums.abreast = max(sums.abreast, len(twins))
         later: list[Callable[[], None]] = []
         for batch, result, read in read_all(
             workload,
