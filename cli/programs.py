@@ -42,10 +42,6 @@ REFUSED: Mapping[str, tuple[str, str]] = {
     "fuse": ("--fuse", "a program has no reductions: sums are operations of its cells"),
     "group": ("--group", f"types are grouped where {_WHOLE}"),
     "preset": ("--preset", "presets are of specs; --policy, --granularity and --executor can be said alone"),
-    "check_finite": (
-        "--check-finite",
-        "net.run(…, eager=True) shows every value where it is computed; what is returned is looked at",
-    ),
     "profile": ("--profile", "it runs plans as wholes again, and a program's pieces go on from each other"),
     "engine": ("--engine", "its file would run on every machine; --shard I/N and abw join do it"),
     "trace": ("--trace", f"it notes plans that are made ahead: {_WHOLE}"),
@@ -144,6 +140,7 @@ def run(
         seed=params["seed"],
         threads=params["threads"],
         verify=params["verify"],
+        check_finite=params["check_finite"],
         output=params["output"] and Path(params["output"]),
         skip_bad=params["skip_bad"],
         stdout=to_stdout,

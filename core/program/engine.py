@@ -65,7 +65,7 @@ class BatchEngine:
 
     A run that begins as one before it, node for node, finds the plans of that again: looking for them takes
     some nanoseconds a node. `segments` are those of this run, of so many `nodes`, `plans` their plans,
-    `counts` what they took; `clock` counts the seconds of all runs.
+    `counts` what they took; `clock` counts the seconds of all runs. `network` is that of their nodes.
     """
 
     tape: Tape | None = None
@@ -73,7 +73,7 @@ class BatchEngine:
     def __init__(
         self, network: Network, params: Params, executor: Executor, policy: Policy, given: Given
     ) -> None:
-        self._network, self._params, self._given = network, params, given
+        self.network, self._params, self._given = network, params, given
         self._executor, self._policy = executor, policy
         self._names = tuple(t.name for t in network.types)
         self._first: dict[bytes, Planned] = {}
@@ -105,8 +105,8 @@ class BatchEngine:
         """As in `Engine`. Cost: some 150 us beside the kernels, and 100 ns a node."""
         if not len(segment):
             return
-        width = self._network.width
-        own, given = self._given.split(self._network, segment) if self._given else (segment, ())
+        width = self.network.width
+        own, given = self._given.split(self.network, segment) if self._given else (segment, ())
         key = b"".join(part.tobytes() for part in (own.type, own.operand, own.instance))
         found = self._next.get(key)
         if found is None:
@@ -130,11 +130,11 @@ class BatchEngine:
         self.nodes = new.stop
 
     def _planned(self, segment: Segment, given: tuple[Floats, ...]) -> Planned:
-        width = self._network.width
+        width = self.network.width
         graph, outer, local = self._graph(segment, given)
         rows, earlier = self._taken(), None
         if rows is not None:
-            arena = arenas_of(self._network).output_arena[self._type[outer // width], outer % width]
+            arena = arenas_of(self.network).output_arena[self._type[outer // width], outer % width]
             earlier = Earlier(rows, arena, self._row[outer], fields=False)
         with self.clock("schedule"):
             schedule = self._scheduled(graph, segment, local)
@@ -179,9 +179,13 @@ class BatchEngine:
         return self._computed(references)
 
     def _computed(self, references: Longs) -> Array:
-        """The values of nodes."""
-        node, output = np.divmod(references, self._network.width)
-        local = self._local[node].astype(np.int64) * self._network.width + output
+        """The values of nodes, as they are recorded."""
+        return self.computed(references)
+
+    def computed(self, references: Longs) -> Array:
+        """The values of nodes, as they are executed: of m references (m, *shape)."""
+        node, output = np.divmod(references, self.network.width)
+        local = self._local[node].astype(np.int64) * self.network.width + output
         piece = np.searchsorted(self._firsts, node, side="right") - 1
         if (piece == piece[0]).all():
             return self._results[int(piece[0])].values(local)
@@ -196,18 +200,18 @@ class BatchEngine:
         return found
 
     def _constant(self, reference: int) -> NDArray[np.float32]:
-        given = self._given.row(self._network, reference)
-        return constant_value(self._network, self._params, reference) if given is None else given
+        given = self._given.row(self.network, reference)
+        return constant_value(self.network, self._params, reference) if given is None else given
 
     def graph(self, segment: Segment) -> tuple[Graph, Longs, Ints]:
         """A segment as a graph, whose nodes are in the order of their types; the references that it reads of
         earlier nodes; the number of each of its nodes there.
         """
-        return self._graph(*self._given.split(self._network, segment))
+        return self._graph(*self._given.split(self.network, segment))
 
     def _graph(self, segment: Segment, given: tuple[Floats, ...]) -> tuple[Graph, Longs, Ints]:
         """The same of one that numbers the rows that are `given`."""
-        n, width = len(segment), self._network.width
+        n, width = len(segment), self.network.width
         counts = np.bincount(segment.type, minlength=len(self._names))
         order = np.argsort(segment.type, kind="stable")
         local = np.empty(n, np.int32)
@@ -223,7 +227,7 @@ class BatchEngine:
         dag = build_dag(self._names, segment.type[order], edges[0, :linked], edges[1, :linked])
         type_ptr = np.append(0, np.cumsum(counts)).astype(np.int32)
         graph = Graph(
-            self._network,
+            self.network,
             type_ptr,
             order.astype(np.int32) + np.int32(segment.first),
             segment.instance[order],
@@ -240,7 +244,7 @@ class BatchEngine:
         """Room for more nodes."""
         needed = self.nodes + more
         if needed > len(self._type):
-            room, width = max(2 * needed, 1024), self._network.width
+            room, width = max(2 * needed, 1024), self.network.width
             for name, each in (("_type", 1), ("_local", 1), ("_row", width)):
                 grown = np.zeros(room * each, np.int32)
                 held = self.nodes * each

@@ -79,7 +79,7 @@ class OpEngine(BatchEngine):
         super().advance(self._expand(segment))
 
     def _computed(self, references: Longs) -> Array:
-        return super()._computed(self._where[references].astype(np.int64))
+        return self.computed(self._where[references].astype(np.int64))
 
     def _expand(self, segment: Segment) -> Segment:
         """The operations of a segment's cells, and the rows that they look up. Cost: linear in them."""

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.progress import Clock
+from abw.core.exec.params import Params
 from abw.core.graph.graph import Graph
+from abw.core.ir.network import Network
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan
 from abw.core.policy.schedule import Schedule
@@ -56,6 +58,12 @@ class Ran:
 def how(net: Net) -> How:
     """How the net runs programs."""
     return net._how
+
+
+def network_of(net: Net) -> tuple[Network, Params]:
+    """The cells with their parameters. Errors: SpecError for weights that do not fit."""
+    ready = net._ready()
+    return ready.network, ready.params
 
 
 def prepare(net: Net, granularity: ProgramGranularity) -> Clock:

@@ -63,7 +63,7 @@ class GraphEngine(BatchEngine):
 
         `order` (n,): the nodes, instance after instance; `start`: where each begins there.
         """
-        width = self._network.width
+        width = self.network.width
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order)) - np.repeat(start[:-1], np.diff(start))
         sizes = np.diff(segment.operand_ptr)
@@ -98,7 +98,7 @@ class GraphEngine(BatchEngine):
             at = np.concatenate([np.arange(*segment.operand_ptr[v : v + 2]) for v in nodes.tolist()])
             read = segment.operand[at]
             inner = read >= 0
-            source = number[read[inner] // self._network.width - segment.first]
+            source = number[read[inner] // self.network.width - segment.first]
             target = np.repeat(np.arange(len(nodes)), sizes)[inner]
             dag = build_dag(self._names, segment.type[nodes], *(e.astype(np.int32) for e in (source, target)))
             found = self._known[key] = self._policy.schedule(dag)

@@ -26,7 +26,7 @@ class TapeEngine(BatchEngine):
         self._recorded: list[tuple[Piece, int] | Segment] = []
         self.tape = self._executor.tape(BITS) if isinstance(self._policy, Critical) else None
         if self.tape is not None:
-            self.tape.begin(base * self._network.width)
+            self.tape.begin(base * self.network.width)
             self.tape.place(self._type, self._row)
 
     def taped(self, piece: Piece) -> bool:
@@ -59,7 +59,7 @@ class TapeEngine(BatchEngine):
 
     def _bring(self, tape: Tape) -> None:
         if self._given:
-            for constant, since, values in self._given.fresh(self._network):
+            for constant, since, values in self._given.fresh(self.network):
                 tape.bring(constant, since, values)
 
     def _note(self, piece: Piece) -> None:
@@ -90,11 +90,11 @@ class TapeEngine(BatchEngine):
     @property
     def segments(self) -> list[Segment]:
         """As of `BatchEngine`."""
-        slots = np.array([len(t.slots) for t in self._network.types], np.int32)
+        slots = np.array([len(t.slots) for t in self.network.types], np.int32)
         return [
             held
             if isinstance(held, Segment)
-            else segment(held[0], slots, self._network.width, self._base, held[1])
+            else segment(held[0], slots, self.network.width, self._base, held[1])
             for held in self._recorded
         ]
 
@@ -126,5 +126,6 @@ class TapeEngine(BatchEngine):
             planned.batches + own, planned.launches + own, planned.memory_kernels, planned.bytes_moved
         )
 
-    def _computed(self, references: Longs) -> Array:
-        return super()._computed(references) if self.tape is None else self.tape.values(references)
+    def computed(self, references: Longs) -> Array:
+        """As of `BatchEngine`."""
+        return super().computed(references) if self.tape is None else self.tape.values(references)

@@ -29,10 +29,12 @@ from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import get_policy
 from abw.core.policy.trace import ready_counts
 from abw.core.program.fibers import Failed
-from abw.core.program.minibatch import Ran, how, prepare, run_minibatch, verify_minibatch
+from abw.core.program.finite import not_finite
+from abw.core.program.minibatch import Ran, how, network_of, prepare, run_minibatch, verify_minibatch
 from abw.core.program.session import DEFAULT_GRANULARITY, ProgramGranularity
 from abw.core.program.told import Told
 from abw.core.program.verify import arrays_of
+from abw.core.run.finite import refuse_weights
 from abw.core.run.pipeline import versions, weights_document
 from abw.core.run.shards import Cut, Shard, Share, require_shards
 from abw.core.run.streaming import COMPARED, KEPT, TOLD, Executed, Kept
@@ -72,6 +74,7 @@ class ProgramOptions:
     seed: int | None = None
     threads: int | None = None
     verify: bool = False
+    check_finite: bool = False
     output: Path | None = None
     skip_bad: bool = False
     stdout: bool = False
@@ -153,6 +156,8 @@ def _run(
         spare(_opened(options.output, 1), _opened(options.data, 0), *program.files)
     share = _cut(program, options, format).share(options.shard) if options.shard else None
     with clock("compile"):
+        if options.check_finite:
+            refuse_weights(*network_of(program.net))
         engine = prepare(program.net, options.granularity)
         prepared(program.net.executor)
         if options.data.is_file():
@@ -240,6 +245,9 @@ class _Job:
                 clock.seconds[phase] += seconds - before[phase]
                 took -= seconds - before[phase]
             clock.seconds["record"] += took
+            if self.options.check_finite:
+                with clock("verify"):
+                    self._require_finite(items, ran)
             rows += self._rows_of(items, ran)
             self._count(ran)
             if self.options.verify:
@@ -260,6 +268,16 @@ class _Job:
         )
         with clock("write"):
             self.rows.write(rows)
+
+    def _require_finite(self, items: Plain, ran: Ran) -> None:
+        found = not_finite(ran.engine)
+        if found:
+            number, line = (int(of[found.instance]) for of in (items.numbers, items.lines))
+            place = f"{self.feed.path}:{line} (instance {number})"
+            message = (
+                f"{place}: output '{found.output}' of {found.type} is {found.value}; what it reads is finite"
+            )
+            raise AbwError(message, hint="net.run(…, eager=True): print and pdb show what is computed there")
 
     def _rows_of(self, items: Plain, ran: Ran) -> list[Row]:
         """What each instance gave. Errors: AbwError with what a program raised, unless that is left out."""

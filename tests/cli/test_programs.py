@@ -383,7 +383,6 @@ REFUSED = {
     "--fuse": "no reductions",
     "--group": "wholes",
     "--preset=ed-batch": "presets are of specs",
-    "--check-finite": "eager=True",
     "--profile": "go on from each other",
     "--trace=x.json": "made ahead",
     "--policy=auto": "a program has none",
