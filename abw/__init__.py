@@ -17,7 +17,7 @@ _EXPORTED = {
     "abw.core.data.instances": ("Instances",),
     "abw.core.program.net": ("Net", "cells"),
     "abw.core.program.several": ("best", "each"),
-    "abw.core.program.values": ("Value",),
+    "abw.core.program.recording.values": ("Value",),
     "abw.core.store.ragged": ("Outputs", "Ragged"),
 }
 

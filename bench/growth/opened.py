@@ -6,8 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from abw.core.program.machine import SWITCH
 from abw.core.program.net import Net, cells
+from abw.core.program.recording.machine import SWITCH
 
 
 def opened(specs: Path, text: str, hidden: int, recorder: str = "") -> Net:

@@ -20,8 +20,8 @@ from abw.core.data.read import read
 from abw.core.plan.plan import plan
 from abw.core.policy.registry import get_policy
 from abw.core.program.net import Net
-from abw.core.program.recorder import joined
-from abw.core.program.values import Value
+from abw.core.program.recording.recorder import joined
+from abw.core.program.recording.values import Value
 
 CALLS = 20_000
 ASKS = 50

@@ -16,12 +16,12 @@ from abw.core.ir.network import Network
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan
 from abw.core.policy.schedule import Schedule
-from abw.core.program.engine import BatchEngine
-from abw.core.program.fibers import Done, Failed, Program
+from abw.core.program.engines.engine import BatchEngine
 from abw.core.program.net import Net
-from abw.core.program.recorder import Ints, joined
+from abw.core.program.recording.recorder import Ints, joined
+from abw.core.program.running.fibers import Done, Failed, Program
+from abw.core.program.running.verify import Verified, verify
 from abw.core.program.session import How, ProgramGranularity
-from abw.core.program.verify import Verified, verify
 
 
 @dataclass(frozen=True, slots=True)

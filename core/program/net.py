@@ -22,17 +22,17 @@ from abw.core.ir.network import Constant
 from abw.core.policy.foreign import Foreign
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
-from abw.core.program.fibers import Failed, Program, require_program
-from abw.core.program.given import numbers_of
 from abw.core.program.network import constants_of, shapes_of, width_of
-from abw.core.program.recorder import Callee, joined
-from abw.core.program.results import noted
+from abw.core.program.recording.given import numbers_of
+from abw.core.program.recording.recorder import Callee, joined
+from abw.core.program.recording.values import BITS, SHAPES, Value, kind_of, owner
+from abw.core.program.running.fibers import Failed, Program, require_program
+from abw.core.program.running.results import noted
+from abw.core.program.running.verify import Verified, verify
 from abw.core.program.scope import Batching
 from abw.core.program.session import DEFAULT_GRANULARITY, How, ProgramGranularity, Session
 from abw.core.program.tables import Rows
 from abw.core.program.told import told
-from abw.core.program.values import BITS, SHAPES, Value, kind_of, owner
-from abw.core.program.verify import Verified, verify
 from abw.core.spec.cells.traced import Symbol, traced
 from abw.core.spec.library import load_library, with_cell
 from abw.core.spec.load import Overrides

@@ -18,18 +18,18 @@ from abw.core.ir.cell import Shape
 from abw.core.ir.library import Library
 from abw.core.ir.network import Network
 from abw.core.policy.schedule import Policy
-from abw.core.program.asks import Ask
-from abw.core.program.eager import EagerTape
-from abw.core.program.engine import BatchEngine
-from abw.core.program.expanded import OpEngine
-from abw.core.program.fibers import Asked, Done, Failed, Fibers, Program, require_program
-from abw.core.program.given import Given
-from abw.core.program.machine import new_recorder
+from abw.core.program.engines.eager import EagerTape
+from abw.core.program.engines.engine import BatchEngine
+from abw.core.program.engines.expanded import OpEngine
+from abw.core.program.engines.structures import GraphEngine
+from abw.core.program.engines.taped import TapeEngine
 from abw.core.program.network import library_network, width_of
-from abw.core.program.results import in_arrays
-from abw.core.program.runner import RUNNING, BatchRunner, EagerRunner, Log, Runner
-from abw.core.program.structures import GraphEngine
-from abw.core.program.taped import TapeEngine
+from abw.core.program.recording.asks import Ask
+from abw.core.program.recording.given import Given
+from abw.core.program.recording.machine import new_recorder
+from abw.core.program.running.fibers import Asked, Done, Failed, Fibers, Program, require_program
+from abw.core.program.running.results import in_arrays
+from abw.core.program.running.runner import RUNNING, BatchRunner, EagerRunner, Log, Runner
 
 ProgramGranularity = Literal["op", "cell", "graph"]
 """What a node of a program is: an operation; a cell as it is called; that, and instances of equal structure

@@ -9,7 +9,7 @@ from typing import Any
 from abw.core.base.errors import AbwError
 from abw.core.data.lookup import hashed
 from abw.core.ir.model import Table
-from abw.core.program.values import Value
+from abw.core.program.recording.values import Value
 
 MOST_KEPT = 1 << 20
 """Rows of a table that are kept as values once they were asked for."""

@@ -17,8 +17,8 @@ from typing import Any
 
 from abw.core.base.errors import AbwError, did_you_mean, missing_file
 from abw.core.base.modules import beside
-from abw.core.program.machine import is_cell
 from abw.core.program.net import Net
+from abw.core.program.recording.machine import is_cell
 from abw.core.program.told import Told, telling
 from abw.core.script.raised import placed
 from abw.core.spec.shipped import FOLDER, functions_in

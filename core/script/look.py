@@ -11,8 +11,8 @@ from abw.core.data.feed import open_feed
 from abw.core.data.plain import Plain
 from abw.core.graph.graph import Graph
 from abw.core.policy.schedule import Schedule
-from abw.core.program.fibers import Failed
 from abw.core.program.minibatch import how, run_minibatch
+from abw.core.program.running.fibers import Failed
 from abw.core.script.find import Program, opened
 from abw.core.script.items import batches_of, format_of, items_of
 from abw.core.script.raised import told

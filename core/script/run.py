@@ -28,12 +28,12 @@ from abw.core.plan.check import check_plan
 from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import get_policy
 from abw.core.policy.trace import ready_counts
-from abw.core.program.fibers import Failed
-from abw.core.program.finite import not_finite
+from abw.core.program.engines.finite import not_finite
 from abw.core.program.minibatch import Ran, how, network_of, prepare, run_minibatch, verify_minibatch
+from abw.core.program.running.fibers import Failed
+from abw.core.program.running.verify import arrays_of
 from abw.core.program.session import DEFAULT_GRANULARITY, ProgramGranularity
 from abw.core.program.told import Told
-from abw.core.program.verify import arrays_of
 from abw.core.run.finite import refuse_weights
 from abw.core.run.pipeline import versions, weights_document
 from abw.core.run.shards import Cut, Shard, Share, require_shards

@@ -18,7 +18,7 @@ import pytest
 import abw
 from abw import AbwError, Net
 from abw.core.exec.registry import get_executor
-from abw.core.program import fibers
+from abw.core.program.running import fibers
 from abw.core.script.raised import told
 from tests.core.program.cells import LIBRARY, Programs, small
 

@@ -19,8 +19,8 @@ from abw.core.plan.arenas import arenas_of
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Earlier, Plan, plan
 from abw.core.policy.schedule import Policy, Schedule
-from abw.core.program.given import Floats, Given
-from abw.core.program.recorder import Ints, Longs, Piece, Recorder, Segment
+from abw.core.program.recording.given import Floats, Given
+from abw.core.program.recording.recorder import Ints, Longs, Piece, Recorder, Segment
 
 
 class Engine(Protocol):

@@ -16,8 +16,8 @@ from abw.core.base.errors import AbwError
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
 from abw.core.policy.schedule import Schedule
-from abw.core.program.engine import MOST_KEPT, BatchEngine
-from abw.core.program.recorder import Ints, Segment
+from abw.core.program.engines.engine import MOST_KEPT, BatchEngine
+from abw.core.program.recording.recorder import Ints, Segment
 
 
 class GraphEngine(BatchEngine):

@@ -13,8 +13,8 @@ from functools import cache
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.target import get_target
 from abw.core.exec.interface import HEAD
-from abw.core.program.machine_asks import ASKS
-from abw.core.program.machine_resume import RESUME
+from abw.core.program.recording.machine_asks import ASKS
+from abw.core.program.recording.machine_resume import RESUME
 
 FUNCTIONS = (
     "PyType_GenericAlloc", "PyObject_Free", "Py_DecRef", "Py_IncRef", "PyTuple_New", "PyTuple_SetItem",

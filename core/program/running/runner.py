@@ -14,7 +14,9 @@ import numpy as np
 from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Array
 from abw.core.ir.network import Network
-from abw.core.program.asks import (
+from abw.core.program.engines.eager import EagerTape
+from abw.core.program.engines.engine import Engine
+from abw.core.program.recording.asks import (
     ABOVE,
     ARGMAX,
     BEST,
@@ -33,9 +35,9 @@ from abw.core.program.asks import (
     unpacked_bests,
     ways_of,
 )
-from abw.core.program.eager import EagerTape
-from abw.core.program.engine import Engine
-from abw.core.program.fibers import (
+from abw.core.program.recording.recorder import CLOSED, WHOSE, Recorder, StaleError, segment
+from abw.core.program.recording.values import BITS, KINDS
+from abw.core.program.running.fibers import (
     Asked,
     Branches,
     Done,
@@ -48,8 +50,6 @@ from abw.core.program.fibers import (
     Silent,
     run_through,
 )
-from abw.core.program.recorder import CLOSED, WHOSE, Recorder, StaleError, segment
-from abw.core.program.values import BITS, KINDS
 
 Path = tuple[int, ...]
 """Whose a question is: an instance's number; then, for each `each` around it, the how many-th of its program
@@ -86,7 +86,7 @@ RUNNING = Running()
 class Weighed:
     """A question answered as it was elsewhere: `taken`; `right` is the answer by the values here.
 
-    `margin`: see `abw.core.program.asks.margin`; `rows` are the values asked.
+    `margin`: see `abw.core.program.recording.asks.margin`; `rows` are the values asked.
     """
 
     path: Path

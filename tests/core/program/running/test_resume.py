@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import abw
 from abw import Net
-from abw.core.program.recorder import joined
+from abw.core.program.recording.recorder import joined
 from tests.core.program.cells import small
 
 WAYS = ("argmax", "above", "best", "value", "sample", "each", "raise", "return")

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 
 import abw
 from abw import AbwError, Net
-from abw.core.program.machine import MachineRecorder, is_cell
-from abw.core.program.machine_types import available
-from abw.core.program.recorder import Recorder
-from abw.core.program.taped import TapeEngine
-from abw.core.program.values import BITS, SHAPES
+from abw.core.program.engines.taped import TapeEngine
+from abw.core.program.recording.machine import MachineRecorder, is_cell
+from abw.core.program.recording.machine_types import available
+from abw.core.program.recording.recorder import Recorder
+from abw.core.program.recording.values import BITS, SHAPES
 from tests.core.program.cells import Programs, small
 from tests.core.program.test_random import bits, instances, program
 

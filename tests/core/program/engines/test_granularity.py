@@ -17,7 +17,7 @@ from abw.core.plan.check import check_plan
 from abw.core.policy.check import check_schedule
 from abw.core.program.network import library_network
 from tests.core.program.cells import LIBRARY, Programs, small
-from tests.core.program.test_engine import Counting
+from tests.core.program.engines.test_engine import Counting
 from tests.core.program.test_random import instances, program
 
 SENTENCES = [[i % 7, (3 * i) % 20, i, 5][: 1 + i % 4] for i in range(11)]

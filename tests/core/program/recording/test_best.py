@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import abw
 from abw import AbwError, Net
-from abw.core.program.asks import best
-from abw.core.program.machine import SWITCH
+from abw.core.program.recording.asks import best
+from abw.core.program.recording.machine import SWITCH
 
 LIBRARY = """\
 library: logs

@@ -17,9 +17,9 @@ from abw.core.plan.check import check_plan
 from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
+from abw.core.program.engines.taped import TapeEngine
 from abw.core.program.net import Net
-from abw.core.program.recorder import joined
-from abw.core.program.taped import TapeEngine
+from abw.core.program.recording.recorder import joined
 from tests.core.program.cells import LIBRARY, Programs, small
 from tests.core.program.test_random import bits, instances, program
 
@@ -64,7 +64,7 @@ def test_what_was_run_before_is_neither_scheduled_nor_planned(tmp_path: Path) ->
 
 
 def test_plans_are_not_kept_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("abw.core.program.engine.MOST_KEPT", 50)
+    monkeypatch.setattr("abw.core.program.engines.engine.MOST_KEPT", 50)
     net = small(tmp_path, executor="blas")
     for number in range(12):
         net.run(Programs(net).parse, [[number, 3, 1], [2]])

@@ -11,8 +11,8 @@ from abw.core.base.jit import njit
 from abw.core.exec.interface import Array
 from abw.core.graph.ops import OpNetwork
 from abw.core.ir.network import Network
-from abw.core.program.engine import BatchEngine
-from abw.core.program.recorder import Ints, Longs, Segment
+from abw.core.program.engines.engine import BatchEngine
+from abw.core.program.recording.recorder import Ints, Longs, Segment
 
 Template = tuple[Ints, Ints, Ints, Ints, Ints, Ints]
 """What each type becomes: see `templates_of`."""

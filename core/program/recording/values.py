@@ -11,7 +11,7 @@ import numpy as np
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Array, Picked
-from abw.core.program.asks import Ask, Best, question
+from abw.core.program.recording.asks import Ask, Best, question
 
 SHAPES = 1 << 8
 NETS = 1 << 12

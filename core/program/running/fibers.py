@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from abw.core.base.errors import AbwError
-from abw.core.program.asks import ABOVE, ARGMAX, Ask
-from abw.core.program.recorder import BY_SWITCH, BY_YIELD, CLOSED, TO_YIELD, Number, Word
+from abw.core.program.recording.asks import ABOVE, ARGMAX, Ask
+from abw.core.program.recording.recorder import BY_SWITCH, BY_YIELD, CLOSED, TO_YIELD, Number, Word
 
 try:
     import greenlet

@@ -12,8 +12,8 @@ from typing import Any
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Array
-from abw.core.program.fibers import ASYNC, Done, Failed, Program
-from abw.core.program.values import KINDS, Value
+from abw.core.program.recording.values import KINDS, Value
+from abw.core.program.running.fibers import ASYNC, Done, Failed, Program
 
 PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 """Types of what has no values in it."""

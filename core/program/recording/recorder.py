@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
-from abw.core.program.asks import Ask, Asks, Picks
-from abw.core.program.values import BITS, Owner, Value, value_class
+from abw.core.program.recording.asks import Ask, Asks, Picks
+from abw.core.program.recording.values import BITS, Owner, Value, value_class
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from abw.core.cell.evaluate import run_cell
 from abw.core.exec.params import Params, constant_value
 from abw.core.ir.network import Network
-from abw.core.program.given import Given
-from abw.core.program.recorder import TYPE, Longs
-from abw.core.program.values import BITS
+from abw.core.program.recording.given import Given
+from abw.core.program.recording.recorder import TYPE, Longs
+from abw.core.program.recording.values import BITS
 
 Array = NDArray[np.float64]
 

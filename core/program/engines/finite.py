@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abw.core.program.engine import BatchEngine
-from abw.core.program.recorder import joined
+from abw.core.program.engines.engine import BatchEngine
+from abw.core.program.recording.recorder import joined
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from abw.core.exec.cpu.packing import address
-from abw.core.program.asks import ABOVE, ARGMAX, BEST, Ask, Asks, Picks
-from abw.core.program.machine_code import WORDS
-from abw.core.program.machine_types import (
+from abw.core.program.recording.asks import ABOVE, ARGMAX, BEST, Ask, Asks, Picks
+from abw.core.program.recording.machine_code import WORDS
+from abw.core.program.recording.machine_types import (
     BY_NAME,
     FAST,
     available,
@@ -24,7 +24,7 @@ from abw.core.program.machine_types import (
     machine_function,
     value_type,
 )
-from abw.core.program.recorder import (
+from abw.core.program.recording.recorder import (
     CLOSED,
     Call,
     Callee,
@@ -35,7 +35,7 @@ from abw.core.program.recorder import (
     Write,
     callable_cell,
 )
-from abw.core.program.values import Owner, Value, class_fields
+from abw.core.program.recording.values import Owner, Value, class_fields
 
 SWITCH = "ABW_RECORDER"
 """The environment's variable that is `python` where calls are to be recorded by Python."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError
 from abw.core.ir.cell import Shape
 from abw.core.ir.network import Constant, Network
-from abw.core.program.recorder import Longs, Segment
+from abw.core.program.recording.recorder import Longs, Segment
 
 Floats = NDArray[np.float32]
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from abw.core.program.machine_code import machine_code
-from abw.core.program.values import Value
+from abw.core.program.recording.machine_code import machine_code
+from abw.core.program.recording.values import Value
 
 HEAD = 16
 """The bytes of an object before its fields: references and type."""
@@ -90,7 +90,7 @@ def _type(name: bytes, base: type, flags: int, functions: Mapping[int, str]) -> 
 @cache
 def _holders() -> type:
     """What a function's `self` is: `ref` is the address of its cell, `kept` holds what that needs."""
-    base = _type(b"abw.core.program.machine.Address", object, _SUBCLASSED, {})
+    base = _type(b"abw.core.program.recording.machine.Address", object, _SUBCLASSED, {})
     return type("Cell", (base,), {"__slots__": ("kept",)})
 
 
@@ -100,7 +100,7 @@ def value_type() -> type[Value]:
     Having `traverse` of its own it does not inherit being collected from `Value`.
     """
     functions = {_DEALLOC: "dealloc", _TRAVERSE: "traverse"}
-    return _type(b"abw.core.program.values.Value", Value, 0, functions)
+    return _type(b"abw.core.program.recording.values.Value", Value, 0, functions)
 
 
 def machine_function(

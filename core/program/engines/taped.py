@@ -9,9 +9,9 @@ from abw.core.graph.graph import Graph
 from abw.core.plan.counts import Counts
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule
-from abw.core.program.engine import BatchEngine
-from abw.core.program.recorder import Ints, Longs, Piece, Recorder, Segment, segment
-from abw.core.program.values import BITS
+from abw.core.program.engines.engine import BatchEngine
+from abw.core.program.recording.recorder import Ints, Longs, Piece, Recorder, Segment, segment
+from abw.core.program.recording.values import BITS
 
 
 class TapeEngine(BatchEngine):
