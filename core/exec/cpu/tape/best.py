@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abw.core.exec.cpu.llvm.emit import double
-from abw.core.exec.cpu.rounds.best import NAN, Best, insert, likeliest
+from abw.core.exec.cpu.rounds.best import INFINITE, NAN, Best, insert, likeliest
 from abw.core.exec.cpu.rounds.state import DONE, RUNNING, StateFunction
 from abw.core.exec.cpu.tape.choose import place_of
 from abw.core.plan.arenas import Arenas
@@ -20,7 +20,7 @@ class Bests:
     Words of the state: those of `Choose`; question j is to the values of `handles` from `ptr[j]` to
     `ptr[j + 1]`, whose scores begin with `plus`; `which` of them, which `element`, and the `total`, all
     (count, width), the largest first, of equals the first. The function fails for a score that is not a
-    number, and where there are elements, but fewer than wanted with a share.
+    number, and where there are elements, but fewer than wanted with a share: of the others not all were seen.
     """
 
     def __init__(self, f: StateFunction, arenas: Arenas, bits: int, size: int, width: int) -> None:
@@ -52,7 +52,7 @@ class Bests:
             f.each(begin, end, look)
             wanted = f.least(f.i64("mul", f.i64("sub", end, begin), self.size), self.width)
             last = f.item("double", totals, f.i64("sub", wanted, 1))
-            f.fail(f.let(f"fcmp uno double {last}, {last}"))
+            f.fail(f.let(f"fcmp ule double {last}, {double(-INFINITE)}"))
 
         f.each(0, f.get(COUNT), answer)
         f.set("status", DONE)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import abw
@@ -85,6 +85,7 @@ def yielding(net: Net, instance: tuple[bool, list[Question]]) -> Generator[Any, 
 
 
 @given(instances)
+@example([(False, [("few", 1, 1, None, 0), ("few", 4, 2, [0.0, -inf], 71)])])  # more than 4 without a share
 @settings(max_examples=20)
 def test_however_it_is_asked_and_answered(nets: list[Net], drawn: list[tuple[bool, list[Question]]]) -> None:
     runs = [net.run(lambda instance, net=net: program(net, instance), drawn) for net in nets]
