@@ -13,7 +13,7 @@ __all__ = [
 _EXPORTED = {
     "abw.core.api": ("LoadedModel", "load"),
     "abw.core.base.errors": ("AbwError", "DataError", "SpecError"),
-    "abw.core.data.graphs": ("from_networkx", "from_pyg"),
+    "abw.core.data.given.graphs": ("from_networkx", "from_pyg"),
     "abw.core.data.instances": ("Instances",),
     "abw.core.program.net": ("Net", "cells"),
     "abw.core.program.several": ("best", "each"),

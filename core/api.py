@@ -35,10 +35,10 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, InstanceError, did_you_mean
 from abw.core.base.progress import Clock, Quiet
-from abw.core.data.conform import conform
 from abw.core.data.feed import open_feed
+from abw.core.data.given.conform import conform
+from abw.core.data.given.objects import read_objects
 from abw.core.data.instances import Instances
-from abw.core.data.objects import read_objects
 from abw.core.data.read import read
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params
@@ -171,9 +171,9 @@ class LoadedModel:
     """A model with its parameters, its policy and its executor; made by `load`.
 
     Instances are given as a file in the model's data format (a `Path`), or as a sequence of Python objects:
-    what these are in each format says `abw.core.data.objects.EXPECTED`. An instance's text, as it stands in a
-    file, is right in all formats. `spec` is the checked spec, `executor` what computes, `outputs` what the
-    spec's outputs are. Its memory is one
+    what these are in each format says `abw.core.data.given.objects.EXPECTED`. An instance's text, as it
+    stands in a file, is right in all formats. `spec` is the checked spec, `executor` what computes, `outputs`
+    what the spec's outputs are. Its memory is one
     run's: of several threads only one may use a model at a time.
     """
 

@@ -20,7 +20,7 @@ from abw.core.exec.params import init_params
 from abw.core.graph.graph import Graph
 from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.policy.schedule import Schedule
-from abw.core.run.growing import Grown, grow
+from abw.core.run.growing.grow import Grown, grow
 from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 

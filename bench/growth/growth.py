@@ -23,7 +23,7 @@ from abw.bench.growth.overhead import overhead, score_seconds
 from abw.bench.growth.whole import whole
 from abw.core.base.errors import AbwError
 from abw.core.data.lookup import word_rows
-from abw.core.run.growing import Grown
+from abw.core.run.growing.grow import Grown
 
 SIZES = ((64, 256), (256, 256), (256, 8192))
 BATCHES = (1, 8, 64)

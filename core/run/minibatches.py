@@ -20,7 +20,7 @@ from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.plan.plan import Plan, plan, wanted_of
 from abw.core.policy.schedule import Policy, Schedule
-from abw.core.run.growing import Grown, grow
+from abw.core.run.growing.grow import Grown, grow
 from abw.core.run.workload import Workload
 
 T = TypeVar("T")

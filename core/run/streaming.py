@@ -37,10 +37,10 @@ from abw.core.policy.schedule import Policy
 from abw.core.policy.trace import ready_counts
 from abw.core.run.finite import not_finite, refuse_values
 from abw.core.run.footprint import Footprint, footprint_of
-from abw.core.run.growing import Grown
+from abw.core.run.growing.grow import Grown
+from abw.core.run.growing.recheck import recheck
 from abw.core.run.history import history_of
 from abw.core.run.minibatches import MiniBatch, read_all, twins_for
-from abw.core.run.recheck import recheck
 from abw.core.run.workload import Networks, Workload, chunks_of, open_workload
 from abw.core.store.answers import answered, fields_of
 from abw.core.store.grown import GrownWriter

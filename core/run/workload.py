@@ -36,7 +36,7 @@ from abw.core.ir.phases import phases_of
 from abw.core.policy.launches import by_type
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule
-from abw.core.run.growing import grow
+from abw.core.run.growing.grow import grow
 from abw.core.spec.load import Overrides, load_model
 
 
@@ -84,7 +84,8 @@ class Networks:
 class Workload:
     """A model with its instances and its networks.
 
-    With a `ground` the instances are still to grow (`abw.core.run.growing`): there are no graphs of them yet.
+    With a `ground` the instances are still to grow (`abw.core.run.growing.grow`): there are no graphs of them
+    yet.
     """
 
     model: Model

@@ -19,7 +19,7 @@ from abw.core.ir.training import Training
 from abw.core.spec.cells.files import make, read_cell, read_cells
 from abw.core.spec.models.derived import with_derived
 from abw.core.spec.models.drafts import Cells, TypeDraft, draft_types
-from abw.core.spec.models.growing import grow, optional_inputs, sketch
+from abw.core.spec.models.growing.section import grow, optional_inputs, sketch
 from abw.core.spec.models.losses import Outputs
 from abw.core.spec.models.outputs import read_outputs
 from abw.core.spec.models.resolve import Resolver

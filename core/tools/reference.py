@@ -16,7 +16,8 @@ from abw.core.run.learning import SUMMARIES as ENCODINGS
 from abw.core.run.presets import PRESETS
 from abw.core.spec.cells import equations
 from abw.core.spec.jsonschema.document import model_schema
-from abw.core.spec.models import clauses, sources, weights
+from abw.core.spec.models import sources, weights
+from abw.core.spec.models.growing import clauses
 
 _HEAD = (
     "# Reference\n\n"

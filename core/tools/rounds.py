@@ -12,7 +12,7 @@ from abw.core.exec.interface import Executor
 from abw.core.graph.growing.history import History
 from abw.core.ir.model import Model
 from abw.core.policy.rules.critical import Critical
-from abw.core.run.growing import Grown, grow
+from abw.core.run.growing.grow import Grown, grow
 from abw.core.run.workload import Workload, open_networks, open_workload, read_instances, usual_executor
 
 TIMES = 3

@@ -14,7 +14,7 @@ from abw.bench.growth.limits import live
 from abw.bench.growth.overhead import overhead, score_seconds
 from abw.bench.growth.whole import whole
 from abw.core.exec.params import init_params
-from tests.core.run.growth_runs import grown, opened, ready
+from tests.core.run.growing.runs import grown, opened, ready
 
 
 @pytest.fixture

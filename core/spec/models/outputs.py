@@ -10,7 +10,7 @@ from abw.core.ir.schema import Schema
 from abw.core.spec.models.answers import KEYS as ANSWER
 from abw.core.spec.models.answers import read_answer
 from abw.core.spec.models.drafts import TypeDraft, named
-from abw.core.spec.models.growing import decision_output, not_a_type
+from abw.core.spec.models.growing.section import decision_output, not_a_type
 from abw.core.spec.models.sources import parse_reference
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from abw.core.base.errors import AbwError, DataError
-from abw.core.data.conform import conform
-from abw.core.data.graphs import from_networkx, from_pyg
+from abw.core.data.given.conform import conform
+from abw.core.data.given.graphs import from_networkx, from_pyg
 from abw.core.data.instances import Instances
 from abw.core.data.read import read
 from tests.core.data import oracle

@@ -10,7 +10,7 @@ import pytest
 
 from abw.core.base.errors import AbwError, DataError
 from abw.core.data.feed import ALL, open_feed
-from abw.core.data.objects import read_objects
+from abw.core.data.given.objects import read_objects
 from abw.core.data.read import read, take
 from abw.core.data.readers.jsonl import schema_of_json
 

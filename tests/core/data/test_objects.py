@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abw.core.base.errors import AbwError, DataError
+from abw.core.data.given.objects import EXPECTED, read_objects
 from abw.core.data.instances import Instances
-from abw.core.data.objects import EXPECTED, read_objects
 from abw.core.data.read import read
 from abw.core.ir.formats import FORMATS
 

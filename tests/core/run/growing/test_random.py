@@ -14,9 +14,9 @@ from abw.core.exec.params import init_params
 from abw.core.exec.reference import ReferenceExecutor
 from abw.core.plan.check import check_plan
 from abw.core.policy.check import check_schedule
-from abw.core.run.recheck import recheck
-from tests.core.run.growth_drafts import Draft
-from tests.core.run.growth_runs import (
+from abw.core.run.growing.recheck import recheck
+from tests.core.run.growing.drafts import Draft
+from tests.core.run.growing.runs import (
     check_as_the_oracle,
     grown,
     opened,

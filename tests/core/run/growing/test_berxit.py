@@ -11,8 +11,8 @@ from abw.core.exec.params import Params
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
-from tests.core.run.growth_runs import grown, ready, values_by_instance
-from tests.core.run.test_rounds import check_same, driven
+from tests.core.run.growing.runs import grown, ready, values_by_instance
+from tests.core.run.growing.test_rounds import check_same, driven
 
 
 def trained(root: Path) -> tuple[Workload, Params]:

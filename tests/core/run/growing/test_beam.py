@@ -17,10 +17,10 @@ from abw.core.data.vertices import Columns
 from abw.core.exec.params import Params, init_params
 from abw.core.graph.growing.beam import continuations, ranked
 from abw.core.ir.growth import Decision
-from abw.core.run.growing import Grown
-from abw.core.run.recheck import Rechecked, recheck
+from abw.core.run.growing.grow import Grown
+from abw.core.run.growing.recheck import Rechecked, recheck
 from abw.core.run.workload import Workload
-from tests.core.run.growth_runs import (
+from tests.core.run.growing.runs import (
     SPECS,
     check_as_the_oracle,
     grown,
@@ -29,7 +29,7 @@ from tests.core.run.growth_runs import (
     same_instances,
     values_by_instance,
 )
-from tests.core.run.test_rounds import TWICE
+from tests.core.run.growing.test_rounds import TWICE
 
 
 def decision(width: int) -> Decision:

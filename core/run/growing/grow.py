@@ -33,7 +33,7 @@ from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule
-from abw.core.run.tape import Tape
+from abw.core.run.growing.tape import Tape
 
 References = NDArray[np.integer[Any]]
 Batched = Callable[[Graph], Schedule]

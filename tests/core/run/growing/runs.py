@@ -17,7 +17,7 @@ from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params, init_params
 from abw.core.exec.reference import ReferenceExecutor
 from abw.core.policy.registry import get_policy
-from abw.core.run.growing import Grown, grow
+from abw.core.run.growing.grow import Grown, grow
 from abw.core.run.workload import (
     Workload,
     open_model,
@@ -27,10 +27,10 @@ from abw.core.run.workload import (
 )
 from abw.core.spec.load import Overrides
 from tests.core.exec.cuda.simulated import SimulatedDevice
-from tests.core.run.growth_oracle import Oracle
-from tests.core.run.history_check import check_history
+from tests.core.run.growing.history_check import check_history
+from tests.core.run.growing.oracle import Oracle
 
-SPECS = Path(__file__).resolve().parents[3] / "specs"
+SPECS = Path(__file__).resolve().parents[4] / "specs"
 GROWING = (
     "greedy",
     "greedy-attention",

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from abw.core.exec.params import init_params
-from abw.core.run.growing import Grown
+from abw.core.run.growing.grow import Grown
 from abw.core.run.workload import Workload
-from tests.core.run.growth_runs import SPECS, grown, opened, ready
+from tests.core.run.growing.runs import SPECS, grown, opened, ready
 
 
 def scores(workload: Workload, made: Grown) -> np.ndarray:

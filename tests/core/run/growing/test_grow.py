@@ -22,8 +22,8 @@ from abw.core.ir.model import Model
 from abw.core.plan.plan import Plan
 from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import get_policy
+from abw.core.run.growing.recheck import recheck
 from abw.core.run.minibatches import run_all
-from abw.core.run.recheck import recheck
 from abw.core.run.streaming import columns_of
 from abw.core.run.workload import (
     Workload,
@@ -34,7 +34,7 @@ from abw.core.run.workload import (
     whole,
 )
 from abw.core.spec.load import Overrides
-from tests.core.run.growth_runs import (
+from tests.core.run.growing.runs import (
     GROWING,
     SPECS,
     broken,
@@ -98,7 +98,7 @@ def test_outputs_need_no_graph_of_finished_instances(executor: str, monkeypatch:
         constructed.append(len(binding.instances))
         return construct(binding, first, last)
 
-    monkeypatch.setattr("abw.core.run.growing.construct", counted)
+    monkeypatch.setattr("abw.core.run.growing.grow.construct", counted)
     policy, clock = get_policy("depth"), Clock("construct", "schedule", "plan", "execute")
     runner = ready(workload, executor, init_params(workload.network, 1), 1)
     ((batch, result),) = run_all(workload, policy, runner, clock, windows=[(0, 3)])

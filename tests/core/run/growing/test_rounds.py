@@ -20,10 +20,10 @@ from abw.core.graph.growing.beam import Picks
 from abw.core.graph.growing.sprout import Sprouter
 from abw.core.plan.arenas import Arenas
 from abw.core.policy.check import check_schedule
-from abw.core.run.growing import Grown
+from abw.core.run.growing.grow import Grown
 from abw.core.run.workload import Workload
-from tests.core.run.growth_drafts import DATA, Draft
-from tests.core.run.growth_runs import (
+from tests.core.run.growing.drafts import DATA, Draft
+from tests.core.run.growing.runs import (
     GROWING,
     SPECS,
     broken,

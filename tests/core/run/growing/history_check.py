@@ -9,9 +9,9 @@ import numpy as np
 from abw.core.graph.growing.history import History, history
 from abw.core.graph.growing.margins import DROPPED, ENDED, MADE, WON
 from abw.core.ir.growth import Decision
-from abw.core.run.growing import Grown
+from abw.core.run.growing.grow import Grown
 from abw.core.run.workload import Workload
-from tests.core.run.growth_oracle import Oracle, Vertex
+from tests.core.run.growing.oracle import Oracle, Vertex
 
 
 def check_history(workload: Workload, made: Grown, oracles: list[Oracle]) -> None:

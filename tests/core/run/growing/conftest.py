@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.run.growth_drafts import CELL, DATA, SCORES
+from tests.core.run.growing.drafts import CELL, DATA, SCORES
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abw.core.ir.growth import Decision, GrowingKind
-from abw.core.spec.models.clauses import WrittenChoice, parse_choice
 from abw.core.spec.models.drafts import TypeDraft, kinds_text
-from abw.core.spec.models.places import Scope, Scopes
+from abw.core.spec.models.growing.clauses import WrittenChoice, parse_choice
+from abw.core.spec.models.growing.places import Scope, Scopes
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar
 from abw.core.spec.text.report import Report, suggest

@@ -20,12 +20,12 @@ from abw.core.ir.growth import (
 from abw.core.ir.model import FieldSource, NodeSource, Table, TableSource
 from abw.core.ir.paths import Hop
 from abw.core.ir.schema import Schema
-from abw.core.spec.models.clauses import parse_each
-from abw.core.spec.models.decisions import decisions_of
 from abw.core.spec.models.derived import reversals
 from abw.core.spec.models.drafts import TypeDraft, kinds_text
-from abw.core.spec.models.never import never
-from abw.core.spec.models.places import THIS, Scope, Scopes, clause_of
+from abw.core.spec.models.growing.clauses import parse_each
+from abw.core.spec.models.growing.decisions import decisions_of
+from abw.core.spec.models.growing.never import never
+from abw.core.spec.models.growing.places import THIS, Scope, Scopes, clause_of
 from abw.core.spec.models.wiring import Wires
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence

@@ -16,7 +16,7 @@ from abw.core.graph.growing.decide import Chances, Read, ScoreError, allowed, de
 from abw.core.graph.growing.finished import nodes_on
 from abw.core.graph.growing.sprout import Ground, Sprouter
 from abw.core.ir.growth import Decision
-from abw.core.run.recheck_beam import recheck_beam
+from abw.core.run.growing.recheck_beam import recheck_beam
 
 
 @dataclass(frozen=True, slots=True)

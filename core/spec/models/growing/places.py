@@ -10,8 +10,8 @@ from abw.core.ir.growth import MEMBER, Clause, GrowingKind, Number, Place, Test,
 from abw.core.ir.model import Table
 from abw.core.ir.paths import Comparison, Hop
 from abw.core.ir.schema import Schema
-from abw.core.spec.models.clauses import WrittenTest, parse_tests, parse_value, whole
 from abw.core.spec.models.drafts import kinds_text
+from abw.core.spec.models.growing.clauses import WrittenTest, parse_tests, parse_value, whole
 from abw.core.spec.models.sources import LinkPath, PathStep
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Scalar

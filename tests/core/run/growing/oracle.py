@@ -1,6 +1,6 @@
 """A second, slow grower: one instance, a vertex and a node at a time, in plain Python and double precision.
 
-It shares nothing with `abw.core.run.growing` but the model as data and what a cell computes.
+It shares nothing with `abw.core.run.growing.grow` but the model as data and what a cell computes.
 """
 
 from __future__ import annotations
