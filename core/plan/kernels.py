@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +23,9 @@ Values = tuple[Ints, Ints, Ints, Ints]
 GATHERED = COPIED
 """An operand's rows as against a cell's variables: same numbers, the graph's word for it."""
 STATUS_NAMES = ("contiguous", "strided", "broadcast", "gathered")
+
+ZERO: int = cast(int, np.int64(0))
+"""Where counting begins: with a literal numba would compile twice whatever is called with the count."""
 
 
 @njit
@@ -57,7 +62,7 @@ def fill_plan(
     status, start, stride = forms
     list_ptr, list_end = lists
     width = base.shape[1]
-    filled, listed = 0, 0
+    filled, listed = ZERO, ZERO
     products, others = 0, 0
     operand_ptr[0] = index_ptr[0] = 0
     for b in range(len(batch_type)):
@@ -129,7 +134,7 @@ def _one_each(nodes: Ints, s: int, references: Runs, values: Values, index: Ints
     """Write the rows of a cell's operands, one a lane, behind the `filled` ones; how many there are then."""
     row = values[0]
     ptr, reference_of = references
-    constant = 0
+    constant = ZERO
     for v in nodes:
         reference = reference_of[ptr[v] + s]
         if reference >= 0:
@@ -147,7 +152,7 @@ def _runs(
     """The same of a reduction: the s-th of each lane's runs; the lanes' ends are counted from the first."""
     row = values[0]
     ptr, reference_of = references
-    constant, begin = 0, filled
+    constant, begin = ZERO, filled
     ends[0] = 0
     for i in range(len(nodes)):
         low = ptr[nodes[i]]
@@ -171,7 +176,7 @@ def _lists(
 ) -> int:
     """The same of a cell whose operands may be lists."""
     row = values[0]
-    constant, begin = 0, filled
+    constant, begin = ZERO, filled
     ends[0] = 0
     for i in range(len(nodes)):
         place = references[0][nodes[i]] + s
