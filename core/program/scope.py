@@ -9,7 +9,8 @@ from typing import Any
 from abw.core.base.errors import AbwError
 from abw.core.program.running.fibers import Done, Failed, Program, require_program
 from abw.core.program.running.results import in_arrays, noted
-from abw.core.program.running.runner import BatchRunner, Task
+from abw.core.program.running.runner import BatchRunner
+from abw.core.program.running.task import Task
 
 
 class Future:

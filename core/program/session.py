@@ -27,9 +27,11 @@ from abw.core.program.network import library_network, width_of
 from abw.core.program.recording.asks import Ask
 from abw.core.program.recording.given import Given
 from abw.core.program.recording.machine import new_recorder
+from abw.core.program.running.alone import EagerRunner
 from abw.core.program.running.fibers import Asked, Done, Failed, Fibers, Program, require_program
 from abw.core.program.running.results import in_arrays
-from abw.core.program.running.runner import RUNNING, BatchRunner, EagerRunner, Log, Runner
+from abw.core.program.running.runner import BatchRunner
+from abw.core.program.running.task import RUNNING, Log, Runner
 
 ProgramGranularity = Literal["op", "cell", "graph"]
 """What a node of a program is: an operation; a cell as it is called; that, and instances of equal structure

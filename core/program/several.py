@@ -9,7 +9,7 @@ from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Picked
 from abw.core.program.recording.values import Value, refuse_best
 from abw.core.program.running.fibers import Branches, Program, require_program
-from abw.core.program.running.runner import RUNNING
+from abw.core.program.running.task import RUNNING
 
 
 def each(function: Program, items: Iterable[Any]) -> list[Any]:

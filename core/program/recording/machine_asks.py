@@ -8,6 +8,21 @@ from __future__ import annotations
 from abw.core.exec.interface import MOST_BEST
 
 ASKS = r"""
+; A question to a value is noted.
+
+define internal void @see(ptr %state, i64 %handle) {
+entry:
+  read least
+  %smaller = icmp slt i64 %handle, %least
+  %least1 = select i1 %smaller, i64 %handle, i64 %least
+  store i64 %least1, ptr %least.at
+  read most
+  %larger = icmp sgt i64 %handle, %most
+  %most1 = select i1 %larger, i64 %handle, i64 %most
+  store i64 %most1, ptr %most.at
+  ret void
+}
+
 ; What asks: the state, the class of the values that can be asked, how many numbers these have (0: whether it
 ; is above), the function for all other calls. It is called with a value and what that is asked by.
 
@@ -114,14 +129,7 @@ write:
   %entry.at[2] = i64 %said
   %asked1 = add i64 %asked, 1
   store i64 %asked1, ptr %asked.at
-  read least
-  %smaller = icmp slt i64 %handle, %least
-  %least1 = select i1 %smaller, i64 %handle, i64 %least
-  store i64 %least1, ptr %least.at
-  read most
-  %larger = icmp sgt i64 %handle, %most
-  %most1 = select i1 %larger, i64 %handle, i64 %most
-  store i64 %most1, ptr %most.at
+  call void @see(ptr %state, i64 %handle)
   read argmax
   read above
   %told = select i1 %isabove, i64 %above, i64 %argmax
@@ -239,14 +247,7 @@ write:
   store i64 %end, ptr %ranked.at
   store i64 %many, ptr %k.at
   store i64 %own, ptr %class.at
-  read least
-  %smaller = icmp slt i64 %last1, %least
-  %least1 = select i1 %smaller, i64 %last1, i64 %least
-  store i64 %least1, ptr %least.at
-  read most
-  %larger = icmp sgt i64 %last1, %most
-  %most1 = select i1 %larger, i64 %last1, i64 %most
-  store i64 %most1, ptr %most.at
+  call void @see(ptr %state, i64 %last1)
   read best
   %best.to = inttoptr i64 %best to ptr
   %found = call ptr @wait(ptr %state, ptr %best.to)

@@ -1,20 +1,16 @@
-"""Runs programs: many as one mini-batch, each until it waits; or one alone, each cell where it is called."""
+"""Runs many programs as one mini-batch, each until it waits."""
 
 from __future__ import annotations
 
-import inspect
-import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import compress, repeat
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Array
 from abw.core.ir.network import Network
-from abw.core.program.engines.eager import EagerTape
 from abw.core.program.engines.engine import Engine
 from abw.core.program.recording.asks import (
     ABOVE,
@@ -26,8 +22,6 @@ from abw.core.program.recording.asks import (
     Picks,
     answer,
     as_asked,
-    chance,
-    margin,
     packed,
     packed_bests,
     tape_answers,
@@ -42,114 +36,14 @@ from abw.core.program.running.fibers import (
     Branches,
     Done,
     Failed,
-    Fiber,
     Fibers,
-    GeneratorFiber,
     Outcome,
     Program,
-    Silent,
-    run_through,
 )
+from abw.core.program.running.task import GONE, KEEP, Log, Task, crew_of
 
-Path = tuple[int, ...]
-"""Whose a question is: an instance's number; then, for each `each` around it, the how many-th of its program
-that is, and the branch."""
-Log = dict[Path, list[tuple[Ask, Answer]]]
-"""What was asked and answered, by whose it is."""
-
-Going = tuple["Task", Answer, Exception | None]
+Going = tuple[Task, Answer, Exception | None]
 """Who goes on, with an answer, or an error that is raised there."""
-GONE = "its memory is taken"
-KEEP = "return values from the program: they are arrays then, which stay"
-
-
-class Runner(Protocol):
-    """What a net's values turn to while it runs."""
-
-    def ask(self, asked: Asked, /) -> Any:  # noqa: ANN401
-        """What a program gets for a question."""
-
-    def values(self, handles: Sequence[int], /) -> Array:
-        """The values of handles, all of one shape."""
-
-
-class Running(threading.local):
-    """The innermost runner of this thread."""
-
-    runner: Runner | None = None
-
-
-RUNNING = Running()
-
-
-@dataclass(frozen=True, slots=True)
-class Weighed:
-    """A question answered as it was elsewhere: `taken`; `right` is the answer by the values here.
-
-    `margin`: see `abw.core.program.recording.asks.margin`; `rows` are the values asked.
-    """
-
-    path: Path
-    how: str
-    rows: Array
-    taken: Answer
-    right: Answer
-    margin: float
-
-
-@dataclass(slots=True)
-class Task:
-    """A program under way, or one of its branches: `ended` says how it came to its end.
-
-    `draws`, `forks` and `asked` count how often it drew, branched and asked; of the `branches` that it waits
-    for, `left` have not ended. `whose`: its instance's place in the mini-batch, as `Recorder.whose` has it.
-    """
-
-    path: Path
-    whose: int = 0
-    parent: Task | None = None
-    fiber: Fiber | None = None
-    draws: int = 0
-    forks: int = 0
-    asked: int = 0
-    branches: tuple[Task, ...] = ()
-    left: int = 0
-    ended: Done | Failed | None = None
-
-    def note(self, ask: Ask, seed: int) -> None:
-        """Give a question that draws its chance."""
-        if ask.how == "sample":
-            salt = 0
-            for number in self.path[1:]:
-                salt = (salt ^ (number + 1)) * 0x100000001B3
-            ask.chance = chance(seed, self.path[0], salt, self.draws)
-            self.draws += 1
-
-    def fork(self, count: int) -> tuple[Task, ...]:
-        """Its next branches."""
-        paths = [(*self.path, self.forks, number) for number in range(count)]
-        self.forks += 1
-        self.branches = tuple(Task(path, self.whose, self) for path in paths)
-        self.left = count
-        return self.branches
-
-
-class Crew(NamedTuple):
-    """Those who wait, as `Recorder.resume` takes them: all in one `way`, or CLOSED."""
-
-    tasks: list[Task]
-    fibers: list[Fiber]
-    going: list[Any]
-    whose: list[int]
-    way: int
-
-
-def crew_of(tasks: list[Task]) -> Crew:
-    """Those who wait, all of whom have begun."""
-    fibers = [task.fiber for task in tasks if task.fiber]
-    ways = {fiber.way for fiber in fibers}
-    way = ways.pop() if len(ways) == 1 else CLOSED
-    return Crew(tasks, fibers, [fiber.going for fiber in fibers], [task.whose for task in tasks], way)
 
 
 class BatchRunner:
@@ -430,72 +324,3 @@ class BatchRunner:
         net_type = self._network.types[number]
         message = f"instance {whose}: input '{net_type.slots[slot].name}' of {net_type.name} is a value of an"
         return AbwError(f"{message} earlier run: {GONE}", hint=KEEP)
-
-
-class EagerRunner:
-    """Programs one after the other, each cell computed where it is called.
-
-    `forced`: answers that programs get, whatever is right by the values here. `log` has what is right.
-    """
-
-    def __init__(self, tape: EagerTape, seed: int, forced: Log | None = None) -> None:
-        self._tape, self._seed, self._forced = tape, seed, forced
-        self._current = Task((0,))
-        self.log: list[Weighed] = []
-
-    def run(self, function: Program, item: object, number: int) -> Done | Failed:
-        """A program's run to its end."""
-        return self._run(Task((number,)), function, item)
-
-    def ask(self, asked: Asked) -> Any:  # noqa: ANN401
-        """As in `Runner`: at once."""
-        if self._current.fiber is not None:
-            return self._current.fiber.wait(asked)
-        return self._answer(asked)
-
-    def values(self, handles: Sequence[int]) -> Array:
-        """As in `Runner`, in double precision."""
-        try:
-            return self._tape.values(np.array(handles, np.int64) >> BITS)
-        except LookupError:
-            raise AbwError(f"a value of an earlier run was asked for: {GONE}", hint=KEEP) from None
-
-    def _run(self, task: Task, function: Program, item: object) -> Done | Failed:
-        outer, self._current = self._current, task
-        try:
-            if not inspect.isgeneratorfunction(function):
-                return run_through(function, item)
-            task.fiber = fiber = GeneratorFiber(function, item, Silent())
-            outcome = fiber.resume(None)
-            while not isinstance(outcome, Done | Failed):
-                try:
-                    found = self._answer(outcome)
-                except Exception as error:
-                    outcome = fiber.throw(error)
-                else:
-                    outcome = fiber.resume(found)
-            return outcome
-        finally:
-            self._current = outer
-
-    def _answer(self, asked: Asked) -> Answer:
-        task = self._current
-        if isinstance(asked, Branches):
-            results = []
-            for branch, item in zip(task.fork(len(asked.items)), asked.items, strict=True):
-                outcome = self._run(branch, asked.function, item)
-                if isinstance(outcome, Failed):
-                    raise outcome.error
-                results.append(outcome.result)
-            return results
-        task.note(asked, self._seed)
-        rows = self.values(asked.handles)
-        if self._forced is None:
-            found = answer(asked.how, rows, [asked])[0]
-            if isinstance(found, AbwError):
-                raise found
-            return found
-        taken = self._forced[task.path][task.asked][1]
-        task.asked += 1
-        self.log.append(Weighed(task.path, asked.how, rows, taken, *margin(asked.how, rows, asked, taken)))
-        return taken

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.program.running.alone import EagerRunner, Weighed
 from abw.core.program.running.fibers import Done, Failed, Program
 from abw.core.program.running.results import noted
-from abw.core.program.running.runner import EagerRunner, Log, Weighed
+from abw.core.program.running.task import Log
 
 Together = Callable[[Program, Sequence[object], Sequence[int], Log], list[Done | Failed]]
 """Runs some instances, which have these numbers, as a mini-batch, and logs what is decided."""

@@ -1,0 +1,95 @@
+"""A program under way, whose its questions are, and to what a net's values turn meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from abw.core.exec.interface import Array
+from abw.core.program.recording.asks import Answer, Ask, chance
+from abw.core.program.recording.recorder import CLOSED
+from abw.core.program.running.fibers import Asked, Done, Failed, Fiber
+
+Path = tuple[int, ...]
+"""Whose a question is: an instance's number; then, for each `each` around it, the how many-th of its program
+that is, and the branch."""
+Log = dict[Path, list[tuple[Ask, Answer]]]
+"""What was asked and answered, by whose it is."""
+GONE = "its memory is taken"
+KEEP = "return values from the program: they are arrays then, which stay"
+
+
+class Runner(Protocol):
+    """What a net's values turn to while it runs."""
+
+    def ask(self, asked: Asked, /) -> Any:  # noqa: ANN401
+        """What a program gets for a question."""
+
+    def values(self, handles: Sequence[int], /) -> Array:
+        """The values of handles, all of one shape."""
+
+
+class Running(threading.local):
+    """The innermost runner of this thread."""
+
+    runner: Runner | None = None
+
+
+RUNNING = Running()
+
+
+@dataclass(slots=True)
+class Task:
+    """A program under way, or one of its branches: `ended` says how it came to its end.
+
+    `draws`, `forks` and `asked` count how often it drew, branched and asked; of the `branches` that it waits
+    for, `left` have not ended. `whose`: its instance's place in the mini-batch, as `Recorder.whose` has it.
+    """
+
+    path: Path
+    whose: int = 0
+    parent: Task | None = None
+    fiber: Fiber | None = None
+    draws: int = 0
+    forks: int = 0
+    asked: int = 0
+    branches: tuple[Task, ...] = ()
+    left: int = 0
+    ended: Done | Failed | None = None
+
+    def note(self, ask: Ask, seed: int) -> None:
+        """Give a question that draws its chance."""
+        if ask.how == "sample":
+            salt = 0
+            for number in self.path[1:]:
+                salt = (salt ^ (number + 1)) * 0x100000001B3
+            ask.chance = chance(seed, self.path[0], salt, self.draws)
+            self.draws += 1
+
+    def fork(self, count: int) -> tuple[Task, ...]:
+        """Its next branches."""
+        paths = [(*self.path, self.forks, number) for number in range(count)]
+        self.forks += 1
+        self.branches = tuple(Task(path, self.whose, self) for path in paths)
+        self.left = count
+        return self.branches
+
+
+class Crew(NamedTuple):
+    """Those who wait, as `Recorder.resume` takes them: all in one `way`, or CLOSED."""
+
+    tasks: list[Task]
+    fibers: list[Fiber]
+    going: list[Any]
+    whose: list[int]
+    way: int
+
+
+def crew_of(tasks: list[Task]) -> Crew:
+    """Those who wait, all of whom have begun."""
+    fibers = [task.fiber for task in tasks if task.fiber]
+    ways = {fiber.way for fiber in fibers}
+    way = ways.pop() if len(ways) == 1 else CLOSED
+    return Crew(tasks, fibers, [fiber.going for fiber in fibers], [task.whose for task in tasks], way)
