@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def _starts(net: Net, file: Path, count: int) -> list[Start]:
     """What decoding begins with, of the first sentences of a file of pairs."""
     instances = read(file, "pairs")
     kinds, word = instances.schema.kinds, instances.fields["word"]
-    spans = [slice(*instances.start[i : i + 2].tolist()) for i in range(count)]
+    spans = [slice(*both) for both in pairwise(instances.start[: count + 1].tolist())]
     source, target = (instances.kind == kinds.index(name) for name in ("source", "target"))
     rows = hashed(instances.vocabulary["word"], 4000)
 
