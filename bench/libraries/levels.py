@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.bench.libraries.trees import Trees
+from abw.bench.libraries.trees import TreeLstm, Trees
 
 
 class Levels:
@@ -17,22 +17,27 @@ class Levels:
     def __init__(self, trees: Trees) -> None:
         """Find the nodes of each height."""
         self.trees = trees
-        children, torch = trees.children.numpy(), trees.torch
-        height = heights(children, len(trees.words))
-        order, below = levels(height, children, len(trees.words))
+        inner, torch, leaves = trees.children.numpy(), trees.torch, len(trees.words)
+        children = np.concatenate([np.full((leaves, 2), -1), inner])
+        order, below = levels(heights(inner, leaves), children)
         self.order, self.below = torch.from_numpy(order), [torch.from_numpy(rows) for rows in below]
-        self.words = trees.words[self.order[: len(trees.words)]]
+        self.words = trees.words[self.order[:leaves]]
 
     def scores(self) -> tuple[Any, Any]:
         """The scores of all nodes by height."""
-        trees, torch = self.trees, self.trees.torch
-        h, c = trees.leaf_states(self.words)
-        size = c.shape[1]
-        for below in self.below:
-            cl, cr = c.index_select(0, below).view(-1, 2, size).unbind(1)
-            own = trees.inner_states(h.index_select(0, below).view(-1, 2 * size), cl, cr)
-            h, c = (torch.cat(pair) for pair in zip((h, c), own, strict=True))
-        return trees.classes(h), self.order
+        return by_level(self.trees, self.words, self.below), self.order
+
+
+def by_level(model: TreeLstm, words: Any, below: list[Any]) -> Any:  # noqa: ANN401
+    """The scores of all nodes by height, of the `words` of leaves and each level's children (2 k,)."""
+    torch = model.torch
+    h, c = model.leaf_states(words)
+    size = c.shape[1]
+    for rows in below:
+        cl, cr = c.index_select(0, rows).view(-1, 2, size).unbind(1)
+        own = model.inner_states(h.index_select(0, rows).view(-1, 2 * size), cl, cr)
+        h, c = (torch.cat(pair) for pair in zip((h, c), own, strict=True))
+    return model.classes(h)
 
 
 def heights(children: NDArray[np.int64], leaves: int) -> NDArray[np.int64]:
@@ -46,11 +51,11 @@ def heights(children: NDArray[np.int64], leaves: int) -> NDArray[np.int64]:
 
 
 def levels(
-    height: NDArray[np.int64], children: NDArray[np.int64], leaves: int
+    height: NDArray[np.int64], children: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
-    """The nodes by height (n,); of each level above the leaves where in that order the children lie."""
+    """The nodes by height (n,); of each level above the leaves where the `children` (n, 2) lie in that."""
     order = np.argsort(height, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     ends = np.cumsum(np.bincount(height)).tolist()
-    return order, [place[children[order[a:b] - leaves]].ravel() for a, b in pairwise(ends)]
+    return order, [place[children[order[a:b]]].ravel() for a, b in pairwise(ends)]

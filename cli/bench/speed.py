@@ -79,6 +79,27 @@ def train(
         yield beside
 
 
+@bench("epoch")
+def epoch(
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    hidden: HiddenSizes = [128, 256],
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="So many, behind a first one.")] = 2,
+) -> Shown:
+    """A whole epoch of specs/sst.yaml beside PyTorch's, by level with autograd: CPU time, one thread."""
+    from abw.bench.whole.epoch import bench_epoch
+
+    report = bench_epoch(data, {size: 64 if size > 128 else 25 for size in hidden}, epochs, specs)
+    yield report
+    table = grid("hidden", "batch", "epoch", "of peak", "torch", "of peak", "x")
+    for r in report["rows"]:
+        theirs, share = r["torch_seconds"], r["torch_share_of_peak"]
+        beside = (duration(theirs), f"{share:.0%}", f"{theirs / r['seconds']:.2f} x") if theirs else ("",) * 3
+        shown = duration(r["seconds"]), f"{r['share_of_peak']:.0%}"
+        table.add_row(str(r["hidden"]), str(r["batch"]), *shown, *beside)
+    yield table
+
+
 @bench("blas")
 def blas(
     data: DataDir,
