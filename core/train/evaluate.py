@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,20 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, Problem, SpecError
-from abw.core.base.progress import Clock
 from abw.core.data.instances import Instances
-from abw.core.exec.interface import Executor
+from abw.core.exec.interface import Result
 from abw.core.ir.model import Model
 from abw.core.ir.training import Loss, Metric, Training
-from abw.core.policy.schedule import Policy
-from abw.core.run.minibatches import run_all
-from abw.core.run.workload import Workload
+from abw.core.run.minibatches import MiniBatch
 from abw.core.train.losses import loss_of
 from abw.core.train.metrics import Score
 from abw.core.train.targets import Targets, counted, names_of, targets_of
 
 Parts = Mapping[str, Sequence[NDArray[Any]]]
 """By output an array for each instance."""
+Results = Iterable[tuple[MiniBatch, Result]]
+"""All mini-batches of the instances, each with what an executor made of it."""
 OwnMetric = Callable[[Parts, Parts], float]
 """From the values (m, k) of the outputs that have losses, and what they should be, to a number. Targets are
 classes (m,) or values (m, k); of a vertex without one -1 or NaN."""
@@ -43,13 +42,13 @@ class Judge:
     over: tuple[NDArray[np.bool_], ...]
     own: Mapping[str, OwnMetric] = field(default_factory=dict)
 
-    def row(self, workload: Workload, policy: Policy, executor: Executor) -> dict[str, float]:
+    def row(self, results: Results) -> dict[str, float]:
         """The metrics by name, those of the section `train` first; NaN where nothing tells one.
 
         Errors: AbwError where one of a user's gives no number.
         """
         pairs: tuple[dict[str, list[NDArray[Any]]], ...] = ({}, {})
-        scores = self.scores(workload, policy, executor, pairs if self.own else None)
+        scores = self.scores(results, pairs if self.own else None)
         found = {}
         for metric, score in zip(self.training.metrics, scores, strict=True):
             of = (
@@ -69,16 +68,13 @@ class Judge:
 
     def scores(
         self,
-        workload: Workload,
-        policy: Policy,
-        executor: Executor,
+        results: Results,
         pairs: tuple[dict[str, list[NDArray[Any]]], ...] | None = None,
     ) -> tuple[Score, ...]:
         """The metrics, in the order of the section `train`; values and targets are put into `pairs`."""
         found = tuple(Score(metric.name) for metric in self.training.metrics)
-        clock = Clock("construct", "schedule", "plan", "execute")
         start = self.instances.start
-        for batch, result in run_all(workload, policy, executor, clock):
+        for batch, result in results:
             for loss, targets in zip(self.training.losses, self.targets, strict=True) if pairs else ():
                 refs = batch.graph.results[loss.output]
                 ends = np.searchsorted(refs.instance, np.arange(1, batch.last - batch.first))

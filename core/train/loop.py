@@ -17,8 +17,9 @@ from abw.core.base.interrupts import finished_before_interrupt
 from abw.core.base.progress import Progress
 from abw.core.data.instances import Instances
 from abw.core.data.permute import permuted, vertices_of
+from abw.core.run.again import Again
 from abw.core.run.minibatches import together
-from abw.core.run.workload import Workload, open_workload
+from abw.core.run.workload import open_workload
 from abw.core.train.checkpoint import Position, named, save_checkpoint
 from abw.core.train.evaluate import Judge, OwnMetric, better, judge_of
 from abw.core.train.learner import Learner, NotFiniteError
@@ -38,7 +39,7 @@ class Dev:
     """The dev data: what it is held against, and how it is run."""
 
     judge: Judge
-    workload: Workload
+    batches: Again
 
 
 @dataclass(slots=True)
@@ -151,7 +152,7 @@ class Loop:
         value = -row["loss"]
         first = None
         if self.dev:
-            scores = self.dev.judge.row(self.dev.workload, learner.passes.policy, learner.passes.alone())
+            scores = self.dev.judge.row(self.dev.batches.run(learner.passes.alone()))
             row |= {name: None if math.isnan(score) else score for name, score in scores.items()}
             first, value = learner.training.metrics[0], next(iter(scores.values()))
         with finished_before_interrupt():
@@ -176,7 +177,8 @@ class Loop:
 def open_dev(learner: Learner, instances: Instances, own: Mapping[str, OwnMetric] | None = None) -> Dev:
     """The dev data brought together with the model. Errors: SpecError, DataError."""
     judge = judge_of(learner.model, instances, own)
-    return Dev(judge, open_workload(learner.model, instances, learner.passes.networks))
+    workload = open_workload(learner.model, instances, learner.passes.networks)
+    return Dev(judge, Again(workload, learner.passes.policy))
 
 
 def _span(seconds: float) -> str:
