@@ -81,11 +81,17 @@ def count(
         for s in range(slots_of[t]):
             if gives[t, s, 0] == NONE:
                 continue
+            if not reduces[t]:
+                for v in range(type_ptr[t], type_ptr[t + 1]):
+                    reference = operand[operand_ptr[v] + s]
+                    if reference >= 0:
+                        ptr[reference + 2] += 1
+                    else:
+                        constants += 1
+                continue
             for v in range(type_ptr[t], type_ptr[t + 1]):
-                begin, links = operand_ptr[v] + s, np.int64(1)
-                if reduces[t]:
-                    links = _links(operand_ptr, v, slots_of[t])
-                    begin = operand_ptr[v] + s * links
+                links = _links(operand_ptr, v, slots_of[t])
+                begin = operand_ptr[v] + s * links
                 for e in range(begin, begin + links):
                     if operand[e] >= 0:
                         ptr[operand[e] + 2] += 1
@@ -127,6 +133,16 @@ def scatter(
             if who == NONE:
                 continue
             base = (np.int64(first[gives[t, s, 1]]) << wide) + gives[t, s, 2]
+            if who == NODE and not reduces[t]:
+                for v in range(type_ptr[t], type_ptr[t + 1]):
+                    value, reference = base + ((v - type_ptr[t]) << wide), operand[operand_ptr[v] + s]
+                    if reference >= 0:
+                        members[ptr[reference + 1]] = value
+                        ptr[reference + 1] += 1
+                    else:
+                        constant[found], gradient[found] = reference, value
+                        found += 1
+                continue
             edge = 0
             for v in range(type_ptr[t], type_ptr[t + 1]):
                 begin, links = operand_ptr[v] + s, np.int64(1)
@@ -280,22 +296,12 @@ def parts(
             base = reads[r, 3]
             if reads[r, 2] >= 0:
                 base += np.int64(first[reads[r, 2]]) << wide
+            if kind == GRADIENT or (not edge[p] and kind in (OPERAND, OUTPUT)):
+                many = range(begin, type_ptr[t + 1])
+                _of_nodes(kind, a, base, graph, many, shifts, lists, place, count, operand)
+                continue
             row = 0
             for v in range(begin, type_ptr[t + 1]):
-                if not edge[p] and kind == OPERAND:
-                    operand[place] = _wide(given[given_ptr[v] + a], shift, wide)
-                    place += count
-                    continue
-                if not edge[p] and kind == OUTPUT:
-                    operand[place] = (v << wide) + a
-                    place += count
-                    continue
-                if kind == GRADIENT:
-                    value = (v << shift) + a
-                    found = ptr[value + 1] - ptr[value]
-                    operand[place] = LISTED - value if found > 1 else (members[ptr[value]] if found else base)
-                    place += count
-                    continue
                 links = _links(given_ptr, v, slots[t])
                 if kind == COUNT:
                     operand[place] = base - links
@@ -338,6 +344,42 @@ def parts(
         for i in range(nodes):
             at += count
             operand_ptr[here + i + 1] = at
+
+
+@inner
+def _of_nodes(
+    kind: int,
+    a: int,
+    none: int,
+    graph: Given,
+    nodes: range,
+    shifts: tuple[int, int],
+    lists: tuple[Ints, Ints],
+    place: int,
+    step: int,
+    operand: Ints,
+) -> None:
+    """Write what is read of each node itself, to each `step`-th place: an operand, an output, its gradient.
+
+    A loop for each: which it is would be asked again and again.
+    """
+    given_ptr, given = graph[1], graph[2]
+    shift, wide = shifts
+    ptr, members = lists
+    if kind == OPERAND:
+        for v in nodes:
+            operand[place] = _wide(given[given_ptr[v] + a], shift, wide)
+            place += step
+    elif kind == OUTPUT:
+        for v in nodes:
+            operand[place] = (v << wide) + a
+            place += step
+    else:
+        for v in nodes:
+            value = (v << shift) + a
+            begin, found = ptr[value], ptr[value + 1] - ptr[value]
+            operand[place] = LISTED - value if found > 1 else (members[begin] if found else none)
+            place += step
 
 
 @njit
