@@ -42,7 +42,7 @@ def fill_plan(
     forms: tuple[Ints, Ints, Ints],
     lists: tuple[Ints, Ints],
 ) -> tuple[int, int, int]:
-    """Fill the arrays of a `Plan` (see there for each; `plan` allocates them).
+    """Fill the arrays of a `Plan` (see there for each; `plan` allocates them, `row` with -1).
 
     One pass over the batches in order: number the rows of the results from `base` on, then look up the rows
     of the operands, whose producers have theirs by then. Unless the results are `packed`, `base` is filled,
@@ -85,9 +85,6 @@ def fill_plan(
                 behind = base[b, o] - first
                 for i in range(first, last):
                     row[nodes[i] * width + o] = behind + i
-            else:
-                for i in range(first, last):
-                    row[nodes[i] * width + o] = -1
         for s in range(slots[t]):
             k = operand_ptr[b] + s
             begin = filled
@@ -178,18 +175,23 @@ def _lists(
     row = values[0]
     constant, begin = ZERO, filled
     ends[0] = 0
+    ptr, reference_of = references
+    member_ptr, member_of = members
     for i in range(len(nodes)):
-        place = references[0][nodes[i]] + s
-        reference = references[1][place]
-        of, end = references[1], place + 1
-        if reference <= LISTED:
-            of, place, end = members[1], members[0][LISTED - reference], members[0][LISTED - reference + 1]
-        for j in range(place, end):
-            if of[j] >= 0:
-                index[filled] = row[of[j]]
-            else:
-                constant, index[filled] = _row_of_constant(-1 - of[j], values, constant)
+        reference = reference_of[ptr[nodes[i]] + s]
+        if reference >= 0:
+            index[filled] = row[reference]
             filled += 1
+        elif reference > LISTED:
+            constant, index[filled] = _row_of_constant(-1 - reference, values, constant)
+            filled += 1
+        else:
+            for j in range(member_ptr[LISTED - reference], member_ptr[LISTED - reference + 1]):
+                if member_of[j] >= 0:
+                    index[filled] = row[member_of[j]]
+                else:
+                    constant, index[filled] = _row_of_constant(-1 - member_of[j], values, constant)
+                filled += 1
         ends[i + 1] = filled - begin
     return filled
 
