@@ -134,3 +134,31 @@ def paper(
     )
     yield report
     yield from tables(report)
+
+
+@bench("libraries")
+def libraries(
+    told: Progress,
+    data: DataDir,
+    specs: SpecsDir = Path("specs"),
+    hidden: HiddenSizes = [64, 128, 256],
+    batch: Batch = 64,
+    instances: Annotated[int, typer.Option("--instances", min=1, help="How many trees.")] = 256,
+    runs: Runs = 5,
+) -> Shown:
+    """TreeLSTM forward beside PyTorch by hand, DGL, TorchFold: trees a second, one thread (needs torch)."""
+    from abw.bench.libraries.forward import bench_libraries
+
+    report = bench_libraries(data, hidden, batch, instances, runs, specs, told)
+    yield report
+    table = grid("hidden", "", "trees/s", "abw over it", "with what is made of trees", "abw over it")
+    for size in dict.fromkeys(r["hidden"] for r in report["rows"]):
+        for number, r in enumerate(r for r in report["rows"] if r["hidden"] == size):
+            times = [f"{r[key]:.2f} x" if number else "" for key in ("times", "made_times")]
+            rates = [amount(r[key]) for key in ("per_second", "made_per_second")]
+            table.add_row("" if number else str(size), r["name"], rates[0], times[0], rates[1], times[1])
+    yield table
+    worst = max((r["difference"] for r in report["rows"]), default=0.0)
+    yield f"the outputs differ by at most {worst:.1e}; " + ", ".join(
+        f"{name} {version}" for name, version in report["versions"].items()
+    )

@@ -1,0 +1,151 @@
+"""The TreeLSTM forward on real trees: abw beside PyTorch by hand, DGL and TorchFold, in turns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.bench.executors.blas import import_torch
+from abw.bench.libraries.dgl_trees import DglTrees, import_dgl
+from abw.bench.libraries.fold_trees import FoldTrees, import_torchfold
+from abw.bench.libraries.levels import Levels
+from abw.bench.libraries.trees import Library, Trees
+from abw.bench.timing import interleaved
+from abw.bench.workloads import case, files_of
+from abw.core.base.errors import AbwError
+from abw.core.base.progress import Progress, each
+from abw.core.exec.interface import Executor
+from abw.core.exec.params import init_params
+from abw.core.exec.registry import get_executor
+from abw.core.policy.registry import get_policy
+from abw.core.run.minibatches import MiniBatch, planned
+from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
+from abw.core.spec.load import Overrides
+
+TOLERANCE = 1e-5
+"""How far outputs, of order 1 and in float32, may be apart."""
+
+Floats = NDArray[np.float32]
+Makes = Callable[[Trees], Library]
+
+
+def bench_libraries(
+    data: Path, hidden: list[int], batch: int, instances: int, runs: int, specs: Path, told: Progress
+) -> dict[str, Any]:
+    """Trees a second of processor time, one thread each, medians of `runs` rounds in which all take turns.
+
+    `per_second`: forward alone, what each makes of the trees made before: indices, a graph, a fold, a plan.
+    `made_per_second`: that made anew each time. `times`: how many times as many abw's are. Everybody has the
+    same weights, trees and mini-batches of `batch`; `difference` is the largest of the outputs from abw's.
+    Errors: AbwError where PyTorch or a file is absent, or where outputs differ.
+    """
+    torch = import_torch()
+    torch.set_num_threads(1)
+    spec, source = files_of(case("TreeLSTM"), specs, data)
+    rows: list[dict[str, Any]] = []
+    for size in each(hidden, told, "libraries"):
+        with torch.no_grad():  # DGL does not go with inference mode
+            rows += _rows(torch, spec, source, size, batch, instances, runs)
+    versions = {"torch": torch.__version__}
+    if dgl := import_dgl():
+        versions["dgl"] = dgl.__version__
+    return {"schema_version": 1, "batch": batch, "versions": versions, "rows": rows}
+
+
+def _rows(
+    torch: Any,  # noqa: ANN401
+    spec: Path,
+    source: Path,
+    size: int,
+    batch: int,
+    instances: int,
+    runs: int,
+) -> list[dict[str, Any]]:
+    """One size of the model, a row for each that is there."""
+    model = open_model(spec, Overrides(dims={"hidden": size}, data=source, batch=batch, limit=instances))
+    networks = open_networks(model, "cell")
+    params = init_params(networks.network, 0)
+    executor, policy = get_executor("cpu"), get_policy("sufficient")
+    executor.prepare(networks.network, params, 1)
+    found = read_instances(model.data, instances)
+    workload = open_workload(model, found, networks)
+    windows = list(workload.windows())
+
+    def make(first: int, last: int) -> MiniBatch:
+        return planned(workload, policy, executor, first, last)
+
+    made = [make(*window) for window in windows]
+    trees = [Trees(torch, networks.network, params, one.graph, found) for one in made]
+    others: dict[str, Makes] = {"PyTorch by hand": Levels}
+    if dgl := import_dgl():
+        others["DGL"] = partial(DglTrees, dgl)
+    if torchfold := import_torchfold():
+        others["TorchFold"] = partial(FoldTrees, torchfold)
+
+    ready = {name: [makes(one) for one in trees] for name, makes in others.items()}
+    expected = [_by_node(executor, mini_batch) for mini_batch in made]
+    differences = {name: max(map(_difference, libraries, expected)) for name, libraries in ready.items()}
+    for name, difference in differences.items():
+        if not difference < TOLERANCE:
+            raise AbwError(f"hidden {size}: the outputs of {name} differ by {difference:.1e}")
+
+    alone: dict[str, Callable[[], object]] = {"abw": lambda: [_outputs(executor, one) for one in made]}
+    anew: dict[str, Callable[[], object]] = {
+        "abw": lambda: [_outputs(executor, make(*window)) for window in windows]
+    }
+    for name, makes in others.items():
+        alone[name] = partial(_scores, ready[name])
+        anew[name] = partial(_made_and_scored, makes, trees)
+    anew = {f"made {name}": work for name, work in anew.items()}
+    seconds = interleaved(alone | anew, runs, time.process_time)  # of all threads: PyTorch has its own
+    rate = {name: len(found) / taken for name, taken in seconds.items()}
+    return [
+        {
+            "hidden": size,
+            "name": name,
+            "per_second": rate[name],
+            "made_per_second": rate[f"made {name}"],
+            "times": rate["abw"] / rate[name],
+            "made_times": rate["made abw"] / rate[f"made {name}"],
+            "difference": differences.get(name, 0.0),
+        }
+        for name in alone
+    ]
+
+
+def _outputs(executor: Executor, mini_batch: MiniBatch) -> Floats:
+    """Run a plan; the model's outputs."""
+    result = executor.run(mini_batch.plan)
+    return np.asarray(result.values(mini_batch.graph.results[0].reference))
+
+
+def _scores(libraries: list[Library]) -> None:
+    for library in libraries:
+        library.scores()
+
+
+def _made_and_scored(makes: Makes, trees: list[Trees]) -> None:
+    for mini_batch in trees:
+        makes(mini_batch).scores()
+
+
+def _by_node(executor: Executor, mini_batch: MiniBatch) -> Floats:
+    """The scores of leaves and inner nodes, by their numbers: each is what one node of type output reads."""
+    graph = mini_batch.graph
+    inner, all = graph.type_ptr[2:4].tolist()
+    read = graph.operand[graph.operand_ptr[inner] : graph.operand_ptr[all]] // graph.network.width
+    found = executor.run(mini_batch.plan).values(np.arange(inner, all) * graph.network.width)
+    scores = np.empty_like(found)
+    scores[read] = found
+    return scores
+
+
+def _difference(library: Library, expected: Floats) -> float:
+    scores, nodes = library.scores()
+    return float(np.abs(scores.numpy() - expected[nodes.numpy()]).max())
