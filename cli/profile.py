@@ -1,7 +1,8 @@
-"""Where the time of a run went, as a table."""
+"""Where the time of a run went, and what its process held, as tables."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from abw.cli.console import amount, duration, grid
@@ -57,3 +58,15 @@ def profile_table(profile: dict[str, Any]) -> Group:
     total = (share(reasons[reason]) for reason in REASONS)
     table.add_row("all", "", "", ms(profile["seconds"]), *total, style="bold")
     return Group(table, said)
+
+
+def resident_table(marks: Sequence[dict[str, Any]]) -> Any:  # noqa: ANN401 (a table)
+    """What the process held at the marks of a run; of mini-batches the first, the last, and the largest."""
+    from abw.core.run.resident import told
+
+    table, before = grid("the process, after", "at", "held", "more"), 0
+    for name, seconds, held in told(marks):
+        more = ("+" if held > before else "") + amount(held - before, "B") if before else ""
+        table.add_row(name, duration(seconds), amount(held, "B"), more)
+        before = held
+    return table

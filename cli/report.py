@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from abw.cli.console import amount, counted, duration, grid
-from abw.cli.profile import profile_table
+from abw.cli.profile import profile_table, resident_table
 from abw.core.base.errors import GLUE
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
         )
     if report["profile"] and report["mini_batches"]:
         console.print(profile_table(report["profile"]))
+    if marks := report.get("resident"):
+        console.print(resident_table(marks))
     if odd := report.get("not_finite"):
         console.print(
             f"{counted(odd, 'number')} of the outputs NaN or infinite; --check-finite says where the first "

@@ -28,6 +28,7 @@ SCRIPTS = (
     "timeline.js",
     "machine.js",
     "bytes.js",
+    "process.js",
     "time.js",
     "range.js",
     "app.js",

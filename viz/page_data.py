@@ -73,6 +73,8 @@ def scene_document(scene: Scene) -> dict[str, Any]:
         "growth": _growth(scene),
         "values": [_values(kept) for kept in scene.kept if kept.values.size],
         "process": _process(scene),
+        "number": scene.number,
+        "resident": scene.report.get("resident") or [],
         "timeless": "" if scene.growth else TIMELESS,
         "figures": _figures(scene, int(bound.sum()), instances),
     }

@@ -54,6 +54,11 @@ def settle() -> int | None:
     return _status("VmRSS")
 
 
+def resident() -> int | None:
+    """The bytes that the process holds now; None where no one says (elsewhere than on Linux)."""
+    return _status("VmRSS")
+
+
 def peak_since() -> int | None:
     """The most bytes that the process has held since `settle`; None where that is not known."""
     return _status("VmHWM")

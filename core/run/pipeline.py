@@ -40,6 +40,7 @@ from abw.core.run.learning import (
 from abw.core.run.minibatches import planned
 from abw.core.run.options import RunOptions as RunOptions
 from abw.core.run.precompile import learner_beside
+from abw.core.run.resident import Resident
 from abw.core.run.shards import Share
 from abw.core.run.streaming import COMPARED, Job, Sums, run_stream
 from abw.core.run.times import save_times
@@ -92,6 +93,7 @@ def run(
         hint = "--trace needs --executor cpu, with kernels ir"
         raise AbwError(f"executor '{executor.name}' notes no batches", hint=hint, exit_code=2)
     progress = progress or Quiet()
+    held = Resident(asked=options.profile or options.trace is not None)
     if options.keep:
         require_writable(runs_folder())
     if options.output:
@@ -108,6 +110,7 @@ def run(
     _require_growth(model, options)
     require_weights(model)
     trained = load_weights(model)
+    held.mark("reading")
     progress.phase("compile" if is_compiled(place) else FIRST_TIME)
     with clock("compile"):
         networks = open_networks(
@@ -135,6 +138,7 @@ def run(
                 profiler.measure()
             if recorder:
                 recorder.record(TRACED)
+            held.mark("compiling")
 
         def ready(name: str) -> None:
             """Compile what a policy runs: that is not learning."""
@@ -146,6 +150,7 @@ def run(
 
         with clock("learn"):
             policy, learned = chosen_policy(kept, sample, asked, used=used, ready=ready, progress=progress)
+            held.mark("choosing the policy")
 
     tried: list[Tried] = []
     memory = options.memory or int(SHARE * available_memory())
@@ -184,6 +189,7 @@ def run(
                 skip_bad=options.skip_bad,
                 check_finite=options.check_finite,
                 clock=clock,
+                held=held,
                 progress=progress,
             )
             earlier = peak_resident()
@@ -192,12 +198,14 @@ def run(
                 recorder.record(TRACED)  # from here on, without the runs that chose the mini-batch
             sums = run_stream(job, feed)
             during = peak_since()
+        held.mark("writing")
         if part:
             part.instances, part.skipped = sums.instances, sums.skipped
         sums.of_kept.compared[learned.name if learned else options.policy] = sums.of_kept.batches
         report = _report(model, options, overrides, trained, learned, sums, clock, command, share)
         report["peak_memory_bytes"] = max(earlier, peak_resident())
         report["memory"] = _memory(before, sums.needed, during, max(1, sums.abreast))
+        report["resident"] = held.document()
         report["auto_batch"] = tried and {"memory": memory, "tried": [t.document() for t in tried]}
         noted = recorder.recorded() if recorder else []
         if options.trace and isinstance(clock, SpanClock):

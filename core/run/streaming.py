@@ -41,6 +41,7 @@ from abw.core.run.growing.grow import Grown
 from abw.core.run.growing.recheck import recheck
 from abw.core.run.history import history_of
 from abw.core.run.minibatches import MiniBatch, read_all, twins_for
+from abw.core.run.resident import Resident
 from abw.core.run.workload import Networks, Workload, chunks_of, open_workload
 from abw.core.store.answers import answered, fields_of
 from abw.core.store.grown import GrownWriter
@@ -88,6 +89,7 @@ class Job:
     skip_bad: bool
     check_finite: bool
     clock: Clock
+    held: Resident
     progress: Progress
 
 
@@ -274,6 +276,7 @@ class _Run:
                 later.append(look)
             else:  # a device may still be at it: what needs no result comes before what does
                 look()
+            job.held.mark("mini-batch", sums.mini_batches)
             sums.mini_batches += 1
             sums.instances += nodes.instances
             sums.nodes += len(nodes)

@@ -23,6 +23,7 @@ from abw.core.ir.model import Model
 from abw.core.policy.schedule import Policy
 from abw.core.run.options import RunOptions
 from abw.core.run.pipeline import WORKING
+from abw.core.run.resident import Resident
 from abw.core.run.streaming import Job, run_stream
 from abw.core.run.workload import open_networks
 from abw.core.store.outputs import open_outputs, outputs_of
@@ -95,6 +96,7 @@ class Worker:
                     skip_bad=bundle.options.skip_bad,
                     check_finite=False,
                     clock=Clock(*WORKING, "wait", "write"),
+                    held=Resident(asked=False),
                     progress=Quiet(),
                 )
                 sums = run_stream(job, feed)

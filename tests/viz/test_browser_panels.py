@@ -131,6 +131,9 @@ def test_memory_and_time_are_there(tree_page: Path, width: int) -> None:
             assert owner in owners
         assert "while batch 1 runs" in text(page, "#memory-said")
         assert pixels(page, "#bytes") > 3 and pixels(page, "#time") > 3
+        said = text(page, "#process-said")
+        assert all(f"after {step} (" in said for step in ("reading", "compiling", "writing"))
+        assert pixels(page, "#resident") > 3
         assert text(page, "#time-said").startswith("batch 1, leaf: ")
         assert "why threads waited" in text(page, "#reasons")
         box = page.locator("#time").bounding_box()

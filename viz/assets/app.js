@@ -17,6 +17,7 @@ class App {
     this.range = new Range(this);
     this.machine = new Machine(this);
     this.memory = new MemoryChart(byId("bytes"), this);
+    this.process = new ProcessChart(byId("resident"));
     this.time = new TimeChart(byId("time"), this);
   }
 
@@ -254,6 +255,7 @@ class App {
     if (!this.policy.grows) this.timeline.draw(this.policy, this.step);
     if (this.world.rounds) this.chart.draw(this.world.rounds, this.step);
     this.memory.draw(this.policy, this.step);
+    this.process.draw(this.world);
     this.time.draw(this.policy, this.step);
   }
 }
