@@ -25,7 +25,7 @@ def graph(
 
     report = bench_graph(specs, data, instances, runs)
     yield report
-    table = grid("step", *dict.fromkeys(f"{r['workload']} ({r['nodes']} nodes)" for r in report["rows"]))
+    table = grid("step", *dict.fromkeys(f"{r['workload']} ({r['nodes']:,} nodes)" for r in report["rows"]))
     for step in dict.fromkeys(r["step"] for r in report["rows"]):
         table.add_row(step, *(f"{r['ns_per_node']:.1f} ns" for r in report["rows"] if r["step"] == step))
     yield table
@@ -84,7 +84,7 @@ def policies(
     for r in report["rows"]:
         table.add_row(
             r["workload"],
-            f"{r['nodes']:.0f}",
+            f"{r['nodes']:,.0f}",
             f"{r['lower_bound']:.1f}",
             *(f"{r['batches'][n]:.1f}" for n in names),
         )
@@ -104,7 +104,9 @@ def policies(
             for f in r["learning"].values()
         ]
         paper = f"{r['paper'][0]} s, {r['paper'][1]} trials" if r["paper"] else ""
-        table.add_row(r["workload"], str(r["training_nodes"]), str(r["training_lower_bound"]), *cells, paper)
+        table.add_row(
+            r["workload"], f"{r['training_nodes']:,}", str(r["training_lower_bound"]), *cells, paper
+        )
     yield table
 
 
@@ -183,7 +185,7 @@ def layout(
     yield report
     table = grid("copies between cells", "batches", "before", "after")
     for r in report["boundaries"]:
-        kernels = (f"{r[k]['kernels']} / {r[k]['bytes'] / 1024:.0f} KiB" for k in ("before", "after"))
+        kernels = (f"{r[k]['kernels']:,} / {r[k]['bytes'] / 1024:,.0f} KiB" for k in ("before", "after"))
         table.add_row(r["workload"], str(r["batches"]), *kernels)
     yield table
     table = grid("noisy programs", "cost", "planted", "reached", "proven", "longest")
@@ -218,5 +220,5 @@ def memory(
         peak = r["peak_memory_bytes"]
         said = [amount(size, "B") if size else "" for size in (*sizes, peak)]
         off = f"{r['predicted_bytes'] / peak - 1:+.1%}"
-        table.add_row(r["workload"], str(r["hidden"]), str(r["nodes"]), *said, off)
+        table.add_row(r["workload"], str(r["hidden"]), f"{r['nodes']:,}", *said, off)
     yield table

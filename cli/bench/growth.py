@@ -9,6 +9,7 @@ import typer
 
 from abw.cli.bench.app import DataDir, Runs, Shown, SpecsDir, bench
 from abw.cli.console import amount, duration, grid
+from abw.core.base.errors import GLUE
 
 
 @bench("growth")
@@ -24,7 +25,7 @@ def growth(
     report = bench_growth(data, runs, specs, torch=torch)
     yield report
     beside = report["overhead"]
-    yield f"beside kernels: {1e9 * beside['round']:.0f} ns a round, {1e9 * beside['node']:.0f} ns a node"
+    yield f"beside kernels: {_nanoseconds(beside['round'])} a round, {_nanoseconds(beside['node'])} a node"
     for row in report["scores"]:
         spent = ", ".join(f"{what} {1e9 * seconds:.3f}" for what, seconds in row["seconds"].items())
         yield f"of {row['words']:,} scores, ns a score: {spent}"
@@ -37,7 +38,7 @@ def growth(
         parts = [duration(seconds) for seconds in (*taken, sum(taken))]
         table.add_row(row["model"], str(row["hidden"]), str(row["batch"]), amount(row["nodes"]), *parts)
     yield table
-    for search, rows in (("greedy", "decoding"), ("beam of 4", "beams")):
+    for search, rows in (("greedy, hidden", "decoding"), ("beam of 4, hidden", "beams")):
         table = grid(
             search, "words", "mini-batch", "tokens/s", "of the limit", "PyTorch", "of its limit", "times",
             "JAX", "times", "from instances on",
@@ -54,7 +55,14 @@ def growth(
             )  # fmt: skip
         yield table
     table = grid(
-        "parser", "mini-batch", "actions", "time", "PyTorch", "times", "two threads", "from instances on"
+        "parser, hidden",
+        "mini-batch",
+        "actions",
+        "time",
+        "PyTorch",
+        "times",
+        "two threads",
+        "from instances on",
     )
     for row in report["parsing"]:
         taken = [duration(row[k]) if k in row else "" for k in ("seconds", "torch_seconds")]
@@ -73,6 +81,10 @@ def growth(
         )
         table.add_row(row["model"], row["size"], str(row["batch"]), amount(row["nodes"]), *times)
     yield table
+
+
+def _nanoseconds(seconds: float) -> str:
+    return f"{1e9 * seconds:.0f}{GLUE}ns"
 
 
 def _rate(count: int, seconds: float | None) -> str:

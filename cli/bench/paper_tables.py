@@ -57,7 +57,7 @@ def _table2(rows: list[dict[str, Any]]) -> Iterator[Table]:
         paper, time = r["paper"], r["latency_us"]
         table.add_row(
             r["name"],
-            f"{time['declared']:.0f} / {time['planned']:.0f} us",
+            f"{time['declared']:.0f} / {time['planned']:.0f} µs",
             "{} / {} ms".format(*paper["latency_ms"]),
             f"{r['before']['kernels']} / {r['after']['kernels'] + r['inputs']['kernels']}",
             "{:.0f} / {:.0f}".format(*paper["kernels"]),
@@ -86,7 +86,7 @@ def _table4(rows: list[dict[str, Any]]) -> Iterator[Table]:
     for r in rows:
         times = [f"{duration(f['seconds'])} ({f['trials']})" for f in r["learning"].values()]
         paper = "{} s ({})".format(*r["paper"]) if r["paper"] else ""
-        table.add_row(r["workload"], str(r["training_nodes"]), *times, paper)
+        table.add_row(r["workload"], f"{r['training_nodes']:,}", *times, paper)
     yield table
 
 

@@ -9,6 +9,7 @@ import typer
 
 from abw.cli.bench.app import DataDir, Runs, Shown, SpecsDir, bench
 from abw.cli.console import amount, duration, grid
+from abw.core.base.errors import GLUE
 
 
 @bench("programs")
@@ -23,13 +24,13 @@ def programs(
 
     report = bench_programs(data, runs, specs, torch=torch)
     yield report
-    of = {name: f"{1e9 * seconds:,.0f} ns" for name, seconds in report["recording"].items()}
+    of = {name: f"{1e9 * seconds:,.0f}{GLUE}ns" for name, seconds in report["recording"].items()}
     yield f"a call recorded: {of['call']}, by Python {of['python']}; an empty function: {of['empty']}"
     yield f"an ask of one of 64 programs: {of['ask']}, yielded {of['yielded']}; a round of one: {of['round']}"
     row = report["trees"]
     taken = ", ".join(f"{name} {duration(row[name])}" for name in ("recorded", "python", "run", "kernels"))
     yield f"TreeLSTM by recursion, {row['trees']:.0f} trees, {row['nodes']:,.0f} nodes: {taken}"
-    table = grid("parser", "actions", "rounds", "plain", "generator", "PyTorch", "times", "times")
+    table = grid("parser, hidden", "actions", "rounds", "plain", "generator", "PyTorch", "times", "times")
     for row in report["parsing"]:
         shown = [duration(row[name]) for name in ("plain", "yielding")]
         if "torch" in row:

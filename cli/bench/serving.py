@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from abw.cli.bench.app import DataDir, Hidden, Runs, Shown, SpecsDir, bench
-from abw.cli.console import amount, duration, grid
+from abw.cli.console import amount, counted, duration, grid
 from abw.core.base.progress import Progress
 
 
@@ -45,4 +45,4 @@ def serve(
         before, after = (amount(memory[f"{when}_bytes"], "B") for when in ("before", "after"))
         yield f"held before and after {memory['requests']:,} requests: {before}, {after}"
     if failed := sum(r["failed"] for r in report["rows"]):
-        yield f"{failed} requests failed"
+        yield f"{counted(failed, 'request')} failed"

@@ -244,7 +244,7 @@ def e2e(
     table = grid("model", "batch", "nodes", *STEPS, "outside")
     for r in report["rows"]:
         times = (duration(r["seconds"][step]) for step in STEPS)
-        table.add_row(r["model"], str(r["batch"]), str(r["nodes"]), *times, f"{r['outside']:.1%}")
+        table.add_row(r["model"], str(r["batch"]), f"{r['nodes']:,}", *times, f"{r['outside']:.1%}")
     yield table
 
 
@@ -274,7 +274,7 @@ def passes(
     for r in report["rows"]:
         table.add_row(
             r["workload"], str(r["hidden"]), f"{r['mini_batches']} x {r['batch']}", str(r["threads"]),
-            " ".join(r["passes"]), str(r["launches"]), str(r["kernels"]),
+            " ".join(r["passes"]), f"{r['launches']:,}", f"{r['kernels']:,}",
             *(duration(seconds) for seconds in r["seconds"].values()),
             f"{r['gain']:.2f} x", f"{r['execute_gain']:.2f} x",
         )  # fmt: skip

@@ -54,7 +54,7 @@ def ablation(
                 table.add_row(
                     f"{r['executor']}, {r['policy']}", r["layout"], "yes" if r["hoist"] else "",
                     "yes" if r["fuse"] else "",
-                    str(r["batches"]), str(r["memory_kernels"]), amount(r["bytes_moved"], "B"),
+                    f"{r['batches']:,}", f"{r['memory_kernels']:,}", amount(r["bytes_moved"], "B"),
                     duration(r["seconds"]["schedule"]), duration(r["seconds"]["execute"]),
                     amount(r["instances_per_second"]), f"{r['speedup']:.2f} x",
                 )  # fmt: skip
@@ -151,13 +151,13 @@ def libraries(
 
     report = bench_libraries(data, hidden, batch, instances, runs, specs, told)
     yield report
-    table = grid("hidden", "", "trees/s", "abw over it", "with what is made of trees", "abw over it")
-    for size in dict.fromkeys(r["hidden"] for r in report["rows"]):
-        for number, r in enumerate(r for r in report["rows"] if r["hidden"] == size):
-            times = [f"{r[key]:.2f} x" if number else "" for key in ("times", "made_times")]
-            rates = [amount(r[key]) for key in ("per_second", "made_per_second")]
-            table.add_row("" if number else str(size), r["name"], rates[0], times[0], rates[1], times[1])
+    table = grid("forward", "hidden", "trees/s", "abw over it", "and made", "abw over it")
+    for r in report["rows"]:
+        times = [f"{r[key]:.2f} x" if r["name"] != "abw" else "" for key in ("times", "made_times")]
+        rates = [amount(r[key]) for key in ("per_second", "made_per_second")]
+        table.add_row(r["name"], str(r["hidden"]), rates[0], times[0], rates[1], times[1])
     yield table
+    yield "and made: with what each makes of trees in memory: a plan, indices, a graph, a fold"
     worst = max((r["difference"] for r in report["rows"]), default=0.0)
     yield f"the outputs differ by at most {worst:.1e}; " + ", ".join(
         f"{name} {version}" for name, version in report["versions"].items()

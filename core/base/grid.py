@@ -69,7 +69,9 @@ class Grid(Table):
         return table
 
     def _lists(self, console: Console) -> RenderResult:
-        """Each row as a list: its first cell, then names and values."""
+        """Each row as a list: its first cell (what these are is said once), then names and values."""
+        if of := _header(str(self.columns[0].header)):
+            yield Text(f"{of}:", style="dim")
         for number, row in enumerate(self.rows):
             first, *rest = (list(column.cells)[number] for column in self.columns)
             said = Text()

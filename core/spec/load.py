@@ -39,6 +39,9 @@ DEFAULT_SIZE = 64
 DEFAULT_BATCH = 64
 REQUIRED = ("model", "data", "types", "outputs")
 OPTIONAL = ("dims", "links", "tables", "params", "cells", "grow", "weights", "train")
+OWN_DATA = (
+    "path: FILE, or --data FILE; beside --data - it is what kernels are warmed up and a policy is learned on"
+)
 _OF_DATA = ("path", "batch", "limit", "seed", "frequency", "tokens", "beside")
 _OF_FORMATS = {"frequency": "tags", "tokens": "words", "beside": "json"}
 """Keys of `data` that belong to one format."""
@@ -283,8 +286,9 @@ class _Loader:
         if node is None:
             return None
         before = len(report)
-        required = ("format",) if overrides.data or overrides.instances else ("format", "path")
-        fields.keys(node, "data", report, required, _OF_DATA)
+        meant = fields.keys(node, "data", report, ("format",), _OF_DATA)
+        if not (overrides.data or overrides.instances or node.get("path") or "path" in meant):
+            report.add("data has no 'path'", node.where, OWN_DATA)
         form = fields.text(node.get("format"), "format", report)
         if form and form.text not in FORMATS:
             report.add(f"unknown format '{form.text}'", form.where, suggest(form.text, FORMATS))

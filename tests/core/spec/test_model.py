@@ -209,7 +209,9 @@ def test_overrides(folder: Folder) -> None:
 def test_a_data_path_may_be_left_to_the_command_line(folder: Folder) -> None:
     text = edited(LATTICE, ", path: d.txt", "")
     assert folder.model(text, Overrides(data=folder.path / "d.txt")).data.path == folder.path / "d.txt"
-    assert folder.model_problems(text)[0].message == "data has no 'path'"
+    (problem,) = folder.model_problems(text)
+    assert problem.message == "data has no 'path'"
+    assert "--data FILE" in problem.hint and "--data -" in problem.hint
 
 
 def test_shared_parameters(folder: Folder) -> None:
