@@ -38,7 +38,7 @@ def programs(
             shown += [duration(row["torch"]), *times]
         table.add_row(str(row["hidden"]), amount(row["actions"]), str(row["rounds"]), *shown)
     yield table
-    table = grid("beam 4", "mini-batch", "sentences", "words", "program", "PyTorch", "times")
+    table = grid("beam of 4, hidden", "mini-batch", "sentences", "words", "program", "PyTorch", "times")
     for row in report["beams"]:
         shown = [str(row["hidden"]), str(row["batch"]), str(row["sentences"]), amount(row["words"])]
         shown.append(duration(row["plain"]))

@@ -5,6 +5,7 @@ Documents are those of real commands, with all that a clock or the machine says 
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from collections.abc import Callable
@@ -157,6 +158,7 @@ def test_lists_of_runs_and_what_differs(
 
 def terminal(width: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands print as on a terminal of a width, or into a pipe whatever COLUMNS says."""
+    importlib.import_module("typer.rich_utils")  # it reads FORCE_COLOR once: not what is set here
     monkeypatch.setenv("COLUMNS", "40" if width == "pipe" else width)
     monkeypatch.setenv("NO_COLOR", "1")
     if width != "pipe":

@@ -318,6 +318,10 @@ REPORTS: dict[str, dict[str, Any]] = {
             {"hidden": 256, "actions": 3338, "rounds": 123, "plain": 0.09, "yielding": 0.0816, **torch}
             for torch in ({"torch": 0.177}, {})
         ],
+        "beams": [
+            {"hidden": 256, "batch": 64, "sentences": 64, "words": 12345, "plain": 0.09, **torch}
+            for torch in ({"torch": 0.177}, {})
+        ],
     },
     "reading": {
         "rows": [{"format": "JSON sentences", "values": 1234567, "ns_per_value": 61.2}]
