@@ -167,6 +167,16 @@ Shard = Annotated[
         "(docs/scale.md).",
     ),
 ]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="HOST:PORT",
+        envvar="RAY_ADDRESS",
+        help="A Ray cluster that runs already; auto: the one here.",
+        show_default="one started for the run",
+    ),
+]
 NoTensorCores = Annotated[
     bool,
     typer.Option(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,8 @@ def test_in_ray_data(texts: list[str], tmp_path: Path) -> None:
         assert np.array_equal([np.asarray(v) for v in rows[text]], np.asarray(wanted, np.float32))
 
 
-def test_in_spark(texts: list[str], tmp_path: Path) -> None:
+def test_in_spark(texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
     path = tmp_path / "trees.txt"
     path.write_text("\n".join(texts) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abw.cli.bench import cuda as commands_cuda
+from abw.cli.bench import engine as commands_engine
 from abw.cli.bench import graphs as commands_graphs
 from abw.cli.bench import growth as commands_growth
 from abw.cli.bench import programs as commands_programs
@@ -14,6 +15,7 @@ from abw.cli.bench.app import app
 __all__ = [
     "app",
     "commands_cuda",
+    "commands_engine",
     "commands_graphs",
     "commands_growth",
     "commands_programs",

@@ -203,16 +203,7 @@ def run(
             "--workers", min=1, metavar="N", help="Shards at once by --engine.", show_default="all processors"
         ),
     ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            "--address",
-            metavar="HOST:PORT",
-            envvar="RAY_ADDRESS",
-            help="A Ray cluster that runs already; auto: the one here.",
-            show_default="one started for the run",
-        ),
-    ] = None,
+    address: options.Address = None,
     shard_size: Annotated[
         str, typer.Option("--shard-size", metavar="SIZE", help="Bytes of data a shard of --engine has.")
     ] = "4M",
@@ -349,12 +340,13 @@ def _scaled(
 ) -> None:
     """Run in shards by Ray, and print what came of it."""
     from abw.core.run.batchsize import parse_bytes
+    from abw.core.scale.cluster import Cluster, require_ray
     from abw.core.scale.job import Scale, run_scaled
-    from abw.core.scale.on_ray import OnRay, require_ray
+    from abw.core.scale.on_ray import OnRay
 
     require_ray()
     scale = Scale(max(1, parse_bytes(shard_size)), resume)
-    on_ray = OnRay(address or "", workers, chosen.threads or 1)
+    on_ray = OnRay(Cluster(address or "", workers, chosen.threads or 1))
     with progress(quiet) as shown:
         report = run_scaled(spec, changes, chosen, scale, on_ray, shown)
     if as_json:

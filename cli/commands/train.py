@@ -70,6 +70,15 @@ def train(
         bool,
         typer.Option("--check", help="Compare the gradients with finite differences, and train nothing."),
     ] = False,
+    engine: Annotated[
+        Literal["ray"] | None,
+        typer.Option("--engine", help="Let many processes compute the gradients (docs/scale.md)."),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, metavar="N", help="So many of --engine, of --threads each (1)."),
+    ] = None,
+    address: options.Address = None,
     allow_outside: options.AllowOutside = False,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
@@ -84,15 +93,33 @@ def train(
     if (spec is None) == (resume is None):
         raise typer.BadParameter("a spec, or --resume", param_hint="SPEC")
     how = (policy, executor, checkpoint) != (POLICY, EXECUTOR, EVERY)
-    if resume and (
-        how or any((data, dev, epochs, limit, batch, sizes, weights, seed, threads, metric, check))
-    ):
+    where = (data, dev, epochs, limit, batch, sizes, weights, seed, threads, metric, check, engine, workers)
+    if resume and (how or any(where)):
         message = "a training goes on as it was begun: leave the other options out"
         raise typer.BadParameter(message, param_hint="--resume")
+    if bool(engine) != bool(workers):
+        message = "--engine and --workers go together: the bits of a gradient depend on how many add to it"
+        raise typer.BadParameter(message, param_hint="--workers")
+    if engine and check:
+        raise typer.BadParameter("it is for this process alone", param_hint="--check")
+    if engine:
+        from abw.core.scale.cluster import require_ray
+
+        require_ray()
     options.require_policy(policy, "--policy")
     if policy.endswith(".json"):
         policy = str(Path(policy).absolute())  # as a training that goes on finds it
-    chosen = session.TrainOptions(dev, epochs, policy, executor, threads, seed or 0, checkpoint, metric or ())
+    chosen = session.TrainOptions(
+        dev=dev,
+        epochs=epochs,
+        policy=policy,
+        executor=executor,
+        threads=threads or (1 if workers and executor == "cpu" else None),
+        seed=seed or 0,
+        every=checkpoint,
+        metrics=metric or (),
+        workers=workers or 0,
+    )
     if check:
         assert spec is not None
         _check(spec, changes, chosen, as_json)
@@ -102,16 +129,26 @@ def train(
         if not (as_json or quiet):
             print(_line(row), file=sys.stderr, flush=True)
 
+    from abw.core.scale.team import TeamOnRay
+
     name = None if resume == "last" else resume
+    team = TeamOnRay(address or "")
     folders: list[Path] = []
     try:
         with progress(quiet) as shown:
             if spec is None:
-                report = session.resume(name, progress=shown, told=told, started=folders.append)
+                report = session.resume(name, progress=shown, told=told, started=folders.append, engine=team)
             else:
                 command = shlex.join(["abw", *sys.argv[1:]])
                 report = session.train(
-                    spec, changes, chosen, progress=shown, told=told, started=folders.append, command=command
+                    spec,
+                    changes,
+                    chosen,
+                    progress=shown,
+                    told=told,
+                    started=folders.append,
+                    command=command,
+                    engine=team,
                 )
     except (KeyboardInterrupt, Terminated) as end:
         if not folders:

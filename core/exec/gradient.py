@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,12 @@ class Gradient:
     rows: Mapping[int, Ints]
     tables: Mapping[int, Array]
 
+    def copy(self) -> Gradient:
+        """The same, to be changed."""
+        rows = {table: read.copy() for table, read in self.rows.items()}
+        tables = {table: sums.copy() for table, sums in self.tables.items()}
+        return Gradient(self.values.copy(), rows, tables)
+
     def norm(self) -> float:
         """The root of the sum of all squares."""
         parts = (self.values, *self.tables.values())
@@ -36,9 +42,13 @@ class Gradient:
         """Scale it in place so that its norm is `most` at most (0: anything); the norm before."""
         norm = self.norm() if most else 0.0
         if most and norm > most:
-            for part in (self.values, *self.tables.values()):
-                part *= part.dtype.type(most / norm)
+            self.scale(most / norm)
         return norm
+
+    def scale(self, factor: float) -> None:
+        """Multiply it in place."""
+        for part in (self.values, *self.tables.values()):
+            part *= part.dtype.type(factor)
 
     def vector(self, params: Params) -> Array:
         """All of it in one vector, as `Params.flat`: the tables' other rows are zeros."""
@@ -63,6 +73,23 @@ def of_vector(vector: Array, params: Params) -> Gradient:
         rows[number] = np.flatnonzero(own.any(axis=1)).astype(np.int32)
         tables[number] = own[rows[number]]
         at += table.size
+    return Gradient(values, rows, tables)
+
+
+def summed(parts: Sequence[Gradient]) -> Gradient:
+    """The sum of gradients, at least one, in their order: the same parts give the same bits."""
+    values, tables = parts[0].values.copy(), {}
+    for part in parts[1:]:
+        values += part.values
+    rows = {
+        table: np.unique(np.concatenate([part.rows[table] for part in parts if table in part.rows]))
+        for table in sorted({table for part in parts for table in part.rows})
+    }
+    for table, read in rows.items():
+        theirs = [part for part in parts if table in part.rows]
+        tables[table] = np.zeros((len(read), *theirs[0].tables[table].shape[1:]), values.dtype)
+        for part in theirs:
+            tables[table][np.searchsorted(read, part.rows[table])] += part.tables[table]
     return Gradient(values, rows, tables)
 
 

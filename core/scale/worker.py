@@ -142,27 +142,32 @@ def run_shard(sent: Parcel, part: Part, section: Section) -> Mapping[str, Any]:
     if version != abw.__version__:
         here = f"abw {abw.__version__} is installed on {platform.node()}"
         error = AbwError(f"{here}, and {version} began the run", hint="install the same version everywhere")
-        return _told(error, ends=True)
+        return told(error, ends=True)
     try:
         if key not in _workers:
             keep_freed_memory()
             bundle: Bundle = pickle.loads(content)
-            if bundle.home.is_dir():
-                os.environ.setdefault("ABW_HOME", str(bundle.home))
+            share_home(bundle.home)
             _workers.clear()
             try:
                 _workers[key] = Worker(bundle)
             except (AbwError, OSError) as wrong:
-                return _told(wrong, ends=True)
+                return told(wrong, ends=True)
         found = _workers[key].run(part, section)
     except (AbwError, MemoryError, OSError, RecursionError, UnicodeError) as error:
-        return _told(error)
+        return told(error)
     return {**found, "seconds": time.perf_counter() - begun, "cpu": time.process_time() - cpu}
 
 
-def _told(
+def share_home(driver: Path) -> None:
+    """Use the driver's folder for policies and machine code, where it is here and no other is said."""
+    if driver.is_dir():
+        os.environ.setdefault("ABW_HOME", str(driver))
+
+
+def told(
     error: AbwError | MemoryError | OSError | RecursionError | UnicodeError, *, ends: bool = False
 ) -> dict[str, Any]:
     """An error as it is sent back; `ends`: no other shard can do better."""
-    told = error if isinstance(error, AbwError) else from_system(error)
-    return {"error": (told.message, told.hint, told.exit_code), "ends": ends}
+    one = error if isinstance(error, AbwError) else from_system(error)
+    return {"error": (one.message, one.hint, one.exit_code), "ends": ends}

@@ -35,6 +35,11 @@ class NotFiniteError(AbwError):
     """The loss is infinite or not a number; no parameter was changed by it."""
 
 
+def not_finite() -> NotFiniteError:
+    """The error for such a loss."""
+    return NotFiniteError("the loss is not finite", hint=CALMER)
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What a step found: the sum of the losses over so many values, and the gradient that it divides."""
@@ -152,18 +157,31 @@ class Learner:
 
     def found(self, lesson: Lesson) -> Found:
         """What `gradient` gives, of a mini-batch that is planned."""
-        passes = lesson.passes
-        half = self.passes.forward(passes)
+        half, total, values = self._forward(lesson)
+        if not np.isfinite(total):
+            raise not_finite()
+        factor = np.float32(1 / self.divisor(values, lesson.graph.instances))
+        for rows in half.gradients.values():
+            rows *= factor
+        return Found(total, values, self.passes.backward(half))
+
+    def share(self, lesson: Lesson) -> Found:
+        """What a part of a mini-batch adds to its loss and gradient: divided by nothing."""
+        half, total, values = self._forward(lesson)
+        return Found(total, values, self.passes.backward(half))
+
+    def divisor(self, values: int, instances: int) -> int:
+        """What the sum of the losses of so many values, of so many instances, is divided by."""
+        return max(1, values if self.training.per_value else instances)
+
+    def _forward(self, lesson: Lesson) -> tuple[Half, float, int]:
+        """The forward pass with the gradients of its losses, their sum, and of how many values."""
+        half = self.passes.forward(lesson.passes)
         total, values = 0.0, 0
         for wanted in lesson.wanted:
             total += _loss(wanted, half)
             values += len(wanted.weight)
-        if not np.isfinite(total):
-            raise NotFiniteError("the loss is not finite", hint=CALMER)
-        divisor = values if self.training.per_value else passes.graph.instances
-        for rows in half.gradients.values():
-            rows *= np.float32(1 / max(1, divisor))
-        return Found(total, values, self.passes.backward(half))
+        return half, total, values
 
     def apply(self, gradient: Gradient, factor: float = 1.0) -> None:
         """Take a step: clip the gradient, change the parameters, pack them. `factor`: of the rate."""

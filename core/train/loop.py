@@ -16,15 +16,13 @@ from abw.core.base.errors import AbwError
 from abw.core.base.interrupts import finished_before_interrupt
 from abw.core.base.progress import Progress
 from abw.core.data.instances import Instances
-from abw.core.data.permute import permuted, vertices_of
 from abw.core.run.again import Again
-from abw.core.run.minibatches import together
 from abw.core.run.workload import open_workload
 from abw.core.train.checkpoint import Position, named, save_checkpoint
 from abw.core.train.evaluate import Judge, OwnMetric, better, judge_of
 from abw.core.train.learner import Learner, NotFiniteError
 from abw.core.train.optimizers import rate_at
-from abw.core.train.targets import Targets, require, targets_of
+from abw.core.train.steps import Steps
 
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 """Files of a training's folder: to go on from, and the weights of the best epoch."""
@@ -44,7 +42,7 @@ class Dev:
 
 @dataclass(slots=True)
 class Loop:
-    """Training on some instances.
+    """Training by `steps` on so many instances as there are for it: `count`.
 
     `every`: seconds between checkpoints inside an epoch. `words`: vocabularies that go with the weights.
     Without a `folder` nothing is written. What hears of steps (`stepped`) and epochs (`told` of `run`) ends
@@ -52,11 +50,11 @@ class Loop:
     """
 
     learner: Learner
-    instances: Instances
+    steps: Steps
+    count: int
     dev: Dev | None
     folder: Path | None
     words: Mapping[str, tuple[str, ...]]
-    seed: int
     position: Position
     every: float = 60.0
     stepped: Callable[[Row], object] = lambda _: None
@@ -68,12 +66,9 @@ class Loop:
         Ends early on Ctrl-C with a checkpoint of the last whole step. Errors: AbwError.
         """
         training, position = self.learner.training, self.position
-        targets = tuple(targets_of(self.learner.model, loss, self.instances) for loss in training.losses)
-        for loss, found in zip(training.losses, targets, strict=True):
-            require(found, loss, self.instances)
         try:
             while position.epoch < training.epochs and not self.ended and not self._tired():
-                self._epoch(targets, progress, told)
+                self._epoch(progress, told)
         except BaseException:
             # whole steps alone change anything: what is there now can be gone on from
             with finished_before_interrupt():
@@ -93,30 +88,22 @@ class Loop:
         patience, position = self.learner.training.patience, self.position
         return bool(patience) and position.best_epoch >= 0 and position.epoch - position.best_epoch > patience
 
-    def _epoch(self, targets: tuple[Targets, ...], progress: Progress, told: Callable[[Row], object]) -> None:
-        learner, position, training = self.learner, self.position, self.learner.training
-        count, size = len(self.instances), training.batch
-        order = np.random.default_rng([self.seed, position.epoch]).permutation(count)
-        shuffled = permuted(self.instances, order)
-        vertices = vertices_of(self.instances, order)
-        workload = open_workload(learner.model, shuffled, learner.passes.networks)
-        wanted = tuple(t.of(vertices) for t in targets)
+    def _epoch(self, progress: Progress, told: Callable[[Row], object]) -> None:
+        position, training = self.position, self.learner.training
+        count, size = self.count, training.batch
         steps = math.ceil(count / size)
         progress.phase(f"epoch {position.epoch + 1} of {training.epochs}", steps)
         begun, first, saved = time.perf_counter(), position.step, time.monotonic()
-        lessons = (
-            learner.lesson(workload, at, min(count, at + size), wanted, position.epoch)
-            for at in range(first * size, count, size)
-        )
-        for step, lesson in enumerate(together(lessons), first):
+        gradients = self.steps.gradients(position.epoch, first)
+        for step in range(first, steps):
             try:
-                found = learner.found(lesson)
+                found = next(gradients)
             except NotFiniteError as error:
                 message = f"{error.message} at step {step + 1} of epoch {position.epoch + 1}"
                 raise AbwError(message, hint=f"begin anew with {error.hint}") from None
             factor = rate_at(training.schedule, position.done, training.epochs * steps, steps)
             with finished_before_interrupt():  # the step is done, or it is not
-                learner.apply(found.gradient, factor)
+                self.steps.apply(found.gradient, factor)
                 position.step, position.done = step + 1, position.done + 1
                 position.loss, position.values = position.loss + found.loss, position.values + found.values
             progress.reached(step + 1, self._note(step + 1, steps, begun, first))
@@ -135,7 +122,7 @@ class Loop:
     def _note(self, step: int, steps: int, begun: float, first: int) -> str:
         each = (time.perf_counter() - begun) / (step - first)
         left = each * (steps - step + (self.learner.training.epochs - self.position.epoch - 1) * steps)
-        rate = min(self.learner.training.batch, len(self.instances)) / each
+        rate = min(self.learner.training.batch, self.count) / each
         loss = self.position.loss / max(1, self.position.values)
         return f"{step}/{steps}, loss {loss:.4f}, {rate:,.0f} instances/s, {_span(left)} left"
 

@@ -8,7 +8,8 @@ been.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from abw.core.train.initial import initialise
 from abw.core.train.learner import Learner
 from abw.core.train.loop import BEST, CHECKPOINT, Loop, Row, open_dev
 from abw.core.train.own import own_metrics, refuse_own
+from abw.core.train.steps import Alone, Engine, Steps
 from abw.core.train.teacher import Teacher, finished_model
 from abw.core.train.vocabulary import vocabularies
 
@@ -42,6 +44,7 @@ class TrainOptions:
     """How to train: what `abw train`'s flags say. None: what the spec says.
 
     `every`: seconds between checkpoints inside an epoch. `metrics`: those of one's own (`own_metrics`).
+    `workers`: so many processes compute gradients, by an engine (`abw.core.train.steps.Engine`); 0: this one.
     """
 
     dev: Path | None = None
@@ -52,6 +55,7 @@ class TrainOptions:
     seed: int = 0
     every: float = 60.0
     metrics: Sequence[str] = ()
+    workers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +127,12 @@ def train(
     told: Callable[[Row], None] = lambda _: None,
     started: Callable[[Path], None] = lambda _: None,
     command: str = "",
+    engine: Engine | None = None,
 ) -> dict[str, Any]:
     """Train a spec's model from its beginning, in a new folder; the report that `--json` prints.
 
-    `told` hears of each epoch, `started` of the folder. After Ctrl-C it has a checkpoint.
+    `told` hears of each epoch, `started` of the folder. After Ctrl-C it has a checkpoint. With `workers` the
+    gradients come from an `engine`.
     Errors: SpecError, DataError, AbwError; where not even a step could be tried, no folder stays.
     """
     begun = begin(spec, overrides, options)
@@ -145,7 +151,7 @@ def train(
         write_json(folder / ABOUT, about)
         started(folder)
         try:
-            return _run(begun, Position(), folder, options, progress or Quiet(), told)
+            return _run(begun, about, Position(), folder, options, progress or Quiet(), told, engine)
         except AbwError:
             if not (folder / CHECKPOINT).is_file():
                 discard(folder)
@@ -158,6 +164,7 @@ def resume(
     progress: Progress | None = None,
     told: Callable[[Row], None] = lambda _: None,
     started: Callable[[Path], None] = lambda _: None,
+    engine: Engine | None = None,
 ) -> dict[str, Any]:
     """Go on with a training, by its number or folder; the latest for None.
 
@@ -167,19 +174,8 @@ def resume(
     about = read_json(folder / ABOUT, "training")
     if about.get("schema_version") != SCHEMA_VERSION:
         raise AbwError(f"{folder} was written by another version of abw")
-    try:
-        overrides, options = Overrides(**_read(about["overrides"])), TrainOptions(**_read(about["options"]))
-        spec, files = Path(about["spec"]), dict(about["files"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise AbwError(f"{folder / ABOUT} is damaged: {error}") from None
     with held(folder):
-        begun = begin(spec, overrides, options)
-        changed = {n for n, d in _digests(begun.learner.model).items() if files.get(n) != d}
-        if changed:
-            message = f"{min(changed)} is not as it was when training {number_of(folder)} began"
-            raise AbwError(
-                message, hint="begin anew: `abw train SPEC --weights FILE` begins with its weights"
-            )
+        begun, options = begin_again(about, folder)
         position = Position()
         if (folder / CHECKPOINT).is_file():
             learner = begun.learner
@@ -188,20 +184,40 @@ def resume(
             learner.stepper.done = position.done
             learner.passes.changed()
         started(folder)
-        return _run(begun, position, folder, options, progress or Quiet(), told)
+        return _run(begun, about, position, folder, options, progress or Quiet(), told, engine)
+
+
+def begin_again(about: Mapping[str, Any], folder: Path) -> tuple[Begun, TrainOptions]:
+    """Begin what a folder's training was begun with (its `training.json`), with the weights of its beginning.
+
+    Errors: as `begin`, and AbwError where files have changed since, or the document is damaged.
+    """
+    try:
+        overrides, options = Overrides(**_read(about["overrides"])), TrainOptions(**_read(about["options"]))
+        spec, files = Path(about["spec"]), dict(about["files"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise AbwError(f"{folder / ABOUT} is damaged: {error}") from None
+    begun = begin(spec, overrides, options)
+    changed = {n for n, d in _digests(begun.learner.model).items() if files.get(n) != d}
+    if changed:
+        message = f"{min(changed)} is not as it was when training {number_of(folder)} began"
+        raise AbwError(message, hint="begin anew: `abw train SPEC --weights FILE` begins with its weights")
+    return begun, options
 
 
 def _run(
     begun: Begun,
+    about: Mapping[str, Any],
     position: Position,
     folder: Path,
     options: TrainOptions,
     progress: Progress,
     told: Callable[[Row], None],
+    engine: Engine | None,
 ) -> dict[str, Any]:
-    learner = begun.learner
+    learner, count = begun.learner, len(begun.instances)
     dev = open_dev(learner, begun.dev, begun.own) if begun.dev is not None else None
-    loop = Loop(learner, begun.instances, dev, folder, begun.words, options.seed, position, options.every)
+    alone = Alone(learner, begun.instances)
 
     def keep() -> None:
         curve = {"best_epoch": position.best_epoch + 1, "rows": position.curve}
@@ -212,12 +228,14 @@ def _run(
         told(row)
 
     keep()  # where training was killed it may lack an epoch that the checkpoint has
-    loop.run(progress, noted)
+    with _steps(alone, options.workers, engine, about, folder, progress) as steps:
+        every = options.every
+        Loop(learner, steps, count, dev, folder, begun.words, position, every).run(progress, noted)
     return {
         "schema_version": SCHEMA_VERSION,
         "model": learner.model.name,
         "path": str(folder),
-        "instances": len(begun.instances),
+        "instances": count,
         "epochs": position.epoch,
         "steps": position.done,
         "best": position.best,
@@ -225,6 +243,22 @@ def _run(
         "weights": str(folder / BEST),
         "curve": position.curve,
     }
+
+
+def _steps(
+    alone: Alone,
+    workers: int,
+    engine: Engine | None,
+    about: Mapping[str, Any],
+    folder: Path,
+    progress: Progress,
+) -> AbstractContextManager[Steps]:
+    """The steps of this process, or of so many others. Errors: AbwError."""
+    if not workers:
+        return nullcontext(alone)
+    if engine is None:
+        raise AbwError(f"training {number_of(folder)} has {workers} workers, and nothing that starts them")
+    return engine(alone, about, folder, workers, progress)
 
 
 def _digests(model: Model) -> dict[str, str]:

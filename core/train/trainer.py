@@ -19,6 +19,7 @@ from abw.core.train.evaluate import OwnMetric
 from abw.core.train.learner import Found, Learner
 from abw.core.train.loop import CHECKPOINT, Loop, Row, open_dev
 from abw.core.train.own import refuse_own
+from abw.core.train.steps import Alone
 from abw.core.train.targets import targets_of
 
 Floats = NDArray[np.float32]
@@ -118,9 +119,8 @@ class Trainer:
         usual = learner.training
         learner.training = replace(usual, epochs=epochs or usual.epochs)
         try:
-            loop = Loop(
-                learner, given, held_out, place, self._words(), learner.seed, position, stepped=on_step
-            )
+            steps, words = Alone(learner, given), self._words()
+            loop = Loop(learner, steps, len(given), held_out, place, words, position, stepped=on_step)
             loop.run(Quiet(), on_epoch)
         finally:
             learner.training = usual
@@ -149,7 +149,7 @@ class Trainer:
                 targets_of(learner.model, item, workload.instances) for item in learner.training.losses
             )
             found = learner.gradient(workload, 0, count, targets, epoch)
-            return found, max(1, found.values if learner.training.per_value else count)
+            return found, learner.divisor(found.values, count)
         half = learner.passes.forward(learner.planned(workload, 0, count, epoch))
         total, gradients = loss({name: half.values(name) for name in half.gradients})
         for name, rows in gradients.items():

@@ -11,63 +11,43 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from abw.core.base.errors import AbwError
+from abw.core.scale import cluster as connection
 from abw.core.scale import on_ray
-from abw.core.scale.job import Done, Task
+from abw.core.scale.cluster import Cluster
+from abw.core.scale.job import Done, Engine, Task
 from abw.core.scale.on_ray import OnRay
 from abw.core.scale.worker import Parcel, run_shard
+from tests.core.scale.nodes import Nodes, nodes
 from tests.core.scale.runs import Spread, spread
 
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
-__all__ = ["spread"]
+__all__ = ["nodes", "spread"]
 pytestmark = pytest.mark.filterwarnings("ignore")
-MEMORY = 100_000_000
 Then = Callable[[Mapping[str, Any]], None]
 
 
-class Cluster:
-    """A head without processors, and nodes of one processor."""
+def engine(nodes: Nodes, then: Then = lambda _: None) -> Engine:
+    """The engine on this cluster; `then` hears of each shard before it is counted."""
 
-    def __init__(self, nodes: int) -> None:
-        from ray.cluster_utils import Cluster
+    def run(sent: Parcel, tasks: list[Task], done: Done, progress: Any) -> None:  # noqa: ANN401
+        def told(task: Task, found: Mapping[str, Any]) -> None:
+            then(found)
+            done(task, found)
 
-        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-        head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": MEMORY}
-        self.all = Cluster(initialize_head=True, head_node_args=head)
-        self.nodes = [self.add() for _ in range(nodes)]
+        OnRay(Cluster(nodes.address))(sent, tasks, told, progress)
 
-    def add(self) -> Any:  # noqa: ANN401
-        return self.all.add_node(num_cpus=1, object_store_memory=MEMORY)
-
-    def engine(self, then: Then = lambda _: None) -> Any:  # noqa: ANN401
-        """The engine on this cluster; `then` hears of each shard before it is counted."""
-
-        def run(sent: Parcel, tasks: list[Task], done: Done, progress: Any) -> None:  # noqa: ANN401
-            def told(task: Task, found: Mapping[str, Any]) -> None:
-                then(found)
-                done(task, found)
-
-            OnRay(address=self.all.address)(sent, tasks, told, progress)
-
-        return run
+    return run
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """Two nodes on this machine."""
-    found = Cluster(2)
-    yield found
-    found.all.shutdown()
-
-
-def test_nodes_write_what_one_run_writes(spread: Spread, cluster: Cluster) -> None:
-    report = spread(cluster.engine())
+def test_nodes_write_what_one_run_writes(spread: Spread, nodes: Nodes) -> None:
+    report = spread(engine(nodes))
     assert spread.output.read_bytes() == spread.expected()
     assert report["shards"] > 5 and report["worker_cpu_seconds"] > 0
 
@@ -85,48 +65,46 @@ def dying(always: bool, marker: Path) -> Callable[..., Any]:
 
 
 def test_a_worker_that_dies_is_tried_again(
-    spread: Spread, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spread: Spread, nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_ray, "run_shard", dying(False, tmp_path / "died"))
-    spread(cluster.engine())
+    spread(engine(nodes))
     assert (tmp_path / "died").exists()
     assert spread.output.read_bytes() == spread.expected()
 
 
 def test_a_shard_that_kills_each_worker_is_named_and_the_others_are_kept(
-    spread: Spread, cluster: Cluster, tmp_path: Path
+    spread: Spread, nodes: Nodes, tmp_path: Path
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(on_ray, "run_shard", dying(True, tmp_path / "died"))
         patch.setattr(on_ray, "RETRIES", 1)
         with pytest.raises(AbwError, match=r"part 3 of \d+ \(from line \d+ on, \d+ instances\) ends each"):
-            spread(cluster.engine())
+            spread(engine(nodes))
     kept = len(spread.parts)
-    report = spread(cluster.engine(), resume=True)
+    report = spread(engine(nodes), resume=True)
     assert report["resumed"] == kept == report["shards"] - 1
     assert spread.output.read_bytes() == spread.expected()
 
 
-def test_a_node_that_dies(spread: Spread, cluster: Cluster) -> None:
+def test_a_node_that_dies(spread: Spread, nodes: Nodes) -> None:
     killed: list[Any] = []
 
     def kill(found: Mapping[str, Any]) -> None:
         if not killed:
-            killed.append(cluster.nodes.pop())
-            cluster.all.remove_node(killed[0], allow_graceful=False)
+            killed.append(found)
+            nodes.kill()
 
-    spread(cluster.engine(kill), shard=300)
+    spread(engine(nodes, kill), shard=300)
     assert killed and spread.output.read_bytes() == spread.expected()
 
 
-def test_another_version_is_refused(
-    spread: Spread, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_version_is_refused(spread: Spread, nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     import abw
 
     monkeypatch.setattr(abw, "__version__", "0.0.1")
     with pytest.raises(AbwError, match=r"the cluster has abw .*, and this is 0\.0\.1"):
-        spread(cluster.engine())
+        spread(engine(nodes))
 
 
 class Told:
@@ -142,27 +120,27 @@ class Told:
         pass
 
 
-def test_that_no_processor_is_free_is_said(spread: Spread, cluster: Cluster) -> None:
-    assert on_ray.PATIENCE < 10
+def test_that_no_processor_is_free_is_said(spread: Spread, nodes: Nodes) -> None:
+    assert connection.PATIENCE < 10
     told = Told()
 
-    def engine(sent: Parcel, tasks: list[Task], done: Done, progress: object) -> None:
+    def interrupted(sent: Parcel, tasks: list[Task], done: Done, progress: object) -> None:
         def stop(signal: int, frame: object) -> None:
             raise KeyboardInterrupt
 
         before = signal.signal(signal.SIGALRM, stop)
         signal.setitimer(signal.ITIMER_REAL, 4)
         try:  # a shard takes more processors than there are
-            OnRay(address=cluster.all.address, threads=64)(sent, tasks, done, told)
+            OnRay(Cluster(nodes.address, threads=64))(sent, tasks, done, told)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(on_ray, "PATIENCE", 0.5)
+        patch.setattr(connection, "PATIENCE", 0.5)
         with pytest.raises(AbwError, match="interrupted: 0 of"):
-            spread(engine)
-    assert "CPUs are free, and a shard takes 64" in told.phases[1][1]
+            spread(interrupted)
+    assert "CPUs are free, and each takes 64" in told.phases[1][1]
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])

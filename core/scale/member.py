@@ -1,0 +1,135 @@
+"""What a process does that computes gradients of a training for another: its share of each mini-batch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.errors import AbwError
+from abw.core.base.memory import keep_freed_memory
+from abw.core.exec.gradient import Gradient
+from abw.core.run.minibatches import together
+from abw.core.scale.worker import share_home, told, version_here
+from abw.core.train.learner import Found, Lesson
+from abw.core.train.session import begin_again
+from abw.core.train.steps import Alone
+
+Floats = NDArray[np.float32]
+Longs = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a training was begun with (its `training.json`), its folder, and where the driver runs it: its
+    `ABW_HOME` and working folder.
+    """
+
+    about: Mapping[str, Any]
+    folder: Path
+    home: Path
+    here: Path
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where a training is: all weights and what the optimiser keeps, after so many steps."""
+
+    flat: Floats
+    kept: Floats
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The gradient of mini-batch `step` of an epoch (both from 0), when `done` steps are done in all."""
+
+    done: int
+    epoch: int
+    step: int
+
+
+Change = tuple[Gradient, float]
+"""A step: the gradient of the whole mini-batch, and the factor of the learning rate."""
+Answer = Found | Mapping[str, Any] | None
+"""What a share adds, or what is wrong (`told`); None for a share without instances."""
+
+
+class Member:
+    """One process of a training: of so many (`count`) that with this `rank`, from 0."""
+
+    version = staticmethod(version_here)
+
+    def __init__(self, rank: int, count: int) -> None:
+        self._rank, self._count = rank, count
+        self._wrong: Mapping[str, Any] | None = None
+        self._next = (-1, -1)
+        self._lessons: Iterator[Lesson] = iter(())
+
+    def open(self, begun: Begun, state: State) -> None:
+        """Read what is trained, and compile. What is wrong is the answer to the first question."""
+        try:
+            keep_freed_memory()
+            share_home(begun.home)
+            with suppress(OSError):  # where the driver finds policies of one's own
+                os.chdir(begun.here)
+            training, _ = begin_again(begun.about, begun.folder)
+            learner = training.learner
+            self._alone = Alone(learner, training.instances)
+            assert learner.params.flat is not None
+            learner.params.flat[...] = state.flat
+            learner.stepper.state[...] = state.kept
+            learner.stepper.done = state.done
+            learner.passes.changed()
+        except (AbwError, MemoryError, OSError, RecursionError, UnicodeError) as error:
+            self._wrong = told(error, ends=True)
+
+    def share(self, question: Question, change: Change | None) -> Answer:
+        """This member's share, after the step `change`, if that was not taken yet."""
+        if self._wrong:
+            return self._wrong
+        learner = self._alone.learner
+        try:
+            if change is not None and question.done == learner.stepper.done + 1:
+                gradient, factor = change
+                learner.apply(gradient.copy(), factor)  # shared memory cannot be written
+            if question.done != learner.stepper.done:
+                raise ValueError(f"asked for step {question.done}, and {learner.stepper.done} are done")
+            if (question.epoch, question.step) != self._next:
+                self._lessons = together(self._lessons_of(question.epoch, question.step))
+            self._next = question.epoch, question.step + 1
+            first, last = self._bounds(question.epoch, question.step)
+            return learner.share(next(self._lessons)) if first < last else None
+        except (AbwError, MemoryError, OSError) as error:
+            return told(error)
+
+    def _lessons_of(self, epoch: int, step: int) -> Iterator[Lesson]:
+        """This member's shares of an epoch's mini-batches from some step on, but those without instances."""
+        workload, targets = self._alone.opened(epoch)
+        size = self._alone.learner.training.batch
+        for number in range(step, -(-len(self._alone.instances) // size)):
+            first, last = self._bounds(epoch, number)
+            if first < last:
+                yield self._alone.learner.lesson(workload, first, last, targets, epoch)
+
+    def _bounds(self, epoch: int, step: int) -> tuple[int, int]:
+        """The instances of this member's share of a mini-batch, in the order of the epoch."""
+        start, size = self._alone.opened(epoch)[0].instances.start, self._alone.learner.training.batch
+        bounds = cut(start, step * size, min(len(start) - 1, (step + 1) * size), self._count)
+        return int(bounds[self._rank]), int(bounds[self._rank + 1])
+
+
+def cut(start: Longs, first: int, last: int, count: int) -> Longs:
+    """Where the shares of instances `first` to `last` begin and end (count + 1,): of vertices they have about
+    the same number. `start` as of `Instances`.
+    """
+    own = start[first : last + 1]
+    wanted = own[0] + (own[-1] - own[0]) * np.arange(1, count) / count
+    inside = first + np.searchsorted((own[:-1] + own[1:]) / 2, wanted)
+    return np.array([first, *inside, last], np.int64)

@@ -1,0 +1,149 @@
+"""A training's gradients by many processes: actors of Ray's, each of which computes a share of a mini-batch.
+
+The driver adds the shares up in the order of their ranks, and every process takes the same step by the sum.
+So all have the same weights to the bit, and a process that dies is replaced by one with the driver's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from abw.core.base.errors import AbwError
+from abw.core.base.files import home
+from abw.core.base.progress import Progress
+from abw.core.exec.gradient import Gradient, summed
+from abw.core.scale.cluster import Cluster, no_abw
+from abw.core.scale.member import Answer, Begun, Change, Member, Question, State
+from abw.core.train.learner import Found, not_finite
+from abw.core.train.steps import Alone
+
+RETRIES = 3
+"""So often members that die are replaced in one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class TeamOnRay:
+    """An engine (`abw.core.train.steps.Engine`) on a cluster, or one started for it (address '')."""
+
+    address: str = ""
+
+    @contextmanager
+    def __call__(
+        self, alone: Alone, about: Mapping[str, Any], folder: Path, workers: int, progress: Progress
+    ) -> Iterator[Team]:
+        """Members that are ready. Errors: AbwError."""
+        cluster = Cluster(self.address, workers, about["options"]["threads"] or 1)
+        begun = Begun(about, folder.absolute(), home().absolute(), Path.cwd())
+        with cluster.connected(progress) as ray:
+            yield Team(ray, cluster, alone, begun, workers, progress)
+
+
+class Team:
+    """Steps (`abw.core.train.steps.Steps`) of so many members."""
+
+    def __init__(
+        self,
+        ray: Any,  # noqa: ANN401 (a module)
+        cluster: Cluster,
+        alone: Alone,
+        begun: Begun,
+        count: int,
+        progress: Progress,
+    ) -> None:
+        """Start them. Errors: AbwError for another version of abw."""
+        self._ray, self._cluster, self._progress = ray, cluster, progress
+        self._learner, self._instances = alone.learner, len(alone.instances)
+        self._begun, self._count = begun, count
+        self._members: dict[int, Any] = {}
+        self._change: Any = None
+        progress.phase(f"start {count} workers")
+        ray.wait(self._hire(range(count)), num_returns=count)
+
+    def gradients(self, epoch: int, first: int) -> Iterator[Found]:
+        """The gradients of an epoch's mini-batches, from that with number `first` on.
+
+        Errors: NotFiniteError; AbwError where a member ends again and again.
+        """
+        size = self._learner.training.batch
+        for step, at in enumerate(range(first * size, self._instances, size), first):
+            instances = min(size, self._instances - at)
+            yield self._gradient(Question(self._learner.stepper.done, epoch, step), instances)
+
+    def _gradient(self, question: Question, instances: int) -> Found:
+        """That of one mini-batch of so many instances."""
+        answers: dict[int, Answer] = {}
+        for attempt in range(RETRIES + 1):
+            if attempt:
+                self._replace(question.epoch)
+            left = [rank for rank in range(self._count) if rank not in answers]
+            asked = {rank: self._members[rank].share.remote(question, self._change) for rank in left}
+            answers |= self._answered(asked)
+            if len(answers) == self._count:
+                return self._summed([answers[rank] for rank in range(self._count)], instances)
+        gone = min(set(range(self._count)) - set(answers)) + 1
+        message = (
+            f"worker {gone} of {self._count} ends each time that it is asked for step {question.done + 1}"
+        )
+        raise AbwError(message, hint="there is too little memory, or it crashes")
+
+    def apply(self, gradient: Gradient, factor: float) -> None:
+        """Take a step by it; the members take it when they are asked for the next one."""
+        change: Change = (gradient, factor)
+        self._change = self._ray.put(change)
+        self._learner.apply(gradient, factor)
+
+    def _answered(self, asked: Mapping[int, Any]) -> dict[int, Answer]:
+        """The answers of the members that live; the others are let go. Errors: AbwError."""
+        found: dict[int, Answer] = {}
+        for rank, reference in asked.items():
+            try:
+                answer: Answer = self._ray.get(reference)
+            except self._ray.exceptions.RayTaskError as error:
+                raise no_abw(error) from None
+            except self._ray.exceptions.RayError:  # its process or its node is gone
+                del self._members[rank]
+                continue
+            if isinstance(answer, Mapping):
+                message, hint, code = answer["error"]
+                raise AbwError(message, hint=hint, exit_code=code)
+            found[rank] = answer
+        return found
+
+    def _summed(self, answers: list[Answer], instances: int) -> Found:
+        """What the whole mini-batch gives. Errors: NotFiniteError."""
+        shares = [answer for answer in answers if isinstance(answer, Found)]
+        loss, values = sum(share.loss for share in shares), sum(share.values for share in shares)
+        if not isfinite(loss):
+            raise not_finite()
+        gradient = summed([share.gradient for share in shares])
+        gradient.scale(1 / self._learner.divisor(values, instances))
+        return Found(loss, values, gradient)
+
+    def _replace(self, epoch: int) -> None:
+        """Members in the place of those that are gone."""
+        gone = [rank for rank in range(self._count) if rank not in self._members]
+        self._hire(gone)
+        names = ", ".join(str(rank + 1) for rank in gone)
+        self._progress.phase(f"epoch {epoch + 1}, worker {names} replaced")
+
+    def _hire(self, ranks: Iterable[int]) -> list[Any]:
+        """Start members with the weights as they are now; references to when each is ready.
+
+        Errors: AbwError for another version of abw.
+        """
+        learner, ray = self._learner, self._ray
+        assert learner.params.flat is not None
+        state = ray.put(State(learner.params.flat, learner.stepper.state, learner.stepper.done))
+        make = ray.remote(num_cpus=self._cluster.threads, scheduling_strategy="SPREAD")(Member)
+        hired = {rank: make.remote(rank, self._count) for rank in ranks}
+        self._members |= hired
+        hellos = [member.version.remote() for member in hired.values()]
+        opened = [member.open.remote(self._begun, state) for member in hired.values()]
+        with suppress(ray.exceptions.RayActorError):  # it is missed when it is asked
+            self._cluster.greet(ray, hellos, self._progress)
+        return opened
