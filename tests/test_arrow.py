@@ -1,6 +1,6 @@
 """`abw.arrow`: outputs as columns of Arrow tables, in Ray Data and in Spark.
 
-Skipped where pyarrow is not installed, each engine where it is not; `.ci/run` has pyarrow and Ray.
+Skipped where pyarrow is not installed, each engine where it is not; `.ci/run` has all of them.
 """
 
 from __future__ import annotations

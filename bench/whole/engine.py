@@ -1,4 +1,4 @@
-"""What `abw run --engine ray` takes beside the work itself: CPU time of its processes, the driver's memory."""
+"""What `abw run --engine ray` takes beside the work itself: CPU time by process, the driver's memory."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _run(spec: Path, folder: Path, size: int, workers: int, hidden: int) -> Cost
     ):
         while run.poll() is None:
             time.sleep(EVERY)
-            ours |= _processes(run.pid)
+            ours |= processes(run.pid)
             held = max(held, _held(run.pid))
         seconds = time.perf_counter() - begun
         said.seek(0)
@@ -137,7 +137,7 @@ def _run(spec: Path, folder: Path, size: int, workers: int, hidden: int) -> Cost
     return Cost(report["instances"], seconds, driver, engine, report["worker_cpu_seconds"], held)
 
 
-def _processes(root: int) -> dict[int, tuple[bool, float]]:
+def processes(root: int) -> dict[int, tuple[bool, float]]:
     """A process and all below it: whether each runs tasks of Ray's, and the seconds of CPU that it took."""
     parents: dict[int, int] = {}
     about: dict[int, tuple[bool, float]] = {}
@@ -148,9 +148,10 @@ def _processes(root: int) -> dict[int, tuple[bool, float]]:
                 title = (path / "cmdline").read_bytes()
             except OSError:  # it has ended
                 continue
-            seconds = (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
-            parents[int(path.name)] = int(stat[1])
-            about[int(path.name)] = title.startswith(b"ray::") or b"default_worker.py" in title, seconds
+            if title:  # else it has ended, and is not yet taken note of
+                seconds = (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+                parents[int(path.name)] = int(stat[1])
+                about[int(path.name)] = title.startswith(b"ray::") and b"Agent" not in title, seconds
     below = {root}
     while more := {pid for pid, parent in parents.items() if parent in below} - below:
         below |= more

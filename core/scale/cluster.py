@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +60,8 @@ class Cluster:
             for number, handler in before.items():  # Ray takes SIGTERM
                 signal.signal(number, handler)
         try:
-            yield ray
+            with redirect_stdout(sys.stderr):  # where it tells of processes that died
+                yield ray
         finally:
             ray.shutdown()
 

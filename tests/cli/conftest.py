@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from abw.cli.main import main
 
@@ -41,10 +43,23 @@ def home(tmp_path: Path, kernels_home: Path, monkeypatch: pytest.MonkeyPatch) ->
     return folder
 
 
+@pytest.fixture(scope="session")
+def command() -> Callable[[typer.Typer], object]:
+    """Builds the command line once for all tests: typer takes 0.1 s for it, at each call."""
+    return functools.cache(typer.main.get_command)
+
+
 @pytest.fixture
-def abw(home: Path, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Abw:
+def abw(
+    home: Path,
+    root: Path,
+    command: Callable[[typer.Typer], object],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Abw:
     """Runs `abw ARGS` in the repository."""
     monkeypatch.chdir(root)
+    monkeypatch.setattr("typer.main.get_command", command)
 
     def call(*args: str) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["abw", *args])

@@ -1,4 +1,4 @@
-"""The long runs: `python -m tests.faults --kills 200`, `python -m tests.faults --disks`."""
+"""The long runs: `python -m tests.faults --kills 200`, `--disks`, `--engine 20`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=0, metavar="N", help="kills with each of three signals")
     parser.add_argument("--seed", type=int, default=0, help="of the moments at which they come")
     parser.add_argument("--disks", action="store_true", help="full disks, in steps of 4 kB (root alone)")
+    parser.add_argument(
+        "--engine", type=int, default=0, metavar="N", help="kills of each of workers, nodes, drivers of Ray's"
+    )
     asked = parser.parse_args()
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -26,6 +29,10 @@ def main() -> int:
             with Bench(Path(folder) / "kills", Path(folder) / "home") as bench:
                 bench.folder.mkdir()
                 wrong += tell("kills", kill(bench, list(COMMANDS), asked.kills, asked.seed))
+        if asked.engine:
+            from tests.faults import engine
+
+            wrong += tell("kills on Ray", engine.kill(Path(folder) / "engine", asked.engine, asked.seed))
         if asked.disks:
             if why := cannot_mount(Path(folder) / "disk"):
                 sys.exit(why)

@@ -55,10 +55,17 @@ def dying(rank: int, done: int, marker: Path, *, always: bool = False) -> type[M
 
 
 def test_a_process_that_dies_is_replaced(
-    lesson: Lesson, nodes: Nodes, wanted: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lesson: Lesson,
+    nodes: Nodes,
+    wanted: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(team, "Member", dying(1, 3, tmp_path / "died"))
+    capsys.readouterr()
     assert kept(lesson(2, TeamOnRay(nodes.address))["path"]) == wanted
+    assert capsys.readouterr().out == ""  # what Ray says of it does not get into --json
     assert (tmp_path / "died").exists()
 
 
