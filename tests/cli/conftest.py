@@ -29,6 +29,8 @@ class Outcome:
 
 
 Abw = Callable[..., Outcome]
+BUILT = functools.cache(typer.main.get_command)
+"""Builds the command line once for all tests: typer takes 0.1 s for it, at each call."""
 
 
 @pytest.fixture
@@ -43,23 +45,11 @@ def home(tmp_path: Path, kernels_home: Path, monkeypatch: pytest.MonkeyPatch) ->
     return folder
 
 
-@pytest.fixture(scope="session")
-def command() -> Callable[[typer.Typer], object]:
-    """Builds the command line once for all tests: typer takes 0.1 s for it, at each call."""
-    return functools.cache(typer.main.get_command)
-
-
 @pytest.fixture
-def abw(
-    home: Path,
-    root: Path,
-    command: Callable[[typer.Typer], object],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Abw:
+def abw(home: Path, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Abw:
     """Runs `abw ARGS` in the repository."""
     monkeypatch.chdir(root)
-    monkeypatch.setattr("typer.main.get_command", command)
+    monkeypatch.setattr("typer.main.get_command", BUILT)
 
     def call(*args: str) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["abw", *args])
