@@ -22,6 +22,7 @@ GUARDED = {
     "core/base/memory.py": "after Windows was asked",
     "bench/whole/cold.py": "asks first whether it is there",
     "bench/serving/serve.py": "refuses to run where there is no /proc",
+    "bench/whole/engine.py": "refuses to run where there is no /proc",
 }
 """Files that name what only POSIX has, and why that is no harm."""
 
