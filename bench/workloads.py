@@ -83,7 +83,7 @@ def learned_policy(
         return workload.networks.seen(workload.graph(first, last))
 
     if name == CHOSEN:
-        return choose_from(dags, len(workload.instances), asked).policy()
+        return choose_from(dags, len(workload.instances), asked).policy
     return train(dags, len(workload.instances), encoding, 0)
 
 

@@ -36,7 +36,8 @@ class Arenas:
     `constant_end` (C,): the constant's references (see `Network`).
     `outputs`, `slots` (T,): how many a type has. `reduces` (T,) bool; `reduced` (T, S) bool: a lane may read
     several rows there; `most_reduced`: the most such slots of a type. `read` (T,) bool: some type reads its
-    results; `loose` (T,) bool: none does, and it does not reduce. `value_floats` (T,): of all its outputs.
+    results; `loose` (T,) bool: none does, and it does not reduce. `value_floats` (T,): of all its
+    outputs, `most_floats` the most of a type.
     `cells[t]`: the type's cell in normal form, None for a reduction. A lane takes `product_flops`,
     `other_flops` (T,), and for each row of a list but the first `list_flops` (T, S) more.
     """
@@ -58,6 +59,7 @@ class Arenas:
     read: NDArray[np.bool_]
     loose: NDArray[np.bool_]
     value_floats: Longs
+    most_floats: int
     cells: tuple[NormalCell | None, ...]
     product_flops: Longs
     other_flops: Longs
@@ -127,6 +129,7 @@ def arenas_of(network: Network) -> Arenas:
     reduces = np.array([t.cell is None for t in types], np.bool_)
     producers = {t for some in types for slot in some.slots for t, _ in slot.producers}
     read = np.array([t in producers for t in range(len(types))], np.bool_)
+    value_floats = np.array([sum(size_of(o.shape) for o in t.outputs) for t in types], np.int64)
     return Arenas(
         shape=tuple(shape),
         head=head,
@@ -144,7 +147,8 @@ def arenas_of(network: Network) -> Arenas:
         most_reduced=int(reduced.sum(axis=1).max(initial=0)),
         read=read,
         loose=~(read | reduces),
-        value_floats=np.array([sum(size_of(o.shape) for o in t.outputs) for t in types], np.int64),
+        value_floats=value_floats,
+        most_floats=int(value_floats.max(initial=0)),
         cells=cells,
         product_flops=np.array([c.product_flops if c else 0 for c in costs], np.int64),
         other_flops=np.array([_other_flops(*each) for each in zip(types, costs, strict=True)], np.int64),

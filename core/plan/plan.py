@@ -189,7 +189,10 @@ def wanted_of(graph: Graph, times: int = 1) -> Ints | None:
 
     Where the graph stands for `times` as many instances, it is small if those are.
     """
-    values = int(graph.type_sizes @ arenas_of(graph.network).value_floats)
+    arenas = arenas_of(graph.network)
+    if 4 * len(graph) * arenas.most_floats * times <= GIVEN_AGAIN:  # most are: seen at once
+        return None
+    values = int(graph.type_sizes @ arenas.value_floats)
     return results_of(graph) if 4 * values * times > GIVEN_AGAIN else None
 
 

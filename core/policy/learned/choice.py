@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ class Held:
     apart: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ChosenPolicy:
     """The candidate of `tried` that does best, where a batch takes `launch` seconds besides its rows.
 
@@ -154,6 +155,7 @@ class ChosenPolicy:
         """The same where a batch costs so many seconds."""
         return replace(self, launch=seconds)
 
+    @cached_property
     def policy(self) -> Policy:
         """What was picked."""
         found = [self._named(name) for name in self.picked.policies]
@@ -162,7 +164,7 @@ class ChosenPolicy:
     def schedule(self, dag: Dag) -> Schedule:
         """That of the policy picked. Raises AbwError where the graph's types are not the policy's."""
         self.require(dag.types)
-        return self.policy().schedule(dag)
+        return self.policy.schedule(dag)
 
     def require(self, types: tuple[str, ...]) -> None:
         """Raise AbwError, saying what differs, unless the policy was chosen for these types."""
@@ -206,7 +208,7 @@ class Least:
 
 def fsm_behind(policy: FsmPolicy | ChosenPolicy) -> FsmPolicy | None:
     """The FSM that a learned policy is, or that was picked; None where a rule or a search was."""
-    found = policy.policy() if isinstance(policy, ChosenPolicy) else policy
+    found = policy.policy if isinstance(policy, ChosenPolicy) else policy
     return found if isinstance(found, FsmPolicy) else None
 
 
