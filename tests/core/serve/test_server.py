@@ -302,6 +302,34 @@ def test_curl(server: Server) -> None:
     assert done.stdout.endswith("200") and len(done.stdout.splitlines()) == 6
 
 
+def test_wrk(server: Server, tmp_path: Path) -> None:
+    wrk = shutil.which("wrk")
+    if wrk is None:
+        pytest.skip("needs wrk")
+    trees = ", ".join(json.dumps(tree) for tree in TREES)
+    script = tmp_path / "post.lua"
+    script.write_text(
+        f"local trees, i = {{{trees}}}, 0\n"
+        "request = function()\n"
+        "  i = i % #trees + 1\n"
+        '  return wrk.format("POST", "/v1/predict", {}, trees[i])\n'
+        "end\n"
+        "done = function(summary)\n"
+        "  local e = summary.errors\n"
+        "  local failed = e.connect + e.read + e.write + e.status + e.timeout\n"
+        '  print("FOUND " .. summary.requests .. " " .. failed)\n'
+        "end\n"
+    )
+    before = asyncio.run(server.metric("abw_batch_instances_count"))
+    command = [wrk, "-t1", "-c32", "-d1s", "-s", str(script), f"http://127.0.0.1:{server.port}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("FOUND"))
+    requests, failed = map(int, line.split()[1:])
+    assert requests > 32 and not failed
+    batches = asyncio.run(server.metric("abw_batch_instances_count")) - before
+    assert batches < requests  # they ran together
+
+
 def test_a_client_of_kserves_protocol(server: Server, model: abw.LoadedModel) -> None:
     http = pytest.importorskip("tritonclient.http", reason="needs tritonclient[http]")
     client = http.InferenceServerClient(f"127.0.0.1:{server.port}")
