@@ -18,7 +18,7 @@ class Nodes:
         from ray.cluster_utils import Cluster
 
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-        os.environ["RAY_raylet_start_wait_time_s"] = "180"  # where others use the machine
+        os.environ["RAY_raylet_start_wait_time_s"] = "180"  # noqa: SIM112
         head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": MEMORY}
         self.all = Cluster(initialize_head=True, head_node_args=head)
         self.nodes = [self.add() for _ in range(nodes)]
