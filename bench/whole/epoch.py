@@ -26,6 +26,7 @@ from abw.core.train.checkpoint import Position, named
 from abw.core.train.dropout import Dropout
 from abw.core.train.loop import Loop, open_dev
 from abw.core.train.session import Begun, TrainOptions, begin
+from abw.core.train.steps import Alone
 
 Longs = NDArray[np.int64]
 
@@ -76,7 +77,8 @@ def _row(torch: Any, begun: Begun, hidden: int, batch: int, meter: Any) -> dict[
         since = time.process_time()
 
     held_out = open_dev(learner, begun.dev)
-    Loop(learner, begun.instances, held_out, None, begun.words, 0, Position()).run(Quiet(), told)
+    steps, count = Alone(learner, begun.instances), len(begun.instances)
+    Loop(learner, steps, count, held_out, None, begun.words, Position()).run(Quiet(), told)
     seconds = {name: float(np.median(values[1:])) for name, values in taken.items() if values}
     flops = 3 * _flops(begun.instances, hidden) + _flops(begun.dev, hidden)
     return {
