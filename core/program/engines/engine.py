@@ -35,9 +35,9 @@ class Engine(Protocol):
     def taped(self, piece: Piece) -> bool:
         """Compute the next nodes from the words that say them, if it can. Errors: TooLargeError."""
 
-    def round(self, recorder: Recorder) -> list[int] | None:
-        """Compute what was recorded, where need be, and answer all questions that the recorder has noted, if
-        it can.
+    def round(self, recorder: Recorder, asked: int) -> list[int] | None:
+        """Compute what was recorded, where need be, and answer all questions that the recorder has noted,
+        so many, if it can.
         """
 
     def advance(self, segment: Segment) -> None:
@@ -86,7 +86,7 @@ class BatchEngine:
         """As in `Engine`: never."""
         return False
 
-    def round(self, recorder: Recorder) -> list[int] | None:
+    def round(self, recorder: Recorder, asked: int) -> list[int] | None:
         """As in `Engine`: never."""
         return None
 

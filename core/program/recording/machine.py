@@ -132,19 +132,10 @@ class MachineRecorder(Recorder):
         self._state[_STEP] = step
 
     @property
-    def asked(self) -> int:
+    def noted(self) -> tuple[int, int, int]:
         """As of `Recorder`."""
-        return self._state[_ASKED]
-
-    @property
-    def aboves(self) -> int:
-        """As of `Recorder`."""
-        return self._state[_ABOVES]
-
-    @property
-    def picks(self) -> int:
-        """As of `Recorder`."""
-        return self._state[_PICKS]
+        state = self._state
+        return state[_ASKED], state[_ABOVES], state[_PICKS]
 
     @property
     def resumed(self) -> int:

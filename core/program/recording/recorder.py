@@ -85,8 +85,8 @@ class Recorder:
     the instance that records, shifted by WHOSE; `write` takes a node's words. Nodes are numbered on from run
     to run, so that a handle of an earlier run is known as such.
 
-    It may note questions, too, as one in machine code does while `asking` says how: `asked` of them, which a
-    tape answers by what lies at `head`, and `picks` for the best of several values. This one does not.
+    It may note questions, too, as one in machine code does while `asking` says how: `asks`, which a tape
+    answers by what lies at `head`, and `picked`, for the best of several values. This one does not.
     """
 
     __slots__ = ("_words", "asking", "begun", "next", "step", "whose", "write")
@@ -95,19 +95,11 @@ class Recorder:
     """What goes on with those whose questions are noted; without it nothing is noted."""
 
     @property
-    def asked(self) -> int:
-        """How many questions are noted."""
-        return 0
-
-    @property
-    def aboves(self) -> int:
-        """How many of these ask whether a number is above."""
-        return 0
-
-    @property
-    def picks(self) -> int:
-        """How many questions for the best of several values are noted."""
-        return 0
+    def noted(self) -> tuple[int, int, int]:
+        """How many questions of `Asks` are noted; how many of these ask whether a number is above; how many
+        questions of `Picks` are.
+        """
+        return 0, 0, 0
 
     @property
     def resumed(self) -> int:

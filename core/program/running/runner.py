@@ -102,7 +102,7 @@ class BatchRunner:
     def _answered(self) -> tuple[list[Task], Sequence[Answer]]:
         """Some of those who wait, with their answers; all others wait on, or are ready with errors."""
         recorder = self._recorder
-        noted, picks = recorder.asked, recorder.picks
+        noted, aboves, picks = recorder.noted
         if picks and picks == len(self._waiting) and not recorder.mixed:
             best = self._best(recorder.picked())
             if best is not None:
@@ -110,8 +110,8 @@ class BatchRunner:
                 tasks, self._waiting, self._asks = self._waiting, [], []
                 return tasks, best
         if noted and noted == len(self._waiting):
-            before, ways = recorder.begun, ways_of(recorder.asks()) if recorder.aboves else None
-            found = self._engine.round(recorder)
+            before, ways = recorder.begun, ways_of(recorder.asks()) if aboves else None
+            found = self._engine.round(recorder, noted)
             self.rounds += recorder.begun > before
             if found is not None:
                 tasks, self._waiting, self._asks = self._waiting, [], []
