@@ -59,11 +59,11 @@ class Cluster:
         finally:
             for number, handler in before.items():  # Ray takes SIGTERM
                 signal.signal(number, handler)
-        try:
-            with redirect_stdout(sys.stderr):  # where it tells of processes that died
+        with redirect_stdout(sys.stderr):  # where it tells of processes that died, to its very end
+            try:
                 yield ray
-        finally:
-            ray.shutdown()
+            finally:
+                ray.shutdown()
 
     def greet(self, ray: Any, hellos: list[Any], progress: Progress) -> None:  # noqa: ANN401 (a module)
         """Wait for processes that say their version of abw, and say so where they do not begin.

@@ -66,7 +66,7 @@ def works(place: Place) -> Mapping[str, tuple[list[str], list[str], Take]]:
         "train": (
             [*TRAIN, *RAY],
             ["train", "--resume", "last", "--json", "--quiet"],
-            lambda said: kept(str(place.folder / json.loads(said)["path"])),
+            lambda said: kept(str(place.folder / json.loads(said)["path"])) if said[:1] == "{" else said,
         ),
     }
 
@@ -91,7 +91,8 @@ def kill(folder: Path, kills: int, seed: int) -> Tally:
                     end, found = _killed(place, who, after, options, again, take)
                     tally.ends[f"{name}, {who}: {end}"] += 1
                     if found != wanted:
-                        tally.wrong.append(f"{what}: another result")
+                        more = f", said {found[:300]!r}" if isinstance(found, str) else ""
+                        tally.wrong.append(f"{what}: another result{more}")
                 print(
                     f"{name}: {number + 1} of {kills}, {len(tally.wrong)} wrong", file=sys.stderr, flush=True
                 )
