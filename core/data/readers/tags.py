@@ -15,7 +15,10 @@ from abw.core.data.intern import intern
 from abw.core.data.links import Lazy, following, inverse, single
 from abw.core.ir.formats import SCHEMAS
 
-_NO_BAR = "a token without a '|'", "write each token as word|TAG: The|O dog|ANIMAL barks|O"
+_NO_BAR = (
+    "a token without a '|'",
+    "write each token as word|TAG: The|O dog|ANIMAL barks|O; text without tags is of format words",
+)
 _NO_WORD = "a token without a word", "write each token as word|TAG"
 _NO_TAG = "a token without a tag", "write each token as word|TAG"
 
