@@ -11,8 +11,8 @@ from abw.core.graph.graph import Graph
 from abw.core.plan.arenas import arenas_of
 from abw.core.plan.plan import plan
 from abw.core.policy.schedule import Schedule
+from abw.core.tools.needed import bytes_picture
 from abw.viz.data.fsm import policy_picture
-from abw.viz.data.needed import bytes_picture
 from abw.viz.data.pictures import ENCODINGS, FATES, PolicyPicture
 from abw.viz.data.rounds import rounds_picture
 from abw.viz.data.scene import Kept, Scene

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from abw.cli import completion, options, programs
-from abw.cli.console import counted, duration, give, grid, progress
+from abw.cli.console import amount, counted, duration, give, grid, progress
 
 REASONS, INSTANCES, TYPES = 5, 4, 12
 """The most reasons, instances and types that a screen is given; --json has all."""
@@ -109,6 +109,10 @@ def _print(report: dict[str, Any]) -> None:
     _print_alone(console, report)
     if report["growth"]:
         _print_growth(console, report["growth"])
+    if memory := report["memory"]:
+        _print_memory(console, memory)
+    if time := report["time"]:
+        _print_times(console, time)
     _print_advice(console, report)
 
 
@@ -225,6 +229,38 @@ def _print_time(console: Any, taken: dict[str, Any], rounds: int) -> None:  # no
         f"Time on the executor cpu, one thread: kernels {duration(kernels)}, execution beside them "
         f"{duration(beside)}; {rest}. {who[0].upper()}{who[1:]}; at most {duration(each / rounds)} a round "
         "beside kernels."
+    )
+
+
+def _print_memory(console: Any, memory: dict[str, Any]) -> None:  # noqa: ANN401
+    from rich.text import Text
+
+    owners = "; ".join(f"{each['owner']} {amount(each['owner_bytes'], 'B')}" for each in memory["owners"])
+    types = sorted(memory["types"], key=lambda each: -each["type_bytes"])
+    needed = ", ".join(f"{each['type']} {amount(each['type_bytes'], 'B')}" for each in types[:INSTANCES])
+    needed += f" and {len(types) - INSTANCES} types more" if len(types) > INSTANCES else ""
+    console.print(
+        Text.assemble(
+            (f"\nValues take {amount(memory['rows_bytes'], 'B')}", "bold"),
+            f"; most of them are needed in batch {memory['most_in']}: {amount(memory['most_bytes'], 'B')} "
+            f"({needed}). {owners[0].upper()}{owners[1:]}.",
+        )
+    )
+
+
+def _print_times(console: Any, time: dict[str, Any]) -> None:  # noqa: ANN401
+    from rich.text import Text
+
+    types, all = time["types"], sum(each["seconds"] for each in time["types"]) or 1.0
+    shares = ", ".join(f"{each['type']} {each['seconds'] / all:.0%}" for each in types[:INSTANCES])
+    longest = ", ".join(
+        f"{each['step']} ({each['type']}, {duration(each['seconds'])})" for each in time["longest"]
+    )
+    console.print(
+        Text.assemble(
+            (f"\nExecuted in {duration(time['seconds'])}", "bold"),
+            f" on {counted(time['threads'], 'thread')}: {shares}. The longest batches: {longest}.",
+        )
     )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.progress import Progress
+from abw.core.exec.interface import Executed
 from abw.core.graph.bounds import heights, lower_bound, tallest
 from abw.core.graph.dag import Dag
 from abw.core.graph.fuse import fuse, fuse_network
@@ -29,18 +30,23 @@ from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
 from abw.core.run.history import history_again
 from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds, named_policy
+from abw.core.run.times import load_times
 from abw.core.run.workload import load_workload, open_model
 from abw.core.script.look import look
 from abw.core.script.run import ProgramOptions
 from abw.core.spec.load import Overrides
 from abw.core.store.history import load_history
 from abw.core.store.runs import StoredRun, in_range, load_batch, policy_name
+from abw.core.tools.needed import bytes_document, bytes_picture
 from abw.core.tools.rounds import growth_seconds, rounds_of
 
 Ints = NDArray[np.int32]
 
 OTHERS = ("agenda", "critical")
 """The policies whose number of batches is told beside the one explained."""
+
+LONGEST = 3
+"""So many batches are told that took longest."""
 
 MOST_NODES = 8
 """So many late nodes of a batch are told, at most."""
@@ -158,7 +164,8 @@ def explain_spec(
     head = {"model": model.name, "policy": policy, "mini_batch": number, "mini_batches": len(windows)}
     found = history_again(model, first, last)
     growth = found and {**rounds_of(found, first), "time": growth_seconds(model, first, last)}
-    said = {**head, **explanation(scheduled), "passes": _passes(graph)}
+    memory = bytes_document(bytes_picture(graph, scheduled.schedule), graph.dag.types)
+    said = {**head, **explanation(scheduled), "passes": _passes(graph), "memory": memory, "time": None}
     return {"schema_version": 1, **said, "growth": growth, "decides": False}
 
 
@@ -182,6 +189,8 @@ def explain_program(
         **head,
         **explanation(scheduled),
         "passes": None,
+        "memory": None,
+        "time": None,
         "growth": None,
         "decides": found.pieces > 1,
     }
@@ -194,6 +203,7 @@ def explain_run(run: StoredRun, number: int = 0, policy: str | None = None) -> d
     """
     report = run.report
     dag, schedule, instance, vertex = load_batch(run, in_range(number, run.kept))
+    times = load_times(run.path, number, schedule) if policy in (None, policy_name(report)) else None
     if policy not in (None, policy_name(report)):
         schedule = named_policy(policy, dag.types).schedule(dag)
     policy = policy or policy_name(report)
@@ -203,8 +213,28 @@ def explain_run(run: StoredRun, number: int = 0, policy: str | None = None) -> d
     found = load_history(run.path, number, len(dag), report["batch"])
     growth = found and {**rounds_of(found, scheduled.first), "time": None}
     decides = bool((report.get("program") or {}).get("rounds"))
-    said = {**head, **explanation(scheduled), "passes": None}
+    time = times and batch_times(times, schedule, dag.types)
+    said = {**head, **explanation(scheduled), "passes": None, "memory": None, "time": time}
     return {"schema_version": 1, **said, "growth": growth, "decides": decides}
+
+
+def batch_times(found: Executed, schedule: Schedule, types: tuple[str, ...]) -> dict[str, Any]:
+    """What a run's batches took, seconds of all threads together: by type, and the longest ones."""
+    taken = np.bincount(found.batch, found.end - found.start, len(schedule))
+    by_type = np.bincount(schedule.type, taken, len(types))
+    return {
+        "seconds": float(found.end.max(initial=0) - found.start.min(initial=np.inf))
+        if len(found.end)
+        else 0.0,
+        "threads": int(found.thread.max(initial=-1)) + 1,
+        "types": [
+            {"type": types[t], "seconds": float(by_type[t])} for t in np.argsort(-by_type, kind="stable")
+        ],
+        "longest": [
+            {"step": int(b) + 1, "type": types[schedule.type[b]], "seconds": float(taken[b])}
+            for b in np.argsort(-taken, kind="stable")[:LONGEST]
+        ],
+    }
 
 
 def _passes(graph: Graph) -> dict[str, dict[str, int]]:

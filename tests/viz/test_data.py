@@ -21,11 +21,12 @@ from abw.core.policy.schedule import Schedule
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.spec.load import Overrides, load_cell
 from abw.core.store.runs import StoredRun
+from abw.core.tools.needed import batch_of
 from abw.viz.data.fsm import policy_alone, policy_picture
 from abw.viz.data.memory import arena_picture, memory_picture
 from abw.viz.data.pictures import END, as_json
 from abw.viz.data.scene import Scene, scene_of_run, scene_of_spec
-from abw.viz.data.steps import batch_of, batches_picture, frontier_picture, graph_picture
+from abw.viz.data.steps import batches_picture, frontier_picture, graph_picture
 from tests.core.policy.graphs import random_dag
 
 dags = st.builds(

@@ -17,9 +17,8 @@ from abw.core.run.pipeline import RunOptions, run
 from abw.core.run.times import load_times, save_times
 from abw.core.spec.load import Overrides
 from abw.core.store.runs import find_run
-from abw.viz.data.needed import bytes_picture
+from abw.core.tools.needed import batch_of, bytes_picture
 from abw.viz.data.scene import Scene, scene_of_run
-from abw.viz.data.steps import batch_of
 from abw.viz.data.times import ALONE, BETWEEN, ENDS, UNEVEN, WAKES, times_picture
 from abw.viz.data.vertices import vertices_picture
 from tests.core.exec.builder import random_graph, random_network, random_schedule

@@ -10,6 +10,7 @@ from abw.core.graph.dag import Dag
 from abw.core.policy.schedule import Schedule
 from abw.core.policy.trace import ready_counts
 from abw.core.tools.explain import causes
+from abw.core.tools.needed import batch_of
 from abw.viz.data.pictures import BatchesPicture, FrontierPicture, GraphPicture, Lane
 from abw.viz.data.scene import Scene
 
@@ -49,13 +50,6 @@ def graph_picture(scene: Scene, instances: int | None = None) -> GraphPicture:
         tuple(scene.schedules),
         batch[:, keep],
     )
-
-
-def batch_of(schedule: Schedule, nodes: int) -> Ints:
-    """(n,): the number of the batch that executes each node."""
-    number = np.empty(nodes, np.int32)
-    number[schedule.nodes] = np.repeat(np.arange(len(schedule), dtype=np.int32), np.diff(schedule.ptr))
-    return number
 
 
 def _lane(policy: str, dag: Dag, schedule: Schedule) -> Lane:

@@ -154,6 +154,8 @@ def test_a_run_is_explained_as_its_spec_is(
         other = explain_spec(spec, changes, "agenda", Quiet(), number=number)
         assert other.pop("passes") is not None
         assert mine.pop("passes") is None
+        assert other.pop("memory")["rows_bytes"] > 0
+        assert mine.pop("memory") is None  # a run keeps no network
         assert mine == other
         assert all(16 * number <= n["instance"] < 16 * (number + 1) for n in mine["alone"])
     assert sum(f["batches"] for f in found) == report["batches"]

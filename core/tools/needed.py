@@ -1,8 +1,9 @@
-"""Pictures of memory by owner: what is there throughout, and the values needed while each batch runs."""
+"""Memory by owner: what is there throughout, and the values needed while each batch runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,8 @@ from abw.core.plan.arenas import arenas_of
 from abw.core.plan.plan import plan, wanted_of
 from abw.core.policy.schedule import Schedule
 from abw.core.run.footprint import footprint, weight_bytes
-from abw.viz.data.steps import batch_of
 
+Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
 
@@ -45,6 +46,29 @@ def bytes_picture(graph: Graph, schedule: Schedule) -> BytesPicture:
         ("outputs, when they are read", whole.outputs),
     )
     return BytesPicture(owners, _needed(graph, schedule), int(row_bytes @ planned.rows) - head)
+
+
+def bytes_document(picture: BytesPicture, types: tuple[str, ...]) -> dict[str, Any]:
+    """The same in short, as `abw explain --json` has it: the batch that needs most, by type."""
+    sums = picture.needed.sum(axis=1)
+    most = int(sums.argmax()) if len(sums) else 0
+    by_type = picture.needed[most].tolist() if len(sums) else [0] * len(types)
+    return {
+        "owners": [{"owner": owner, "owner_bytes": count} for owner, count in picture.owners],
+        "rows_bytes": picture.arenas,
+        "most_bytes": sum(by_type),
+        "most_in": most + 1,
+        "types": [
+            {"type": name, "type_bytes": count} for name, count in zip(types, by_type, strict=True) if count
+        ],
+    }
+
+
+def batch_of(schedule: Schedule, nodes: int) -> Ints:
+    """(n,): the number of the batch that executes each node."""
+    number = np.empty(nodes, np.int32)
+    number[schedule.nodes] = np.repeat(np.arange(len(schedule), dtype=np.int32), np.diff(schedule.ptr))
+    return number
 
 
 def _needed(graph: Graph, schedule: Schedule) -> Longs:
