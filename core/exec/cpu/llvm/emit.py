@@ -43,12 +43,10 @@ class Module:
     def text(self) -> str:
         """The module's IR."""
         t = self.target
-        # vectors of 512 bits are legal even where a processor prefers half of it; quotients by an estimate
-        # and one step of Newton's, which is as exact and takes a third of the time
+        # vectors of 512 bits are legal even where a processor prefers half of it
         attributes = (
             f'attributes #0 = {{ nounwind "target-cpu"="{t.cpu}" "target-features"="{t.features}" '
-            f'"min-legal-vector-width"="{32 * t.lanes}" "prefer-vector-width"="{32 * t.lanes}" '
-            f'"reciprocal-estimates"="vec-divf:1" }}'
+            f'"min-legal-vector-width"="{32 * t.lanes}" "prefer-vector-width"="{32 * t.lanes}" }}'
         )
         return "\n".join([*self._declared, *self._functions, attributes, ""])
 

@@ -55,7 +55,7 @@ def exp(f: Function, x: str) -> str:
 
 def sigmoid(f: Function, x: str) -> str:
     """1 / (1 + e^-x); absolute error below 1e-7, relative below 2e-6 above x = -40."""
-    return quotient(f, splat(1.0), f.vec("fadd", splat(1.0), _exp_bounded(f, x, -LOG2_E)))
+    return f.vec("fdiv", splat(1.0), f.vec("fadd", splat(1.0), _exp_bounded(f, x, -LOG2_E)))
 
 
 def tanh(f: Function, x: str) -> str:
@@ -63,7 +63,7 @@ def tanh(f: Function, x: str) -> str:
     x = clamp(f, x, -8.0, 8.0)
     z = f.vec("fmul", x, x)
     top = f.vec("fmul", x, polynomial(f, z, TANH_P))
-    return quotient(f, top, polynomial(f, z, TANH_Q))
+    return f.vec("fdiv", top, polynomial(f, z, TANH_Q))
 
 
 def log(f: Function, x: str) -> str:
@@ -91,7 +91,7 @@ def silu(f: Function, x: str) -> str:
     """x / (1 + e^-x), of e^-|x|; relative error below 5e-7."""
     e = exp_of_negative(f, f.intrinsic("fabs", x))
     small = f.vec("fmul", f.vec("fmul", x, e), splat(UNSCALE))
-    return quotient(f, f.choose("olt", x, splat(0.0), small, x), f.fma(e, splat(UNSCALE), splat(1.0)))
+    return f.vec("fdiv", f.choose("olt", x, splat(0.0), small, x), f.fma(e, splat(UNSCALE), splat(1.0)))
 
 
 def softplus(f: Function, x: str) -> str:
@@ -106,7 +106,7 @@ def gelu(f: Function, x: str) -> str:
     t = f.intrinsic("fabs", x)
     t = f.choose("ogt", t, splat(NORMAL_END), splat(NORMAL_END), t)
     power = _scaled_exp(f, *_square(f, t))
-    y = quotient(f, splat(1.0), f.fma(t, splat(NORMAL_SLOPE), splat(1.0)))
+    y = f.vec("fdiv", splat(1.0), f.fma(t, splat(NORMAL_SLOPE), splat(1.0)))
     part = polynomial(f, y, [-UNSCALE * coefficient for coefficient in NORMAL_P])
     return f.fma(f.vec("fmul", part, power), f.vec("fmul", t, y), _positive(f, x))
 
@@ -147,11 +147,6 @@ def exp_of_negative(f: Function, t: str) -> str:
 def maximum(f: Function, a: str, b: str) -> str:
     """The larger one; not a number where either is none."""
     return f.choose("uno", a, a, a, f.choose("ogt", a, b, a, b))
-
-
-def quotient(f: Function, a: str, b: str) -> str:
-    """a / b where b is neither 0 nor infinite: by an estimate of 1 / b made better, where there is one."""
-    return f.vec("fdiv arcp", a, b)
 
 
 def clamp(f: Function, x: str, low: float, high: float) -> str:
