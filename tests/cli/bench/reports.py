@@ -12,6 +12,7 @@ MODULES = {
     "cost": "executors.cost",
     "cpu": "executors.cpu",
     "e2e": "whole.e2e",
+    "engine": "whole.engine",
     "epoch": "whole.epoch",
     "fig7": "graphs.fig7",
     "graph": "graphs.graph",
@@ -148,6 +149,15 @@ REPORTS: dict[str, dict[str, Any]] = {
                 "seconds": _steps("read", "construct", "schedule", "plan", "execute", "outputs"),
             }
             for name in WORKLOADS
+        ]
+    },
+    "engine": {
+        "rows": [
+            {
+                "workers": workers, "seconds": 123e-6 / workers, "driver_cpu": 0.61e-6, "engine_cpu": 1.2e-6,
+                "worker_cpu": 118e-6, "start_cpu": 7.8, "driver_bytes": 181_000_000,
+            }
+            for workers in (1, 2)
         ]
     },
     "epoch": {
