@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from abw.cli import options
-from abw.cli.bench.app import BatchSizes, DataDir, HiddenSizes, Runs, SpecsDir, Workloads, app
+from abw.cli.bench.app import SPECS, BatchSizes, DataDir, HiddenSizes, Runs, SpecsDir, Workloads, app
 from abw.cli.console import print_json, progress
 from abw.core.base.errors import AbwError
 
@@ -20,7 +20,7 @@ from abw.core.base.errors import AbwError
 @app.command("cuda")
 def cuda(
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     workloads: Workloads = None,
     hidden: HiddenSizes = [128, 256, 512],
     batch: BatchSizes = [1, 8, 64, 256],

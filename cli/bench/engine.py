@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from abw.cli.bench.app import DataDir, Hidden, Runs, Shown, SpecsDir, bench
+from abw.cli.bench.app import SPECS, DataDir, Hidden, Runs, Shown, SpecsDir, bench
 from abw.cli.console import amount, duration, grid
 from abw.core.base.progress import Progress
 
@@ -16,7 +15,7 @@ from abw.core.base.progress import Progress
 def engine(
     told: Progress,
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     hidden: Hidden = 128,
     instances: Annotated[int, typer.Option("--instances", min=10, metavar="N", help="Trees.")] = 200_000,
     workers: Annotated[list[int], typer.Option("--workers", min=1, help="Processes; can be repeated.")] = [

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from abw.cli import options
-from abw.cli.bench.app import Batch, DataDir, HiddenSizes, Runs, Shown, SpecsDir, Workloads, bench
+from abw.cli.bench.app import SPECS, Batch, DataDir, HiddenSizes, Runs, Shown, SpecsDir, Workloads, bench
 from abw.cli.console import amount, duration, grid
 from abw.core.base.progress import Progress
 
@@ -16,7 +16,7 @@ from abw.core.base.progress import Progress
 @bench("graph")
 def graph(
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     instances: Annotated[int, typer.Option("--instances", min=32, help="How many of each.")] = 256,
     runs: Runs = 9,
 ) -> Shown:
@@ -35,7 +35,7 @@ def graph(
 def policies(
     told: Progress,
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     batch: Batch = 64,
     train: options.TrainLimit = 32,
     granularity: options.Granularity = "cell",
@@ -147,7 +147,7 @@ def _quality(report: dict[str, Any]) -> Shown:
 def fig7(
     told: Progress,
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     policies: Annotated[
         str | None, typer.Option("--policies", metavar="NAME,...", help="As of `abw compare` (all).")
     ] = None,
@@ -175,7 +175,7 @@ def fig7(
 def layout(
     told: Progress,
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     batch: Batch = 64,
 ) -> Shown:
     """Copies between cells, before and after planning; noisy programs beside the order planted in them."""
@@ -202,7 +202,7 @@ def layout(
 def memory(
     told: Progress,
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     batch: Batch = 256,
     hidden: HiddenSizes = [32, 128, 512],
 ) -> Shown:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from abw.cli.bench.app import DataDir, Runs, Shown, SpecsDir, bench
+from abw.cli.bench.app import SPECS, DataDir, Runs, Shown, SpecsDir, bench
 from abw.cli.console import amount, duration, grid
 from abw.core.base.errors import GLUE
 
@@ -15,7 +14,7 @@ from abw.core.base.errors import GLUE
 @bench("growth")
 def growth(
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     torch: Annotated[bool, typer.Option("--torch/--no-torch", help="Beside PyTorch by hand.")] = True,
     runs: Runs = 7,
 ) -> Shown:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from abw.cli.bench.app import DataDir, Hidden, Runs, Shown, SpecsDir, bench
+from abw.cli.bench.app import SPECS, DataDir, Hidden, Runs, Shown, SpecsDir, bench
 from abw.cli.console import amount, counted, duration, grid
 from abw.core.base.progress import Progress
 
@@ -16,7 +15,7 @@ from abw.core.base.progress import Progress
 def serve(
     told: Progress,
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     hidden: Hidden = 128,
     connections: Annotated[int, typer.Option("--connections", min=1, help="As fast as they can.")] = 64,
     rate: Annotated[int, typer.Option("--rate", min=1, help="Requests a second at fixed times.")] = 500,

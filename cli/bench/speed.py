@@ -9,6 +9,7 @@ import typer
 
 from abw.cli import options
 from abw.cli.bench.app import (
+    SPECS,
     Batch,
     BatchSizes,
     DataDir,
@@ -27,7 +28,7 @@ from abw.core.base.progress import Progress
 @bench("cpu")
 def cpu(
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     hidden: HiddenSizes = [64, 128, 256, 512],
     batch: BatchSizes = [64, 8],
     threads: ThreadCounts = [1],
@@ -52,7 +53,7 @@ def cpu(
 @bench("train")
 def train(
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     hidden: HiddenSizes = [64, 128, 256],
     batch: Batch = 64,
     runs: Runs = 15,
@@ -82,7 +83,7 @@ def train(
 @bench("epoch")
 def epoch(
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     hidden: HiddenSizes = [128, 256],
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="So many, behind a first one.")] = 2,
 ) -> Shown:
@@ -103,7 +104,7 @@ def epoch(
 @bench("blas")
 def blas(
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     hidden: HiddenSizes = [64, 128, 256],
     batch: Batch = 64,
     runs: Runs = 9,
@@ -122,7 +123,7 @@ def blas(
 
 @bench("reading")
 def reading(
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     instances: Annotated[int, typer.Option("--instances", min=1, help="How many of each.")] = 5000,
     runs: Runs = 5,
 ) -> Shown:
@@ -140,7 +141,7 @@ def reading(
 @bench("torch")
 def torch(
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     hidden: HiddenSizes = [64, 128, 256],
     batch: Batch = 64,
     instances: Annotated[int, typer.Option("--instances", min=1, help="How many of each.")] = 256,
@@ -173,7 +174,7 @@ def torch(
 @bench("models")
 def models(
     told: Progress,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     names: Annotated[
         str | None, typer.Option("--models", metavar="NAME,...", help="As gat,bidag (all).")
     ] = None,
@@ -231,7 +232,7 @@ def operations(runs: Runs = 9) -> Shown:
 @bench("e2e")
 def e2e(
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     hidden: Hidden = 128,
     batch: BatchSizes = [64, 256],
     runs: Runs = 9,
@@ -252,7 +253,7 @@ def e2e(
 def passes(
     told: Progress,
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     workloads: Annotated[
         str,
         typer.Option("--workloads", metavar="NAME,...", show_default="the lattices and TreeLSTM-2Type"),
@@ -311,7 +312,7 @@ def cost(
 def launch(
     told: Progress,
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     executor: Annotated[list[str], typer.Option("--executor", help="What computes; can be repeated.")] = [
         "cpu",
         "blas",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from abw.cli import options
 from abw.cli.bench.app import (
+    SPECS,
     Batch,
     BatchSizes,
     DataDir,
@@ -29,7 +29,7 @@ from abw.core.base.progress import Progress
 def ablation(
     told: Progress,
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     workloads: Annotated[
         str,
         typer.Option("--workloads", metavar="NAME,...", show_default="BiLSTM-Tagger, TreeLSTM, LatticeLSTM"),
@@ -66,7 +66,7 @@ def ablation(
 def peers(
     told: Progress,
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     workloads: Workloads = None,
     hidden: Hidden = 128,
     batch: Batch = 64,
@@ -99,7 +99,7 @@ def peers(
 def paper(
     told: Progress,
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     only: Annotated[
         str | None,
         typer.Option(
@@ -140,7 +140,7 @@ def paper(
 def libraries(
     told: Progress,
     data: DataDir,
-    specs: SpecsDir = Path("specs"),
+    specs: SpecsDir = SPECS,
     hidden: HiddenSizes = [64, 128, 256],
     batch: Batch = 64,
     instances: Annotated[int, typer.Option("--instances", min=1, help="How many trees.")] = 256,
