@@ -104,7 +104,7 @@ def get_target(name: TargetName | None = None) -> Target:
 def _second_level() -> int:
     """The second-level cache as Linux tells of it; where nothing does, a usual one."""
     try:
-        told = re.fullmatch(r"(\d+)K", SECOND_LEVEL.read_text().strip())
+        told = re.fullmatch(r"(\d+)K", SECOND_LEVEL.read_text(encoding="ascii").strip())
     except OSError:
         told = None
     return 1024 * int(told[1]) if told else USUAL_CACHE
