@@ -12,12 +12,19 @@ def main() -> None:
         from abw.cli.main import main as run
 
         run()
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
-    except Terminated as end:  # before the command line is there, which else tells it
-        print("terminated", file=sys.stderr)
-        sys.exit(end.code)
+    except (KeyboardInterrupt, Terminated) as end:  # before the command line is there, which else tells it
+        _ended(end)
+    except RuntimeError as error:  # Python before 3.12 makes one of all that comes while a class is made
+        if not isinstance(error.__cause__, KeyboardInterrupt | Terminated):
+            raise
+        _ended(error.__cause__)
+
+
+def _ended(end: BaseException) -> None:
+    """Say that the command was ended, and exit as it would have."""
+    by_user = isinstance(end, KeyboardInterrupt)
+    print("interrupted" if by_user else "terminated", file=sys.stderr)
+    sys.exit(130 if by_user else getattr(end, "code", 1))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from abw.__main__ import main as run_command
 from abw.core.base.errors import from_system
+from abw.core.base.interrupts import Terminated
 from tests.cli.conftest import Abw
 
 SMALL = ("run", "specs/fig1.yaml", "--set", "hidden=4", "--quiet")
@@ -128,3 +130,26 @@ def test_out_of_memory_is_one_line(home: Path, root: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert "error: not enough memory: Unable to allocate 8.00 PiB" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("end", "word", "code"),
+    [(Terminated(143), "terminated\n", 143), (KeyboardInterrupt(), "interrupted\n", 130)],
+)
+def test_a_signal_while_a_class_is_made_ends_it_in_order(
+    end: BaseException,
+    word: str,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Before 3.12 Python makes a RuntimeError of it."""
+
+    def made() -> None:
+        raise RuntimeError("Error calling __set_name__") from end
+
+    monkeypatch.setattr("abw.cli.main.main", made)
+    monkeypatch.setattr("abw.core.base.interrupts.end_in_order", lambda: None)
+    with pytest.raises(SystemExit) as ended:
+        run_command()
+    assert ended.value.code == code and capsys.readouterr().err == word
