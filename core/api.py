@@ -33,6 +33,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.base.ahead import overlapping
 from abw.core.base.errors import AbwError, InstanceError, did_you_mean
 from abw.core.base.progress import Clock, Quiet
 from abw.core.data.feed import open_feed
@@ -233,12 +234,17 @@ class LoadedModel:
         data = self.spec.data
         with open_feed(file) as feed:
             size, skip = read_ahead(data.batch), errors == "return"
-            for chunk in chunks_of(self.spec, feed, size, limit=data.limit, skip_bad=skip):
-                bad = [b.line for b in chunk.bad]
-                every = np.sort(np.concatenate([chunk.instances.lines, np.array(bad, np.int32)]))
-                wrong = zip(np.searchsorted(every, bad).tolist(), chunk.bad, strict=True)
-                place = np.searchsorted(every, chunk.instances.lines)
-                yield _Piece(chunk.instances, len(every), place, {at: AbwError(b.message) for at, b in wrong})
+            found = chunks_of(self.spec, feed, size, limit=data.limit, skip_bad=skip)
+            wanted = feed.size is not None and bool(self._current().twins())  # as `abw run` reads
+            with overlapping(found, wanted=wanted) as chunks:
+                for chunk in chunks:
+                    bad = [b.line for b in chunk.bad]
+                    every = np.sort(np.concatenate([chunk.instances.lines, np.array(bad, np.int32)]))
+                    wrong = zip(np.searchsorted(every, bad).tolist(), chunk.bad, strict=True)
+                    place = np.searchsorted(every, chunk.instances.lines)
+                    yield _Piece(
+                        chunk.instances, len(every), place, {at: AbwError(b.message) for at, b in wrong}
+                    )
 
     def read(self, instances: Given) -> Instances:
         """The instances as arrays: their vertices, links and fields. Errors: DataError, AbwError.

@@ -10,6 +10,7 @@ from abw.cli.bench import programs as commands_programs
 from abw.cli.bench import serving as commands_serving
 from abw.cli.bench import speed as commands_speed
 from abw.cli.bench import systems as commands_systems
+from abw.cli.bench import threads as commands_threads
 from abw.cli.bench.app import app
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "commands_serving",
     "commands_speed",
     "commands_systems",
+    "commands_threads",
 ]

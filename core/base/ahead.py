@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from queue import Empty, Full, Queue
 from typing import TypeVar
 
@@ -57,3 +58,16 @@ def ahead(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
         stopped.set()
         if thread.is_alive():  # Ctrl-C may have come while it was started
             thread.join()
+
+
+@contextmanager
+def overlapping(items: Iterator[T], *, wanted: bool) -> Iterator[Iterator[T]]:
+    """The items in the block, one of them made ahead where that is wanted; its thread ends with the block."""
+    if not wanted:
+        yield items
+        return
+    found = ahead(items, 1)
+    try:
+        yield found
+    finally:
+        found.close()

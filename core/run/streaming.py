@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.ahead import ahead
+from abw.core.base.ahead import overlapping
 from abw.core.base.errors import AbwError, InstanceError
 from abw.core.base.progress import Clock, Progress
 from abw.core.data.feed import Feed
@@ -211,17 +211,18 @@ class _Run:
         before = self.feed.taken
         # reading from a pipe may wait for ever; a thread that does so could not be ended
         executor = self.job.executor
-        overlapped = (executor.abilities.overlaps or executor.twins()) and self.feed.size is not None
-        for chunk, taken in ahead(self._chunks(), 1) if overlapped else self._chunks():
-            self.told += chunk.bad
-            if len(chunk.instances):
-                with self.job.clock("construct"):
-                    workload = open_workload(self.job.model, chunk.instances, self.job.networks)
-                part = (taken - before) / len(chunk.instances)
-                for last in self._workload(workload):
-                    self._tell(before + int(part * last))
-            self._write(self._nothing())
-            before = taken
+        wanted = bool(executor.abilities.overlaps or executor.twins()) and self.feed.size is not None
+        with overlapping(self._chunks(), wanted=wanted) as chunks:
+            for chunk, taken in chunks:
+                self.told += chunk.bad
+                if len(chunk.instances):
+                    with self.job.clock("construct"):
+                        workload = open_workload(self.job.model, chunk.instances, self.job.networks)
+                    part = (taken - before) / len(chunk.instances)
+                    for last in self._workload(workload):
+                        self._tell(before + int(part * last))
+                self._write(self._nothing())
+                before = taken
         self.sums.seconds = time.perf_counter() - self.begun - self.looking
         return self.sums
 

@@ -31,6 +31,7 @@ MODULES = {
     "reading": "whole.reading",
     "serve": "serving.serve",
     "torch": "executors.trained",
+    "threads": "whole.threads",
     "train": "whole.training",
 }
 """Where in `abw.bench` the function `bench_NAME` of each is."""
@@ -363,6 +364,16 @@ REPORTS: dict[str, dict[str, Any]] = {
                 "batched_per_second": 1241.0, "abw_per_second": 2615.0, "max_error": 1.8e-7, **hoisted,
             }
             for hoisted in ({}, {"abw_hoist_per_second": 2715.0})
+        ]
+    },
+    "threads": {
+        "rows": [
+            {
+                "model": name, "batch": batch, "seconds": 0.1234,
+                "times": {"2": 1.85, "4": 3.61}, "busy": {"2": 1.04, "4": 2.5},
+            }
+            for name in ("LatticeLSTM", "BiLSTM-Tagger")
+            for batch in (64, 8)
         ]
     },
     "train": {

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.core.base.ahead import ahead
+from abw.core.base.ahead import ahead, overlapping
 
 WAIT = 20.0
 """Seconds after which a test takes something for never happening."""
@@ -72,6 +72,17 @@ def test_the_thread_ends_with_the_iteration() -> None:
     next(found)
     assert threading.active_count() == before + 1
     found.close()
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_block_is_left_without_a_thread(wanted: bool) -> None:
+    before = threading.active_count()
+    with overlapping(iter([1, 2, 3]), wanted=wanted) as items:
+        assert [*items] == [1, 2, 3]
+    with pytest.raises(KeyError), overlapping(iter(range(10)), wanted=wanted) as items:
+        assert next(items) == 0 and threading.active_count() == before + wanted
+        raise KeyError("left early")
     assert threading.active_count() == before
 
 

@@ -1,0 +1,37 @@
+"""`abw bench threads`: what several threads bring."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from abw.cli.bench.app import SPECS, BatchSizes, DataDir, Hidden, Runs, Shown, SpecsDir, bench
+from abw.cli.console import duration, grid
+from abw.core.base.progress import Progress
+
+
+@bench("threads")
+def threads(
+    told: Progress,
+    data: DataDir,
+    specs: SpecsDir = SPECS,
+    hidden: Hidden = 128,
+    batch: BatchSizes = [64, 8],
+    threads: Annotated[
+        list[int], typer.Option("--threads", min=2, help="Threads beside one; can be repeated.")
+    ] = [2],
+    instances: Annotated[int, typer.Option("--instances", min=1, help="How many of each.")] = 1024,
+    runs: Runs = 9,
+) -> Shown:
+    """Several threads beside one, from a file's text to outputs: processors idle, and one of them busy."""
+    from abw.bench.whole.threads import bench_threads
+
+    report = bench_threads(data, hidden, batch, threads, instances, runs, specs, told)
+    yield report
+    table = grid("model", "mini-batch", "one thread", "threads", "times as fast", "beside a busy process")
+    for r in report["rows"]:
+        for count, times in r["times"].items():
+            said = (f"{times:.2f} x", f"{r['busy'][count]:.2f} x")
+            table.add_row(r["model"], str(r["batch"]), duration(r["seconds"]), count, *said)
+    yield table
