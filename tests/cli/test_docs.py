@@ -9,6 +9,7 @@ import pytest
 
 from abw.cli.reference import commands, reference
 from abw.core.exec.registry import EXECUTORS
+from tests.cli.conftest import Abw
 
 
 def test_the_page_is_what_the_commands_say(root: Path) -> None:
@@ -37,3 +38,10 @@ def test_the_page_does_not_depend_on_the_terminal(monkeypatch: pytest.MonkeyPatc
     for width in ("30", "300"):
         monkeypatch.setenv("COLUMNS", width)
         assert reference() == page
+
+
+def test_the_readmes_picture_is_what_abw_draws(abw: Abw, root: Path, tmp_path: Path) -> None:
+    drawn, command = tmp_path / "fig1.svg", "viz specs/fig1.yaml --batches --by fsm"
+    assert abw(*command.split(), "--output", str(drawn)).code == 0
+    assert drawn.read_text() == (root / "docs" / "images" / "fig1.svg").read_text()
+    assert f"`abw {command}`" in (root / "README.md").read_text()
