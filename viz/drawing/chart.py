@@ -116,7 +116,7 @@ LINE = 80
 def chart_text(chart: Chart, columns: int = 56, rows: int = 10) -> Text:
     """The chart in Braille dots, 2 by 4 a character, each line in its colour and named at its end.
 
-    Where all is on one level, it is one row high.
+    Where all is on one level, it is one row high; two rows where there is but one place on the axis.
     """
     low, high = chart.range
     single = chart.xs[0] == chart.xs[-1]
