@@ -42,7 +42,8 @@ from abw.core.run.options import RunOptions as RunOptions
 from abw.core.run.precompile import learner_beside
 from abw.core.run.resident import Resident
 from abw.core.run.shards import Share
-from abw.core.run.streaming import COMPARED, Job, Sums, run_stream
+from abw.core.run.streaming import Job, run_stream
+from abw.core.run.sums import COMPARED, Sums
 from abw.core.run.times import save_times
 from abw.core.run.trace import TRACED, write_trace
 from abw.core.run.workload import Workload, open_model, open_networks, open_sample, open_seeds

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,18 +30,18 @@ from abw.core.ir.answers import AS_IT_IS
 from abw.core.ir.growth import DecisionOutput
 from abw.core.ir.model import Model
 from abw.core.plan.check import check_plan
-from abw.core.plan.counts import Counts
 from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
 from abw.core.policy.trace import ready_counts
 from abw.core.run.finite import not_finite, refuse_values
-from abw.core.run.footprint import Footprint, footprint_of
+from abw.core.run.footprint import footprint_of
 from abw.core.run.growing.grow import Grown
 from abw.core.run.growing.recheck import recheck
 from abw.core.run.history import history_of
 from abw.core.run.minibatches import MiniBatch, read_all, twins_for
 from abw.core.run.resident import Resident
+from abw.core.run.sums import COMPARED, Sums
 from abw.core.run.workload import Networks, Workload, chunks_of, open_workload
 from abw.core.store.answers import answered, fields_of
 from abw.core.store.grown import GrownWriter
@@ -49,18 +49,10 @@ from abw.core.store.history import save_history
 from abw.core.store.outputs import Column, Output, Rows, Writer, with_bad
 from abw.core.store.runs import save_batch
 
-COMPARED = ("depth", "agenda")
-"""The policies that a run's summary stands beside its own."""
-
 TOLERANCE = 1e-5
 """The largest error, relative to an output's root mean square, that `verify` accepts."""
-
-KEPT = 32
-"""Of so many mini-batches a run keeps graph and schedule, and compares policies on them."""
-
 TOLD = 10
 """So many of the mistakes in instances that are left out stand in a run's report."""
-
 READ_AHEAD = 1024
 """So many instances are read together, in whole mini-batches: 16 of them at most."""
 
@@ -91,96 +83,6 @@ class Job:
     clock: Clock
     held: Resident
     progress: Progress
-
-
-@dataclass(slots=True)
-class Executed:
-    """What the executor took, as `Counts`; and what it did not take that one would which wants every operand
-    contiguous.
-    """
-
-    launches: int = 0
-    memory_kernels: int = 0
-    bytes_moved: int = 0
-    memory_kernels_avoided: int = 0
-    bytes_avoided: int = 0
-
-    def add(self, taken: Counts) -> None:
-        """Count a mini-batch."""
-        self.launches += taken.launches
-        self.memory_kernels += taken.memory_kernels
-        self.bytes_moved += taken.bytes_moved
-
-    def avoid(self, taken: Counts, contiguous: Counts) -> None:
-        """Count what a mini-batch did not take, by the counts of its plan."""
-        self.memory_kernels_avoided += contiguous.memory_kernels - taken.memory_kernels
-        self.bytes_avoided += contiguous.bytes_moved - taken.bytes_moved
-
-
-@dataclass(slots=True)
-class Kept:
-    """On the mini-batches kept: the run's own batches, the lower bound, the batches of other policies."""
-
-    batches: int = 0
-    lower_bound: int = 0
-    compared: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COMPARED, 0))
-
-
-@dataclass(slots=True)
-class Growth:
-    """Of instances that grow: rounds of all mini-batches, and why Python drove them, if it did; vertices that
-    came to be by kind, instances that had `most` of a kind and wanted more; decisions made again by `verify`,
-    and those that differed within the tolerance.
-    """
-
-    rounds: int = 0
-    driven: str | None = None
-    vertices: Counter[str] = field(default_factory=Counter)
-    cut: Counter[str] = field(default_factory=Counter)
-    decisions: int = 0
-    close: int = 0
-
-    def add(self, grown: Grown, kinds: Collection[str]) -> None:
-        """Count a mini-batch whose `kinds` grew."""
-        self.rounds += grown.rounds
-        self.driven = self.driven or grown.driven
-        self.cut.update(grown.cut)
-        self.vertices.update({kind: grown.vertices.get(kind, 0) for kind in kinds})
-
-
-@dataclass(slots=True)
-class Sums:
-    """What a run counts, over its mini-batches.
-
-    `needed`: the memory of the mini-batch that takes most. `whole`: mini-batches whose graph was looked at
-    as a whole, for its lower bound and what was avoided: all, but of those that grow only the ones kept.
-    `not_finite`: values of the outputs that are none, or infinite. `abreast`: so many mini-batches ran at
-    once, if several did; what was looked at in them afterwards is not in `seconds`.
-    """
-
-    seconds: float = 0.0
-    instances: int = 0
-    skipped: int = 0
-    complaints: list[str] = field(default_factory=list)
-    mini_batches: int = 0
-    whole: int = 0
-    in_pieces: int = 0
-    nodes: int = 0
-    batches: int = 0
-    lower_bound: int = 0
-    executed: Executed = field(default_factory=Executed)
-    of_kept: Kept = field(default_factory=Kept)
-    unseen_states: int = 0
-    max_error: float = 0.0
-    needed: Footprint | None = None
-    not_finite: int = 0
-    abreast: int = 0
-    grown: Growth = field(default_factory=Growth)
-
-    @property
-    def kept(self) -> int:
-        """How many mini-batches are kept."""
-        return min(self.mini_batches, KEPT)
 
 
 def run_stream(job: Job, feed: Feed) -> Sums:
@@ -332,7 +234,7 @@ class _Run:
 
     def _look_at(self, workload: Workload, batch: MiniBatch, result: Result, number: int) -> None:
         """Compare mini-batch `number` with what there could be, and keep it if it is one of the first."""
-        sums, kept = self.sums, number < KEPT
+        sums, kept = self.sums, self.sums.keeps(number)
         if self.job.folder is None or not (kept or batch.grown is None):
             return
         bound = int(lower_bound(batch.dag).sum())

@@ -37,7 +37,8 @@ from abw.core.program.told import Told
 from abw.core.run.finite import refuse_weights
 from abw.core.run.pipeline import versions, weights_document
 from abw.core.run.shards import Cut, Shard, Share, require_shards
-from abw.core.run.streaming import COMPARED, KEPT, TOLD, Executed, Kept
+from abw.core.run.streaming import TOLD
+from abw.core.run.sums import COMPARED, KEPT, Executed, Kept
 from abw.core.script.find import Program, opened
 from abw.core.script.items import batches_of, format_of, items_of
 from abw.core.script.raised import placed_exit, told
@@ -97,7 +98,7 @@ class ProgramOptions:
 
 @dataclass(slots=True)
 class Sums:
-    """What a run counts over its mini-batches; as `abw.core.run.streaming.Sums`."""
+    """What a run counts over its mini-batches; as `abw.core.run.sums.Sums`."""
 
     instances: int = 0
     skipped: int = 0
