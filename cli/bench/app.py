@@ -56,20 +56,24 @@ def bench(name: str) -> Callable[[Callable[..., Shown]], Callable[..., None]]:
         tells = params[0].name == "told"
 
         def command(*, as_json: bool, quiet: bool = True, **given: object) -> None:
-            STOP.asked = False
             if given.get("specs") == SPECS and not SPECS.exists():
                 from abw.core.spec.shipped import FOLDER
 
                 given["specs"] = FOLDER
-            with progress(quiet) as told:
-                shown = body(told, **given) if tells else body(**given)
-                report = next(shown)
-            if as_json:
-                print_json(report)
-            else:
-                show(*shown)
-            if STOP.asked:
-                raise InterruptedWorkError("ended early: what is shown was measured", exit_code=INTERRUPTED)
+            try:
+                with progress(quiet) as told:
+                    shown = body(told, **given) if tells else body(**given)
+                    report = next(shown)
+                if as_json:
+                    print_json(report)
+                else:
+                    show(*shown)
+                if STOP.asked:
+                    raise InterruptedWorkError(
+                        "ended early: what is shown was measured", exit_code=INTERRUPTED
+                    )
+            finally:
+                STOP.asked = False
 
         own = {"quiet": options.QuietFlag, "as_json": options.Json} if tells else {"as_json": options.Json}
         flag = functools.partial(inspect.Parameter, kind=params[0].kind, default=False)

@@ -21,6 +21,7 @@ from abw.bench.whole.peers import PEERS, bench_peers
 from abw.bench.workloads import CASES, case
 from abw.cli.bench.paper_tables import SHOWN, tables
 from abw.core.base.errors import AbwError
+from abw.core.base.interrupts import STOP
 from abw.core.base.progress import Quiet
 from tests.cli.conftest import Abw
 
@@ -161,3 +162,4 @@ def test_what_is_measured_before_ctrl_c_is_shown(
     assert [row["hidden"] for row in report["fig6"]] == [4]  # of 8 one mini-batch alone was tried
     assert "fig9" not in report
     assert "TreeGRU" in abw("bench", "paper", *flags).out
+    assert not STOP.asked  # what is benched next in this process is not ended
