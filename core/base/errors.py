@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 
@@ -112,6 +112,16 @@ class SpecError(AbwError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(str(p) for p in self.problems))
+
+    def rename(self, file: str, name: str) -> None:
+        """Tell mistakes in one file as those of what it stands for."""
+        SpecError.__init__(
+            self,
+            [
+                replace(p, where=replace(p.where, file=name)) if p.where and p.where.file == file else p
+                for p in self.problems
+            ],
+        )
 
 
 class InstanceError(SpecError):

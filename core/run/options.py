@@ -21,11 +21,12 @@ class RunOptions:
     """How to run: what `abw run`'s flags say.
 
     `input`: a pipe to read instances from (`-`: standard input) instead of the model's data, which are then
-    what a policy is learned from. `told`: the executor's own options (`get_executor`). `output`: where the
-    outputs go instead of the run's folder, `grown` where instances that grew. `auto_batch`: the mini-batch is
-    chosen, such that it takes `memory` bytes at most (None: a share of those available). `trace`: where the
-    run's timeline goes. `keep`: whether the run stays on disk, with a `note` and `tags`. `shard`: which
-    section of the data is run alone, into a part of `output`.
+    what a policy is learned from; its first lines are where the model has none. `told`: the executor's own
+    options (`get_executor`). `output`: where the outputs go instead of the run's folder, `grown` where
+    instances that grew. `auto_batch`: the mini-batch is chosen, such that it takes `memory` bytes at most
+    (None: a share of those available). `trace`: where the run's timeline goes. `keep`: whether the run stays
+    on disk, with a `note` and `tags`. `shard`: which section of the data is run alone, into a part of
+    `output`.
     """
 
     policy: str = CHOSEN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, replace
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -18,6 +18,7 @@ from abw.core.base.jit import is_compiled
 from abw.core.base.memory import available_memory, peak_resident, peak_since, settle
 from abw.core.base.progress import Clock, Progress, Quiet, SpanClock
 from abw.core.data.feed import STDIN, open_feed
+from abw.core.data.head import Head, looked_at
 from abw.core.exec.interface import Executor
 from abw.core.exec.registry import entry_of, get_executor, settings
 from abw.core.exec.trained import Trained, load_weights, make_params
@@ -79,6 +80,21 @@ def run(
 
     Errors: AbwError and its kinds. Nothing of a run that fails or is interrupted stays on disk.
     """
+    with looked_at(options.input) if options.input else nullcontext() as head:
+        if head:
+            overrides = replace(overrides, head=head.file)
+        return _run(spec, overrides, options, head, progress or Quiet(), command, prepared)
+
+
+def _run(
+    spec: Path,
+    overrides: Overrides,
+    options: RunOptions,
+    pipe: Head | None,
+    progress: Progress,
+    command: str,
+    prepared: Callable[[Executor], None],
+) -> dict[str, Any]:
     executor = get_executor(options.executor, **options.told)
     profiler = executor.profiler if options.profile else None
     if options.grown:
@@ -93,7 +109,6 @@ def run(
     if options.trace and not recorder:
         hint = "--trace needs --executor cpu, with kernels ir"
         raise AbwError(f"executor '{executor.name}' notes no batches", hint=hint, exit_code=2)
-    progress = progress or Quiet()
     held = Resident(asked=options.profile or options.trace is not None)
     if options.keep:
         require_writable(runs_folder())
@@ -169,9 +184,8 @@ def run(
     folder = new_folder(runs_folder(), model.name) if options.keep else passing_folder()
     with ExitStack() as stack:
         draft = stack.enter_context(folder)
-        feed = stack.enter_context(
-            open_feed(options.input or model.data.path, share.section if share else None)
-        )
+        section = share.section if share else None
+        feed = pipe.feed() if pipe else stack.enter_context(open_feed(model.data.path, section))
         part = stack.enter_context(writing_part(share.part, share.whose, share.section)) if share else None
         target = part.path if part else options.output or draft.path / OUTPUTS
         named = model.data.format == "json"

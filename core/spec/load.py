@@ -39,9 +39,6 @@ DEFAULT_SIZE = 64
 DEFAULT_BATCH = 64
 REQUIRED = ("model", "data", "types", "outputs")
 OPTIONAL = ("dims", "links", "tables", "params", "cells", "grow", "weights", "train")
-OWN_DATA = (
-    "path: FILE, or --data FILE; beside --data - it is what kernels are warmed up and a policy is learned on"
-)
 _OF_DATA = ("path", "batch", "limit", "seed", "frequency", "tokens", "beside")
 _OF_FORMATS = {"frequency": "tags", "tokens": "words", "beside": "json"}
 """Keys of `data` that belong to one format."""
@@ -53,6 +50,7 @@ class Overrides:
 
     `hoist`: products of recurrent cells that can be computed beforehand become types of their own (see
     `abw.core.cell.hoist`). `allow_outside`: the files that the spec names may lie outside its folder.
+    `head`: what gives the model's data where the spec names none that are there.
     `instances`: what those are made of that the model is opened with instead of its data. `words`: of tables
     by their names the words of each row, of which the first stands for all that are not among them; a table
     with a vocabulary of its own keeps that.
@@ -60,6 +58,7 @@ class Overrides:
 
     dims: Mapping[str, int] = field(default_factory=dict)
     data: Path | None = None
+    head: Callable[[], Path] | None = None
     limit: int | None = None
     batch: int | None = None
     seed: int | None = None
@@ -287,8 +286,9 @@ class _Loader:
             return None
         before = len(report)
         meant = fields.keys(node, "data", report, ("format",), _OF_DATA)
-        if not (overrides.data or overrides.instances or node.get("path") or "path" in meant):
-            report.add("data has no 'path'", node.where, OWN_DATA)
+        given = overrides.data or overrides.instances or overrides.head
+        if not (given or node.get("path") or "path" in meant):
+            report.add("data has no 'path'", node.where, "path: FILE, or --data FILE")
         form = fields.text(node.get("format"), "format", report)
         if form and form.text not in FORMATS:
             report.add(f"unknown format '{form.text}'", form.where, suggest(form.text, FORMATS))
@@ -322,6 +322,8 @@ class _Loader:
                 report.add(message, form.where)
         else:
             path = overrides.data or (self.reach.file(written, "the data", report) if written else None)
+            if overrides.head and (path is None or not path.exists()) and form:
+                path = self._head(form, overrides.head)
             if path:
                 self._exists(path, written if not overrides.data else None)
         if len(report) > before or form is None or path is None:
@@ -337,6 +339,14 @@ class _Loader:
             beside.text if beside and not overrides.instances else "",
             written.where if written else node.where,
         )
+
+    def _head(self, form: Scalar, head: Callable[[], Path]) -> Path | None:
+        """What a pipe begins with, in place of data that are not there."""
+        if form.text == "lattice":
+            hint = "data of this format say first how many there are: let path name some, or --data a file"
+            self.report.add("lattices from a pipe need data of the spec's own, too", form.where, hint)
+            return None
+        return head()
 
     def _tokens(self, node: Keys) -> str:
         """The regular expression of format words, '' where there is none."""
