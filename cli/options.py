@@ -28,7 +28,7 @@ def found(spec: Path) -> Path:
     from abw.core.spec.shipped import find_spec
 
     if is_program(spec):
-        hint = "abw run, abw viz and abw explain take program.py:function (docs/programs.md)"
+        hint = "abw run, serve, viz and explain take program.py:function (docs/programs.md)"
         raise AbwError(f"{spec} is a program, and this is for specs", hint=hint, exit_code=2)
     return find_spec(spec)
 
@@ -36,6 +36,11 @@ def found(spec: Path) -> Path:
 def found_or_program(spec: Path) -> Path:
     """The same, or a program as it is named."""
     return spec if is_program(spec) else found(spec)
+
+
+def found_or_program_or_none(spec: Path | None) -> Path | None:
+    """The same for one that may be left out."""
+    return found_or_program(spec) if spec else None
 
 
 def _words(tags: list[str] | None) -> list[str] | None:

@@ -65,7 +65,12 @@ def given(context: typer.Context, name: str) -> bool:
 
 def refuse_for_spec(context: typer.Context) -> None:
     """Refuse, with a spec, what goes with programs alone. Errors: a usage error."""
-    if context.params.get("format") or context.params.get("format_of_data"):
+    refuse_format(context.params.get("format") or context.params.get("format_of_data"))
+
+
+def refuse_format(format: str | None) -> None:
+    """The same of its data's format alone."""
+    if format:
         raise typer.BadParameter("a spec says what its data are: data: {format: …}", param_hint="--format")
 
 

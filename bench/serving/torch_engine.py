@@ -10,7 +10,7 @@ import numpy as np
 
 from abw.bench.executors.blas import import_torch
 from abw.core.serve.answers import Answer, Reply, as_lines
-from abw.core.serve.engine import main
+from abw.core.serve.process import main
 from abw.core.serve.requests import Request
 from abw.core.store.outputs import Column, Output
 

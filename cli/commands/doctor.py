@@ -19,8 +19,8 @@ def doctor(
             "--warm",
             metavar="SPEC",
             help="Instead, compile what serving this model or running it takes and learn its policy, so that "
-            "the next process begins at once; for images.",
-            callback=options.found_or_none,
+            "the next process begins at once; for images. Or a program.py:function, whose file is run.",
+            callback=options.found_or_program_or_none,
         ),
     ] = None,
     weights: options.Weights = None,
@@ -50,17 +50,23 @@ def doctor(
 
 
 def _warm(spec: Path, weights: Path | None, sizes: list[str] | None, as_json: bool) -> None:
-    """Load a model and run some of its data."""
+    """Load a model and run some of its data; of a program call one of its cells."""
     changes = options.overrides(None, None, None, sizes, None)
     import time
 
-    from abw.core.api import load
-
     begun = time.perf_counter()
-    model = load(spec, weights=weights, dims=changes.dims)
-    count = model.warm()
+    if options.is_program(spec):
+        from abw.core.program.told import Told
+        from abw.core.script.find import warmed
+
+        name, count = warmed(str(spec), Told(changes.dims, weights)), 0
+    else:
+        from abw.core.api import load
+
+        model = load(spec, weights=weights, dims=changes.dims)
+        name, count = model.spec.name, model.warm()
     took = time.perf_counter() - begun
     if as_json:
-        print_json({"schema_version": 1, "model": model.spec.name, "instances": count, "seconds": took})
+        print_json({"schema_version": 1, "model": name, "instances": count, "seconds": took})
     else:
-        print(f"warm: {model.spec.name}, {count} instances run, {took:.1f} s")
+        print(f"warm: {name}, {count} instances run, {took:.1f} s")

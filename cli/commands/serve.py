@@ -6,20 +6,27 @@ from typing import Annotated
 
 import typer
 
-from abw.cli import options
+from abw.cli import options, programs
 
 
 def serve(
-    spec: options.Spec,
+    spec: options.SpecOrProgram,
     weights: options.Weights = None,
     data: options.Data = None,
+    format: programs.Format = None,
     sizes: options.Set = None,
     policy: Annotated[
-        str, typer.Option("--policy", help="As of `abw run`; what is learned is learned on the spec's data.")
-    ] = "auto",
+        str | None,
+        typer.Option(
+            "--policy",
+            help="As of `abw run`; what is learned is learned on the spec's data.",
+            show_default="auto",
+        ),
+    ] = None,
     executor: Annotated[
-        str, typer.Option("--executor", "--device", help="cpu, cuda, blas or reference.")
-    ] = "cpu",
+        str | None,
+        typer.Option("--executor", "--device", help="cpu, cuda, blas or reference.", show_default="cpu"),
+    ] = None,
     threads: Annotated[
         int | None,
         typer.Option(
@@ -42,7 +49,7 @@ def serve(
             "--max-nodes",
             min=1,
             metavar="N",
-            help="Vertices in a mini-batch; one with more runs alone.",
+            help="Vertices (of a program: nodes) in a mini-batch; one with more runs alone.",
         ),
     ] = 16384,
     max_wait: Annotated[
@@ -69,23 +76,27 @@ def serve(
     ] = "30s",
     allow_outside: options.AllowOutside = False,
 ) -> None:
-    """Serve a model over HTTP, batched across requests (docs/serving.md). Needs the extra `serve`."""
+    """Serve a model over HTTP, batched across requests (docs/serving.md). Needs the extra `serve`.
+
+    SPEC may be program.py:function: that file's code is run, by the engine, the function for each instance.
+    """
     changes = options.overrides(data, None, None, sizes, seed, weights=weights, allow_outside=allow_outside)
     from abw.core.base.cores import usable_cores
     from abw.core.run.batchsize import parse_bytes
-    from abw.core.serve.settings import Limits, Loading
+    from abw.core.script.items import format_of
+    from abw.core.serve.settings import ENGINE, PROGRAM_ENGINE, Limits, Loading, LoadingProgram
 
-    loading = Loading(
-        str(spec),
-        str(weights) if weights else None,
-        str(data) if data else None,
-        changes.dims,
-        policy,
-        executor,
-        (threads or max(1, usable_cores() - 1)) if executor == "cpu" else threads,
-        seed or 0,
-        allow_outside,
-    )
+    own = threads or (max(1, usable_cores() - 1) if executor in (None, "cpu") else None)
+    told = (str(weights) if weights else None, str(data) if data else None, changes.dims)
+    loading: Loading | LoadingProgram
+    if options.is_program(spec):
+        module, chosen = PROGRAM_ENGINE, programs.policy_of(policy)
+        form = format or (format_of(data, None) if data else "json")
+        loading = LoadingProgram(str(spec), form, *told, chosen, executor, own, seed, allow_outside)
+    else:
+        programs.refuse_format(format)
+        module, chosen = ENGINE, policy or "auto"
+        loading = Loading(str(spec), *told, chosen, executor or "cpu", own, seed or 0, allow_outside)
     limits = Limits(
         batch=max_batch,
         nodes=max_nodes,
@@ -95,7 +106,7 @@ def serve(
         body=parse_bytes(max_body),
         drain=_seconds(drain, "--drain"),
     )
-    if not _serve(loading, limits, host, port, name):
+    if not _serve(loading, limits, host, port, name, module):
         raise typer.Exit(1)
 
 

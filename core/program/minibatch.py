@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,7 +21,7 @@ from abw.core.program.net import Net
 from abw.core.program.recording.recorder import Ints, joined
 from abw.core.program.running.fibers import Done, Failed, Program
 from abw.core.program.running.verify import Verified, verify
-from abw.core.program.session import How, ProgramGranularity
+from abw.core.program.session import Ended, How, ProgramGranularity
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def network_of(net: Net) -> tuple[Network, Params]:
 
 
 def prepare(net: Net, granularity: ProgramGranularity) -> Clock:
-    """Compile and load all that running takes, by a call of a cell on zeros; the clock of all runs to come.
+    """Compile and load all that running takes, by calls of a cell on zeros; the clock of all runs to come.
 
     Errors: SpecError, AbwError.
     """
@@ -75,7 +75,14 @@ def prepare(net: Net, granularity: ProgramGranularity) -> Clock:
     assert cell is not None
     shapes = [port.shape for port in cell.inputs]
     call = getattr(net, net.library.types[0].name)
-    net._batch(lambda _: call(*map(net._zeros.get, shapes)), [0], [0], None, granularity)
+
+    def calls(_: object) -> Generator[object, int]:
+        # what is computed first and what goes on from that, with a question to each
+        for _ in range(1 if granularity == "graph" else 2):
+            found = call(*map(net._zeros.get, shapes))
+            yield (found[0] if isinstance(found, tuple) else found).argmax()
+
+    net._batch(calls, [0], [0], None, granularity)
     engine = net._ready().engine
     engine.clock = Clock(*engine.clock.seconds)
     return engine.clock
@@ -93,6 +100,27 @@ def run_minibatch(
     ends = net._batch(function, items, numbers, None, granularity)
     assert net._last is not None
     return Ran(tuple(ends), net._last.rounds, engine.nodes, engine.counts, tuple(engine.plans), engine)
+
+
+def recorded(net: Net) -> int:
+    """How many nodes are recorded and not yet computed."""
+    recorder = net._recorder
+    return (recorder.next - recorder.begun) // recorder.step
+
+
+def run_as_they_end(
+    net: Net,
+    function: Program,
+    items: Sequence[object],
+    numbers: Sequence[int],
+    granularity: ProgramGranularity,
+    room: int,
+    over: Callable[[], str],
+) -> Iterator[list[Ended]]:
+    """Run some instances as one mini-batch, or more where it would have over `room` nodes; how each ends is
+    given as soon as that is known. See `Session._as_they_end`. Errors: AbwError.
+    """
+    yield from net._as_they_end(function, items, numbers, granularity, room, over)
 
 
 def verify_minibatch(

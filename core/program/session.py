@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
@@ -27,16 +27,21 @@ from abw.core.program.network import library_network, width_of
 from abw.core.program.recording.asks import Ask
 from abw.core.program.recording.given import Given
 from abw.core.program.recording.machine import new_recorder
+from abw.core.program.recording.recorder import Recorder
 from abw.core.program.running.alone import EagerRunner
 from abw.core.program.running.fibers import Asked, Done, Failed, Fibers, Program, require_program
 from abw.core.program.running.results import in_arrays
 from abw.core.program.running.runner import BatchRunner
-from abw.core.program.running.task import RUNNING, Log, Runner
+from abw.core.program.running.task import RUNNING, Log, Runner, Task
 
 ProgramGranularity = Literal["op", "cell", "graph"]
 """What a node of a program is: an operation; a cell as it is called; that, and instances of equal structure
 share one schedule."""
 DEFAULT_GRANULARITY: ProgramGranularity = "cell"
+
+
+Ended = tuple[int, Done | Failed]
+"""The place of an instance among those given, and how its program ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +165,41 @@ class Session:
             self._end(done)
         return ends
 
+    def _as_they_end(
+        self,
+        function: Program,
+        items: Sequence[object],
+        numbers: Sequence[int],
+        granularity: ProgramGranularity,
+        room: int,
+        over: Callable[[], str],
+    ) -> Iterator[list[Ended]]:
+        """How the programs of some instances end, each as soon as its values are computed.
+
+        What all have recorded when they first wait are so many nodes (`room`) at most, or those of one
+        instance: the others begin when these have ended. After each round `over` says why those that still
+        run are stopped, '' where they are not.
+        """
+        require_program(function)
+        at, recorder = 0, self._recorder
+        while at < len(items):
+            runner, done = self._begin(None, granularity), None
+            tasks: dict[int, Task] = {}
+            ended: dict[int, int] = {}
+            end = recorder.next + room * recorder.step
+            try:
+                while at < len(items) and (not tasks or recorder.next < end):
+                    tasks[at] = runner.begin(function, items[at], numbers[at])
+                    at += 1
+                for _ in runner.steps():
+                    yield _computed(tasks, ended, runner, recorder)
+                    if why := over():
+                        runner.stop(why)
+                yield _computed(tasks, ended, runner, recorder)
+                done = runner
+            finally:
+                self._end(done)
+
     @contextmanager
     def _at_once(self, forced: Log | None = None) -> Iterator[EagerRunner]:
         """Cells are computed where they are called."""
@@ -198,3 +238,19 @@ class Session:
             "cells are called by programs that run",
             hint="net.run(function, instances), or inside `with net.batching() as batch:`",
         )
+
+
+def _computed(
+    tasks: dict[int, Task], ended: dict[int, int], runner: BatchRunner, recorder: Recorder
+) -> list[Ended]:
+    """Those of the tasks that have ended and whose values are computed, which are taken out; `ended` has how
+    far had been recorded when it was seen that they had ended.
+    """
+    for at, task in tasks.items():
+        if task.ended is not None:
+            ended.setdefault(at, recorder.next)
+    some = [at for at, until in ended.items() if until <= recorder.begun]
+    for at in some:
+        del ended[at]
+    ends = in_arrays([tasks.pop(at).ended for at in some], runner.values)
+    return list(zip(some, ends, strict=True))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -17,8 +17,10 @@ from typing import Any
 
 from abw.core.base.errors import AbwError, did_you_mean, missing_file
 from abw.core.base.modules import beside
+from abw.core.program.minibatch import prepare
 from abw.core.program.net import Net
 from abw.core.program.recording.machine import is_cell
+from abw.core.program.session import DEFAULT_GRANULARITY
 from abw.core.program.told import Told, telling
 from abw.core.script.raised import placed
 from abw.core.spec.shipped import FOLDER, functions_in
@@ -76,6 +78,13 @@ def opened(target: str, said: Told) -> Iterator[Program]:
         function = _function(module, wanted, path)
         net = _net(module, function, f"{path}:{wanted}")
         yield Program(f"{path}:{wanted}", path, function, net)
+
+
+def warmed(target: str, said: Told) -> str:
+    """Compile all that running a program takes, and keep it on disk; its library's name. Errors: AbwError."""
+    with redirect_stdout(sys.stderr), opened(target, said) as program:
+        prepare(program.net, DEFAULT_GRANULARITY)
+        return program.net.library.name
 
 
 def _run(path: Path) -> ModuleType:

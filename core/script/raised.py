@@ -12,6 +12,7 @@ from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.base.interrupts import Terminated
 from abw.core.base.modules import near
 from abw.core.program.net import Net
+from abw.core.program.running.fibers import Stopped
 
 _OWN = tuple(f"{(Path(abw.__file__).parent / part).resolve()}/" for part in ("bench", "cli", "core", "viz"))
 """Where code of abw's own is."""
@@ -49,8 +50,16 @@ def placed_exit(what: str) -> Iterator[None]:
         raise told(end, f"{what} wants to end Python") from end
 
 
+def place_of(error: BaseException) -> str:
+    """The innermost line of the user's code that an error came through; '' where there is none."""
+    theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_own(frame.filename)]
+    return f"{near(theirs[-1].filename)}:{theirs[-1].lineno}, in {theirs[-1].name}" if theirs else ""
+
+
 def _named(error: BaseException) -> str:
     """The kind of an error and what it says; of wrong syntax the line, too."""
+    if isinstance(error, Stopped):
+        return str(error)
     return "".join(traceback.TracebackException.from_exception(error).format_exception_only()).rstrip()
 
 
@@ -64,7 +73,7 @@ def _meant(error: BaseException) -> str:
 def _places(error: BaseException) -> list[str]:
     """The lines of the user's code that an error came through, the innermost last."""
     every = traceback.extract_tb(error.__traceback__)
-    theirs = [frame for frame in every if not _is_own(frame.filename)]
+    theirs = [frame for frame in every if not is_own(frame.filename)]
     if len(theirs) > _SHOWN:
         theirs = [theirs[0], *theirs[1 - _SHOWN :]]
     said = []
@@ -75,6 +84,6 @@ def _places(error: BaseException) -> list[str]:
     return said
 
 
-def _is_own(file: str) -> bool:
+def is_own(file: str) -> bool:
     """Whether a file is no code of the user's: abw's, Python's import, the functions that record calls."""
     return file.startswith("<") or str(Path(file).resolve()).startswith((*_OWN, abw.__file__))

@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 
 from abw.core.base.errors import AbwError
-from abw.core.store.arrays import ArrayFile
+from abw.core.store.arrays import ArrayFile, Sink
 from abw.core.store.lines import LineFile
 from abw.core.store.outputs import add_whose, open_target, put_texts, put_whose
 
@@ -59,10 +59,11 @@ class Lines:
 
     def write(self, rows: Sequence[Row]) -> None:
         """Write a line for each row."""
-        self._file.write(b"".join(map(_line, rows)))
+        self._file.write(b"".join(map(line_of, rows)))
 
 
-def _line(row: Row) -> bytes:
+def line_of(row: Row) -> bytes:
+    """What came of an instance as a JSON line. Errors: AbwError for a result that JSON does not hold."""
     said: dict[str, Any] = {"id": row.name, "line": row.line, "outputs": row.result}
     if row.error:
         said["error"] = row.error
@@ -104,26 +105,34 @@ class Kind:
 
 
 class Columns:
+    """The arrays of a file: those of what programs return, and whose each is."""
+
+    def __init__(self, file: ArrayFile, named: bool) -> None:
+        self._file, self._named, self._parts = file, named, Parts(file)
+        add_whose(file, named)
+        self.finish = self._parts.finish
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Append the rows to the arrays."""
+        for row in rows:
+            self._parts.add(row)
+        lines = np.array([row.line for row in rows], np.int32)
+        bad = [row.error != "" for row in rows]
+        put_whose(self._file, self._named, lines, bad, [row.name for row in rows])
+
+
+class Parts:
     """An array for each thing that programs return: see docs/programs.md, "On the command line".
 
     What these are, the first instance that returned something says; the elements of a list the first that is
     not empty.
     """
 
-    def __init__(self, file: ArrayFile, named: bool) -> None:
-        self._file, self._named = file, named
+    def __init__(self, file: Sink) -> None:
+        self._file = file
         self._kinds: dict[str, Kind | None] | None = None
         self._missing = 0
         self._several: set[str] = set()
-        add_whose(file, named)
-
-    def write(self, rows: Sequence[Row]) -> None:
-        """Append the rows to the arrays."""
-        for row in rows:
-            self._add(row)
-        lines = np.array([row.line for row in rows], np.int32)
-        bad = [row.error != "" for row in rows]
-        put_whose(self._file, self._named, lines, bad, [row.name for row in rows])
 
     def finish(self) -> None:
         """Arrays for lists that were always empty."""
@@ -131,7 +140,8 @@ class Columns:
             if kind is None:
                 self._file.add(name, np.float32)
 
-    def _add(self, row: Row) -> None:
+    def add(self, row: Row) -> None:
+        """Append what an instance returned. Errors: AbwError."""
         if row.error:
             if self._kinds is None:
                 self._missing += 1

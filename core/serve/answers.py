@@ -71,11 +71,7 @@ def as_tensors(answers: Sequence[Answer], outputs: Sequence[Output], asked: Mapp
     """
     for number, answer in enumerate(answers):
         if answer.error is not None:
-            found = told(answer.error, number)
-            column = f", column {found['column']}" if found["column"] else ""
-            hint = f" ({found['hint']})" if found["hint"] else ""
-            said = {"error": f"instance {number}{column}: {found['message']}{hint}"}
-            return Reply(422, orjson.dumps(said))
+            return refused(number, told(answer.error, number))
     tensors: dict[str, NDArray[Any]] = {}
     for at, output in enumerate(outputs):
         parts = [answer.parts[at] for answer in answers]
@@ -86,6 +82,14 @@ def as_tensors(answers: Sequence[Answer], outputs: Sequence[Output], asked: Mapp
         if not output.single:
             sizes = [0, *(end - begin for _, begin, end in parts)]
             tensors[f"{output.name}.offsets"] = np.cumsum(sizes)
+    return tensors_said(tensors, asked)
+
+
+def tensors_said(tensors: Mapping[str, NDArray[Any]], asked: Mapping[str, Any]) -> Reply:
+    """Those of the tensors that are wanted, as KServe's protocol has them; `asked` as of `as_tensors`.
+
+    400 where one is wanted that is not there.
+    """
     wanted: Mapping[str, bool] = asked["outputs"] or dict.fromkeys(tensors, bool(asked["binary"]))
     if unknown := sorted(wanted.keys() - tensors.keys()):
         said = {"error": f"no output is called '{unknown[0]}': {', '.join(tensors)}"}
@@ -111,7 +115,18 @@ def as_tensors(answers: Sequence[Answer], outputs: Sequence[Output], asked: Mapp
     return Reply(200, b"".join((head, *behind)), len(head) if behind else 0)
 
 
-DATATYPES = {"float32": "FP32", "int32": "INT32", "int64": "INT64"}
+def refused(number: int, wrong: Mapping[str, Any], status: int = 422) -> Reply:
+    """What is said in the place of tensors where an instance is wrong (`told`)."""
+    column = f", column {wrong['column']}" if wrong["column"] else ""
+    hint = f" ({wrong['hint']})" if wrong["hint"] else ""
+    said = {"error": f"instance {number}{column}: {wrong['message']}{hint}"}
+    return Reply(status, orjson.dumps(said))
+
+
+DATATYPES = {
+    **{"float64": "FP64", "float32": "FP32", "int64": "INT64", "int32": "INT32"},
+    **{"uint8": "UINT8", "bool": "BOOL"},
+}
 """What the protocol calls NumPy's types."""
 
 

@@ -16,16 +16,17 @@ from abw.core.serve.answers import Reply
 from abw.core.serve.metrics import Metrics
 from abw.core.serve.queue import RequestQueue, Waiting
 from abw.core.serve.requests import BodyError, Request
-from abw.core.serve.settings import Limits, Loading
+from abw.core.serve.settings import ENGINE, Limits, Loading, LoadingProgram
 from abw.core.serve.wire import packed, receive_async
-
-ENGINE = "abw.core.serve.engine"
 
 DIED = "the engine died while it ran this request, and it alone"
 
 RESTART = 0.1
 """Seconds until an engine that died before it was ready is started again; each time twice as many."""
 LONGEST = 10.0
+
+STUCK = 10.0
+"""Seconds after which an engine is replaced that is busy for nobody any more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +43,7 @@ class Dispatcher:
     `about` is what the engine said of its model; None before the first one is ready.
     """
 
-    def __init__(self, loading: Loading, limits: Limits, module: str = ENGINE) -> None:
+    def __init__(self, loading: Loading | LoadingProgram, limits: Limits, module: str = ENGINE) -> None:
         """`module`: what an engine runs, as Python finds it."""
         self.limits = limits
         self._module = module
@@ -101,6 +102,7 @@ class Dispatcher:
                 start_new_session=True,
             )
         reader, writer = await asyncio.open_connection(sock=ours)
+        watch = asyncio.create_task(self._watch())
         try:
             writer.write(packed({"loading": self._loading.document(), "limits": asdict(self.limits)}))
             said, _ = await receive_async(reader)
@@ -115,7 +117,19 @@ class Dispatcher:
                 while not await self._answered(reader):
                     pass
         finally:
+            watch.cancel()
             writer.close()
+
+    async def _watch(self) -> None:
+        """Kill an engine that has been at the same for `STUCK` seconds, and nobody waits for that."""
+        before: dict[int, Waiting[Asked]] = {}
+        while True:
+            await asyncio.sleep(STUCK)
+            same = bool(before) and self._running is before
+            if same and self.engine and all(w.asked.reply.done() for w in before.values()):
+                print("the engine does not end what nobody waits for: it is replaced", file=sys.stderr)
+                self.engine.kill()
+            before = self._running
 
     async def _next(self) -> Sequence[Waiting[Asked]]:
         """What is to be run now; waits until there is something."""

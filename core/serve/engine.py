@@ -1,32 +1,19 @@
-"""The engine: a process that loads a model, and runs what the server sends it, mini-batch by mini-batch.
-
-It ends when the server does. Signals that a terminal sends to both are the server's business.
-"""
+"""The engine of a model: it runs the instances of requests, mini-batch by mini-batch."""
 
 from __future__ import annotations
 
-import signal
-import socket
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import orjson
 
 from abw.core.api import LoadedModel, load
 from abw.core.base.errors import AbwError, from_system
-from abw.core.base.memory import keep_freed_memory
 from abw.core.data.instances import Instances
 from abw.core.serve.answers import Answer, Reply, as_lines, as_tensors, described
-from abw.core.serve.requests import TENSORS, Request
-from abw.core.serve.wire import packed, receive
-
-PATIENCE = 0.005
-"""Seconds after which what is answered is sent, though the rest is not: it waits for no large instance."""
+from abw.core.serve.process import main
+from abw.core.serve.requests import TENSORS, Request, parsed
 
 
 class Engine:
@@ -121,13 +108,9 @@ class Engine:
         """An instance as `abw.load`'s model takes it; what is no JSON is put into the errors, and blank."""
         if not request.json:
             return text
-        try:
-            found = orjson.loads(text)
-        except ValueError as error:
-            errors[number] = AbwError(
-                f"not JSON: {error}", hint="an instance a line, as docs/serving.md has it"
-            )
-            return ""
+        found = parsed(text, number, errors)
+        if number in errors:
+            return found
         if self.model.spec.data.tokens and not isinstance(found, str):
             errors[number] = AbwError("tokens are found in texts", hint="give the sentence as a string")
             return ""
@@ -147,16 +130,6 @@ def windows_of(instances: Instances, most: int, nodes: int) -> list[tuple[int, i
     return windows
 
 
-class Answering(Protocol):
-    """What answers requests, as `Engine` does."""
-
-    def about(self) -> dict[str, Any]:
-        """What the server has to know of the model."""
-
-    def run(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply, int]]:
-        """Answers by the requests' numbers as they are there, with how many of the instances are wrong."""
-
-
 def opened(loading: dict[str, Any], limits: dict[str, Any]) -> Engine:
     """The engine that the server asks for, warm. Errors: AbwError."""
     engine = Engine(load(loading.pop("spec"), **loading), limits["batch"], limits["nodes"])
@@ -164,48 +137,5 @@ def opened(loading: dict[str, Any], limits: dict[str, Any]) -> Engine:
     return engine
 
 
-def serve(connection: socket.socket, open: Callable[..., Answering]) -> None:
-    """Open the engine that the first message asks for, say so, and answer the others until there are none."""
-    first = receive(connection)
-    if first is None:
-        return
-    try:
-        engine = open(first[0]["loading"], first[0]["limits"])
-    except (AbwError, MemoryError, OSError) as error:
-        told = error if isinstance(error, AbwError) else from_system(error)
-        connection.sendall(packed({"failed": [told.message, told.hint, told.exit_code]}))
-        return
-    connection.sendall(packed({"ready": engine.about()}))
-    while (message := receive(connection)) is not None:
-        _answer(connection, engine, {number: Request(*given) for number, given in message[0]})
-
-
-def _answer(connection: socket.socket, engine: Answering, requests: Mapping[int, Request]) -> None:
-    """Send the answers to requests: those that come together in one message; the last one says so."""
-    begun = sent = time.perf_counter()
-    heads: list[tuple[int, int, int, int, int]] = []
-    bodies: list[bytes] = []
-    for number, reply, wrong in engine.run(requests):
-        if heads and time.perf_counter() - sent > PATIENCE:
-            connection.sendall(packed({"answers": heads, "done": False}, b"".join(bodies)))
-            heads, bodies, sent = [], [], time.perf_counter()
-        heads.append((number, reply.status, len(reply.body), reply.json_bytes, wrong))
-        bodies.append(reply.body)
-    took = time.perf_counter() - begun
-    connection.sendall(packed({"answers": heads, "done": True, "seconds": took}, b"".join(bodies)))
-
-
-def main(open: Callable[..., Answering] = opened) -> None:
-    """The process: its one argument is the number of the socket to the server."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    keep_freed_memory()
-    # the server may be gone
-    with (
-        socket.socket(fileno=int(sys.argv[1])) as connection,
-        suppress(BrokenPipeError, ConnectionResetError),
-    ):
-        serve(connection, open)
-
-
 if __name__ == "__main__":
-    main()
+    main(opened)

@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from abw.core.base.errors import AbwError
+
 JSON_TYPES = ("application/json", "application/jsonl", "application/x-ndjson", "application/ndjson")
 """The content types whose lines are JSON values; those of all others are text."""
 
@@ -60,6 +62,16 @@ def of_lines(body: bytes, content_type: str, format: str) -> Request:
         return Request(LINES, False, [text], [1])
     texts = text.split("\n")
     return Request(LINES, json and format != "json", texts, range(1, len(texts) + 1))
+
+
+def parsed(text: str, number: int, errors: dict[int, AbwError]) -> Any:  # noqa: ANN401 (what JSON holds)
+    """A JSON value; what is none is put into the errors by its number, and blank."""
+    try:
+        return orjson.loads(text)
+    except ValueError as error:
+        hint = "an instance a line, as docs/serving.md has it"
+        errors[number] = AbwError(f"not JSON: {error}", hint=hint)
+        return ""
 
 
 def of_tensors(body: bytes, json_bytes: int | None, model: str) -> Request:

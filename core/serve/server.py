@@ -14,8 +14,8 @@ import uvloop
 
 from abw.core.base.errors import AbwError
 from abw.core.serve.app import Service, make_app
-from abw.core.serve.dispatch import ENGINE, Dispatcher
-from abw.core.serve.settings import Limits, Loading
+from abw.core.serve.dispatch import Dispatcher
+from abw.core.serve.settings import ENGINE, Limits, Loading, LoadingProgram
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
 
@@ -24,7 +24,7 @@ KEPT = 5
 
 
 def serve(
-    loading: Loading,
+    loading: Loading | LoadingProgram,
     limits: Limits,
     host: str,
     port: int,
@@ -54,7 +54,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 
 
 async def _serve(
-    loading: Loading, limits: Limits, listener: socket.socket, name: str | None, module: str
+    loading: Loading | LoadingProgram, limits: Limits, listener: socket.socket, name: str | None, module: str
 ) -> bool:
     dispatcher = Dispatcher(loading, limits, module)
     service = Service(dispatcher, name)

@@ -8,6 +8,9 @@ from typing import Any
 
 from abw.core.base.errors import AbwError
 
+ENGINE, PROGRAM_ENGINE = "abw.core.serve.engine", "abw.core.serve.program"
+"""The modules that an engine runs: of a spec's model, and of a program."""
+
 
 @dataclass(frozen=True, slots=True)
 class Loading:
@@ -21,6 +24,29 @@ class Loading:
     executor: str = "cpu"
     threads: int | None = None
     seed: int = 0
+    allow_outside: bool = False
+
+    def document(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadingProgram:
+    """A program as `program.py:function`, and what its instances are; None where its file says it.
+
+    `data`: instances that are run before it is ready.
+    """
+
+    target: str
+    format: str
+    weights: str | None = None
+    data: str | None = None
+    dims: Mapping[str, int] = field(default_factory=dict)
+    policy: str | None = None
+    executor: str | None = None
+    threads: int | None = None
+    seed: int | None = None
     allow_outside: bool = False
 
     def document(self) -> dict[str, Any]:

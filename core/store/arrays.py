@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Protocol, Self
 from zipfile import ZipFile
 
 import numpy as np
@@ -46,6 +46,39 @@ class Growing:
 
 
 Arrays = Mapping[str, Growing]
+
+
+class Sink(Protocol):
+    """Where arrays grow."""
+
+    def add(self, name: str, dtype: DTypeLike, shape: tuple[int, ...] = (), *, ends: bool = False) -> None:
+        """An array without rows; with `ends`, counts are appended, and it holds where they begin and end."""
+
+    def append(self, name: str, values: NDArray[Any]) -> None:
+        """Add rows to an array. Errors: AbwError."""
+
+
+class HeldArrays:
+    """Arrays that grow in memory."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[NDArray[Any]]] = {}
+        self._ends: set[str] = set()
+
+    def add(self, name: str, dtype: DTypeLike, shape: tuple[int, ...] = (), *, ends: bool = False) -> None:
+        """As of `Sink`."""
+        self._parts[name] = [np.zeros((int(ends), *shape), dtype)]
+        if ends:
+            self._ends.add(name)
+
+    def append(self, name: str, values: NDArray[Any]) -> None:
+        """As of `Sink`."""
+        self._parts[name].append(values)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All of them as they are."""
+        whole = {name: np.concatenate(parts) for name, parts in self._parts.items()}
+        return {name: np.cumsum(a, dtype=a.dtype) if name in self._ends else a for name, a in whole.items()}
 
 
 class ArrayFile:

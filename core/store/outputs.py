@@ -24,7 +24,7 @@ from abw.core.data.stream import Bad
 from abw.core.ir.answers import AS_IT_IS
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import Model
-from abw.core.store.arrays import ArrayFile, write_npz, write_safetensors
+from abw.core.store.arrays import ArrayFile, Sink, write_npz, write_safetensors
 from abw.core.store.lines import LineFile
 
 STDOUT = "-"
@@ -310,7 +310,7 @@ def put_whose(
         file.append("instance.id", np.array(ids, np.int64))
 
 
-def put_texts(file: ArrayFile, name: str, texts: Iterable[str]) -> None:
+def put_texts(file: Sink, name: str, texts: Iterable[str]) -> None:
     """Append texts to an array of UTF-8 bytes and to that of its offsets. Errors: AbwError."""
     written = [text.encode() for text in texts]
     file.append(name, np.frombuffer(b"".join(written), np.uint8))

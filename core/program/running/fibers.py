@@ -57,11 +57,15 @@ class Done:
     result: Any
 
 
+class Stopped(BaseException):
+    """Raised in a program that is to end where it is; `except Exception` lets it through."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A program raised this."""
+    """A program raised this: an Exception, or it was Stopped."""
 
-    error: Exception
+    error: BaseException
 
 
 Outcome = Asked | Done | Failed
@@ -86,10 +90,10 @@ class Fiber(Protocol):
     def stopped(self, got: Any, sent: int, /) -> Outcome:  # noqa: ANN401
         """Why it stopped, by what it gave that, and how."""
 
-    def raised(self, error: Exception, /) -> Outcome:
+    def raised(self, error: BaseException, /) -> Outcome:
         """The same, where it raised an error."""
 
-    def throw(self, error: Exception, /) -> Outcome:
+    def throw(self, error: BaseException, /) -> Outcome:
         """Go on with an error raised where it asked."""
 
     @property
@@ -170,7 +174,7 @@ def run_through(function: Program, item: object) -> Done | Failed:
     """Call a program."""
     try:
         return Done(function(item))
-    except Exception as error:
+    except (Exception, Stopped) as error:
         return Failed(error)
 
 
@@ -200,11 +204,11 @@ class GreenletFiber:
         """As in `Fiber`."""
         return got
 
-    def raised(self, error: Exception) -> Outcome:
+    def raised(self, error: BaseException) -> Outcome:
         """Never called: a program's errors are outcomes. Raises it."""
         raise error
 
-    def throw(self, error: Exception) -> Outcome:
+    def throw(self, error: BaseException) -> Outcome:
         """As in `Fiber`."""
         outcome: Outcome = self._worker.throw(error)
         return outcome
@@ -225,7 +229,7 @@ class GeneratorFiber:
         self._generator: Generator[Asked, Any, Any] | None = None
         self._asked: Asked | None = None
 
-    def resume(self, answer: Any, error: Exception | None = None) -> Outcome:  # noqa: ANN401
+    def resume(self, answer: Any, error: BaseException | None = None) -> Outcome:  # noqa: ANN401
         """As in `Fiber`; with an error as `throw`."""
         try:
             if self._generator is None:
@@ -234,7 +238,7 @@ class GeneratorFiber:
             got = going.send(answer) if error is None else going.throw(error)
         except StopIteration as end:
             return self.stopped(end.value, 0)
-        except Exception as raised:
+        except (Exception, Stopped) as raised:
             return self.raised(raised)
         return self.stopped(got, 1)
 
@@ -260,7 +264,7 @@ class GeneratorFiber:
         self._asked = None
         return got
 
-    def raised(self, error: Exception) -> Outcome:
+    def raised(self, error: BaseException) -> Outcome:
         """As in `Fiber`."""
         self._forget()
         return Failed(error)
@@ -274,7 +278,7 @@ class GeneratorFiber:
             return True
         return asked is not None
 
-    def throw(self, error: Exception) -> Outcome:
+    def throw(self, error: BaseException) -> Outcome:
         """As in `Fiber`."""
         return self.resume(None, error)
 
@@ -305,7 +309,7 @@ class PlainFiber:
         """As in `Fiber`: once, to its end."""
         return run_through(self._function, self._item)
 
-    def throw(self, error: Exception) -> Outcome:
+    def throw(self, error: BaseException) -> Outcome:
         """Never called: it asks nothing."""
         raise error
 

@@ -159,7 +159,7 @@ def _refuse(thing: object) -> None:
             raise AbwError(what, hint=f"make it a dataclass: {_FORMS}")
 
 
-def noted(error: Exception, function: Program, number: int, others: Sequence[int] = ()) -> Exception:
+def noted(error: BaseException, function: Program, number: int, others: Sequence[int] = ()) -> BaseException:
     """An error with a note in which instance it was raised."""
     name = getattr(function, "__name__", type(function).__name__)
     error.add_note(f"in instance {number} of {name}")

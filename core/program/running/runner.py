@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress, repeat
 from typing import Any
 
@@ -39,10 +39,11 @@ from abw.core.program.running.fibers import (
     Fibers,
     Outcome,
     Program,
+    Stopped,
 )
 from abw.core.program.running.task import GONE, KEEP, Log, Task, crew_of
 
-Going = tuple[Task, Answer, Exception | None]
+Going = tuple[Task, Answer, BaseException | None]
 """Who goes on, with an answer, or an error that is raised there."""
 
 
@@ -67,6 +68,7 @@ class BatchRunner:
         self._asks: list[Ask] = []
         self._current: Task | None = None
         self._going: Sequence[Task] = ()
+        self._last: Sequence[Task] = ()
         self._crew = crew_of([])
         self._numbers: list[int] = []
         self.rounds = 0
@@ -93,11 +95,30 @@ class BatchRunner:
 
     def finish(self) -> None:
         """Run all programs to their ends, and compute all that was recorded. Errors: AbwError."""
+        for _ in self.steps():
+            pass
+
+    def steps(self) -> Iterator[None]:
+        """As `finish`, with a stop each time that all programs wait or have ended."""
         while self._waiting:
             tasks, found = self._answered()
+            self._last = tasks
             if not self._resumed(tasks, found):
                 self._go_on(zip(tasks, found, repeat(None)))
+            yield
         self.advance()
+
+    def stop(self, why: str) -> None:
+        """Raise Stopped in the programs that went on in the last step and wait again; those that wait longer
+        were held up by them. Called between `steps`.
+        """
+        self._keep_noted()
+        last = set(map(id, self._last))
+        waiting = zip(self._waiting, self._asks, strict=True)
+        held = [(task, ask) for task, ask in waiting if id(task) not in last]
+        self._ready = [(task, None, Stopped(why)) for task in self._waiting if id(task) in last]
+        self._waiting, self._asks = [task for task, _ in held], [ask for _, ask in held]
+        self._go_on(())
 
     def _answered(self) -> tuple[list[Task], Sequence[Answer]]:
         """Some of those who wait, with their answers; all others wait on, or are ready with errors."""
@@ -116,6 +137,13 @@ class BatchRunner:
             if found is not None:
                 tasks, self._waiting, self._asks = self._waiting, [], []
                 return tasks, as_asked(found, ways)
+        self._keep_noted()
+        return self._settled(*self._due())
+
+    def _keep_noted(self) -> None:
+        """Questions that the recorder has noted as such that it has not."""
+        recorder = self._recorder
+        noted, _, picks = recorder.noted
         if noted:
             asks = iter(unpacked(recorder.asks()))
             self._asks = [next(asks) if ask is ARGMAX or ask is ABOVE else ask for ask in self._asks]
@@ -124,7 +152,6 @@ class BatchRunner:
             self._asks = [next(asks) if ask is BEST else ask for ask in self._asks]
         if noted or picks:
             recorder.forget()
-        return self._settled(*self._due())
 
     def _best(self, picks: Picks) -> Sequence[Answer] | None:
         """The answers to questions for the best, all of them to what is computed already, or none."""
@@ -241,7 +268,7 @@ class BatchRunner:
                     if at == len(tasks):
                         break
                     outcome = crew.fibers[at].stopped(asks[at], recorder.sent)
-                except Exception as error:
+                except (Exception, Stopped) as error:
                     at = recorder.resumed
                     outcome = crew.fibers[at].raised(error)
                 if type(outcome) is Ask and outcome.how != "sample":

@@ -6,11 +6,12 @@ import asyncio
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,18 @@ def parsed(answer: bytes) -> Reply:
     first, *rest = head.decode().split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in rest)}
     return Reply(int(first.split()[1]), headers, body)
+
+
+@asynccontextmanager
+async def stopped(server: Server, text: str) -> AsyncIterator[None]:
+    """The engine stands still, with one request that it has and does not answer; the queue is empty."""
+    os.kill(server.engine, signal.SIGSTOP)
+    before = await server.metric("abw_batch_instances_count")
+    blocked = asyncio.create_task(server.predict(text))
+    await server.until("abw_batch_instances_count", before + 1)
+    yield
+    os.kill(server.engine, signal.SIGCONT)
+    assert (await blocked).status in (200, 422, 504)
 
 
 @contextmanager

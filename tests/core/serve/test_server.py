@@ -12,15 +12,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import abw
-from tests.core.serve.client import Reply, Server, serving
+from tests.core.serve.client import Reply, Server, serving, stopped
 
 pytest.importorskip("uvicorn", reason='needs the extra serve: pip install "abw[serve]"')
 pytest.importorskip("uvloop", reason='needs the extra serve: pip install "abw[serve]"')
@@ -65,18 +64,6 @@ def strict(home: Path) -> Iterator[Server]:
     options = ("--queue", "10", "--max-batch", "4", "--timeout", "500ms")
     with serving(home, "treelstm", *SIZES, *options) as found:
         yield found
-
-
-@asynccontextmanager
-async def stopped(server: Server) -> AsyncIterator[None]:
-    """The engine stands still, with one request that it has and does not answer; the queue is empty."""
-    os.kill(server.engine, signal.SIGSTOP)
-    before = await server.metric("abw_batch_instances_count")
-    blocked = asyncio.create_task(server.predict(TREES[0]))
-    await server.until("abw_batch_instances_count", before + 1)
-    yield
-    os.kill(server.engine, signal.SIGCONT)
-    assert (await blocked).status in (200, 422, 504)
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +157,7 @@ def test_a_slow_client_holds_up_nobody(strict: Server) -> None:
 
 def test_overload_is_told_and_nothing_else_happens(strict: Server) -> None:
     async def overload() -> list[Reply]:
-        async with stopped(strict):
+        async with stopped(strict, TREES[0]):
             first = await asyncio.gather(*(strict.predict(text) for text in TREES[:30]))
         return [*first, *await asyncio.gather(*(strict.predict(text) for text in TREES[:30]))]
 
@@ -184,7 +171,7 @@ def test_overload_is_told_and_nothing_else_happens(strict: Server) -> None:
 
 def test_clients_that_are_gone_are_not_run(server: Server) -> None:
     async def leave() -> None:
-        async with stopped(server):
+        async with stopped(server, TREES[0]):
             before = await server.metric("abw_batch_instances_sum")
             tasks = [asyncio.create_task(server.predict(text)) for text in TREES[:9]]
             await server.until("abw_queue_instances", 9)
@@ -202,7 +189,7 @@ def test_a_large_instance_and_small_ones(server: Server) -> None:
     large = "(1 " * 99_999 + "(2 a)" + " (3 b))" * 99_999
 
     async def ask() -> None:
-        async with stopped(server):
+        async with stopped(server, TREES[0]):
             tasks = [asyncio.create_task(server.predict(text)) for text in (*TREES[:9], large, *TREES[:9])]
             await server.until("abw_queue_instances", 19)
         replies = await asyncio.gather(*tasks)
@@ -231,7 +218,7 @@ def test_an_engine_that_is_killed_under_load_is_replaced(server: Server) -> None
 
 def test_only_the_request_that_kills_the_engine_fails(server: Server) -> None:
     async def poison() -> None:
-        async with stopped(server):
+        async with stopped(server, TREES[0]):
             texts = [*TREES[:12], "(2 poison)", *TREES[:12]]
             tasks = [asyncio.create_task(server.predict(text)) for text in texts]
             await server.until("abw_queue_instances", 25)
@@ -267,7 +254,7 @@ def test_a_model_that_grows_and_sigterm_that_all_who_wait_outlast(home: Path) ->
     async def ask(server: Server) -> None:
         together = await server.predict("\n".join(texts))
         engine = server.engine
-        async with stopped(server):
+        async with stopped(server, TREES[0]):
             tasks = [asyncio.create_task(server.predict(text)) for text in texts]
             await server.until("abw_queue_instances", 12)
             server.process.send_signal(signal.SIGTERM)

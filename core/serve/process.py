@@ -1,0 +1,80 @@
+"""The engine's process: it opens what answers requests, and gives it what the server sends.
+
+It ends when the server does. Signals that a terminal sends to both are the server's business.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+from abw.core.base.errors import AbwError, from_system
+from abw.core.base.memory import keep_freed_memory
+from abw.core.serve.answers import Reply
+from abw.core.serve.requests import Request
+from abw.core.serve.wire import packed, receive
+
+PATIENCE = 0.005
+"""Seconds after which what is answered is sent, though the rest is not: it waits for no large instance."""
+
+
+class Answering(Protocol):
+    """What answers requests, as `Engine` does."""
+
+    def about(self) -> dict[str, Any]:
+        """What the server has to know of the model."""
+
+    def run(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply, int] | None]:
+        """Answers by the requests' numbers as they are there, with how many of the instances are wrong; None
+        where the next ones may take longer.
+        """
+
+
+def serve(connection: socket.socket, open: Callable[..., Answering]) -> None:
+    """Open the engine that the first message asks for, say so, and answer the others until there are none."""
+    first = receive(connection)
+    if first is None:
+        return
+    try:
+        engine = open(first[0]["loading"], first[0]["limits"])
+    except (AbwError, MemoryError, OSError) as error:
+        told = error if isinstance(error, AbwError) else from_system(error)
+        connection.sendall(packed({"failed": [told.message, told.hint, told.exit_code]}))
+        return
+    connection.sendall(packed({"ready": engine.about()}))
+    while (message := receive(connection)) is not None:
+        _answer(connection, engine, {number: Request(*given) for number, given in message[0]})
+
+
+def _answer(connection: socket.socket, engine: Answering, requests: Mapping[int, Request]) -> None:
+    """Send the answers to requests: those that come together in one message; the last one says so."""
+    begun = sent = time.perf_counter()
+    heads: list[tuple[int, int, int, int, int]] = []
+    bodies: list[bytes] = []
+    for found in engine.run(requests):
+        if heads and time.perf_counter() - sent > PATIENCE:
+            connection.sendall(packed({"answers": heads, "done": False}, b"".join(bodies)))
+            heads, bodies, sent = [], [], time.perf_counter()
+        if found is not None:
+            number, reply, wrong = found
+            heads.append((number, reply.status, len(reply.body), reply.json_bytes, wrong))
+            bodies.append(reply.body)
+    took = time.perf_counter() - begun
+    connection.sendall(packed({"answers": heads, "done": True, "seconds": took}, b"".join(bodies)))
+
+
+def main(open: Callable[..., Answering]) -> None:
+    """The process: its one argument is the number of the socket to the server."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    keep_freed_memory()
+    # the server may be gone
+    with (
+        socket.socket(fileno=int(sys.argv[1])) as connection,
+        suppress(BrokenPipeError, ConnectionResetError),
+    ):
+        serve(connection, open)
