@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +29,25 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+    parser.addoption("--few", action="store_true", help="each test with two of its cases, and ten drawn ones")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--few"):
+        settings.register_profile("few", settings.get_profile("abw"), max_examples=10)
+        settings.load_profile("few")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--few"):
+        met = Counter[str]()
+        kept = []
+        for item in items:
+            test = item.nodeid.partition("[")[0]
+            met[test] += 1
+            if met[test] <= 2:
+                kept.append(item)
+        items[:] = kept
 
 
 @pytest.fixture(scope="session")
