@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from queue import Empty, Full, Queue
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 T = TypeVar("T")
 
@@ -58,6 +59,41 @@ def ahead(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
         stopped.set()
         if thread.is_alive():  # Ctrl-C may have come while it was started
             thread.join()
+
+
+class OneAhead(Iterator[T]):
+    """Items in their order, of which the next one is made early by whoever calls `make`.
+
+    What making an item raises is raised in its place.
+    """
+
+    def __init__(self, items: Iterator[T]) -> None:
+        """None is made yet."""
+        self._items = items
+        self._made: list[Callable[[], T]] = []
+
+    def make(self) -> None:
+        """Make the next item, unless it is there."""
+        if not self._made:
+            self._made.append(_outcome(self._items))
+
+    def __next__(self) -> T:
+        """The next item, made now if it is not there."""
+        self.make()
+        return self._made.pop()()
+
+
+def _outcome(items: Iterator[T]) -> Callable[[], T]:
+    """What gives the next item, or raises what making it raised."""
+    try:
+        item = next(items)
+    except BaseException as error:
+        return partial(_raise, error)
+    return lambda: item
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
 @contextmanager

@@ -6,8 +6,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
 
 from abw.core.base.errors import InterruptedWorkError
@@ -92,31 +92,65 @@ def stopping_after_a_step() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+Handler = Callable[[int, FrameType | None], object]
+
+
+class _Hold:
+    """What was arranged for signals before they were held back, how many blocks hold them, and what came."""
+
+    def __init__(self) -> None:
+        self.ending: dict[int, Handler] = {}
+        self.blocks = 0
+        self.came: list[int] = []
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """The handler meanwhile."""
+        if not self.blocks or self.came:
+            self.ending[number](number, frame)
+        else:
+            self.came.append(number)
+
+
+_HOLD = _Hold()
+
+
+@contextmanager
+def often_held() -> Iterator[None]:
+    """Let `finished_before_interrupt` take 1 us in the block, not 0.1 ms; elsewhere signals are as ever."""
+    if _HOLD.ending or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, *TERMINATING)}
+    _HOLD.ending = {number: handler for number, handler in handlers.items() if callable(handler)}
+    before = _HOLD.ending
+    try:
+        for number in before:
+            signal.signal(number, _HOLD.note)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        _HOLD.ending = {}
+
+
 @contextmanager
 def finished_before_interrupt() -> Iterator[None]:
     """Hold back the first signal that would end the block early until it ends; a second one, where the block
     hangs, is at once.
 
-    Cost: some 10 us.
+    Cost: some 0.1 ms, inside of `often_held` 1 us.
     """
     if threading.current_thread() is not threading.main_thread():  # others are not interrupted
         yield
         return
-    held: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, *TERMINATING)}
-    ending = {number: handler for number, handler in handlers.items() if callable(handler)}
-
-    def hold(number: int, frame: FrameType | None) -> None:
-        if held:
-            ending[signal.Signals(number)](number, frame)
-        held.append(number)
-
-    for number in ending:
-        signal.signal(number, hold)
-    try:
-        yield
-    finally:
-        for number, handler in ending.items():
-            signal.signal(number, handler)
-    if held:
-        ending[signal.Signals(held[0])](held[0], None)
+    with nullcontext() if _HOLD.ending else often_held():
+        _HOLD.blocks += 1
+        try:
+            yield
+        finally:
+            _HOLD.blocks -= 1
+            ending, came = _HOLD.ending, [] if _HOLD.blocks else _HOLD.came
+            if not _HOLD.blocks:
+                _HOLD.came = []
+    for number in came:
+        ending[number](number, None)

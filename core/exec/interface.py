@@ -290,6 +290,9 @@ class Executor(Protocol):
 
     abilities: ClassVar[Abilities] = USUAL
 
+    threads: int = 1
+    """How many share a run."""
+
     @property
     def profiler(self) -> Profiler | None:
         """What can say where the time of its runs goes; None where nothing can."""
@@ -356,11 +359,26 @@ class Executor(Protocol):
         """
         raise refuse_halves(self.name)
 
-    def gradient(self, made: TrainingGraph, plan: Plan, result: Result, params: Params) -> Gradient:
+    def share(self, work: Callable[[int, int], object], amount: int, kind: str) -> None:
+        """Call `work(part, parts)` for each of so many parts, as there are threads for it.
+
+        `amount`: how much work it is all in all, beside others of its `kind`: some are not worth a thread.
+        """
+        work(0, 1)
+
+    def gradient(
+        self,
+        made: TrainingGraph,
+        plan: Plan,
+        result: Result,
+        params: Params,
+        meanwhile: Callable[[], object] | None = None,
+    ) -> Gradient:
         """The gradient of parameters and tables, from the `result` of a training graph's plan.
 
         `params` are those in force. Sums are in the order of the nodes: the same bits whatever the batches
-        were. It may be taken again by the next call.
+        were. It may be taken again by the next call. Where several threads share a run, this one calls
+        `meanwhile` before it helps the others.
         """
         return joined(gradients_of(made, result.values, params.values), params)
 

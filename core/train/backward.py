@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +14,13 @@ from abw.core.exec.interface import Executor, Result, refuse_halves
 from abw.core.exec.params import Params
 from abw.core.exec.registry import get_executor
 from abw.core.grad.graph import TrainingGraph, training_graph
-from abw.core.grad.network import training_network
+from abw.core.grad.network import Training, training_network
 from abw.core.grad.schedule import training_schedule
 from abw.core.graph.graph import Graph
 from abw.core.ir.model import Model
 from abw.core.ir.network import Network
 from abw.core.plan.plan import Plan, plan
-from abw.core.policy.schedule import Policy
+from abw.core.policy.schedule import Policy, Schedule
 from abw.core.run.workload import Networks
 
 Floats = NDArray[np.float32]
@@ -105,12 +105,7 @@ class Backward:
 
     def planned(self, graph: Graph) -> Passes:
         """Plan a mini-batch. Cost: some 200 ns a node, and 200 us."""
-        batches = self.policy.schedule(self.networks.seen(graph))
-        schedule = self.networks.launched(graph, batches)
-        gradients = {name: self._zeros(graph, name) for name in self.training.losses}
-        made = training_graph(self.training, graph, gradients)
-        arranged = self.executor.arrange(made.graph, training_schedule(made, schedule))
-        return Passes(made, plan(made.graph, arranged), len(schedule.launches) - 1, gradients)
+        return passes_of(self.networks, self.training, self.policy, graph, self.executor.arrange)
 
     def forward(self, passes: Passes) -> Half:
         """Compute the outputs of a mini-batch.
@@ -124,11 +119,14 @@ class Backward:
         """Whether `backward` can be called with this half: it is the last, and was not gone on from."""
         return half is self._last
 
-    def backward(self, half: Half) -> Gradient:
-        """The gradient of parameters and tables, by the `gradients` of the outputs that were written."""
+    def backward(self, half: Half, meanwhile: Callable[[], object] | None = None) -> Gradient:
+        """The gradient of parameters and tables, by the `gradients` of the outputs that were written.
+
+        `meanwhile`: as in `Executor.gradient`.
+        """
         passes, self._last = half.passes, None
         result = self.executor.resume(passes.plan, passes.until)
-        return self.executor.gradient(passes.made, passes.plan, result, self.params)
+        return self.executor.gradient(passes.made, passes.plan, result, self.params, meanwhile)
 
     def changed(self, rows: Mapping[int, Ints] | None = None) -> None:
         """The parameters were changed in place; of tables the `rows` alone, where they are given."""
@@ -149,8 +147,24 @@ class Backward:
         self._taken = self.changes
         return self._alone
 
-    def _zeros(self, graph: Graph, name: str) -> Floats:
-        """Room for the gradient of an output."""
-        t, o = dict(self.network.outputs)[name][0]
-        count = next(len(refs.reference) for refs in graph.results if refs.name == name)
-        return np.zeros((count, *self.network.types[t].outputs[o].shape), np.float32)
+
+def passes_of(
+    networks: Networks,
+    training: Training,
+    policy: Policy,
+    graph: Graph,
+    arrange: Callable[[Graph, Schedule], Schedule] = lambda _, schedule: schedule,
+) -> Passes:
+    """A mini-batch's graph planned forward and backward; `arrange` as that of `Executor`."""
+    schedule = networks.launched(graph, policy.schedule(networks.seen(graph)))
+    gradients = {name: _zeros(training.source, graph, name) for name in training.losses}
+    made = training_graph(training, graph, gradients)
+    arranged = arrange(made.graph, training_schedule(made, schedule))
+    return Passes(made, plan(made.graph, arranged), len(schedule.launches) - 1, gradients)
+
+
+def _zeros(network: Network, graph: Graph, name: str) -> Floats:
+    """Room for the gradient of an output."""
+    t, o = dict(network.outputs)[name][0]
+    count = next(len(refs.reference) for refs in graph.results if refs.name == name)
+    return np.zeros((count, *network.types[t].outputs[o].shape), np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,15 +156,15 @@ class Learner:
             weight *= np.array(loss.classes, np.float32)[here.values]
         return Wanted(loss, refs.name, at, here, weight)
 
-    def found(self, lesson: Lesson) -> Found:
-        """What `gradient` gives, of a mini-batch that is planned."""
+    def found(self, lesson: Lesson, meanwhile: Callable[[], object] | None = None) -> Found:
+        """What `gradient` gives, of a mini-batch that is planned; `meanwhile` as in `Executor.gradient`."""
         half, total, values = self._forward(lesson)
         if not np.isfinite(total):
             raise not_finite()
         factor = np.float32(1 / self.divisor(values, lesson.graph.instances))
         for rows in half.gradients.values():
             rows *= factor
-        return Found(total, values, self.passes.backward(half))
+        return Found(total, values, self.passes.backward(half, meanwhile))
 
     def share(self, lesson: Lesson) -> Found:
         """What a part of a mini-batch adds to its loss and gradient: divided by nothing."""
@@ -186,7 +187,7 @@ class Learner:
     def apply(self, gradient: Gradient, factor: float = 1.0) -> None:
         """Take a step: clip the gradient, change the parameters, pack them. `factor`: of the rate."""
         gradient.clip(self.training.clip)
-        self.stepper.step(gradient, factor)
+        self.stepper.step(gradient, factor, self.passes.executor.share)
         self.passes.changed(gradient.rows)
 
 

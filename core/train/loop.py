@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
-from abw.core.base.interrupts import finished_before_interrupt
+from abw.core.base.interrupts import finished_before_interrupt, often_held
 from abw.core.base.progress import Progress
 from abw.core.data.instances import Instances
 from abw.core.run.again import Again
@@ -67,8 +67,9 @@ class Loop:
         """
         training, position = self.learner.training, self.position
         try:
-            while position.epoch < training.epochs and not self.ended and not self._tired():
-                self._epoch(progress, told)
+            with often_held():
+                while position.epoch < training.epochs and not self.ended and not self._tired():
+                    self._epoch(progress, told)
         except BaseException:
             # whole steps alone change anything: what is there now can be gone on from
             with finished_before_interrupt():

@@ -7,6 +7,7 @@ same as for a matrix where the optimiser has no momentum and there is no decay).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,14 @@ STATES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2, "adagrad": 1}
 """How many numbers an optimiser keeps for each parameter."""
 _CODES = {name: code for code, name in enumerate(STATES)}
 _SGD, _MOMENTUM, _ADAM, _ADAMW, _ADAGRAD = range(5)
+
+
+Share = Callable[[Callable[[int, int], object], int, str], None]
+
+
+def at_once(work: Callable[[int, int], object], amount: int, kind: str) -> None:
+    """All of some work, on this thread."""
+    work(0, 1)
 
 
 def rate_at(schedule: RateSchedule, step: int, steps: int, each: int) -> float:
@@ -59,8 +68,11 @@ class Stepper:
         self._begin = np.cumsum(self._floats) - self._floats
         self._decay = np.array([optimizer.decay if v.ndim == 2 else 0 for v in values], np.float32)
 
-    def step(self, gradient: Gradient, factor: float = 1.0) -> None:
-        """Change the parameters in place; the learning rate is multiplied with `factor`. Cost: O(changed)."""
+    def step(self, gradient: Gradient, factor: float = 1.0, share: Share = at_once) -> None:
+        """Change the parameters in place; the learning rate is multiplied with `factor`. Cost: O(changed).
+
+        `share` divides the work among threads (see `Executor.share`).
+        """
         self.done += 1
         flat, made = self._params.flat, self.optimizer
         assert flat is not None
@@ -78,7 +90,12 @@ class Stepper:
         # what an optimiser does not keep is not touched
         first, second = (self.state[i] if i < len(self.state) else flat for i in range(2))
         theirs = gradient.values.astype(np.float32, copy=False)
-        _change(code, flat, self._begin, self._floats, self._decay, theirs, first, second, numbers)
+        state = flat, first, second
+
+        def change(part: int, parts: int) -> None:
+            _change(code, state, self._begin, self._floats, self._decay, theirs, numbers, (part, parts))
+
+        share(change, theirs.size, "step")
         if made.name in ("adam", "adamw"):  # SparseAdam adds epsilon to the root before it is made larger
             numbers = (*numbers[:3], np.float32(made.epsilon / math.sqrt(numbers[5])), *numbers[4:])
         at = sum(value.size for value in self._params.values)
@@ -87,7 +104,7 @@ class Stepper:
                 own = gradient.tables[number].ravel().astype(np.float32, copy=False)
                 rows, floats = gradient.rows[number].astype(np.int64), table.size // len(table)
                 begin, each = at + rows * floats, np.full(len(rows), floats)
-                _change(code, flat, begin, each, np.zeros(len(rows), np.float32), own, first, second, numbers)
+                _change(code, state, begin, each, np.zeros(len(rows), np.float32), own, numbers, (0, 1))
             at += table.size
 
 
@@ -100,24 +117,28 @@ five places more where it is rounded after the difference."""
 @njit
 def _change(
     code: int,
-    theta: Floats,
+    state: tuple[Floats, Floats, Floats],
     begin: Longs,
     floats: Longs,
     decay: Floats,
     gradient: Floats,
-    first: Floats,
-    second: Floats,
     numbers: Numbers,
+    share: tuple[int, int],
 ) -> None:
     """Change the `floats[k]` numbers from `begin[k]` on, and what is kept of them; their gradients lie one
-    behind the other.
+    behind the other. Of these gradients part `share[0]` of `share[1]` alone is taken.
     """
+    theta, first, second = state
+    low, high = (len(gradient) * share[0] // share[1], len(gradient) * (share[0] + 1) // share[1])
     done = 0
     for k in range(len(begin)):
-        at, size = begin[k], floats[k]
-        own, g = theta[at : at + size], gradient[done : done + size]
+        start, stop = max(low, done), min(high, done + floats[k])
+        at, size = begin[k] + start - done, stop - start
+        done += floats[k]
+        if size <= 0:
+            continue
+        own, g = theta[at : at + size], gradient[start:stop]
         one, two = first[at : at + size], second[at : at + size]
-        done += size
         if code == _SGD:
             _sgd(own, g, decay[k], numbers)
         elif code == _MOMENTUM:

@@ -69,8 +69,19 @@ class Begun:
     own: dict[str, OwnMetric] = field(default_factory=dict)
 
 
-def begin(spec: Path, overrides: Overrides, options: TrainOptions) -> Begun:
-    """Read a spec and its data, make what vocabularies are missing, draw or load the weights, compile.
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What is trained, as the data tell it (`finished_model`): no weight is made yet, nothing compiled."""
+
+    model: Model
+    networks: Networks
+    instances: Instances
+    dev: Instances | None
+    words: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def open_training(spec: Path, overrides: Overrides, options: TrainOptions) -> Opened:
+    """Read a spec and its data, make what vocabularies are missing, and let grow what grows.
 
     Errors: SpecError, DataError, AbwError.
     """
@@ -92,19 +103,28 @@ def begin(spec: Path, overrides: Overrides, options: TrainOptions) -> Begun:
     training = replace(training, batch=batch, epochs=options.epochs or training.epochs, dev=dev)
     teach = Teacher(replace(model, training=training))
     model = finished_model(teach.model)
-    networks = open_networks(model, "cell")
+    held_out = teach(read_instances(replace(model.data, path=dev), None)) if dev else None
+    return Opened(model, open_networks(model, "cell"), teach(instances), held_out, words)
+
+
+def begin(spec: Path, overrides: Overrides, options: TrainOptions) -> Begun:
+    """Open what is to be trained, draw or load the weights, compile.
+
+    Errors: SpecError, DataError, AbwError.
+    """
+    opened = open_training(spec, overrides, options)
+    model, networks, training = opened.model, opened.networks, opened.model.training
+    assert training is not None
+    own = own_metrics(options.metrics)
+    refuse_own(own, training, dev=opened.dev is not None)
     trained = load_weights(model)
     params = make_params(networks.cells, trained, options.seed)
-    own = own_metrics(options.metrics)
-    refuse_own(own, training, dev=dev is not None)
-    given = teach(instances)
-    policy = _policy(model, networks, given, options, batch)
+    policy = _policy(model, networks, opened.instances, options, training.batch)
     learner = Learner(model, networks, params, policy, options.executor, options.threads, options.seed)
     if trained is None:
         initialise(networks.cells, learner.params, training.inits, options.seed)
         learner.passes.changed()
-    held_out = read_instances(replace(model.data, path=dev), None) if dev else None
-    return Begun(learner, given, teach(held_out) if held_out is not None else None, words, own)
+    return Begun(learner, opened.instances, opened.dev, opened.words, own)
 
 
 def _policy(

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from abw.core.base.ahead import OneAhead
 from abw.core.base.progress import Progress
 from abw.core.data.instances import Instances
 from abw.core.data.permute import permuted, vertices_of
@@ -64,14 +65,20 @@ class Alone:
         return self._epoch.workload, self._epoch.targets
 
     def gradients(self, epoch: int, first: int) -> Iterator[Found]:
-        """As `Steps.gradients`: small mini-batches are planned several at a time."""
+        """As `Steps.gradients`: each is planned while other threads sum up the gradients of the one before.
+
+        On one thread small ones are planned several at a time.
+        """
         workload, targets = self.opened(epoch)
         size, count = self.learner.training.batch, len(self.instances)
         lessons = (
             self.learner.lesson(workload, at, min(count, at + size), targets, epoch)
             for at in range(first * size, count, size)
         )
-        return map(self.learner.found, together(lessons))
+        if self.learner.passes.executor.threads == 1:
+            return map(self.learner.found, together(lessons))
+        made = OneAhead(lessons)
+        return (self.learner.found(lesson, made.make) for lesson in made)
 
     def apply(self, gradient: Gradient, factor: float) -> None:
         """As `Steps.apply`."""

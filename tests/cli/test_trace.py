@@ -60,7 +60,7 @@ def traced(abw: Abw, tmp_path: Path, *flags: str) -> tuple[dict[str, Any], list[
     return done.json(), check_trace(json.loads(path.read_text()))
 
 
-def shared(team: Team, work: Callable[[int], None], alone: Callable[[], None], amount: int) -> bool:
+def shared(team: Team, work: Callable[[int], None], *_: object) -> bool:
     """Share whatever there is, whether that pays or not."""
     team.share(work)
     return True

@@ -62,6 +62,8 @@ Ints = NDArray[np.int32]
 
 TOGETHER_FLOPS = 2_500_000
 """The least arithmetic a launch where threads wait for each other after each."""
+APART_FLOATS = 200_000
+"""The least numbers, of which each is read and written, that threads share: some 0.1 ms."""
 
 _SCHEDULE, _PLAN = attrgetter(*OF_SCHEDULE), attrgetter(*OF_PLAN)
 
@@ -89,17 +91,17 @@ class CpuExecutor(Executor):
 
         `threads`: how many share a run; None: one for each processor that this process may use.
         """
-        self._threads = threads or usable_cores()
+        self.threads = threads or usable_cores()
         self._team = None
-        if self._threads > 1:
-            self._team = Team(self._threads)
+        if self.threads > 1:
+            self._team = Team(self.threads)
             get_sorter(self._target)  # compiled now, not amid the first mini-batch
         self._network, self._params = network, params
         self._arenas: Arenas = arenas_of(network)
         text, names, layouts = self._emit()
         self._code: Code = compile_ir(text, self._target)
         walks = tuple(kind(self._code.address(name)) for name, kind in WALKS.items())
-        self._walks: list[tuple[Walk, ...]] = [walks] * self._threads
+        self._walks: list[tuple[Walk, ...]] = [walks] * self.threads
         self._profiler: Profiler | None = None
         self._recorder: Recorder | None = None
         self._names, self._layouts = names, layouts
@@ -114,7 +116,7 @@ class CpuExecutor(Executor):
         self._weights: WeightGradients | None = None
         size = max((layout.scratch_floats for layout in self._layouts if layout), default=0)
         # whole vectors are read at parts of the last row
-        self._scratch = [aligned(size + lanes) for _ in range(self._threads)]
+        self._scratch = [aligned(size + lanes) for _ in range(self.threads)]
         self._scratch_at = [address(scratch) for scratch in self._scratch]
         self._own = {
             "arena": self._memory.at,
@@ -139,12 +141,12 @@ class CpuExecutor(Executor):
         if self._team is None or self._profiler is not None:
             return ()
         if not self._twins:
-            self._twins = tuple(self._twin() for _ in range(self._threads))
+            self._twins = tuple(self._twin() for _ in range(self.threads))
         return self._twins
 
     def _twin(self) -> CpuExecutor:
         twin = copy.copy(self)
-        twin._threads, twin._team = 1, None
+        twin.threads, twin._team = 1, None
         twin._take_room()
         return twin
 
@@ -171,11 +173,19 @@ class CpuExecutor(Executor):
             for layout, t in zip(self._layouts, self._network.types, strict=True):
                 own = [params.values[i] for i in t.params], [ends[i] for i in t.params]
                 self._packings.append(packing_of(layout, *own) if layout else None)
-        every = zip(self._network.types, self._layouts, self._packings, self._constants, strict=True)
-        for net_type, layout, packing, memory in every:
-            if packing is not None:
-                packing.write(params.flat, memory)
-            elif layout is not None:
+        whole = list(zip(self._network.types, self._layouts, self._packings, self._constants, strict=True))
+        packed = [(made, memory) for *_, made, memory in whole if made is not None]
+        theta: Floats = params.flat
+
+        def gather(part: int, parts: int) -> None:
+            for made, memory in packed:
+                made.gather(theta, memory, part, parts)
+
+        self.share(gather, sum(memory.size for _, memory in packed), "pack")
+        for made, memory in packed:
+            made.finish(theta, memory)
+        for net_type, layout, packing, memory in whole:
+            if layout is not None and packing is None:
                 memory[:] = packed_constants(layout, [params.values[i] for i in net_type.params])
         refill_rows(self._memory.views, self._arenas, self._network, params, rows)
 
@@ -189,7 +199,7 @@ class CpuExecutor(Executor):
 
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
         """The lanes sorted by the thread that will compute them, where several share this graph's run."""
-        return shared_out(graph, schedule, self._threads, self._target)
+        return shared_out(graph, schedule, self.threads, self._target)
 
     def run(self, plan: Plan) -> Result:
         """Execute the batches in order. Raises ValueError for a plan of another network."""
@@ -225,13 +235,27 @@ class CpuExecutor(Executor):
         counts = Counts(batches, last - first, 0, 0)
         return Result(plan.graph, counts, self._epochs.reader(self._memory.views, plan))
 
-    def gradient(self, made: TrainingGraph, plan: Plan, result: Result, params: Params) -> Gradient:
+    def share(self, work: Callable[[int, int], object], amount: int, kind: str) -> None:
+        """Call `work(part, parts)` on each thread, where that is faster than `work(0, 1)` on this one."""
+        if self._team is None or amount < APART_FLOATS:
+            work(0, 1)
+        else:
+            self._team.do(lambda part: work(part, self.threads), lambda: work(0, 1), amount, kind)
+
+    def gradient(
+        self,
+        made: TrainingGraph,
+        plan: Plan,
+        result: Result,
+        params: Params,
+        meanwhile: Callable[[], object] | None = None,
+    ) -> Gradient:
         """The gradient of parameters and tables, by kernels that read rows where they lie."""
         self._epochs.require(plan)
         if self._weights is None:
-            sums = RowSums(self._target, self._team, self._threads)
+            sums = RowSums(self._target, self._team, self.threads)
             self._weights = WeightGradients(sums, made.training, params, self._target.lanes)
-        return self._weights.gradient(made, plan, self._memory)
+        return self._weights.gradient(made, plan, self._memory, meanwhile)
 
     @property
     def profiler(self) -> CpuExecutor:
@@ -245,8 +269,8 @@ class CpuExecutor(Executor):
         """
         text, names, _ = self._emit(stamped=True)
         code = compile_ir(text, self._target)
-        self._profiler = Profiler(code, names, self._network, self._threads)
-        self._walks = [self._profiler.walks_of(thread) for thread in range(self._threads)]
+        self._profiler = Profiler(code, names, self._network, self.threads)
+        self._walks = [self._profiler.walks_of(thread) for thread in range(self.threads)]
 
     def sample(self, plan: Plan) -> None:
         """Run the plan that was run last some times more, by kernels that say what their time goes to.
@@ -303,8 +327,9 @@ class CpuExecutor(Executor):
         if self._team is None or shared is None:
             self._alone(plan, first, last)
             return 1
-        together = self._team.do(shared, lambda: self._alone(plan, first, last), flops)
-        return self._threads if together else 1
+        half = first > 0, last < len(plan.launch_ptr) - 1
+        together = self._team.do(shared, lambda: self._alone(plan, first, last), flops, half)
+        return self.threads if together else 1
 
     def _shared(self, plan: Plan, first: int, last: int, flops: int) -> Callable[[int], None] | None:
         """What each thread does of some launches; None where one alone is faster."""
@@ -336,7 +361,7 @@ class CpuExecutor(Executor):
                 first,
                 last,
                 thread,
-                self._threads,
+                self.threads,
                 None,
                 address(arrived),
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,9 @@ Longs = NDArray[np.int64]
 
 _N, _M, _C, _X = (JOB.index(name) for name in ("n", "m", "c", "x"))
 
+MANY = 6
+"""So many products for each thread are shared as they are; of fewer each is done in parts, at some cost."""
+
 
 class RowSums:
     """Sums over rows that lie anywhere, by their numbers: what a table of jobs (k, JOB) says.
@@ -33,29 +37,34 @@ class RowSums:
     """
 
     def __init__(self, target: Target, team: Team | None = None, threads: int = 1) -> None:
-        """Compile, or find on disk. A team shares each product by the rows of its result."""
+        """Compile, or find on disk. A team shares the jobs, and where they are few the rows of each."""
         module = Module(target)
         emit_sums(module)
         self._code = compile_ir(module.text(), target)
         pointer, number = ctypes.c_void_p, ctypes.c_int64
-        self._sums = ctypes.CFUNCTYPE(None, pointer, *[number] * 3)(self._code.address(SUMS))
+        self._sums = ctypes.CFUNCTYPE(None, pointer, number, number, pointer)(self._code.address(SUMS))
         self._team, self._threads = team, threads
 
-    def add(self, jobs: Longs) -> None:
-        """Do all jobs that have a row, in order. What they name must be there until then."""
+    def add(self, jobs: Longs, meanwhile: Callable[[], object] | None = None) -> None:
+        """Do all jobs that have a row. What they name must be there until then.
+
+        A team's first thread calls `meanwhile` before it helps the others; without a team it is called first.
+        """
         jobs = np.ascontiguousarray(jobs[(jobs[:, _N] > 0) & (jobs[:, _M] > 0) & (jobs[:, _C] > 0)])
-        if not len(jobs):
-            return
-        place, count = address(jobs), len(jobs)
+        products = jobs[:, _X] > 0
+        parts = 1 if products.sum() >= MANY * self._threads else self._threads
+        taken = np.zeros(1, np.int64)
 
-        def alone() -> None:
-            self._sums(place, count, 0, 1)
+        def part(thread: int) -> None:
+            if meanwhile and thread == 0:
+                meanwhile()
+            self._sums(address(jobs), len(jobs), parts, address(taken))
 
-        if self._team is None:
-            alone()
+        if self._team is None or not len(jobs):
+            part(0)
         else:
-            flops = int(np.where(jobs[:, _X] > 0, jobs[:, _M], 1) @ (jobs[:, _N] * jobs[:, _C]))
-            self._team.do(lambda part: self._sums(place, count, part, self._threads), alone, flops)
+            flops = 2 * int(np.where(products, jobs[:, _M], 1) @ (jobs[:, _N] * jobs[:, _C]))
+            self._team.do(part, lambda: part(0), flops, ("sums", meanwhile is None))
 
 
 class TableSums:

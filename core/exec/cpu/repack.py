@@ -47,7 +47,16 @@ class Packing:
 
     def write(self, theta: Floats, memory: Floats) -> None:
         """Pack. Cost: some 0.3 ns a float, or what it takes to read and write it."""
-        _gather(theta, self.start, self.step, memory)
+        self.gather(theta, memory, 0, 1)
+        self.finish(theta, memory)
+
+    def gather(self, theta: Floats, memory: Floats, part: int, parts: int) -> None:
+        """A part of what lies evenly; when all parts are there, `finish` does the rest."""
+        first, last = (len(self.start) * i // parts for i in (part, part + 1))
+        _gather(theta, self.start[first:last], self.step[first:last], memory[first * BLOCK :])
+
+    def finish(self, theta: Floats, memory: Floats) -> None:
+        """What does not lie evenly, is added or fixed."""
         if len(self.odd_at):
             _set(theta, self.odd_from, self.odd_at, memory)
         if len(self.more_at):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 
+from abw.core.base.cores import current_core, leave
 from abw.core.base.interrupts import finished_before_interrupt
 
 LONGEST_REST = 64
@@ -26,37 +27,48 @@ class Team:
         """A team whose threads start when there is something to share."""
         self._others = ThreadPoolExecutor(threads - 1)
         self._threads = threads
-        self._turn = 0
         self._rest = 0
         self._left = 0
-        self._pace = float("inf")
+        self._known: dict[Hashable, tuple[int, float]] = {}
 
-    def do(self, shared: Callable[[int], None], alone: Callable[[], None], amount: int) -> bool:
+    def do(
+        self, shared: Callable[[int], object], alone: Callable[[], object], amount: int, kind: Hashable = None
+    ) -> bool:
         """Do a piece of work, by `share(shared)` or by `alone()`; whether it was shared.
 
-        `amount` says how much work it is, in any unit.
+        `amount` says how much work it is, in any unit, beside others of its `kind`: of each kind the team
+        knows how long it takes alone.
         """
-        self._turn += 1
+        turn, pace = self._known.get(kind, (0, float("inf")))
         start = time.perf_counter()
-        if self._left or self._turn % LOOK_EVERY == 1:
+        if self._left or turn % LOOK_EVERY == 0:
             alone()
             self._left = max(0, self._left - 1)
-            self._pace = min(self._pace, (time.perf_counter() - start) / amount)
+            taken = (time.perf_counter() - start) / amount
+            # the best, for some time: while others need the processors, work takes longer alone, too
+            self._known[kind] = turn + 1, min(taken, pace + (taken - pace) / 4) if turn else taken
             return False
+        self._known[kind] = turn + 1, pace
         self.share(shared)
-        slower = (time.perf_counter() - start) / amount > self._pace
+        slower = (time.perf_counter() - start) / amount > pace
         self._rest = min(LONGEST_REST, max(4, 2 * self._rest)) if slower else 0
         self._left = self._rest
         return True
 
-    def share(self, work: Callable[[int], None]) -> None:
+    def share(self, work: Callable[[int], object]) -> None:
         """Call `work(thread)` on every thread, and wait for all. Cost: some 0.03 ms to wake one.
 
         A first Ctrl-C is raised when all are done.
         """
+        core = current_core()
+
+        def beside(thread: int) -> None:
+            leave(core)
+            work(thread)
+
         # threads that wait for this one in the middle of the work would wait for ever
         with finished_before_interrupt():
-            waiting = [self._others.submit(work, thread) for thread in range(1, self._threads)]
+            waiting = [self._others.submit(beside, thread) for thread in range(1, self._threads)]
             work(0)
             for other in waiting:
                 other.result()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -92,22 +92,25 @@ class WeightGradients:
             return COMPUTED, int(self._arenas.output_arena[t, x.number]), x.start, t, x.number
         return READ, int(self._arenas.slot_arena[t, x.number]), x.start, t, x.number
 
-    def gradient(self, made: TrainingGraph, plan: Plan, memory: ArenaMemory) -> Gradient:
-        """As `abw.core.grad.gradients.gradients_of`, in single precision."""
+    def gradient(
+        self, made: TrainingGraph, plan: Plan, memory: ArenaMemory, meanwhile: Callable[[], object] | None
+    ) -> Gradient:
+        """As `abw.core.grad.gradients.gradients_of`, in single precision; `meanwhile` as `RowSums.add`."""
         self._flat[:] = 0
         for others in self._others.values():
             for values in others.values():
                 values[:] = 0
         first_row = rows_of_constants(plan)
-        self._add_products(made, plan, memory, first_row)
+        self._place(made, plan, memory, first_row)
+        self._sums.add(self._jobs, meanwhile)
         for t, others in self._others.items():
             derivative = self._training.cells[t]
             if others and derivative is not None:
                 self._add_shared(t, derivative, others)
         return self._add_constants(made, plan, memory, first_row)
 
-    def _add_products(self, made: TrainingGraph, plan: Plan, memory: ArenaMemory, first_row: Ints) -> None:
-        """Sum all that kernels sum, by each job's rows."""
+    def _place(self, made: TrainingGraph, plan: Plan, memory: ArenaMemory, first_row: Ints) -> None:
+        """Say in the jobs where their rows lie."""
         graph, arenas = made.graph, self._arenas
         most = int(graph.type_sizes[self._reading].sum())
         if len(self._numbers) < most:
@@ -119,7 +122,6 @@ class WeightGradients:
             (first_row, (arenas.constant_first, arenas.constant_end)),
             (memory.at, memory.pitch), (self._numbers, address(self._numbers)), self._jobs,
         )  # fmt: skip
-        self._sums.add(self._jobs)
 
     def _add_constants(
         self, made: TrainingGraph, plan: Plan, memory: ArenaMemory, first_row: Ints

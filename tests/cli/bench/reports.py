@@ -30,6 +30,7 @@ MODULES = {
     "programs": "growth.programs",
     "reading": "whole.reading",
     "serve": "serving.serve",
+    "steps": "whole.steps",
     "torch": "executors.trained",
     "threads": "whole.threads",
     "train": "whole.training",
@@ -356,6 +357,16 @@ REPORTS: dict[str, dict[str, Any]] = {
             }
         ],
         "memory": {"requests": 101818, "before_bytes": 342000000, "after_bytes": 342000000},
+    },
+    "steps": {
+        "rows": [
+            {
+                "model": name, "hidden": hidden, "batch": 64, "seconds": 0.0823,
+                "times": {"2": 1.81, "4": 3.2}, "same": {"2": True, "4": True},
+            }
+            for name in ("sst", "ner")
+            for hidden in (64, 256)
+        ]
     },
     "torch": {
         "rows": [

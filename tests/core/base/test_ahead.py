@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.core.base.ahead import ahead, overlapping
+from abw.core.base.ahead import OneAhead, ahead, overlapping
 
 WAIT = 20.0
 """Seconds after which a test takes something for never happening."""
@@ -127,3 +127,25 @@ def test_twenty_items_go_at_the_pace_of_the_slower(make: float, use: float, dept
 def test_without_a_thread_they_would_not() -> None:
     line = Timeline(1, 1, 20, 2)
     assert 20 / line.total(line.items()) == 0.5
+
+
+def test_one_is_made_early_by_whoever_asks() -> None:
+    made = []
+
+    def items() -> Iterator[int]:
+        for number in range(3):
+            made.append(number)
+            yield number
+        raise ValueError("the last")
+
+    one = OneAhead(items())
+    assert made == []
+    assert next(one) == 0
+    one.make()
+    one.make()
+    assert made == [0, 1]
+    assert [next(one), next(one)] == [1, 2]
+    one.make()  # what making raises is raised when it is asked for
+    with pytest.raises(ValueError, match="the last"):
+        next(one)
+    assert list(one) == []

@@ -12,7 +12,13 @@ from contextlib import suppress
 
 import pytest
 
-from abw.core.base.interrupts import TERMINATING, Terminated, end_in_order, finished_before_interrupt
+from abw.core.base.interrupts import (
+    TERMINATING,
+    Terminated,
+    end_in_order,
+    finished_before_interrupt,
+    often_held,
+)
 
 ENDS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated, signal.SIGHUP: Terminated}
 
@@ -52,6 +58,28 @@ def test_a_second_signal_is_at_once(first: signal.Signals, second: signal.Signal
         done.append("not reached")
     assert done == []
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("number", ENDS)
+def test_handlers_that_are_set_once_hold_signals_in_the_blocks_alone(number: signal.Signals) -> None:
+    before, done = signal.getsignal(number), []
+    with pytest.raises(ENDS[number]), often_held():
+        with finished_before_interrupt():
+            done.append("first")
+        with finished_before_interrupt(), finished_before_interrupt():
+            os.kill(os.getpid(), number)
+            done.append("second")
+        done.append("not reached")
+    with pytest.raises(ENDS[number]), often_held():
+        os.kill(os.getpid(), number)
+        done.append("not reached")
+    assert done == ["first", "second"]
+    assert signal.getsignal(number) == before
+    with suppress(ENDS[number]), finished_before_interrupt():  # nothing is left of them
+        done.append("third")
+        os.kill(os.getpid(), number)
+        done.append("fourth")
+    assert done[2:] == ["third", "fourth"]
 
 
 def test_a_signal_that_is_ignored_stays_ignored() -> None:

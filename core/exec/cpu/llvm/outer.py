@@ -40,12 +40,12 @@ def block_of(target: Target) -> tuple[int, int]:
 
 
 def emit_sums(module: Module) -> None:
-    """Write `sums(jobs, count, part, parts)`, which does a part of each job of a table (count, JOB).
+    """Write `sums(jobs, count, parts, taken)`: the jobs of a table (count, JOB), each in so many parts.
 
     A job with x: dw[i, j] += sum over k < n of z[z_rows[k], i] * x[x_rows[k], j], for i < m, j < c; a part of
     it is some blocks of dw's rows. Without (null): dw[j] += sum over k < n of z[z_rows[k], j], for j < c, all
     of it in one part. All numbers are positive. Beyond the last float that is read of a row there is room for
-    a vector.
+    a vector. `taken` counts the parts that threads have taken: each does as many as are left.
     """
     rows, vectors = block_of(module.target)
     for r in range(1, rows + 1):
@@ -54,19 +54,20 @@ def emit_sums(module: Module) -> None:
         _emit_block(module, r, 1, masked=True)
     _emit_outer(module, rows, vectors)
     _emit_columns(module)
-    f = Function(module, SUMS, "ptr %jobs, i64 %count, i64 %part, i64 %parts", public=True)
+    f = Function(module, SUMS, "ptr %jobs, i64 %count, i64 %parts, ptr %taken", public=True)
 
-    def job(number: str) -> None:
+    def take(turn: str) -> None:
+        number, part = f.i64("udiv", turn, "%parts"), f.i64("urem", turn, "%parts")
         place = f.at("%jobs", f.i64("mul", number, 8 * len(JOB)))
         alone = f.let(f"icmp eq ptr {f.pointer_item(place, JOB.index('x'))}, null")
 
         def whole() -> None:
-            mine = f.let(f"icmp eq i64 {f.i64('urem', number, '%parts')}, %part")
-            f.when(mine, lambda: f.do(f"call void @columns(ptr {place})"))
+            first = f.let(f"icmp eq i64 {part}, 0")
+            f.when(first, lambda: f.do(f"call void @columns(ptr {place})"))
 
-        f.when(alone, whole, lambda: f.do(f"call void @outer(ptr {place}, i64 %part, i64 %parts)"))
+        f.when(alone, whole, lambda: f.do(f"call void @outer(ptr {place}, i64 {part}, i64 %parts)"))
 
-    f.repeat("%count", job)
+    f.until("atomicrmw add ptr %taken, i64 1 acq_rel", f.i64("mul", "%count", "%parts"), take)
     module.add(f)
 
 

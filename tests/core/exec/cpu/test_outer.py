@@ -74,7 +74,7 @@ def test_threads_give_the_same_bits(m: int, c: int, monkeypatch: pytest.MonkeyPa
     for threads in (1, 2, 3):
         team = Team(threads) if threads > 1 else None
         if team:
-            monkeypatch.setattr(team, "do", lambda shared, alone, amount, team=team: team.share(shared))
+            monkeypatch.setattr(team, "do", lambda shared, *_, team=team: team.share(shared))
         dw = np.zeros((m, c), np.float32)
         out = np.zeros(m, np.float32)
         jobs = [job(dw, z, z_rows, x, x_rows), job(out, z, z_rows)]
