@@ -27,6 +27,7 @@ from abw.core.exec.cpu.llvm.walker import (
     emit_walker,
     note_plan,
 )
+from abw.core.exec.cpu.low.narrow import narrow_of
 from abw.core.exec.cpu.memory import ArenaMemory
 from abw.core.exec.cpu.outer import RowSums
 from abw.core.exec.cpu.packing import address, aligned
@@ -44,6 +45,7 @@ from abw.core.exec.epochs import RunEpochs
 from abw.core.exec.gradient import Gradient
 from abw.core.exec.interface import Abilities, Executed, Executor, Result, Rounds
 from abw.core.exec.params import Params
+from abw.core.exec.precision import Precision
 from abw.core.exec.values import fill_given, refill_rows
 from abw.core.grad.graph import TrainingGraph
 from abw.core.graph.graph import Graph
@@ -82,9 +84,10 @@ class CpuExecutor(Executor):
     name = "cpu"
     abilities = Abilities(halves=True)
 
-    def __init__(self, target: TargetName | None = None) -> None:
+    def __init__(self, target: TargetName | None = None, precision: Precision = "float32") -> None:
         """`target`: what to compile for; None takes the best that the machine has."""
-        self._target = get_target(target)
+        self._target, self.precision = get_target(target), precision
+        self._narrow = narrow_of(precision, self._target)
 
     def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:
         """Compile the network's kernels, or find them on disk, and pack the weights.
@@ -419,7 +422,8 @@ class CpuExecutor(Executor):
             if key not in made:
                 name, layout = f"kernel{len(made)}", None
                 if normal is not None:
-                    layout = layout_of(normal, self._target, tuple(s.reduction for s in net_type.slots))
+                    reductions = tuple(s.reduction for s in net_type.slots)
+                    layout = layout_of(normal, self._target, reductions, self._narrow)
                     for place in filter(None, layout.lists):
                         if place.collector not in collectors:
                             collectors.add(place.collector)

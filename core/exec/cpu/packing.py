@@ -60,8 +60,20 @@ class PackedWeights:
     @property
     def block_floats(self) -> int:
         """The floats of one block."""
-        vectors = len(self.group.gates) + sum(part.length * len(fed) for part, fed in self.group.segments)
+        vectors = len(self.group.gates) + sum(self.depth(part) * len(fed) for part, fed in self.group.segments)
         return vectors * self.units * self.lanes
+
+    def depth(self, part: Part) -> int:
+        """How many floats a row of weights takes for an operand."""
+        return part.length
+
+    def turns(self, part: Part) -> int:
+        """How many turns a loop over them has that asks for more."""
+        return part.length // 2
+
+    def columns(self, gate: Gate, part: Part, static: Mapping[int, NDArray[Any]]) -> NDArray[Any]:
+        """The floats of a gate's rows of weights for an operand: (rows, depth)."""
+        return weights_of(gate, part, static)
 
     def write(self, memory: Floats, static: Mapping[int, NDArray[Any]]) -> None:
         """Pack the weights of these static values; beside `memory` it takes one gate's at most."""
@@ -73,10 +85,11 @@ class PackedWeights:
             place[:, :, number] = self._by_block(self._bias(gate, static)[:, None])
         begin = len(gates) * vector
         for part, fed in self.group.segments:
-            end = begin + part.length * len(fed) * vector
-            place = blocks[:, begin:end].reshape(self.blocks, part.length, len(fed), self.units, self.lanes)
+            depth = self.depth(part)
+            end = begin + depth * len(fed) * vector
+            place = blocks[:, begin:end].reshape(self.blocks, depth, len(fed), self.units, self.lanes)
             for row, number in enumerate(fed):
-                place[:, :, row] = self._by_block(_weights(gates[number], part, static))
+                place[:, :, row] = self._by_block(self.columns(gates[number], part, static))
             begin = end
 
     def _by_block(self, weights: NDArray[Any]) -> NDArray[Any]:
@@ -93,7 +106,7 @@ class PackedWeights:
         return bias
 
 
-def _weights(gate: Gate, part: Part, static: Mapping[int, NDArray[Any]]) -> NDArray[Any]:
+def weights_of(gate: Gate, part: Part, static: Mapping[int, NDArray[Any]]) -> NDArray[Any]:
     """What a gate multiplies an operand with (rows, k): the sum over all products with it."""
     found = [
         static[value][:, first : first + part.length]

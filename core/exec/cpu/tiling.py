@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from abw.core.cell.normal import NormalCell
 from abw.core.exec.blas.calls import static_values
+from abw.core.exec.cpu.low.narrow import Narrow, NarrowRows, NarrowWeights
 from abw.core.exec.cpu.packing import Floats, PackedWeights, aligned
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.lower.rows import Fixed, columns, padded, row_floats
@@ -48,7 +49,8 @@ class ListPlace:
 class StageLayout:
     """A stage's groups of gates with their weights; `units` vectors of the result are computed together.
 
-    `streamed`: the weights are too many to stay in the second-level cache.
+    `streamed`: the weights are too many to stay in the second-level cache. `narrow`: where weights are of less
+    than 32 bits, what they are multiplied with, rounded.
     """
 
     stage: Stage
@@ -56,6 +58,7 @@ class StageLayout:
     units: int
     block_rows: int
     streamed: bool
+    narrow: tuple[NarrowRows, ...] = ()
 
     @property
     def sums(self) -> int:
@@ -69,7 +72,8 @@ class CellTiling:
 
     The table of row addresses has the inputs first, then the outputs, the scratch values (`scratch`: value,
     offset in floats a lane) and the static values (`fixed`). `lists`: by input, None where each lane reads
-    one row. `constants`: floats of everything static.
+    one row. `constants`: floats of everything static. `narrow`: what weights are kept in, where that is not
+    float32; the rows that are multiplied with them lie `narrow_at` floats into the scratch memory.
     """
 
     normal: NormalCell
@@ -83,6 +87,8 @@ class CellTiling:
     constants: int
     scratch_floats: int
     tile: int
+    narrow: Narrow | None = None
+    narrow_at: int = 0
 
     def shape_of(self, value: int) -> Shape:
         """The shape of a value."""
@@ -140,8 +146,15 @@ class CellTiling:
         return len(self.entries) + len(self.fixed)
 
 
-def layout_of(normal: NormalCell, target: Target, reductions: tuple[Reduction | None, ...]) -> CellTiling:
-    """Decide everything about a cell. `reductions`: of its inputs' slots. Cost: under a millisecond."""
+def layout_of(
+    normal: NormalCell,
+    target: Target,
+    reductions: tuple[Reduction | None, ...],
+    narrow: Narrow | None = None,
+) -> CellTiling:
+    """Decide everything about a cell. `reductions`: of its inputs' slots; `narrow`: of weights of less than
+    32 bits. Cost: under a millisecond.
+    """
     cell, lanes = normal.cell, target.lanes
     stages = stages_of(normal)
     end = 0
@@ -149,7 +162,7 @@ def layout_of(normal: NormalCell, target: Target, reductions: tuple[Reduction | 
     packed: list[PackedWeights | Fixed] = []
     fixed: dict[tuple[int, Shape], Fixed] = {}
     scratch: list[tuple[int, int]] = []
-    width = 0
+    width = narrow_bytes = 0
     outputs = {value: o for o, (_, value) in enumerate(cell.outputs)}
 
     def keep(value: int) -> None:
@@ -180,13 +193,18 @@ def layout_of(normal: NormalCell, target: Target, reductions: tuple[Reduction | 
         units, groups = _groups(stage, target)
         weights = []
         for group in groups:
-            weights.append(PackedWeights(end, group, stage.shape, units, lanes))
+            own = end, group, stage.shape, units, lanes
+            weights.append(NarrowWeights(*own, narrow) if narrow else PackedWeights(*own))
             end += weights[-1].blocks * weights[-1].block_floats
         packed += weights
         widest = max((len(group.gates) for group in groups), default=1)
         taken = sum(4 * w.blocks * w.block_floats for w in weights)
         streamed = taken > target.cache // KEPT_SHARE
-        laid.append(StageLayout(stage, tuple(weights), units, target.block_rows(widest * units), streamed))
+        rows = _narrow_rows(groups, narrow) if narrow else ()
+        narrow_bytes = max(narrow_bytes, sum(row.pitch for row in rows))
+        laid.append(
+            StageLayout(stage, tuple(weights), units, target.block_rows(widest * units), streamed, rows)
+        )
 
     lists: list[ListPlace | None] = []
     for port, reduction in zip(cell.inputs, reductions, strict=True):
@@ -195,11 +213,11 @@ def layout_of(normal: NormalCell, target: Target, reductions: tuple[Reduction | 
 
     order = [*range(len(cell.inputs)), *outputs, *(value for value, _ in scratch)]
     entries = {value: entry for entry, value in enumerate(order)}
-    kept = max(1, width, _reread(stages, normal, lanes))
+    kept = max(1, width, narrow_bytes // 4, _reread(stages, normal, lanes))
     tile = max(1, min(TILE_ROWS, target.cache // TILE_SHARE // (4 * kept)))
     return CellTiling(
         normal, target, tuple(laid), entries, tuple(lists), tuple(scratch), tuple(fixed.values()),
-        tuple(packed), end, tile * width, tile,
+        tuple(packed), end, tile * (width + narrow_bytes // 4), tile, narrow, tile * width,
     )  # fmt: skip
 
 
@@ -226,6 +244,16 @@ def _groups(stage: Stage, target: Target) -> tuple[int, list[Group]]:
     return units, [
         group_gates(stage.gates[first : first + size]) for first in range(0, len(stage.gates), size)
     ]
+
+
+def _narrow_rows(groups: Sequence[Group], narrow: Narrow) -> tuple[NarrowRows, ...]:
+    """The operands of a stage's groups, each once, one behind the other."""
+    rows: list[NarrowRows] = []
+    offset = 0
+    for part in dict.fromkeys(part for group in groups for part, _ in group.segments):
+        rows.append(NarrowRows(part, offset, narrow.pitch(part.length)))
+        offset += rows[-1].pitch
+    return tuple(rows)
 
 
 def _reread(stages: tuple[Stage | Single, ...], normal: NormalCell, lanes: int) -> int:

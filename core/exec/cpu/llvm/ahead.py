@@ -40,7 +40,7 @@ def asked(f: Function, weights: PackedWeights, after: str, own: str, block: str,
     first of their own again.
     """
     lines = -(-4 * weights.block_floats // LINE)
-    turns = max(1, sum(part.length // 2 for part, _ in weights.group.segments))
+    turns = max(1, sum(weights.turns(part) for part, _ in weights.group.segments))
     many, few = -(-lines // turns), -(-lines // (2 * turns))
     slowly = f.let(f"icmp sge i64 {blocks}, {many}")
     apart = f.let(f"select i1 {slowly}, i64 0, i64 {LINE}")

@@ -18,6 +18,9 @@ from abw.core.exec.cpu.llvm.emit import Function, Module
 from abw.core.exec.cpu.llvm.functions import element
 from abw.core.exec.cpu.llvm.singles import emit_single
 from abw.core.exec.cpu.llvm.sums import contract
+from abw.core.exec.cpu.low.narrow import NarrowWeights
+from abw.core.exec.cpu.low.products import emit_narrow_block
+from abw.core.exec.cpu.low.rounding import round_rows
 from abw.core.exec.cpu.packing import PackedWeights
 from abw.core.exec.cpu.tiling import CellTiling, RowPlace, StageLayout
 from abw.core.exec.lower.rows import columns, padded, row_floats
@@ -39,7 +42,11 @@ def emit_cell(module: Module, name: str, layout: CellTiling, *, stamped: bool = 
         if isinstance(stage, StageLayout):
             for group, weights in enumerate(stage.weights):
                 for rows in range(1, stage.block_rows + 1):
-                    _emit_block(module, f"{name}_{number}_{group}_{rows}", layout, stage, weights, rows)
+                    block = f"{name}_{number}_{group}_{rows}"
+                    if isinstance(weights, NarrowWeights):
+                        emit_narrow_block(module, block, layout, stage, weights, rows)
+                    else:
+                        _emit_block(module, block, layout, stage, weights, rows)
     _Kernel(module, name, layout, stamped).emit()
 
 
@@ -191,6 +198,9 @@ class _Kernel:
         """Block of weights by block of weights, over all rows of the tile."""
         f = self.f
         blocks = _blocks(f, count, stage.block_rows)
+        if stage.narrow:
+            round_rows(f, self.layout, stage, count, self.address)
+            narrow = f.at("%scratch", 4 * self.layout.narrow_at)
 
         def rows(block: str, carried: list[str], column: str, after: str) -> list[str]:
             begin = carried[0]
@@ -204,7 +214,8 @@ class _Kernel:
                     w = f.at("%constants", f.i64("add", place, 4 * weights.offset))
                     out = f.at("%sums", 4 * self.lanes * done)
                     done += len(weights.group.gates) * stage.units
-                    arguments = f"ptr {w}, ptr {table}, ptr {out}"
+                    operands = f"ptr {narrow}, i64 {begin}" if stage.narrow else f"ptr {table}"
+                    arguments = f"ptr {w}, {operands}, ptr {out}"
                     if stage.streamed:
                         arguments += asked(f, weights, after, w, block, blocks)
                     f.do(f"call void @{self.name}_{at}_{group}_{number}({arguments})")

@@ -1,0 +1,1 @@
+"""Products of the executor `cpu` with weights of less than 32 bits."""
