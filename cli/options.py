@@ -182,6 +182,15 @@ Address = Annotated[
         show_default="one started for the run",
     ),
 ]
+Precision = Annotated[
+    Literal["float32", "bf16", "int8"] | None,
+    typer.Option(
+        "--precision",
+        help="What executor cpu keeps the weights of products in: a half or a quarter of float32's memory, "
+        "and less exact (docs/cpu.md; `abw compare-precision` says what that does to the outputs).",
+        show_default="float32",
+    ),
+]
 NoTensorCores = Annotated[
     bool,
     typer.Option(

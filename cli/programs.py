@@ -127,7 +127,7 @@ def run(
     policy = policy_of(params["policy"])
     if policy:
         options.require_policy(policy, "--policy")
-    own = {name: params[name] for name in ("kernels", "scheme")}
+    own = {name: params[name] for name in ("kernels", "precision", "scheme")}
     own["tensor_cores"] = False if params["no_tensor_cores"] else None
     to_stdout = str(params["output"]) == "-" or params["as_json"] or params["show_kernels"] is not None
     changes = options.overrides(None, params["limit"], None, params["sizes"], params["seed"])

@@ -26,10 +26,12 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
     mini_batches = counted(report["mini_batches"], "mini-batch", "es")
     done = {"fuse": "reductions read in place", "group": "types grouped"}
     passes = "".join(f"; {done[name]}" for name in report["passes"])
+    precision = report.get("precision") or "float32"
+    kept = "" if precision == "float32" else f", weights in {precision}"
     console.print(
         f"{counted(report['instances'], 'instance')} in {mini_batches} of {report['batch']}; "
         f"{counted(report['nodes'], 'node')} ({report['granularity']}); "
-        f"executor {report['executor']}{threads}{passes}"
+        f"executor {report['executor']}{kept}{threads}{passes}"
     )
     if pieces := report.get("in_pieces"):
         console.print(f"{pieces} of them did not fit the device's memory at once, and ran in pieces")

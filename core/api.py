@@ -43,7 +43,8 @@ from abw.core.data.instances import Instances
 from abw.core.data.read import read
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params
-from abw.core.exec.registry import get_executor
+from abw.core.exec.precision import PRECISIONS, Precision
+from abw.core.exec.registry import executor_of
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.graph.graph import Graph
 from abw.core.ir.model import Model
@@ -108,6 +109,7 @@ def load(
     policy: str | Policy = CHOSEN,
     encoding: Choice = "best",
     executor: str = "cpu",
+    precision: Precision = "float32",
     granularity: Granularity = "cell",
     layout: LayoutName = "planned",
     hoist: bool = False,
@@ -131,6 +133,7 @@ def load(
     in the spec, AbwError. Cost: the kernels' compilation, 0.1 to 0.3 s; nothing where they
     are on disk from before.
     """
+    _require("precision", precision, PRECISIONS)
     _require("granularity", granularity, get_args(Granularity))
     _require("layout", layout, get_args(LayoutName))
     _require("encoding", encoding, ("best", *get_args(Encoding)))
@@ -156,7 +159,7 @@ def load(
     params = make_params(networks.cells, load_weights(model), seed)
     if check_finite:
         refuse_weights(networks.cells, params)
-    ready = get_executor(executor)
+    ready = executor_of(executor, precision)
     ready.prepare(networks.network, params, threads)
     sample = data if isinstance(data, Instances) else None
     return LoadedModel(model, networks, params, ready, policy, encoding, seed, check_finite, sample, threads)
@@ -318,6 +321,11 @@ class LoadedModel:
         It begins with the weights that the model has now. Words of tables without a vocabulary are hashed:
         `abw train` makes a vocabulary of the training data. Errors: AbwError for what cannot be trained.
         """
+        if self.executor.precision != "float32":
+            raise AbwError(
+                f"weights of {self.executor.precision} are not trained: training keeps them in float32",
+                hint="load the model without precision, and load what was trained with it",
+            )
         chosen = get_policy(policy) if isinstance(policy, str) else Foreign(policy)
         name, used = self.executor.name, self._seed if seed is None else seed
         teach, model = Teacher(self.spec), finished_model(self.spec)

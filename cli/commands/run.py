@@ -111,6 +111,7 @@ def run(
             show_default="ir; njit where neither x86-64 nor AArch64",
         ),
     ] = None,
+    precision: options.Precision = None,
     granularity: Annotated[
         Literal["cell", "op", "graph"] | None,
         typer.Option("--granularity", help=options.GRAPH_HELP, show_default="cell"),
@@ -268,7 +269,12 @@ def run(
         options.require_policy(policy, "--policy")
     if encoding and policy != LEARNED:
         raise typer.BadParameter(f"it goes with --policy fsm, not with {policy}", param_hint="--encoding")
-    own = {"kernels": kernels, "scheme": scheme, "tensor_cores": False if no_tensor_cores else None}
+    own = {
+        "kernels": kernels,
+        "precision": precision,
+        "scheme": scheme,
+        "tensor_cores": False if no_tensor_cores else None,
+    }
     told = {option: value for option, value in own.items() if value is not None}
     chosen = RunOptions(
         policy=policy,

@@ -13,6 +13,7 @@ from abw.core.base.errors import AbwError
 from abw.core.data.vertices import Columns
 from abw.core.exec.gradient import Gradient, joined
 from abw.core.exec.params import Params
+from abw.core.exec.precision import Precision
 from abw.core.grad.gradients import gradients_of
 from abw.core.grad.graph import TrainingGraph
 from abw.core.graph.graph import Graph, Nodes
@@ -292,6 +293,14 @@ class Executor(Protocol):
 
     threads: int = 1
     """How many share a run."""
+
+    precision: Precision = "float32"
+    """What the weights of products are at least as good as."""
+
+    @property
+    def packed_bytes(self) -> int | None:
+        """What the weights take that are packed for the kernels; None where they are used as they are."""
+        return None
 
     @property
     def profiler(self) -> Profiler | None:

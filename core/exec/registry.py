@@ -12,6 +12,7 @@ from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.target import KNOWN
 from abw.core.exec.cuda.options import ABILITIES, CudaOptions
 from abw.core.exec.interface import USUAL, Abilities, Executor
+from abw.core.exec.precision import Precision
 from abw.core.exec.reference import ReferenceExecutor
 
 KernelsName = Literal["ir", "njit"]
@@ -25,9 +26,10 @@ class NoOptions:
 
 @dataclass(frozen=True, slots=True)
 class CpuOptions:
-    """`kernels`: None is IR where that was ever tried, else njit."""
+    """`kernels`: None is IR where that was ever tried, else njit. `precision`: of the weights of products."""
 
     kernels: KernelsName | None = None
+    precision: Precision = "float32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,16 @@ class Entry:
 
 def _cpu(options: CpuOptions) -> Executor:
     if (options.kernels or ("ir" if KNOWN else "njit")) == "njit":
+        if options.precision != "float32":
+            raise AbwError(
+                f"kernels njit have weights of float32 alone, not of {options.precision}",
+                hint="--kernels ir",
+                exit_code=2,
+            )
         from abw.core.exec.cpu.njit.executor import NjitExecutor
 
         return NjitExecutor()
-    return CpuExecutor()
+    return CpuExecutor(precision=options.precision)
 
 
 def _cuda(options: CudaOptions) -> Executor:
@@ -100,6 +108,11 @@ def get_executor(name: str, **told: object) -> Executor:
     """
     entry = entry_of(name)
     return entry.make(_options(name, entry, told))
+
+
+def executor_of(name: str, precision: Precision) -> Executor:
+    """A fresh executor with weights of this precision. Errors: as `get_executor`."""
+    return get_executor(name, **({} if precision == "float32" else {"precision": precision}))
 
 
 def settings(name: str, **told: object) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.exec.interface import Executor
-from abw.core.exec.registry import get_executor
+from abw.core.exec.precision import Precision, allowed
+from abw.core.exec.registry import executor_of
 from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Shape
 from abw.core.ir.library import Library
@@ -50,6 +51,7 @@ def cells(
     dims: Mapping[str, int] | None = None,
     policy: str | Policy = "critical",
     executor: str | Executor = "cpu",
+    precision: Precision = "float32",
     threads: int | None = None,
     seed: int = 0,
     allow_outside: bool = False,
@@ -58,8 +60,9 @@ def cells(
 
     `weights`: a file of trained ones (else those that the file names, else random ones from `seed`);
     `policy`: by what each piece of a mini-batch is scheduled, a name or an object with `schedule(dag)`;
-    `executor`: a name, or one that was made with options of its own. Errors: SpecError with all that is wrong
-    in the file, AbwError. Cost: the kernels' compilation, 0.1 to 0.3 s; nothing where they are on disk.
+    `executor`: a name, with the weights of products in `precision`, or one that was made with options of its
+    own. Errors: SpecError with all that is wrong in the file, AbwError. Cost: the kernels' compilation, 0.1
+    to 0.3 s; nothing where they are on disk.
     """
     if threads is not None and threads < 1:
         raise AbwError(f"threads cannot be {threads}", hint="1 or more; None: one a core")
@@ -72,7 +75,8 @@ def cells(
     )
     loaded = load_library(find_spec(Path(library)), overrides, TAKEN)
     chosen = get_policy(policy) if isinstance(policy, str) else Foreign(policy)
-    ready = get_executor(executor) if isinstance(executor, str) else executor
+    _one_of("precision", precision, Precision)
+    ready = executor_of(executor, precision) if isinstance(executor, str) else executor
     name = policy if isinstance(policy, str) else type(policy).__name__
     how = How(name, said.threads or threads, seed if said.seed is None else said.seed)
     return Net(loaded, ready, chosen, how)
@@ -223,20 +227,21 @@ class Net(Session):
         *,
         batch: int = DEFAULT_BATCH,
         granularity: ProgramGranularity = DEFAULT_GRANULARITY,
-        tolerance: float = 1e-4,
+        tolerance: float | None = None,
     ) -> Verified:
         """Run instances together, alone, and in double precision; say what differs.
 
         Alone all decisions and results must be the same, to the bit where the executor gives that. In double
         precision each program is given the decisions of the mini-batch: each must be right within `tolerance`
-        of its scores' root mean square, and so must all values be.
+        of its scores' root mean square, and so must all values be: 1e-4, unless weights are less precise.
         """
         _check_batch(batch)
         require_program(function)
         _one_of("granularity", granularity, ProgramGranularity)
         items = list(instances)
         together = partial(self._batch, granularity=granularity)
-        return verify(together, self._eager, function, items, range(len(items)), batch, tolerance)
+        limit = allowed(self.executor.precision, 1e-4) if tolerance is None else tolerance
+        return verify(together, self._eager, function, items, range(len(items)), batch, limit)
 
     def trace(self, function: Program, instance: object) -> Graph:
         """The graph of all that a program records for an instance: a node for each call, in notebooks a

@@ -23,6 +23,7 @@ from abw.core.data.vertices import INSTANCE, KIND, FieldColumn
 from abw.core.exec.agreement import compare
 from abw.core.exec.interface import Executor, Profiler, Result
 from abw.core.exec.params import Params
+from abw.core.exec.precision import allowed
 from abw.core.exec.reference import ReferenceExecutor
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.graph import Graph, ResultRefs
@@ -227,7 +228,8 @@ class _Run:
         worst, expected = _compared(job, graph, result)
         if grown is not None and workload.ground is not None:
             sprouter, name = workload.ground.sprouter, job.executor.name
-            found = recheck(sprouter, grown.instances, expected, TOLERANCE, name, grown.picks)
+            tolerance = allowed(job.executor.precision, TOLERANCE)
+            found = recheck(sprouter, grown.instances, expected, tolerance, name, grown.picks)
             self.sums.grown.decisions += found.decisions
             self.sums.grown.close += found.close
         return worst
@@ -356,12 +358,15 @@ def _compared(job: Job, graph: Graph, result: Result) -> tuple[float, Result]:
     worst = max(compare(result, expected, job.networks.fusion), key=lambda d: d.error, default=None)
     if worst is None:
         return 0.0, expected
-    if not worst.error <= TOLERANCE:
+    precision = job.executor.precision
+    if not worst.error <= (limit := allowed(precision, TOLERANCE)):
+        single = "where the model divides by what may be near 0, rounding can do that: see --executor blas. "
+        coarse = f"weights of {precision} may be too coarse for this model: see without --precision. "
         raise AbwError(
             f"executor '{job.executor.name}' is wrong: output '{worst.output}' of type '{worst.type}' "
             f"differs from the reference by {worst.error:.2e} of its root mean square "
-            f"(allowed: {TOLERANCE:.0e})",
-            hint="where the model divides by what may be near 0, rounding can do that: see --executor blas. "
-            "Else it is a defect of abw: please report it with the spec and the data",
+            f"(allowed: {limit:.0e})",
+            hint=(single if precision == "float32" else coarse)
+            + "Else it is a defect of abw: please report it with the spec and the data",
         )
     return worst.error, expected

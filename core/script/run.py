@@ -21,6 +21,7 @@ from abw.core.data.feed import STDIN, Feed, open_feed
 from abw.core.data.plain import Plain
 from abw.core.data.stream import Bad
 from abw.core.exec.interface import Executor
+from abw.core.exec.precision import allowed
 from abw.core.exec.registry import get_executor, settings
 from abw.core.exec.trained import load_weights
 from abw.core.graph.bounds import lower_bound
@@ -331,7 +332,7 @@ class _Job:
             [items.objects[i] for i in good],
             [numbers[i] for i in good],
             self.options.granularity,
-            TOLERANCE,
+            allowed(self.program.net.executor.precision, TOLERANCE),
         )
         if not found.ok:
             raise AbwError(

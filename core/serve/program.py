@@ -16,7 +16,7 @@ from abw.core.base.errors import AbwError, from_system, printable
 from abw.core.data.feed import open_feed
 from abw.core.data.given.objects import read_objects
 from abw.core.data.plain import plain
-from abw.core.exec.registry import get_executor
+from abw.core.exec.registry import executor_of
 from abw.core.program.minibatch import prepare, recorded, run_as_they_end
 from abw.core.program.running.fibers import Failed, Stopped
 from abw.core.program.session import DEFAULT_GRANULARITY, Ended
@@ -242,12 +242,12 @@ def _tensors(rows: Sequence[Row]) -> dict[str, Any]:
 
 def opened_program(loading: dict[str, Any], limits: dict[str, Any]) -> ProgramEngine:
     """The engine that the server asks for, warm. The file's code is run, here. Errors: AbwError."""
-    name, data = loading["executor"], loading["data"]
+    name, precision, data = loading["executor"], loading["precision"], loading["data"]
     said = Told(
         loading["dims"],
         Path(loading["weights"]) if loading["weights"] else None,
         loading["policy"],
-        get_executor(name) if name else None,
+        executor_of(name or "cpu", precision or "float32") if name or precision else None,
         loading["threads"],
         loading["seed"],
         loading["allow_outside"],

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from abw.core.base.errors import AbwError
+from abw.core.exec.precision import Precision
 
 ENGINE, PROGRAM_ENGINE = "abw.core.serve.engine", "abw.core.serve.program"
 """The modules that an engine runs: of a spec's model, and of a program."""
@@ -22,6 +23,7 @@ class Loading:
     dims: Mapping[str, int] = field(default_factory=dict)
     policy: str = "auto"
     executor: str = "cpu"
+    precision: Precision = "float32"
     threads: int | None = None
     seed: int = 0
     allow_outside: bool = False
@@ -45,6 +47,7 @@ class LoadingProgram:
     dims: Mapping[str, int] = field(default_factory=dict)
     policy: str | None = None
     executor: str | None = None
+    precision: Precision | None = None
     threads: int | None = None
     seed: int | None = None
     allow_outside: bool = False

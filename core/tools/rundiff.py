@@ -15,8 +15,8 @@ from abw.core.store.checked import read_arrays
 from abw.core.store.runs import OUTPUTS, RETURNED, StoredRun, load_batch
 
 OPTIONS = (
-    "model", "spec", "data", "dims", "policy", "picked", "executor", "granularity", "layout", "passes",
-    "hoist", "seed", "weights", "threads", "batch", "versions", "program",
+    "model", "spec", "data", "dims", "policy", "picked", "executor", "precision", "granularity",
+    "layout", "passes", "hoist", "seed", "weights", "threads", "batch", "versions", "program",
 )  # fmt: skip
 """What was asked for, as it stands in reports."""
 COUNTS = (

@@ -27,8 +27,8 @@ from abw.core.exec.cpu.llvm.walker import (
     emit_walker,
     note_plan,
 )
-from abw.core.exec.cpu.low.narrow import narrow_of
 from abw.core.exec.cpu.memory import ArenaMemory
+from abw.core.exec.cpu.narrow import narrow_of
 from abw.core.exec.cpu.outer import RowSums
 from abw.core.exec.cpu.packing import address, aligned
 from abw.core.exec.cpu.parts import get_sorter, shared_out
@@ -139,6 +139,11 @@ class CpuExecutor(Executor):
         self._tape: CompiledTape | None = None
         self._twins: tuple[CpuExecutor, ...] = ()
 
+    @property
+    def packed_bytes(self) -> int:
+        """Weights, biases and scales of all types."""
+        return sum(memory.nbytes for memory in self._constants)
+
     def twins(self) -> tuple[CpuExecutor, ...]:
         """One a thread, with arenas of its own; none while runs are measured or noted."""
         if self._team is None or self._profiler is not None:
@@ -175,7 +180,8 @@ class CpuExecutor(Executor):
             self._packings = []
             for layout, t in zip(self._layouts, self._network.types, strict=True):
                 own = [params.values[i] for i in t.params], [ends[i] for i in t.params]
-                self._packings.append(packing_of(layout, *own) if layout else None)
+                gathered = layout is not None and layout.narrow is None
+                self._packings.append(packing_of(layout, *own) if layout and gathered else None)
         whole = list(zip(self._network.types, self._layouts, self._packings, self._constants, strict=True))
         packed = [(made, memory) for *_, made, memory in whole if made is not None]
         theta: Floats = params.flat

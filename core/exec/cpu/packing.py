@@ -60,7 +60,9 @@ class PackedWeights:
     @property
     def block_floats(self) -> int:
         """The floats of one block."""
-        vectors = len(self.group.gates) + sum(self.depth(part) * len(fed) for part, fed in self.group.segments)
+        vectors = len(self.group.gates) + sum(
+            self.depth(part) * len(fed) for part, fed in self.group.segments
+        )
         return vectors * self.units * self.lanes
 
     def depth(self, part: Part) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from abw.core.cell.normal import NormalCell
 from abw.core.exec.blas.calls import static_values
-from abw.core.exec.cpu.low.narrow import Narrow, NarrowRows, NarrowWeights
+from abw.core.exec.cpu.narrow import Narrow, NarrowRows, NarrowWeights
 from abw.core.exec.cpu.packing import Floats, PackedWeights, aligned
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.lower.rows import Fixed, columns, padded, row_floats
@@ -49,8 +49,8 @@ class ListPlace:
 class StageLayout:
     """A stage's groups of gates with their weights; `units` vectors of the result are computed together.
 
-    `streamed`: the weights are too many to stay in the second-level cache. `narrow`: where weights are of less
-    than 32 bits, what they are multiplied with, rounded.
+    `streamed`: the weights are too many to stay in the second-level cache. `narrow`: where weights are of
+    less than 32 bits, what they are multiplied with, rounded.
     """
 
     stage: Stage

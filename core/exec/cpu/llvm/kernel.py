@@ -16,11 +16,11 @@ from abw.core.exec.cpu.llvm.ahead import Ahead, asked
 from abw.core.exec.cpu.llvm.clock import charge_reason, restart
 from abw.core.exec.cpu.llvm.emit import Function, Module
 from abw.core.exec.cpu.llvm.functions import element
+from abw.core.exec.cpu.llvm.narrow_rows import round_rows
+from abw.core.exec.cpu.llvm.narrow_sums import emit_narrow_block
 from abw.core.exec.cpu.llvm.singles import emit_single
 from abw.core.exec.cpu.llvm.sums import contract
-from abw.core.exec.cpu.low.narrow import NarrowWeights
-from abw.core.exec.cpu.low.products import emit_narrow_block
-from abw.core.exec.cpu.low.rounding import round_rows
+from abw.core.exec.cpu.narrow import NarrowWeights
 from abw.core.exec.cpu.packing import PackedWeights
 from abw.core.exec.cpu.tiling import CellTiling, RowPlace, StageLayout
 from abw.core.exec.lower.rows import columns, padded, row_floats

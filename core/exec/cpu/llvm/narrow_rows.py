@@ -7,7 +7,7 @@ from collections.abc import Callable
 from abw.core.exec.cpu.llvm.emit import Function, number, splat
 from abw.core.exec.cpu.llvm.functions import ROUNDER
 from abw.core.exec.cpu.llvm.singles import masked, over
-from abw.core.exec.cpu.low.narrow import LEAST, NarrowRows
+from abw.core.exec.cpu.narrow import LEAST, NarrowRows
 from abw.core.exec.cpu.packing import LINE
 from abw.core.exec.cpu.tiling import CellTiling, RowPlace, StageLayout
 from abw.core.exec.lower.rows import padded
@@ -92,7 +92,8 @@ def _quantise(f: Function, source: str, out: str, rows: NarrowRows) -> None:
         x = f.vec("fmul", masked(f, f.load(source, place), mask, 0.0), factor)
         # the sum is a whole number, in the lowest bits of its own
         whole = f.let(f"bitcast {floats} {f.vec('fadd', x, splat(ROUNDER + ZERO))} to {kind}")
-        f.do(f"store {chars} {f.let(f'trunc {kind} {whole} to {chars}')}, ptr {_shrunk(f, out, place, 2)}, align 1")
+        small = f.let(f"trunc {kind} {whole} to {chars}")
+        f.do(f"store {chars} {small}, ptr {_shrunk(f, out, place, 2)}, align 1")
         return []
 
     over(f, rows.part.length, shrink, [])

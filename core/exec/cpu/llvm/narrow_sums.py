@@ -1,8 +1,8 @@
 """Blocks of sums of narrow rows multiplied with narrow weights.
 
-The rows lie in scratch memory (`rounding.py`), those of an operand one behind the other. Sums are in registers
-as those of float32: of bfloat16 they are floats, of int8 whole numbers, which are multiplied with both scales
-and added to the floats once an operand is through.
+The rows lie in scratch memory (`narrow_rows.py`), those of an operand one behind the other. Sums are in
+registers as those of float32: of bfloat16 they are floats, of int8 whole numbers, which are multiplied with
+both scales and added to the floats once an operand is through.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from abw.core.exec.cpu.llvm.ahead import Ahead
 from abw.core.exec.cpu.llvm.emit import Function, Module
-from abw.core.exec.cpu.low.narrow import Narrow, NarrowWeights
-from abw.core.exec.cpu.low.rounding import UPPER
+from abw.core.exec.cpu.llvm.narrow_rows import UPPER
+from abw.core.exec.cpu.narrow import Narrow, NarrowWeights
 from abw.core.exec.cpu.packing import LINE
 from abw.core.exec.cpu.tiling import CellTiling, StageLayout
 
@@ -78,8 +78,13 @@ class _Products:
             take = self._pairs if self.narrow.element == 2 else self._widened
             return self._contract(f.target.vector, sums, weights, take)
         step = 4 * f.target.lanes
-        begin = [f.let(f"load {self.integers}, ptr {f.at(weights, step * (width + v))}, align 4") for v in range(width)]
-        whole = self._contract(self.integers, [begin] * len(sums), f.at(weights, 2 * step * width), self._fours)
+        begin = [
+            f.let(f"load {self.integers}, ptr {f.at(weights, step * (width + v))}, align 4")
+            for v in range(width)
+        ]
+        whole = self._contract(
+            self.integers, [begin] * len(sums), f.at(weights, 2 * step * width), self._fours
+        )
         scales = [f.load(weights, step * v) for v in range(width)]
         result = []
         for at, row, found in zip(self.rows, sums, whole, strict=True):
@@ -149,12 +154,16 @@ class _Products:
         own = list(self._words_of_rows(rows))
         for byte in range(4):
             signed = [
-                f.let(f"ashr {kind} {f.let(f'shl {kind} {word}, splat (i32 {24 - 8 * byte})')}, splat (i32 24)")
+                f.let(
+                    f"ashr {kind} {f.let(f'shl {kind} {word}, splat (i32 {24 - 8 * byte})')}, splat (i32 24)"
+                )
                 for word in words
             ]
             result = []
             for r, row in enumerate(own):
-                x = f.let(f"and {kind} {f.let(f'lshr {kind} {row}, splat (i32 {8 * byte})')}, splat (i32 255)")
+                x = f.let(
+                    f"and {kind} {f.let(f'lshr {kind} {row}, splat (i32 {8 * byte})')}, splat (i32 255)"
+                )
                 for value, word in zip(values[r * len(words) :], signed, strict=False):
                     result.append(f.let(f"add {kind} {value}, {f.let(f'mul {kind} {x}, {word}')}"))
             values = result
@@ -178,7 +187,7 @@ class _Products:
         ]
 
     def _widened(self, rows: list[str], weights: list[str], values: list[str]) -> list[str]:
-        """The same where rows are floats and weights are made floats: products are exact, sums are rounded."""
+        """The same of rows of floats and weights made floats: products are exact, sums are rounded."""
         f, lanes = self.f, self.f.target.lanes
         doubled = f"<{lanes // 2} x i64>"
 
@@ -209,4 +218,6 @@ class _Products:
         f, kind = self.f, self.integers
         for row in rows:
             first = f.let(f"insertelement {kind} poison, i32 {f.item('i32', row, 0)}, i64 0")
-            yield f.let(f"shufflevector {kind} {first}, {kind} poison, <{f.target.lanes} x i32> zeroinitializer")
+            yield f.let(
+                f"shufflevector {kind} {first}, {kind} poison, <{f.target.lanes} x i32> zeroinitializer"
+            )

@@ -65,7 +65,7 @@ class NarrowRows:
 
 @dataclass(frozen=True, slots=True)
 class NarrowWeights(PackedWeights):
-    """A group's weights in words. Biases are floats; of int8 each row's scale is, for each of its operands."""
+    """A group's weights in words. Biases are floats; in int8 a row has a scale for each of its operands."""
 
     narrow: Narrow
 
