@@ -21,6 +21,7 @@ from abw.cli.commands import (
     layout,
     learn,
     new,
+    precision,
     run,
     runs,
     schema,
@@ -50,6 +51,7 @@ app.command("check")(check.check)
 app.command("learn")(learn.learn)
 app.command("train")(train.train)
 app.command("compare")(compare.compare)
+app.command("compare-precision")(precision.compare_precision)
 app.command("calibrate")(calibrate.calibrate)
 app.command("explain")(explain.explain)
 app.command("layout")(layout.layout)

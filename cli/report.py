@@ -17,6 +17,7 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
     from rich.text import Text
 
     from abw.core.base.console import Console
+    from abw.core.exec.precision import ALLOWED
     from abw.core.store.runs import policy_name
 
     console = Console(stderr=on_stderr)
@@ -99,7 +100,10 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
             style="yellow",
         )
     if report["max_error"] is not None:
-        console.print(f"verified: largest error {report['max_error']:.1e} of the output's root mean square")
+        limit = f" (at most {ALLOWED[precision]:.1e} in {precision})" if precision in ALLOWED else ""
+        console.print(
+            f"verified: largest error {report['max_error']:.1e} of the output's root mean square{limit}"
+        )
         decided = report.get("program") or report.get("growth")
         if decided and decided["decisions"]:
             close = decided["close"]

@@ -66,6 +66,7 @@ def cells(
     """
     if threads is not None and threads < 1:
         raise AbwError(f"threads cannot be {threads}", hint="1 or more; None: one a core")
+    _one_of("precision", precision, Precision)
     said = told()
     policy, executor = said.policy or policy, said.executor or executor
     overrides = Overrides(
@@ -75,7 +76,6 @@ def cells(
     )
     loaded = load_library(find_spec(Path(library)), overrides, TAKEN)
     chosen = get_policy(policy) if isinstance(policy, str) else Foreign(policy)
-    _one_of("precision", precision, Precision)
     ready = executor_of(executor, precision) if isinstance(executor, str) else executor
     name = policy if isinstance(policy, str) else type(policy).__name__
     how = How(name, said.threads or threads, seed if said.seed is None else said.seed)
