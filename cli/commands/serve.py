@@ -93,11 +93,15 @@ def serve(
     if options.is_program(spec):
         module, chosen = PROGRAM_ENGINE, programs.policy_of(policy)
         form = format or (format_of(data, None) if data else "json")
-        loading = LoadingProgram(str(spec), form, *told, chosen, executor, precision, own, seed, allow_outside)
+        loading = LoadingProgram(
+            str(spec), form, *told, chosen, executor, precision, own, seed, allow_outside
+        )
     else:
         programs.refuse_format(format)
         module, chosen = ENGINE, policy or "auto"
-        loading = Loading(str(spec), *told, chosen, executor or "cpu", precision or "float32", own, seed or 0, allow_outside)
+        loading = Loading(
+            str(spec), *told, chosen, executor or "cpu", precision or "float32", own, seed or 0, allow_outside
+        )
     limits = Limits(
         batch=max_batch,
         nodes=max_nodes,

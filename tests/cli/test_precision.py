@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,8 @@ import pytest
 import abw as library
 from abw.core.base.errors import AbwError
 from abw.core.exec.precision import ALLOWED
+from abw.core.serve.program import opened_program
+from abw.core.serve.settings import Limits, Loading, LoadingProgram
 from tests.cli.conftest import Abw
 from tests.cli.test_run import SMALL
 
@@ -79,6 +83,17 @@ def test_from_python(root: Path) -> None:
     with pytest.raises(AbwError, match="precision cannot be 'int4'"):
         library.cells(cells, precision="int4")
     assert library.cells(cells, precision="bf16", allow_outside=True).executor.precision == "bf16"
+
+
+def test_served_models_take_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the engine is told, and does with it."""
+    told = Loading(str(root / "specs/treelstm.yaml"), policy="depth", precision="int8").document()
+    assert library.load(told.pop("spec"), **told).executor.precision == "int8"
+    program = f"{root}/specs/programs/treelstm.py:classify"
+    loading = LoadingProgram(program, "trees", precision="bf16").document()
+    with ExitStack() as stack:
+        monkeypatch.setattr("abw.core.serve.program._OPEN", stack)
+        assert opened_program(loading, asdict(Limits())).program.net.executor.precision == "bf16"
 
 
 def test_outputs_are_compared(abw: Abw, tmp_path: Path) -> None:
