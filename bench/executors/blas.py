@@ -16,6 +16,7 @@ from abw.core.base.errors import AbwError
 
 if TYPE_CHECKING:
     from abw.core.exec.params import Params
+    from abw.core.exec.precision import Precision
     from abw.core.plan.plan import Plan
 
 TOLERANCE = 1e-4
@@ -91,13 +92,25 @@ def refuse_different(contenders: Mapping[str, Contender], ours: str, size: int) 
 class Ours:
     """One of our executors."""
 
-    def __init__(self, executor: str, planned: Plan, params: Params, threads: int = 1) -> None:
-        from abw.core.exec.registry import get_executor
+    def __init__(
+        self,
+        executor: str,
+        planned: Plan,
+        params: Params,
+        threads: int = 1,
+        precision: Precision = "float32",
+    ) -> None:
+        from abw.core.exec.registry import executor_of
         from abw.core.plan.plan import plan
 
-        self._executor = get_executor(executor)
+        self._executor = executor_of(executor, precision)
         self._executor.prepare(planned.graph.network, params, threads)
         self._plan = plan(planned.graph, self._executor.arrange(planned.graph, planned.schedule))
+
+    @property
+    def packed_bytes(self) -> int | None:
+        """What its weights take."""
+        return self._executor.packed_bytes
 
     def run(self) -> None:
         """See `Contender`."""

@@ -50,6 +50,44 @@ def cpu(
     yield f"measured peak of one thread: {report['peak_gflops']:.1f} GFLOP/s"
 
 
+@bench("precision")
+def precision(
+    data: DataDir,
+    specs: SpecsDir = SPECS,
+    hidden: HiddenSizes = [256, 512],
+    batch: BatchSizes = [64, 8],
+    runs: Runs = 9,
+) -> Shown:
+    """Weights in bfloat16 and int8 beside float32, and PyTorch's products in all three: one thread."""
+    from abw.bench.executors.precision import bench_precision
+
+    report = bench_precision(data, hidden, batch, runs, specs)
+    yield report
+    table = grid(
+        "model",
+        "hidden",
+        "batch",
+        "precision",
+        "time",
+        "speed",
+        "weights",
+        "error",
+        "torch, products",
+        "its speed",
+    )
+    for r in report["rows"]:
+        theirs = r["torch_seconds"]
+        beside = (duration(theirs), f"{r['torch_speed']:.2f} x") if theirs else ("", "")
+        table.add_row(
+            r["model"], str(r["hidden"]), str(r["batch"]), r["precision"], duration(r["seconds"]),
+            f"{r['speed']:.2f} x", amount(r["packed_bytes"], "B"), f"{r['error']:.1e}", *beside,
+        )  # fmt: skip
+    yield table
+    names = {"bf16": "bfloat16 (AVX-512 BF16)", "int8": "int8 (VNNI)"}
+    for name, there in report["instructions"].items():
+        yield f"products of {names[name]} in one instruction: {'yes' if there else 'no'}"
+
+
 @bench("train")
 def train(
     data: DataDir,

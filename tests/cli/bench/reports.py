@@ -27,6 +27,7 @@ MODULES = {
     "passes": "executors.passes",
     "peers": "whole.peers",
     "policies": "graphs.policies",
+    "precision": "executors.precision",
     "programs": "growth.programs",
     "reading": "whole.reading",
     "serve": "serving.serve",
@@ -143,6 +144,17 @@ REPORTS: dict[str, dict[str, Any]] = {
             for blas in (0.36, None)
         ],
         "peak_gflops": 117.0,
+    },
+    "precision": {
+        "rows": [
+            {
+                "model": "LatticeLSTM", "hidden": 512, "batch": 64, "precision": p, "seconds": 0.067,
+                "speed": 3.94, "packed_bytes": 12_345_678, "error": 0.0123, "torch_seconds": theirs,
+                "torch_speed": theirs and 3.21,
+            }
+            for p, theirs in (("float32", 0.12), ("int8", None))
+        ],
+        "instructions": {"bf16": False, "int8": True},
     },
     "e2e": {
         "rows": [
