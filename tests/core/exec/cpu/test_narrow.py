@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
@@ -17,6 +18,7 @@ from abw.core.base.errors import AbwError
 from abw.core.exec.cpu import executor as of_executor
 from abw.core.exec.cpu import target as of_target
 from abw.core.exec.cpu.executor import CpuExecutor
+from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.target import TARGETS, Target, TargetName, get_target
 from abw.core.exec.params import Params, constant_value, init_params
 from abw.core.exec.precision import ALLOWED, Precision
@@ -239,6 +241,49 @@ def test_pairs_of_bfloat16_are_one_instruction_where_there_is_one() -> None:
     assert layouts[0]
     assert layouts[0].narrow
     assert layouts[0].narrow.element == 2
+
+
+PAIRS = """
+define internal {f} @pairs({f} %sum, {i} %row, {i} %word) #0 {{
+  %r1 = and {i} %row, splat (i32 -65536)
+  %w1 = and {i} %word, splat (i32 -65536)
+  %r0 = shl {i} %row, splat (i32 16)
+  %w0 = shl {i} %word, splat (i32 16)
+  %a = bitcast {i} %r1 to {f}
+  %b = bitcast {i} %w1 to {f}
+  %c = bitcast {i} %r0 to {f}
+  %d = bitcast {i} %w0 to {f}
+  %ab = fmul {f} %a, %b
+  %first = fadd {f} %sum, %ab
+  %cd = fmul {f} %c, %d
+  %both = fadd {f} %first, %cd
+  ret {f} %both
+}}
+"""
+"""What the instruction does, but for the least numbers: products of bfloat16 are exact in float32."""
+
+
+@pytest.mark.parametrize("size", [16, 23])
+def test_pairs_of_bfloat16_by_what_their_instruction_does(size: int) -> None:
+    """The code for processors that have it, with the instruction written out."""
+    cell = 37, 64, 3
+    graph, network = one_type(sums_cell(size, *cell), 12)
+    params = init_params(network, 0)
+    seen: list[str] = []
+
+    def compiled(text: str, target: Target) -> Code:
+        doubled = text.replace(f"<{2 * target.lanes} x bfloat>", target.integers)
+        called = re.sub(r"@llvm\.x86\.avx512bf16\.dpbf16ps\.\d+", "@pairs", doubled)
+        declared = re.sub(r"^declare [^\n]*@pairs\([^\n]*\n", "", called, flags=re.MULTILINE)
+        seen.append(declared)
+        return compile_ir(PAIRS.format(f=target.vector, i=target.integers) + declared, target)
+
+    pairs = property(lambda _: True)
+    with patch.object(Target, "pairs", pairs), patch.object(of_executor, "compile_ir", compiled):
+        found = run(plan(graph, once(graph)), params, None, "bf16")
+    assert "call <" in seen[0]
+    assert "@pairs(" in seen[0]
+    assert np.array_equal(found, meant(graph, params, cell, "bf16"))
 
 
 def test_who_has_it_and_who_refuses() -> None:
