@@ -22,7 +22,7 @@ def intern(data: bytes, text: NDArray[np.uint8], begin: Ints, end: Ints) -> tupl
     room = min(4096, 1 << len(begin).bit_length())  # of a single instance its table is no longer than that
     while True:
         # starting anew where there are more words than room is cheap: most words appear early
-        slots, words = np.full(4 * room, -1, np.int32), np.empty((room, 2), np.int32)
+        slots, words = np.empty(4 * room, np.int32), np.empty((room, 2), np.int32)
         hashes = np.empty(room, np.uint64)
         count = number_pieces(text, begin, end, number, slots, hashes, words)
         if count >= 0:
@@ -96,12 +96,14 @@ def number_pieces(
 ) -> int:
     """Fill `number`, and `words` with the offsets of each distinct piece; returns how many those are.
 
-    Returns -1 where there are more than `words` has room for. `slots` (a power of two, all -1) is a table
+    Returns -1 where there are more than `words` has room for. `slots` (a power of two) is a table
     with open addressing by the 64-bit FNV-1a hash, which `hashes` (as long as `words`) keeps of each. Words
     of equal hash are compared byte by byte.
     """
     mask = slots.size - 1
     count = 0
+    for free in range(slots.size):
+        slots[free] = -1
     for i in range(begin.size):
         a, length = begin[i], end[i] - begin[i]
         if length == 0:

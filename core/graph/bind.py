@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,7 +116,7 @@ def _vertices(model: Model, instances: Instances) -> tuple[Ints, ...]:
     every = []
     for t in model.types:
         if t.kinds not in of_kinds:
-            wanted = np.array([kind in t.kinds for kind in instances.schema.kinds])
+            wanted = _wanted(instances.schema.kinds, t.kinds)
             out = np.empty(len(instances.kind) + 1, np.int32)
             of_kinds[t.kinds] = out[: _select(instances.kind, wanted, out)]
         vertices = of_kinds[t.kinds]
@@ -124,6 +125,12 @@ def _vertices(model: Model, instances: Instances) -> tuple[Ints, ...]:
             vertices = vertices[passes(condition.comparison, values, condition.value)]
         every.append(vertices)
     return tuple(every)
+
+
+@cache
+def _wanted(kinds: tuple[str, ...], some: frozenset[str]) -> NDArray[np.bool_]:
+    """Which of the kinds are among some (kinds,)."""
+    return np.array([kind in some for kind in kinds])
 
 
 @njit

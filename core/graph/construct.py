@@ -53,9 +53,8 @@ def construct(binding: Binding, first: int, last: int) -> Graph:
     sizes = state.T.tolist()
     nodes = np.empty((3, sizes[FIRST][-1]), np.int32)
     operand_ptr = np.empty(sizes[FIRST][-1] + 1, np.int32)
-    place(start, first, space, state, nodes, operand_ptr)
-    alias = np.full(sizes[PLACES][-1] << shift, MISSING, np.int32)
-    operand = np.full(sizes[AT][-1], MISSING, np.int32)
+    alias, operand = np.empty(sizes[PLACES][-1] << shift, np.int32), np.empty(sizes[AT][-1], np.int32)
+    place(start, first, space, state, nodes, operand_ptr, alias, operand)
 
     steps, given = _given(binding, first, last)
 

@@ -88,7 +88,7 @@ def consumers(
     n = len(operand_ptr) - 1
     ptr, indegree = np.zeros(n + 2, np.int32), np.empty(n, np.int32)
     edges, succ = np.empty(len(operand) + 1, np.int32), np.empty(len(operand), np.int32)
-    seen = np.full(n, -1, np.int32)
+    seen = np.empty(n, np.int32)
     columns = np.empty(distinct.shape[1], np.int32)
     m = _consumers(
         (type_ptr, slots, operand_ptr, operand), lists, distinct, shift, (seen, columns, edges),
@@ -113,6 +113,8 @@ def _consumers(
     seen, columns, edges = space
     n = len(indegree)
     m = 0
+    for v in range(n):
+        seen[v] = -1
     for t in range(len(slots)):
         count = 0
         for s in range(slots[t]):

@@ -140,8 +140,23 @@ def measure(
 
 
 @njit
-def place(start: Longs, first: int, space: Ints, state: Longs, nodes: Ints, operand_ptr: Ints) -> None:
-    """Write each node's type, vertex and instance to `nodes` (3, n), and where its operands end."""
+def place(
+    start: Longs,
+    first: int,
+    space: Ints,
+    state: Longs,
+    nodes: Ints,
+    operand_ptr: Ints,
+    alias: Ints,
+    operand: Ints,
+) -> None:
+    """Write each node's type, vertex and instance to `nodes` (3, n), and where its operands end; all of what
+    `fill` fills is MISSING.
+    """
+    for i in range(len(alias)):
+        alias[i] = MISSING
+    for i in range(len(operand)):
+        operand[i] = MISSING
     node, end, base = 0, 0, start[first]
     types, vertices, instances = nodes[0], nodes[1], nodes[2]
     operand_ptr[0] = 0

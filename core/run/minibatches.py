@@ -133,6 +133,19 @@ def planned(
     return MiniBatch(window, first, last, Planned(graph, dag, schedule, made))
 
 
+def run_one(
+    workload: Workload, policy: Policy, executor: Executor, first: int, last: int, *, keep_all: bool = False
+) -> tuple[MiniBatch, Result] | None:
+    """One mini-batch of instances that do not grow, as `run_all` gives it, with nothing between; None where
+    it does not fit the executor's memory. Errors: InstanceError.
+    """
+    batch = planned(workload, policy, executor, first, last, keep_all=keep_all)
+    try:
+        return batch, executor.run(batch.plan)
+    except TooLargeError:
+        return None
+
+
 def run_all(
     workload: Workload,
     policy: Policy,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from abw.core.base.jit import njit
 from abw.core.data.feed import Bytes, Fault, Feed, Source
 from abw.core.data.instances import Instances, Ints, Link
-from abw.core.data.intern import Words, intern
+from abw.core.data.intern import intern
 from abw.core.data.links import Lazy, inverse, single
 from abw.core.ir.formats import SCHEMAS
 
@@ -28,6 +27,7 @@ _FAULTS = {
     _NO_WORD: ("a leaf without a word", "a leaf is a label and a word: (2 It)"),
     _MIXED: ("a word beside another word or a node", "a node has nodes, or one word: (NP (DT the) (NN dog))"),
 }
+_INSTANCE, _INTERNAL, _LEAF = map(SCHEMAS["trees"].kinds.index, ("instance", "internal", "leaf"))
 _LETTER, _BLANK, _OPEN, _CLOSE = range(4)
 _MARKS = np.full(256, _LETTER, np.uint8)
 _MARKS[:33] = _BLANK
@@ -44,14 +44,16 @@ def read_trees(feed: Feed, skip: int, limit: int) -> Instances:
     for source in feed.windows(stop):
         most = len(source.data) // 2 + 2  # a node takes two bytes or more, and a tree's line two more
         nodes, label, word, rows = (np.empty((2, most), np.int32) for _ in range(4))
-        seen, count, end, code = parse_trees(source.text, source.begin, skip, stop, nodes, label, word, rows)
+        kind = np.empty(most, np.uint8)
+        into = kind, nodes, label, word, rows
+        seen, count, end, code = parse_trees(source.text, source.begin, skip, stop, *into)
         if code or source.enough(seen, stop, skip):
             break
 
     def faults(at: int, code: int) -> Iterator[Fault]:
         while code:
             yield Fault(at, *_FAULTS[code])
-            _, _, at, code = parse_trees(source.text, source.line_end(at), 0, most, nodes, label, word, rows)
+            _, _, at, code = parse_trees(source.text, source.line_end(at), 0, most, *into)
 
     if code:
         source.refuse(faults(end, code))
@@ -59,7 +61,7 @@ def read_trees(feed: Feed, skip: int, limit: int) -> Instances:
     lines = rows[1, : max(seen - skip, 0)] + np.int32(source.line - 1)
     numbers = feed.numbers(lines, skip)
     feed.take(source, end, seen)
-    return _instances(source, numbers, lines, count, nodes, label, word, rows[0])
+    return _instances(source, numbers, lines, count, kind[:count], nodes, label, word, rows[0])
 
 
 def _instances(
@@ -67,6 +69,7 @@ def _instances(
     numbers: NDArray[np.int64],
     lines: Ints,
     count: int,
+    kind: NDArray[np.uint8],
     nodes: Ints,
     label: Ints,
     word: Ints,
@@ -77,18 +80,12 @@ def _instances(
     start = np.empty(len(lines) + 1, np.int64)
     start[:-1], start[-1] = firsts[: len(lines)], count
     roots = start[:-1]
-    internal, leaf = schema.kinds.index("internal"), schema.kinds.index("leaf")
-    kind = np.where(right >= 0, np.uint8(internal), np.uint8(leaf))
-    kind[roots] = schema.kinds.index("instance")
 
     def first_child() -> Link:
         here = np.arange(1, count + 1, dtype=np.int32)
         return Link(np.where(right >= 0, here, np.int32(-1)))
 
-    @cache
-    def labels() -> tuple[Ints, Words]:
-        return intern(source.data, source.text, *label[:, :count])
-
+    labels = Lazy({"label": lambda: intern(source.data, source.text, *label[:, :count])})
     words, word_words = intern(source.data, source.text, *word[:, :count])
     return Instances(
         schema,
@@ -103,8 +100,8 @@ def _instances(
                 "root": lambda: single(roots, roots + 1, count),
             }
         ),
-        Lazy({"label": lambda: labels()[0], "word": lambda: words}),
-        Lazy({"label": lambda: labels()[1], "word": lambda: word_words}),
+        Lazy({"label": lambda: labels["label"][0], "word": lambda: words}),
+        Lazy({"label": lambda: labels["label"][1], "word": lambda: word_words}),
         source.path,
         lines,
         numbers,
@@ -117,6 +114,7 @@ def parse_trees(
     at: int,
     skip: int,
     stop: int,
+    kind: NDArray[np.uint8],
     nodes: Ints,
     label: Ints,
     word: Ints,
@@ -124,10 +122,10 @@ def parse_trees(
 ) -> tuple[int, int, int, int]:
     """Parse trees from the offset `at` until `stop` of them are seen.
 
-    Fills, for each vertex, its parent and last child (`nodes`; -1: none) and the offsets of its label and
-    word, and for each tree behind the first `skip` its first vertex and its line (`rows`). Returns the trees
-    seen, the vertices, the offset behind them, and 0 or the fault found at that offset. Any byte up to 32
-    is a blank.
+    Fills, for each vertex, its kind, its parent and last child (`nodes`; -1: none) and the offsets of its
+    label and word, and for each tree behind the first `skip` its first vertex and its line (`rows`). Returns
+    the trees seen, the vertices, the offset behind them, and 0 or the fault found at that offset. Any byte up
+    to 32 is a blank.
     """
     parent, right = nodes[0], nodes[1]
     n = seen = 0
@@ -149,6 +147,8 @@ def parse_trees(
                     if word[0, node] >= 0:
                         return seen, n, at, _MIXED
                     right[node] = n
+                    kind[node] = _INTERNAL
+                kind[n] = _LEAF
                 label[0, n] = word[0, n] = word[1, n] = right[n] = -1
                 parent[n] = node
                 node = n
@@ -182,6 +182,7 @@ def parse_trees(
         if n == first + 1:  # a blank line
             n = first
         else:
+            kind[first] = _INSTANCE
             parent[first] = right[first] = -1
             label[0, first] = label[1, first] = word[0, first] = word[1, first] = -1
             if seen < skip:

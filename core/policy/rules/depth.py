@@ -26,18 +26,32 @@ class Depth:
 
 def batched_by_depth(dag: Dag, depth: Ints) -> Schedule:
     """One batch for each distinct (depth, type), in that order; `depth` (n,) grows along every edge."""
-    types = len(dag.types)
-    group = depth * np.int32(types) + dag.type
-    size = np.bincount(group)
-    occupied = np.flatnonzero(size)
-    ptr = np.concatenate([[0], np.cumsum(size[occupied])]).astype(np.int32)
-    nodes = np.empty(len(group), np.int32)
-    _group(group, np.cumsum(size) - size, nodes)
-    return Schedule((occupied % types).astype(np.int32), ptr, nodes)
+    n, types = len(depth), len(dag.types)
+    place = np.zeros(types * (int(depth.max(initial=-1)) + 1), np.int32)
+    type, ptr, nodes = (np.empty(n + more, np.int32) for more in (0, 1, 0))
+    count = _group(depth, dag.type, types, place, type, ptr, nodes)
+    return Schedule(type[:count], ptr[: count + 1], nodes)
 
 
 @njit
-def _group(group: Ints, place: NDArray[np.int64], nodes: Ints) -> None:
-    for v in range(len(group)):
-        nodes[place[group[v]]] = v
-        place[group[v]] += 1
+def _group(depth: Ints, own: Ints, types: int, place: Ints, type: Ints, ptr: Ints, nodes: Ints) -> int:
+    """Fill a schedule's arrays, of which the first two are long enough for any; how many batches it has.
+
+    `place` (depths * types,), of zeros.
+    """
+    for v in range(len(depth)):
+        place[depth[v] * types + own[v]] += 1
+    count, first = 0, 0
+    for group in range(len(place)):
+        size = place[group]
+        place[group] = first
+        if size > 0:
+            type[count], ptr[count] = group % types, first
+            count += 1
+            first += size
+    ptr[count] = first
+    for v in range(len(depth)):
+        group = depth[v] * types + own[v]
+        nodes[place[group]] = v
+        place[group] += 1
+    return count
