@@ -6,6 +6,7 @@ from abw.cli.bench import cuda as commands_cuda
 from abw.cli.bench import engine as commands_engine
 from abw.cli.bench import graphs as commands_graphs
 from abw.cli.bench import growth as commands_growth
+from abw.cli.bench import one as commands_one
 from abw.cli.bench import programs as commands_programs
 from abw.cli.bench import serving as commands_serving
 from abw.cli.bench import speed as commands_speed
@@ -19,6 +20,7 @@ __all__ = [
     "commands_engine",
     "commands_graphs",
     "commands_growth",
+    "commands_one",
     "commands_programs",
     "commands_serving",
     "commands_speed",

@@ -22,6 +22,7 @@ MODULES = {
     "libraries": "libraries.forward",
     "memory": "whole.memory",
     "models": "whole.models",
+    "one": "whole.one",
     "operations": "executors.operations",
     "paper": "whole.paper",
     "passes": "executors.passes",
@@ -387,6 +388,11 @@ REPORTS: dict[str, dict[str, Any]] = {
                 "batched_per_second": 1241.0, "abw_per_second": 2615.0, "max_error": 1.8e-7, **hoisted,
             }
             for hoisted in ({}, {"abw_hoist_per_second": 2715.0})
+        ]
+    },
+    "one": {
+        "rows": [
+            {"nodes": 37, "trees": 100, "p50": 187e-6, "p90": 220e-6, "kernels": 78e-6},
         ]
     },
     "threads": {
