@@ -11,9 +11,9 @@ from typing import Any
 
 import abw
 from abw.core.base.errors import AbwError
+from abw.core.base.filehash import file_hash
 from abw.core.data.feed import STDIN, Section
 from abw.core.data.split import split
-from abw.core.data.tensors import file_digest
 from abw.core.store.outputs import STDOUT, require_suffix
 from abw.core.store.parts import Part, Whose, refuse_others
 
@@ -66,10 +66,10 @@ class Cut:
     said: Mapping[str, Any]
 
     def whose(self) -> dict[str, Any]:
-        """What an output depends on. Cost: reads the data once, for its digest."""
-        about: dict[str, Any] = {"abw": abw.__version__, "data": file_digest(self.data)}
+        """What an output depends on. Cost: reads the data once, for their hash."""
+        about: dict[str, Any] = {"abw": abw.__version__, "data": file_hash(self.data)}
         about["weights"] = self.weights
-        about |= {os.path.relpath(f, self.files[0].parent): file_digest(f) for f in self.files}
+        about |= {os.path.relpath(f, self.files[0].parent): file_hash(f) for f in self.files}
         about |= {"batch": self.batch, "limit": self.limit, "format": self.format}
         return about | dict(self.said)
 

@@ -6,8 +6,9 @@ import logging
 import os
 import signal
 import sys
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ from abw.core.scale.worker import version_here
 
 STORE = 100_000_000
 """Bytes of the object store of a cluster that is started here: no data lie in it."""
+SILENT = 60.0
+"""Seconds without an answer after which it is said who is waited for."""
 PATIENCE = 8.0
 """Seconds after which it is said that no worker has begun."""
 
@@ -83,6 +86,29 @@ class Cluster:
         if versions:
             hint = "install the same version everywhere"
             raise AbwError(f"the cluster has abw {min(versions)}, and this is {version_here()}", hint=hint)
+
+
+class Silence:
+    """Says who has not answered for `SILENT` seconds, for twice as many, and so on; then the work's `phase`
+    again when an answer has come.
+    """
+
+    def __init__(self, progress: Progress, phase: str, steps: int | None = None) -> None:
+        self._progress, self._phase = progress, (phase, steps)
+        self._since, self._next = time.monotonic(), SILENT
+
+    def heard(self) -> None:
+        """Somebody has answered."""
+        if self._next > SILENT:
+            self._progress.phase(*self._phase)
+        self._since, self._next = time.monotonic(), SILENT
+
+    def look(self, whom: Callable[[], str]) -> None:
+        """Nobody has."""
+        waited = time.monotonic() - self._since
+        if waited >= self._next:
+            self._next = 2 * waited
+            self._progress.phase(f"no answer for {waited:.0f} s, and still waiting: {whom()}")
 
 
 def no_abw(error: Exception) -> AbwError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -65,6 +66,11 @@ class Member:
     """One process of a training: of so many (`count`) that with this `rank`, from 0."""
 
     version = staticmethod(version_here)
+
+    @staticmethod
+    def place() -> str:
+        """Where this is: process and machine."""
+        return f"process {os.getpid()} on {platform.node()}"
 
     def __init__(self, rank: int, count: int) -> None:
         self._rank, self._count = rank, count

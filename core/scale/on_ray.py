@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from abw.core.base.progress import Progress
-from abw.core.scale.cluster import Cluster, no_abw
+from abw.core.scale.cluster import Cluster, Silence, no_abw
 from abw.core.scale.job import Done, Task
 from abw.core.scale.worker import Parcel, run_shard, version_here
+from abw.core.store.parts import writers
 
 RETRIES = 3
 """So often a shard is tried again where the process or node that ran it dies."""
+SHOWN = 3
+"""So many shards are named that are waited for."""
+LOOK = 10.0
+"""Seconds between two looks at how many processors there are."""
 AHEAD = 2
 """Tasks for each processor that Ray is given at once, where it may use all."""
 
@@ -34,21 +39,34 @@ class OnRay:
             except ray.exceptions.RayError as error:
                 raise no_abw(error) from None
             progress.phase("run", len(tasks))
-            self._run(ray, task(run_shard), sent, tasks, done)
+            silence = Silence(progress, "run", len(tasks))
+            self._run(ray, task(run_shard), sent, tasks, done, silence)
 
-    def _run(self, ray: Any, task: Any, sent: Parcel, tasks: list[Task], done: Done) -> None:  # noqa: ANN401
+    def _run(
+        self,
+        ray: Any,  # noqa: ANN401 (a module)
+        task: Any,  # noqa: ANN401 (Ray's)
+        sent: Parcel,
+        tasks: list[Task],
+        done: Done,
+        silence: Silence,
+    ) -> None:
         """Run tasks, a bounded number at once."""
         parcel, left = ray.put(sent), list(reversed(tasks))
         pending: dict[Any, Task] = {}
-        looked, window = 0.0, 1
+        looked, window = -LOOK, 1
         while left or pending:
-            if time.monotonic() > looked + 1:  # a cluster may grow
+            if time.monotonic() > looked + LOOK:  # a cluster may grow
                 cpus = ray.cluster_resources().get("CPU", 1) / self.cluster.threads
                 looked, window = time.monotonic(), self.cluster.workers or max(1, int(AHEAD * cpus))
             while left and len(pending) < window:
                 next_one = left.pop()
                 pending[task.remote(parcel, *next_one)] = next_one
-            for reference in ray.wait(list(pending), timeout=1.0)[0]:
+            ready = ray.wait(list(pending), timeout=1.0)[0]
+            if not ready:
+                silence.look(lambda: _waited_for(list(pending.values())))
+            for reference in ready:
+                silence.heard()
                 one = pending.pop(reference)
                 try:
                     found = ray.get(reference)
@@ -57,3 +75,12 @@ class OnRay:
                 except ray.exceptions.RayError:
                     found = {"lost": True}
                 done(one, found)
+
+
+def _waited_for(tasks: list[Task]) -> str:
+    """Tasks for people: where they run, as far as that is known."""
+    said = []
+    for part, section in tasks[:SHOWN]:
+        where = " and ".join(writers(part)) or "no process has begun it"
+        said.append(f"{part} (from line {section.line} on; {where})")
+    return ", ".join(said) + (f", and {len(tasks) - SHOWN} more" if len(tasks) > SHOWN else "")

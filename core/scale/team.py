@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from abw.core.base.errors import AbwError
 from abw.core.base.files import home
 from abw.core.base.progress import Progress
 from abw.core.exec.gradient import Gradient, summed
-from abw.core.scale.cluster import Cluster, no_abw
+from abw.core.scale.cluster import SILENT, Cluster, Silence, no_abw
 from abw.core.scale.member import Answer, Begun, Change, Member, Question, State
 from abw.core.train.learner import Found, not_finite
 from abw.core.train.steps import Alone
@@ -60,9 +61,13 @@ class Team:
         self._learner, self._instances = alone.learner, len(alone.instances)
         self._begun, self._count = begun, count
         self._members: dict[int, Any] = {}
+        self._places: dict[int, Any] = {}
         self._change: Any = None
         progress.phase(f"start {count} workers")
-        ray.wait(self._hire(range(count)), num_returns=count)
+        silence = Silence(progress, f"start {count} workers")
+        opened = self._hire(range(count))
+        while len(ray.wait(opened, num_returns=count, timeout=SILENT)[0]) < count:
+            silence.look(lambda: "a worker reads the data and compiles")
 
     def gradients(self, epoch: int, first: int) -> Iterator[Found]:
         """The gradients of an epoch's mini-batches, from that with number `first` on.
@@ -82,7 +87,7 @@ class Team:
                 self._replace(question.epoch)
             left = [rank for rank in range(self._count) if rank not in answers]
             asked = {rank: self._members[rank].share.remote(question, self._change) for rank in left}
-            answers |= self._answered(asked)
+            answers |= self._answered(question, asked)
             if len(answers) == self._count:
                 return self._summed([answers[rank] for rank in range(self._count)], instances)
         gone = min(set(range(self._count)) - set(answers)) + 1
@@ -97,12 +102,13 @@ class Team:
         self._change = self._ray.put(change)
         self._learner.apply(gradient, factor)
 
-    def _answered(self, asked: Mapping[int, Any]) -> dict[int, Answer]:
+    def _answered(self, question: Question, asked: Mapping[int, Any]) -> dict[int, Answer]:
         """The answers of the members that live; the others are let go. Errors: AbwError."""
         found: dict[int, Answer] = {}
+        silence = Silence(self._progress, f"epoch {question.epoch + 1}")
         for rank, reference in asked.items():
             try:
-                answer: Answer = self._ray.get(reference)
+                answer: Answer = self._waited(rank, reference, question, silence)
             except self._ray.exceptions.RayTaskError as error:
                 raise no_abw(error) from None
             except self._ray.exceptions.RayError:  # its process or its node is gone
@@ -113,6 +119,29 @@ class Team:
                 raise AbwError(message, hint=hint, exit_code=code)
             found[rank] = answer
         return found
+
+    def _waited(
+        self,
+        rank: int,
+        reference: Any,  # noqa: ANN401 (Ray's)
+        question: Question,
+        silence: Silence,
+    ) -> Any:  # noqa: ANN401 (what was answered)
+        """A member's answer; who is waited for is said where it does not come. Raises Ray's errors."""
+        while True:
+            try:
+                answer = self._ray.get(reference, timeout=SILENT)
+            except self._ray.exceptions.GetTimeoutError:
+                silence.look(partial(self._named, rank, question))
+            else:
+                silence.heard()
+                return answer
+
+    def _named(self, rank: int, question: Question) -> str:
+        """A member with its process and machine, as far as they are known, and what it was asked."""
+        ready, _ = self._ray.wait([self._places[rank]], timeout=0)
+        where = self._ray.get(ready[0]) if ready else "not ready yet"
+        return f"worker {rank + 1} of {self._count} ({where}), step {question.done + 1}"
 
     def _summed(self, answers: list[Answer], instances: int) -> Found:
         """What the whole mini-batch gives. Errors: NotFiniteError."""
@@ -143,6 +172,7 @@ class Team:
         hired = {rank: make.remote(rank, self._count) for rank in ranks}
         self._members |= hired
         hellos = [member.version.remote() for member in hired.values()]
+        self._places |= {rank: member.place.remote() for rank, member in hired.items()}
         opened = [member.open.remote(self._begun, state) for member in hired.values()]
         with suppress(ray.exceptions.RayActorError):  # it is missed when it is asked
             self._cluster.greet(ray, hellos, self._progress)

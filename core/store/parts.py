@@ -2,7 +2,7 @@
 
 The parts of `out.jsonl` lie in `out.jsonl.parts/`: `part-00003-of-00008.jsonl`, what that section of the data
 gave (of arrays always `.npz`), and beside it `part-00003-of-00008.json`, the note. A part counts once its
-note is there and has its digest; whoever writes it again writes the same bytes.
+note is there and has its hash; whoever writes it again writes the same bytes.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from typing import Any
 import numpy as np
 
 from abw.core.base.errors import AbwError
+from abw.core.base.filehash import file_hash
 from abw.core.base.files import DRAFT, read_json, replacing, write_json, writing
 from abw.core.data.feed import Section
-from abw.core.data.tensors import file_digest, read_tensors
+from abw.core.data.tensors import read_tensors
 from abw.core.store.arrays import ArrayFile
 from abw.core.store.outputs import ARRAYS, LINES, writes_lines
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Of the notes."""
 
 Whose = Mapping[str, Any]
@@ -92,7 +93,7 @@ def writing_part(part: Part, whose: Whose, section: Section) -> Iterator[Draft]:
             "instances": draft.instances,
             "skipped": draft.skipped,
             "bytes": draft.path.stat().st_size,
-            "sha256": file_digest(draft.path),
+            "xxh64": file_hash(draft.path),
         }
         with writing(part.path):
             part.note.unlink(missing_ok=True)  # of other bytes
@@ -101,6 +102,14 @@ def writing_part(part: Part, whose: Whose, section: Section) -> Iterator[Draft]:
     except BaseException:
         draft.path.unlink(missing_ok=True)
         raise
+
+
+def writers(part: Part) -> list[str]:
+    """Who writes a part just now, or was killed while it did: machines and processes."""
+    head, tail = f"{folder_of(part.output)}/{DRAFT}", f"-{part.path.name}"
+    drafts = folder_of(part.output).glob(f"{DRAFT}*{tail}")
+    names = (str(path).removeprefix(head).removesuffix(tail) for path in sorted(drafts))
+    return [f"process {pid} on {host}" for host, _, pid in (name.rpartition("-") for name in names)]
 
 
 def is_done(part: Part, whose: Whose) -> bool:
@@ -179,7 +188,7 @@ def _named(parts: Sequence[Part]) -> str:
 def _read(part: Part) -> dict[str, Any]:
     """A part's note. Errors: AbwError where it is damaged."""
     note = read_json(part.note, "note")
-    kinds = {"whose": dict, "section": dict, "instances": int, "skipped": int, "bytes": int, "sha256": str}
+    kinds = {"whose": dict, "section": dict, "instances": int, "skipped": int, "bytes": int, "xxh64": str}
     if any(not isinstance(note.get(name), kind) for name, kind in kinds.items()):
         message = f"note {part.note} is damaged, or of another version of abw"
         raise AbwError(message, hint="write the part again")
@@ -193,7 +202,7 @@ def _damage(part: Part, note: Mapping[str, Any]) -> str:
     size = part.path.stat().st_size
     if size != note["bytes"]:
         return f"{part.path} has {size} bytes, and {note['bytes']} were written"
-    same = file_digest(part.path) == note["sha256"]
+    same = file_hash(part.path) == note["xxh64"]
     return "" if same else f"{part.path} holds other bytes than were written"
 
 
@@ -208,9 +217,9 @@ def _require_same(part: Part, whose: Whose, wanted: Whose) -> None:
 
 
 def _short(value: object) -> str:
-    """A value for people; of a digest its beginning."""
+    """A value for people; of a digest or hash its beginning."""
     text = str(value)
-    return text[:8] if re.fullmatch("[0-9a-f]{64}", text) else text[:40]
+    return text[:8] if re.fullmatch("[0-9a-f]{16}|[0-9a-f]{64}", text) else text[:40]
 
 
 def _concatenate(output: Path, parts: Sequence[Part]) -> None:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from abw.core.base.errors import AbwError
-from abw.core.scale import team
+from abw.core.scale import cluster, team
 from abw.core.scale.member import Answer, Change, Member, Question
 from abw.core.scale.team import Team, TeamOnRay
 from abw.core.train import session
@@ -67,6 +69,29 @@ def test_a_process_that_dies_is_replaced(
     assert kept(lesson(2, TeamOnRay(nodes.address))["path"]) == wanted
     assert capsys.readouterr().out == ""  # what Ray says of it does not get into --json
     assert (tmp_path / "died").exists()
+
+
+def test_who_is_waited_for_is_said(
+    lesson: Lesson, nodes: Nodes, wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(Member):
+        def share(self, question: Question, change: Change | None) -> Answer:
+            if (self._rank, question.done) == (1, 3):
+                time.sleep(1)
+            return super().share(question, change)
+
+    said: list[str] = []
+
+    class Telling(cluster.Silence):
+        def look(self, whom: Callable[[], str]) -> None:
+            said.append(whom())
+            super().look(whom)
+
+    monkeypatch.setattr(team, "Member", Slow)
+    monkeypatch.setattr(team, "SILENT", 0.2)
+    monkeypatch.setattr(team, "Silence", Telling)
+    assert kept(lesson(2, TeamOnRay(nodes.address))["path"]) == wanted
+    assert any(re.fullmatch(r"worker 2 of 2 \(process \d+ on .*\), step 4", one) for one in said)
 
 
 def test_one_that_always_dies_ends_it_and_it_goes_on(

@@ -38,6 +38,7 @@ class Here:
     class exceptions:  # noqa: N801 (a module of Ray's)
         RayError = RayActorError = Gone
         RayTaskError = ZeroDivisionError
+        GetTimeoutError = TimeoutError
 
     def __init__(self, then: Shared) -> None:
         self.then = then
@@ -53,7 +54,7 @@ class Here:
     ) -> tuple[list[Any], list[Any]]:
         return references, []
 
-    def get(self, reference: Any) -> Any:  # noqa: ANN401
+    def get(self, reference: Any, timeout: float | None = None) -> Any:  # noqa: ANN401
         if isinstance(reference, list):
             return [self.get(one) for one in reference]
         if isinstance(reference, Exception):
