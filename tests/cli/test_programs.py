@@ -159,6 +159,11 @@ def test_what_it_gives_is_what_net_run_gives(abw: Abw, folder: Path) -> None:
     assert report["launches"] == report["batches"]
 
 
+def test_doctor_warms_a_program(abw: Abw, folder: Path) -> None:
+    found = abw("doctor", "--warm", f"{folder}/program.py:read", "--set", "hidden=8", "--json").json()
+    assert found["model"] == "small" and found["instances"] == 0 and found["seconds"] > 0
+
+
 def test_arrays_hold_the_same(abw: Abw, folder: Path) -> None:
     for name in ("out.npz", "out.safetensors"):
         assert abw(*RUN, "--no-keep", "-q", "--output", name).code == 0
