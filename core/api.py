@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -38,9 +38,8 @@ from abw.core.base.errors import AbwError, InstanceError, did_you_mean
 from abw.core.base.progress import Clock, Quiet
 from abw.core.data.feed import open_feed
 from abw.core.data.given.conform import conform
-from abw.core.data.given.objects import read_objects
+from abw.core.data.given.objects import read_objects, require_instances
 from abw.core.data.instances import Instances
-from abw.core.data.read import read
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params
 from abw.core.exec.precision import PRECISIONS, Precision
@@ -67,6 +66,7 @@ from abw.core.run.workload import (
     open_networks,
     open_sample,
     open_workload,
+    read_instances,
     whole,
 )
 from abw.core.spec.load import Overrides
@@ -261,17 +261,10 @@ class LoadedModel:
         if isinstance(instances, Instances):
             return conform(instances, self.spec.given)
         data = self.spec.data
-        if isinstance(instances, os.PathLike):
-            return read(
-                Path(instances), data.format, frequency=data.frequency, tokens=data.tokens, beside=data.beside
-            )
-        if isinstance(instances, str | bytes) or not (
-            hasattr(instances, "__iter__") or hasattr(instances, "__getitem__")
-        ):
-            what = "a text" if isinstance(instances, str) else repr(instances)[:60]
-            raise TypeError(f"{what} is neither a file nor instances: give Path(...) or a list")
-        if isinstance(instances, Mapping):
-            raise AbwError("this is a mapping, not a sequence of instances", hint="one instance: [instance]")
+        if not isinstance(instances, list):  # which takes no time to tell
+            if isinstance(instances, os.PathLike):
+                return read_instances(replace(data, path=Path(instances)), None)
+            require_instances(instances)
         return read_objects(
             instances,
             data.format,
@@ -421,7 +414,7 @@ class LoadedModel:
         if not len(instances):
             return
         workload = open_workload(self.spec, instances, self._networks)
-        clock, executor = Clock("construct", "schedule", "plan", "execute"), self._current()
+        executor = self._current()
         cut = list(workload.windows() if windows is None else windows)
 
         def read(batch: MiniBatch, result: Result) -> tuple[Column, ...]:
@@ -434,6 +427,7 @@ class LoadedModel:
             if found is not None:
                 yield found[0], read(*found)
                 return
+        clock = Clock("construct", "schedule", "plan", "execute")
         for batch, _, columns in read_all(
             workload,
             self._ready(),

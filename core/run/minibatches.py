@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -101,13 +102,20 @@ class MiniBatch:
         return self.made.pieces if isinstance(self.made, Grown) else (self.made.plan,)
 
 
+_NOTHING = nullcontext()
+
+
+def _uncounted(_: str) -> AbstractContextManager[None]:
+    return _NOTHING
+
+
 def planned(
     workload: Workload,
     policy: Policy,
     executor: Executor,
     first: int,
     last: int,
-    clock: Clock | None = None,
+    clock: Callable[[str], AbstractContextManager[None]] | None = None,
     *,
     window: int = 0,
     keep_all: bool = False,
@@ -119,7 +127,7 @@ def planned(
     `keep_all`, `times` (see `wanted_of`) and the executor make of that. `clock` counts what construct,
     schedule and plan take. Errors: InstanceError.
     """
-    clock = clock or Clock("construct", "schedule", "plan")
+    clock = clock or _uncounted
     with clock("construct"):
         graph = workload.graph(first, last)
     with clock("schedule"):

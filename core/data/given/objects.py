@@ -41,6 +41,15 @@ _TOGETHER = 64
 """So many instances are looked through together for those that cannot be read."""
 
 
+def require_instances(given: object) -> None:
+    """Refuse what is no sequence of instances: TypeError; AbwError for a mapping."""
+    if isinstance(given, str | bytes) or not (hasattr(given, "__iter__") or hasattr(given, "__getitem__")):
+        what = "a text" if isinstance(given, str) else repr(given)[:60]
+        raise TypeError(f"{what} is neither a file nor instances: give Path(...) or a list")
+    if isinstance(given, Mapping):
+        raise AbwError("this is a mapping, not a sequence of instances", hint="one instance: [instance]")
+
+
 def read_objects(
     instances: Iterable[object],
     format: str,
