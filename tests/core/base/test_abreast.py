@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.core.base.abreast import WAITING, abreast
+from abw.core.base.abreast import WAITING, Width, abreast
 from tests.core.base.test_ahead import WAIT
+
+
+class Always(Width):
+    """All work at once, whatever else the machine does."""
+
+    def look(self) -> None:
+        """Nothing to decide."""
 
 
 @given(st.lists(st.integers(), max_size=30), st.integers(1, 5))
@@ -37,7 +44,9 @@ def test_a_tool_works_on_one_at_a_time_and_one_item_is_made_at_a_time() -> None:
 
 def test_all_tools_work_at_once() -> None:
     together = threading.Barrier(3)
-    assert list(abreast(iter(range(6)), range(3), lambda *_: together.wait(WAIT) >= 0)) == [True] * 6
+    assert (
+        list(abreast(iter(range(6)), range(3), lambda *_: together.wait(WAIT) >= 0, Always(3))) == [True] * 6
+    )
 
 
 def test_only_so_many_wait_for_one_that_takes_long() -> None:
@@ -52,7 +61,7 @@ def test_only_so_many_wait_for_one_that_takes_long() -> None:
                 first.set()
         return item
 
-    found = abreast(iter(range(50)), range(2), work)
+    found = abreast(iter(range(50)), range(2), work, Always(2))
     assert next(found) == 0
     assert max(done) <= 2 + WAITING
     assert list(found) == list(range(1, 50))
