@@ -6,11 +6,13 @@ import io
 import os
 import sys
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-from abw.cli.bench import commands as bench
 from abw.cli.commands import (
     calibrate,
     check,
@@ -61,7 +63,38 @@ app.command("weights")(weights.weights)
 app.command("specs")(specs.specs)
 app.command("schema")(schema.schema)
 app.command("doctor")(doctor.doctor)
-app.add_typer(bench.app, name="bench")
+
+
+@cache
+def _benches() -> TyperGroup:
+    from abw.cli.bench.commands import app
+
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    return group
+
+
+class BenchGroup(TyperGroup):
+    """The benches, which are imported when one of them is looked for: every other command does without."""
+
+    @property
+    def commands(self) -> Any:  # noqa: ANN401
+        """The commands by name."""
+        return _benches().commands
+
+    @commands.setter
+    def commands(self, _: object) -> None:
+        """Typer knows of none."""
+
+
+app.add_typer(
+    typer.Typer(
+        cls=BenchGroup,
+        no_args_is_help=True,
+        help="Measure abw on real data (--data DIR holds trees/, lattice/, tags/ and pairs/).",
+    ),
+    name="bench",
+)
 
 
 @app.callback(invoke_without_command=True)

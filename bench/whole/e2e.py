@@ -7,10 +7,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from abw.bench.workloads import case, learned_policy
+from abw.bench.workloads import CASES, Case, learned_policy
 from abw.core.base.progress import Clock
 
-MODELS = ("TreeLSTM", "TreeGRU", "MV-RNN", "LatticeLSTM", "BiLSTM-Tagger", "LSTM-NMT")
 STEPS = ("read", "construct", "schedule", "plan", "execute", "outputs")
 
 
@@ -22,18 +21,17 @@ def bench_e2e(
     `execute` is the executor's run, `outputs` reading what the model gives back; `outside` is the share of
     all steps but `execute`. Errors: AbwError.
     """
-    rows = [_row(name, specs, data, hidden, batch, runs) for name in MODELS for batch in batches]
+    rows = [_row(chosen, specs, data, hidden, batch, runs) for chosen in CASES for batch in batches]
     return {"schema_version": 1, "hidden": hidden, "runs": runs, "rows": rows}
 
 
-def _row(name: str, specs: Path, data: Path, hidden: int, batch: int, runs: int) -> dict[str, Any]:
+def _row(chosen: Case, specs: Path, data: Path, hidden: int, batch: int, runs: int) -> dict[str, Any]:
     from abw.core.exec.params import init_params
     from abw.core.exec.registry import get_executor
     from abw.core.run.minibatches import planned
     from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
     from abw.core.spec.load import Overrides
 
-    chosen = case(name)
     overrides = Overrides(data=data / chosen.data, batch=batch, limit=batch, dims={"hidden": hidden})
     model = open_model(specs / chosen.spec, overrides)
     networks = open_networks(model, "cell")
@@ -59,7 +57,7 @@ def _row(name: str, specs: Path, data: Path, hidden: int, batch: int, runs: int)
     seconds = {name: median(clock.seconds[name] for clock in clocks[1:]) for name in STEPS}
     total = sum(seconds.values())
     return {
-        "model": name,
+        "model": chosen.name,
         "batch": batch,
         "nodes": nodes,
         "seconds": seconds,

@@ -15,10 +15,7 @@ from abw.cli.console import print_json, progress, show
 from abw.core.base.errors import InterruptedWorkError
 from abw.core.base.interrupts import INTERRUPTED, STOP
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Measure abw on real data (--data DIR holds trees/, lattice/, tags/ and pairs/).",
-)
+app = typer.Typer()
 
 DataDir = Annotated[Path, typer.Option("--data", metavar="DIR", help="The folder with the real data.")]
 SPECS = Path("specs")

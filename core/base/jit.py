@@ -10,12 +10,53 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.core import typed_passes, untyped_passes
+from numba.core.compiler import Compiler, CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import PassManager
 from numba.core.dispatcher import Dispatcher
 
 from abw.core.base.interrupts import finished_before_interrupt
 from abw.pqtree.checkedcache import CheckedCache
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+PASSES = (
+    untyped_passes.TranslateByteCode,
+    untyped_passes.FixupArgs,
+    untyped_passes.IRProcessing,
+    untyped_passes.GenericRewrites,
+    untyped_passes.ReconstructSSA,
+    typed_passes.NopythonTypeInference,
+    typed_passes.PreLowerStripPhis,
+    typed_passes.IRLegalization,
+    typed_passes.NativeLowering,
+    typed_passes.NoPythonBackend,
+)
+"""numba's passes that loops over arrays need: those left out are for closures, expressions that make arrays,
+arguments that may be None, and each takes its time even where it finds nothing."""
+
+
+class Loops(CompilerBase):
+    """numba's compiler by PASSES alone; where these cannot, by all of its own."""
+
+    def define_pipelines(self) -> list[PassManager]:
+        """The passes, and numba's own."""
+        few, every = PassManager("loops"), _Afresh("nopython")  # type: ignore[no-untyped-call]
+        for each in PASSES:
+            few.add_pass(each, "")  # type: ignore[no-untyped-call]
+        own = DefaultPassBuilder.define_nopython_pipeline(self.state)  # type: ignore[no-untyped-call]
+        every.passes.extend(own.passes)
+        for some in (few, every):
+            some.finalize()  # type: ignore[no-untyped-call]
+        return [few, every]
+
+
+class _Afresh(PassManager):
+    """Passes after others have failed, which counts no more."""
+
+    def run(self, state: Any) -> None:  # noqa: ANN401 (numba's)
+        state.status.fail_reason = None
+        super().run(state)  # type: ignore[no-untyped-call]
 
 
 def njit(function: F) -> F:
@@ -31,7 +72,7 @@ def njit(function: F) -> F:
 
 def allocating(function: F) -> F:
     """As `njit`, for the rare function that has to make arrays itself."""
-    return _compiled(function, {"_nrt": True})
+    return _compiled(function, {"_nrt": True, "pipeline_class": Compiler})
 
 
 def inner(function: F) -> F:
@@ -56,7 +97,7 @@ def is_compiled(function: Callable[..., Any]) -> bool:
 
 
 def _compiled(function: F, options: dict[str, Any]) -> F:
-    options = {"_nrt": False, "no_cfunc_wrapper": True, **options}
+    options = {"_nrt": False, "no_cfunc_wrapper": True, "pipeline_class": Loops, **options}
     compiler = numba.njit(nogil=True, error_model="numpy", **options)
     compiled: Any = compiler(function)
     if isinstance(compiled, Dispatcher):  # not so under NUMBA_DISABLE_JIT

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
-from abw.core.data.vertices import Columns
-from abw.core.exec.gradient import Gradient, joined
 from abw.core.exec.params import Params
 from abw.core.exec.precision import Precision
-from abw.core.grad.gradients import gradients_of
-from abw.core.grad.graph import TrainingGraph
 from abw.core.graph.graph import Graph, Nodes
-from abw.core.graph.growing.beam import Beam
-from abw.core.graph.growing.decide import Grower
-from abw.core.graph.growing.sprout import Sprouter
-from abw.core.graph.growing.whose import Whose
 from abw.core.ir.network import Network
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan
 from abw.core.policy.schedule import Schedule
+
+if TYPE_CHECKING:  # what grows or is trained is imported by what grows or trains
+    from abw.core.data.vertices import Columns
+    from abw.core.exec.gradient import Gradient
+    from abw.core.grad.graph import TrainingGraph
+    from abw.core.graph.growing.beam import Beam
+    from abw.core.graph.growing.decide import Grower
+    from abw.core.graph.growing.sprout import Sprouter
+    from abw.core.graph.growing.whose import Whose
 
 
 class TooLargeError(AbwError):
@@ -389,6 +390,9 @@ class Executor(Protocol):
         were. It may be taken again by the next call. Where several threads share a run, this one calls
         `meanwhile` before it helps the others.
         """
+        from abw.core.exec.gradient import joined
+        from abw.core.grad.gradients import gradients_of
+
         return joined(gradients_of(made, result.values, params.values), params)
 
     def resume(self, plan: Plan, since: int) -> Result:

@@ -6,6 +6,7 @@ import copy
 import time
 from collections.abc import Callable, Hashable, Mapping
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,28 +36,30 @@ from abw.core.exec.cpu.parts import get_sorter, shared_out
 from abw.core.exec.cpu.profile.profile import Profile, Profiler, Walk, peak_of_core
 from abw.core.exec.cpu.profile.recorder import Recorder
 from abw.core.exec.cpu.repack import Packing, packing_of
-from abw.core.exec.cpu.rounds.rounds import CompiledRounds
-from abw.core.exec.cpu.tape.tape import CompiledTape
 from abw.core.exec.cpu.target import TargetName, get_target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.cpu.tiling import CellTiling, layout_of, packed_constants
-from abw.core.exec.cpu.weights import WeightGradients
 from abw.core.exec.epochs import RunEpochs
-from abw.core.exec.gradient import Gradient
 from abw.core.exec.interface import Abilities, Executed, Executor, Result, Rounds
 from abw.core.exec.params import Params
 from abw.core.exec.precision import Precision
 from abw.core.exec.values import fill_given, refill_rows
-from abw.core.grad.graph import TrainingGraph
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import structure
-from abw.core.graph.growing.sprout import Sprouter
 from abw.core.ir.model import Attention
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan
 from abw.core.policy.schedule import Schedule
+
+if TYPE_CHECKING:
+    from abw.core.exec.cpu.rounds.rounds import CompiledRounds
+    from abw.core.exec.cpu.tape.tape import CompiledTape
+    from abw.core.exec.cpu.weights import WeightGradients
+    from abw.core.exec.gradient import Gradient
+    from abw.core.grad.graph import TrainingGraph
+    from abw.core.graph.growing.sprout import Sprouter
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
@@ -262,6 +265,8 @@ class CpuExecutor(Executor):
         """The gradient of parameters and tables, by kernels that read rows where they lie."""
         self._epochs.require(plan)
         if self._weights is None:
+            from abw.core.exec.cpu.weights import WeightGradients
+
             sums = RowSums(self._target, self._team, self.threads)
             self._weights = WeightGradients(sums, made.training, params, self._target.lanes)
         return self._weights.gradient(made, plan, self._memory, meanwhile)
@@ -382,6 +387,8 @@ class CpuExecutor(Executor):
         if self._recorder is not None:
             return "each is noted by itself, with its batches"
         if self._rounds is None or self._rounds.sprouter is not sprouter:
+            from abw.core.exec.cpu.rounds.rounds import CompiledRounds
+
             tables = {name: self._own[name] for name in ("arena", "kernel", "constants")}
             self._rounds = CompiledRounds(
                 sprouter, self._target, self._memory, tables, self._scratch_at, self._team, self._epochs
@@ -394,6 +401,8 @@ class CpuExecutor(Executor):
             return None
         if self._tape is not None:
             return self._tape
+        from abw.core.exec.cpu.tape.tape import CompiledTape
+
         tables = {name: self._own[name] for name in ("arena", "kernel", "constants")}
         limit = np.iinfo(np.int64).max if self._team is None else parts.APART_FLOPS
         self._tape = CompiledTape(

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from abw.bench.whole.e2e import MODELS, STEPS, bench_e2e
+from abw.bench.whole.e2e import STEPS, bench_e2e
+from abw.bench.workloads import CASES
 
 
 def test_rows(shared_data: Path, root: Path) -> None:
     report = bench_e2e(shared_data, 8, [2], 1, root / "specs")
-    assert [row["model"] for row in report["rows"]] == list(MODELS)
+    assert [row["model"] for row in report["rows"]] == [c.name for c in CASES]
     for row in report["rows"]:
         seconds = row["seconds"]
         assert tuple(seconds) == STEPS

@@ -62,6 +62,18 @@ def test_arrays_are_made_by_the_caller() -> None:
     assert _allowed(3).tolist() == [0, 0, 0]
 
 
+@njit
+def _first_or_none(values: Any, at: int | None) -> Any:  # noqa: ANN401
+    if at is None:
+        return len(values)
+    return values[at]
+
+
+def test_what_few_passes_cannot_compile_all_of_them_do() -> None:
+    values = np.arange(3)
+    assert [_first_or_none(values, None), _first_or_none(values, 1)] == [3, 1]
+
+
 def test_what_was_never_called_is_not_compiled() -> None:
     def anew() -> int:
         return 1
