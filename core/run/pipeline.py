@@ -40,7 +40,7 @@ from abw.core.run.learning import (
 )
 from abw.core.run.minibatches import planned
 from abw.core.run.options import RunOptions as RunOptions
-from abw.core.run.precompile import learner_beside
+from abw.core.run.precompile import BOUND, EDGES, PLAN, Beside, compiling_beside
 from abw.core.run.resident import Resident
 from abw.core.run.shards import Share
 from abw.core.run.streaming import Job, run_stream
@@ -136,7 +136,7 @@ def _run(
         kept = kept_policy(networks, asked)
         if options.output and kept:
             spare(options.output, kept.path)
-    with learner_beside(asked if asked.learned and not kept else None) as beside:
+    with compiling_beside(asked if asked.learned and not kept else None) as beside:
         with clock("compile"):
             most = max(LARGEST if options.auto_batch and not model.growth else 2, asked.instances)
             params = make_params(networks.cells, trained, options.seed)
@@ -145,7 +145,7 @@ def _run(
             executor.prepare(networks.network, params, options.threads)
             prepared(executor)
             sample, used = open_sample(model, networks, most, skip_bad=options.skip_bad, executor=executor)
-            small = _warm_up(sample, min(2, used), executor)
+            small = _warm_up(sample, min(2, used), executor, beside)
             if kept:
                 kept.policy.schedule(small)
             elif not asked.learned:
@@ -279,20 +279,26 @@ def _opened(path: Path, standard: int) -> Path:
     return Path(f"/dev/fd/{standard}") if str(path) == STDIN else path
 
 
-def _warm_up(sample: Workload, instances: int, executor: Executor) -> Dag:
+def _warm_up(sample: Workload, instances: int, executor: Executor, beside: Beside) -> Dag:
     """Compile all that a run needs, on so many instances, so that no measurement contains it; their dag.
 
-    All but what the policy asked for needs.
+    All but what the policy asked for needs, and in turn with what the other process compiles.
     """
+    if beside.process:
+        sample.graph(0, instances)
+        for part in (EDGES, PLAN):
+            beside.wait(part)
     # the mini-batches to come may be larger in more than their number
     times = 2 * -(-sample.model.data.batch // instances)
     batch = planned(sample, Depth(), executor, 0, instances, times=times)
     result = executor.run(batch.plan)
     for refs in batch.graph.results:
         result.values(refs.reference)
-    for each in map(get_policy, COMPARED):
-        each.schedule(batch.dag)
+    beside.wait(BOUND)
     lower_bound(batch.dag)
+    for name in COMPARED:
+        beside.wait(name)
+        get_policy(name).schedule(batch.dag)
     return batch.dag
 
 

@@ -1,7 +1,7 @@
-"""Compiling side by side: a second process compiles all policies, while this one compiles the rest.
+"""Compiling side by side: a second process compiles edges, plans and all policies, this one the rest.
 
-numba compiles one function at a time in a process, and policies with learning take about half of what a first
-run compiles. Machine code comes into this process by way of the cache on disk.
+numba compiles one function at a time in a process, and those take about half of what a first run compiles.
+Machine code comes into this process by way of the cache on disk.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ import numpy as np
 from abw.core.base.cores import usable_cores
 from abw.core.base.jit import is_compiled
 from abw.core.base.pipes import ready
+from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag, build_dag
+from abw.core.graph.edges import consumers
+from abw.core.plan.kernels import fill_plan
 from abw.core.policy.learned.choice import RULES
 from abw.core.policy.learned.learner import BEST_OF, learn, trial
 from abw.core.policy.learned.states import ENCODINGS
@@ -28,20 +31,22 @@ from abw.core.policy.registry import CHOSEN, LEARNED, REVERSED, get_policy
 if TYPE_CHECKING:
     from abw.core.run.learning import Asked  # the other process does without what that imports
 
+EDGES, PLAN, BOUND = "edges", "plan", "bound"
+"""What the other process compiles first, in this order: a run needs these before policies."""
 FIRST = ("agenda", *RULES)
-"""The policies that the other process compiles, in this order, before FSMs."""
+"""The policies that it compiles next, in this order, before FSMs."""
 
 PATIENCE = 60.0
 """Seconds after which the other process is given up."""
 
 
 @contextmanager
-def learner_beside(asked: Asked | None) -> Iterator[Beside]:
-    """Another process that compiles what learning the policy asked for takes, while the block runs.
+def compiling_beside(asked: Asked | None) -> Iterator[Beside]:
+    """Another process that compiles its part of what a run takes, while the block runs.
 
-    There is none where nothing is asked for, where the learner is compiled already, or on a single core. It
-    never outlives the block, and whatever it fails at (a cache that cannot be written, say) is compiled here
-    as ever.
+    `asked`: the policy to be learned, if one is. There is none where all is compiled already, or on a single
+    core. It never outlives the block, and whatever it fails at (a cache that cannot be written, say) is
+    compiled here as ever.
     """
     beside = Beside(asked)
     try:
@@ -51,15 +56,17 @@ def learner_beside(asked: Asked | None) -> Iterator[Beside]:
 
 
 class Beside:
-    """The other process, if there is one. It says the name of each policy that it has compiled."""
+    """The other process, if there is one. It says the name of each part that it has compiled."""
 
     def __init__(self, asked: Asked | None) -> None:
         """Start it."""
         self.process: subprocess.Popen[bytes] | None = None
         self._said, self._until = b"", time.monotonic() + PATIENCE
-        if asked is None or asked.name.endswith(".json") or is_compiled(trial) or usable_cores() < 2:
+        what = ""
+        if asked is not None and not asked.name.endswith(".json") and not is_compiled(trial):
+            what = CHOSEN if asked.name == CHOSEN else asked.encoding
+        if (not what and is_compiled(fill_plan)) or usable_cores() < 2:
             return
-        what = CHOSEN if asked.name == CHOSEN else asked.encoding
         # -P, and the very path of this process: a file of the user's called like a module of ours is not run
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         try:
@@ -73,12 +80,12 @@ class Beside:
         except OSError:
             return
 
-    def wait(self, policy: str) -> None:
-        """Until it has compiled a policy, if that is for it to do, is done, or has taken too long."""
-        rule = policy.removesuffix(REVERSED)
-        if rule not in (*FIRST, LEARNED):
+    def wait(self, part: str) -> None:
+        """Until it has compiled a part (EDGES, PLAN, BOUND, a policy), has ended, or has taken too long."""
+        name = part.removesuffix(REVERSED)
+        if name not in (EDGES, PLAN, BOUND, *FIRST, LEARNED):
             return
-        while self.process and rule.encode() not in self._said.split(b"\n")[:-1]:
+        while self.process and name.encode() not in self._said.split(b"\n")[:-1]:
             pipe = self.process.stdout
             if pipe is None or pipe.closed:
                 return
@@ -100,12 +107,18 @@ class Beside:
                 self.process.stdout.close()
 
 
-def compile_policies(what: str) -> None:
-    """Compile all that learning an FSM with an encoding (`best`: with each that is tried) uses, and `agenda`,
-    which every run is compared with; or the rules and FSMs that `auto` tries.
+def compile_parts(what: str) -> None:
+    """Compile what every run takes: edges, plans, bounds, `agenda`, which it is compared with.
 
-    Prints the name of each policy as soon as it is ready.
+    Then all that learning an FSM with an encoding (`best`: with each that is tried) uses; or the rules and
+    FSMs that `auto` tries; or, for '', no more.
+
+    Prints the name of each part as soon as it is ready.
     """
+    _connect_nothing()
+    print(EDGES, flush=True)
+    _plan_nothing()
+    print(PLAN, flush=True)
     # a chain of four nodes, whose types recur
     type, succ_ptr, succ, indegree = (
         np.array(values, np.int32) for values in ([0, 1, 0, 1], [0, 1, 2, 3, 3], [1, 2, 3], [0, 1, 1, 1])
@@ -113,6 +126,8 @@ def compile_policies(what: str) -> None:
     dag = Dag.of(("a", "b"), type, succ_ptr, succ, indegree)
     # and two nodes that are ready together: a state that the chain never is in
     other = build_dag(dag.types, type[:2].copy(), succ[:0].copy(), succ[:0].copy())
+    lower_bound(dag)
+    print(BOUND, flush=True)
     for name in FIRST if what == CHOSEN else FIRST[:1]:
         get_policy(name).schedule(dag)
         print(name, flush=True)
@@ -124,5 +139,33 @@ def compile_policies(what: str) -> None:
     print(LEARNED, flush=True)
 
 
+def _connect_nothing() -> None:
+    """Find the edges of a graph without nodes: its arrays have the types of every graph's."""
+    ints, none = np.zeros(1, np.int32), np.zeros(0, np.int32)
+    table = np.full((1, 1), -1, np.int32)
+    consumers(np.zeros(2, np.int32), ints, np.zeros(1, np.bool_), table, ints, none, 0)
+
+
+def _plan_nothing() -> None:
+    """Fill a plan of no batches: its arrays have the types of every plan's."""
+    ints, table, bools = np.zeros(1, np.int32), np.zeros((1, 1), np.int32), np.zeros(1, np.bool_)
+    longs = np.zeros(1, np.int64)
+    none, listed = ints[:0], (ints, ints)
+    three = (ints, ints, ints)
+    fill_plan(
+        (none, ints, none),
+        (listed, listed),
+        (table, table, ints, bools, np.zeros((1, 1), np.bool_)),
+        (table, ints, ints),
+        (table, longs, longs),
+        (bools, ints),
+        False,
+        (ints, table, ints),
+        three,
+        three,
+        listed,
+    )
+
+
 if __name__ == "__main__":
-    compile_policies(sys.argv[1])
+    compile_parts(sys.argv[1])

@@ -1,4 +1,4 @@
-"""The other process compiles just what learning needs, and never outlives its block."""
+"""The other process compiles just what plans and learning need, and never outlives its block."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ from typing import Any
 import pytest
 from numba.core.dispatcher import Dispatcher
 
-from abw.core.graph import bounds
+from abw.core.exec.registry import get_executor
+from abw.core.graph import bounds, edges
+from abw.core.graph.bounds import lower_bound
+from abw.core.plan import kernels
+from abw.core.plan.kernels import fill_plan
 from abw.core.policy import cost
 from abw.core.policy.learned import fsm, learner, states
 from abw.core.policy.learned.choice import ORDER
 from abw.core.policy.rules import critical, frontier, remaining, sufficient, weight
+from abw.core.policy.rules.depth import Depth
 from abw.core.run import precompile
 from abw.core.run.learning import Asked, train
+from abw.core.run.minibatches import planned
 from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides
 
@@ -35,7 +41,7 @@ def signatures(modules: tuple[ModuleType, ...]) -> dict[str, Any]:
 
 
 def test_learning_uses_what_was_compiled(root: Path) -> None:
-    precompile.compile_policies("best")
+    precompile.compile_parts("best")
     before = signatures(MODULES)
     assert before["abw.core.policy.learned.learner.trial"]
     workload = load_workload(open_model(root / "specs/lattice.yaml", Overrides()), "cell")
@@ -45,32 +51,52 @@ def test_learning_uses_what_was_compiled(root: Path) -> None:
     assert signatures(MODULES) == before
 
 
+@pytest.mark.parametrize("spec", ["lattice", "treelstm", "attention-nmt", "ggnn"])
+def test_every_plan_uses_what_was_compiled(root: Path, spec: str) -> None:
+    precompile.compile_parts("")
+    before = signatures((kernels, edges))
+    assert before["abw.core.plan.kernels.fill_plan"]
+    assert before["abw.core.graph.edges._consumers"]
+    workload = load_workload(open_model(root / f"specs/{spec}.yaml", Overrides()), "cell")
+    batch = planned(workload, Depth(), get_executor("reference"), 0, 2)
+    assert lower_bound(batch.dag).sum() > 0
+    after = signatures((kernels, edges))
+    for name in ("abw.core.plan.kernels.fill_plan", "abw.core.graph.edges._consumers"):
+        assert after[name] == before[name]
+
+
 @pytest.fixture
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Two cores, and nothing compiled yet, as far as one can tell."""
+    """Two cores, nothing compiled yet, as far as one can tell, and patience on a loaded machine."""
+    monkeypatch.setattr(precompile, "PATIENCE", 600.0)
     monkeypatch.setattr(precompile, "is_compiled", lambda _: False)
     monkeypatch.setattr(precompile, "usable_cores", lambda: 2)
     return monkeypatch
 
 
 def test_the_process_ends_by_itself_or_with_the_block(uncompiled: pytest.MonkeyPatch) -> None:
-    with precompile.learner_beside(Asked("fsm", "base")) as beside:
+    with precompile.compiling_beside(Asked("fsm", "base")) as beside:
         beside.wait("fsm")
         assert beside.process is not None
         assert beside.process.wait(60) == 0
-    with pytest.raises(KeyboardInterrupt), precompile.learner_beside(Asked("fsm", "base")) as beside:
+    with pytest.raises(KeyboardInterrupt), precompile.compiling_beside(Asked("fsm", "base")) as beside:
         raise KeyboardInterrupt
     assert beside.process is not None
     assert beside.process.returncode is not None
 
 
 def test_it_says_what_is_ready(uncompiled: pytest.MonkeyPatch) -> None:
-    with precompile.learner_beside(Asked("auto")) as beside:
+    with precompile.compiling_beside(None) as beside:
+        for name in (precompile.EDGES, precompile.PLAN, precompile.BOUND, "agenda"):
+            beside.wait(name)
+        assert beside.process is not None
+        assert beside.process.wait(60) == 0
+    with precompile.compiling_beside(Asked("auto")) as beside:
         for name in (*ORDER, "fsm", "beam"):
             beside.wait(name)
         assert beside.process is not None
         assert beside.process.wait(60) == 0
-    with precompile.learner_beside(Asked("fsm", "base")) as beside:
+    with precompile.compiling_beside(Asked("fsm", "base")) as beside:
         beside.wait("critical")  # it says nothing of that: until it has ended
         assert beside.process is not None
         assert beside.process.returncode == 0
@@ -78,7 +104,7 @@ def test_it_says_what_is_ready(uncompiled: pytest.MonkeyPatch) -> None:
 
 def test_one_that_takes_too_long_is_given_up(uncompiled: pytest.MonkeyPatch) -> None:
     uncompiled.setattr(precompile, "PATIENCE", 0.0)
-    with precompile.learner_beside(Asked("fsm", "base")) as beside:
+    with precompile.compiling_beside(Asked("fsm", "base")) as beside:
         beside.wait("fsm")
         assert beside.process is not None
         assert beside.process.returncode is not None
@@ -91,9 +117,11 @@ def test_there_is_none_where_it_cannot_help(uncompiled: pytest.MonkeyPatch) -> N
     with uncompiled.context() as only:
         only.setattr(precompile, "is_compiled", lambda _: True)
         assert precompile.Beside(Asked("fsm", "base")).process is None
-    assert precompile.Beside(None).process is None
+    with uncompiled.context() as only:
+        only.setattr(precompile, "is_compiled", lambda function: function is fill_plan)
+        assert precompile.Beside(None).process is None
     uncompiled.setattr(sys, "executable", "/nowhere/python")
-    with precompile.learner_beside(Asked("fsm", "base")) as beside:
+    with precompile.compiling_beside(Asked("fsm", "base")) as beside:
         assert beside.process is None
         beside.wait("fsm")
 
@@ -101,7 +129,7 @@ def test_there_is_none_where_it_cannot_help(uncompiled: pytest.MonkeyPatch) -> N
 def test_a_file_in_the_current_folder_is_not_run(uncompiled: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "numpy.py").write_text("import pathlib; pathlib.Path('ran').touch()")
     uncompiled.chdir(tmp_path)
-    with precompile.learner_beside(Asked("fsm", "base")) as beside:
+    with precompile.compiling_beside(Asked("fsm", "base")) as beside:
         beside.wait("fsm")
         assert beside.process is not None
         assert beside.process.wait(60) == 0
