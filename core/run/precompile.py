@@ -37,7 +37,7 @@ FIRST = ("agenda", *RULES)
 """The policies that it compiles next, in this order, before FSMs."""
 
 PATIENCE = 60.0
-"""Seconds after which the other process is given up."""
+"""Seconds without a word after which the other process is given up."""
 
 
 @contextmanager
@@ -94,6 +94,7 @@ class Beside:
                 self.end()
             elif told := os.read(pipe.fileno(), 1 << 12):
                 self._said += told
+                self._until = time.monotonic() + PATIENCE
             else:
                 self.process.wait()
                 self.end()
