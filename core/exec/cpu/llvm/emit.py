@@ -16,6 +16,9 @@ from abw.core.exec.cpu.target import Target
 AT_ONCE = (4, 2, 1)
 """Vectors that are worked on together: as many of these as a row has a whole multiple of."""
 
+READ_FAR, READ_NEAR, WRITE_NEAR = "i32 0, i32 2", "i32 0, i32 3", "i32 1, i32 3"
+"""Lines asked for: to be read, from the second-level cache or the first; to be written."""
+
 END = "\n}\n"
 """Closes a function."""
 
@@ -103,6 +106,45 @@ class Function:
         yield lanes
         self.target = narrow
 
+    @contextmanager
+    def side_by_side(self, count: int) -> Iterator[None]:
+        """What is written meanwhile works on `count` vectors joined to one."""
+        narrow = self.target
+        self.target = replace(narrow, lanes=count * narrow.lanes)
+        yield
+        self.target = narrow
+
+    def join(self, vectors: Sequence[str]) -> str:
+        """Vectors side by side as one."""
+        if len(vectors) == 1:
+            return vectors[0]
+        lanes, wide, function = self._joined(len(vectors), "insert")
+        self.module.declare(f"{wide} {function}({wide}, {self.target.vector}, i64)")
+        joined = "poison"
+        for number, vector in enumerate(vectors):
+            place = f"{self.target.vector} {vector}, i64 {lanes * number}"
+            joined = self.let(f"call {wide} {function}({wide} {joined}, {place})")
+        return joined
+
+    def split(self, joined: str, count: int) -> list[str]:
+        """The vectors that `count` were joined to."""
+        if count == 1:
+            return [joined]
+        lanes, wide, function = self._joined(count, "extract")
+        vector = self.target.vector
+        self.module.declare(f"{vector} {function}({wide}, i64)")
+        return [
+            self.let(f"call {vector} {function}({wide} {joined}, i64 {lanes * number})")
+            for number in range(count)
+        ]
+
+    def _joined(self, count: int, what: str) -> tuple[int, str, str]:
+        """The lanes of a vector, the type of so many joined, LLVM's function that does or undoes it."""
+        lanes = self.target.lanes
+        types = f"v{count * lanes}f32", f"v{lanes}f32"
+        order = types if what == "insert" else types[::-1]
+        return lanes, f"<{count * lanes} x float>", f"@llvm.vector.{what}.{'.'.join(order)}"
+
     # addresses and memory
 
     def at(self, pointer: str, offset: str | int) -> str:
@@ -135,10 +177,10 @@ class Function:
         """Write a vector to any address."""
         self.do(f"store {self.target.vector} {vector}, ptr {self.at(pointer, offset)}, align 4")
 
-    def prefetch(self, pointer: str) -> None:
-        """Ask for the cache line at any address, to be in the second-level cache."""
+    def prefetch(self, pointer: str, hint: str = READ_FAR) -> None:
+        """Ask for the cache line at any address, as a hint says."""
         self.module.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        self.do(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
+        self.do(f"call void @llvm.prefetch.p0(ptr {pointer}, {hint}, i32 1)")
 
     def spread(self, scalar: str) -> str:
         """A float in every lane."""

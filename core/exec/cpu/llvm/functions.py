@@ -8,6 +8,7 @@ products and sums rounded once; without such instructions e^x is good to 3e-6.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from abw.core.exec.cpu.llvm.emit import Function, splat
 from abw.core.exec.lower.polynomials import (
@@ -55,15 +56,58 @@ def exp(f: Function, x: str) -> str:
 
 def sigmoid(f: Function, x: str) -> str:
     """1 / (1 + e^-x); absolute error below 1e-7, relative below 2e-6 above x = -40."""
-    return f.vec("fdiv", splat(1.0), f.vec("fadd", splat(1.0), _exp_bounded(f, x, -LOG2_E)))
+    return divided(f, sigmoid_quotient(f, x))
 
 
 def tanh(f: Function, x: str) -> str:
     """x P(x^2) / Q(x^2) for |x| <= 8, beyond which tanh is nearly 1; relative error below 5e-7."""
+    return divided(f, tanh_quotient(f, x))
+
+
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """What is still to be divided: `top`, or else one, by `bottom`.
+
+    Bottoms are such that one of each kind multiply to less than 2^127.
+    """
+
+    top: str | None
+    bottom: str
+
+
+def sigmoid_quotient(f: Function, x: str) -> Quotient:
+    """1 / (1 + e^-x), with e^-x below 2^118."""
+    x = clamp(f, x, -118 / LOG2_E, 125 / LOG2_E)
+    shifted = f.fma(x, splat(-LOG2_E), splat(ROUNDER))
+    whole = f.vec("fsub", shifted, splat(ROUNDER))
+    rest = f.fma(x, splat(-LOG2_E), f.let(f"fneg {f.target.vector} {whole}"))
+    power = f.vec("fmul", polynomial(f, rest, POWER), _power_of_two(f, shifted))
+    return Quotient(None, f.vec("fadd", splat(1.0), power))
+
+
+def tanh_quotient(f: Function, x: str) -> Quotient:
+    """x P(x^2) / Q(x^2) for |x| <= 8; Q is below 2^8."""
     x = clamp(f, x, -8.0, 8.0)
     z = f.vec("fmul", x, x)
-    top = f.vec("fmul", x, polynomial(f, z, TANH_P))
-    return f.vec("fdiv", top, polynomial(f, z, TANH_Q))
+    return Quotient(f.vec("fmul", x, polynomial(f, z, TANH_P)), polynomial(f, z, TANH_Q))
+
+
+def divided(f: Function, value: str | Quotient) -> str:
+    """A value, divided out."""
+    if isinstance(value, Quotient):
+        return f.vec("fdiv", value.top or splat(1.0), value.bottom)
+    return value
+
+
+def product(f: Function, a: str | Quotient, b: str | Quotient) -> str:
+    """`a * b`, by one division where one will do."""
+    if isinstance(b, Quotient) and b.top is None:
+        a, b = b, a
+    if not isinstance(a, Quotient) or a.top is not None:
+        return f.vec("fmul", divided(f, a), divided(f, b))
+    if isinstance(b, Quotient) and b.top is not None:
+        return f.vec("fdiv", b.top, f.vec("fmul", a.bottom, b.bottom))
+    return f.vec("fdiv", divided(f, b), a.bottom)
 
 
 def log(f: Function, x: str) -> str:
@@ -163,14 +207,6 @@ def polynomial(f: Function, x: str, coefficients: Sequence[float]) -> str:
     return result
 
 
-def _exp_bounded(f: Function, x: str, factor: float) -> str:
-    """2^(factor x), held between 2^-126 and 2^126."""
-    t = clamp(f, f.vec("fmul", x, splat(factor)), -126.0, 126.0)
-    shifted = f.vec("fadd", t, splat(ROUNDER))
-    rest = f.vec("fsub", t, f.vec("fsub", shifted, splat(ROUNDER)))
-    return f.vec("fmul", polynomial(f, rest, POWER), _power_of_two(f, shifted))
-
-
 def _power_of_two(f: Function, shifted: str, more: int = 0) -> str:
     """2^(n + more) of n + ROUNDER."""
     vector, integers = f.target.vector, f.target.integers
@@ -202,6 +238,13 @@ OWN: Mapping[str, Callable[..., str]] = {
     "identity": lambda f, x: x,
 }
 """What has instructions of its own; `element` makes the other operations of these."""
+
+
+QUOTIENTS: Mapping[str, Callable[[Function, str], Quotient]] = {
+    "sigmoid": sigmoid_quotient,
+    "tanh": tanh_quotient,
+}
+"""What ends in a division, which a product with it may take upon itself."""
 
 
 def element(f: Function, name: str, args: Sequence[str]) -> str:

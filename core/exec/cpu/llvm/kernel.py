@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from abw.core.exec.cpu.llvm.ahead import Ahead, asked
 from abw.core.exec.cpu.llvm.clock import charge_reason, restart
+from abw.core.exec.cpu.llvm.elementwise import Elementwise
 from abw.core.exec.cpu.llvm.emit import Function, Module
-from abw.core.exec.cpu.llvm.functions import element
 from abw.core.exec.cpu.llvm.narrow_rows import round_rows
 from abw.core.exec.cpu.llvm.narrow_sums import emit_narrow_block
 from abw.core.exec.cpu.llvm.singles import emit_single
@@ -23,9 +23,7 @@ from abw.core.exec.cpu.llvm.sums import contract
 from abw.core.exec.cpu.narrow import NarrowWeights
 from abw.core.exec.cpu.packing import PackedWeights
 from abw.core.exec.cpu.tiling import CellTiling, RowPlace, StageLayout
-from abw.core.exec.lower.rows import columns, padded, row_floats
-from abw.core.exec.lower.stages import Single, spread_sizes
-from abw.core.ir.cell import Op
+from abw.core.exec.lower.stages import Single
 from abw.core.ir.operations import OPERATIONS
 
 PARAMS = "ptr %frame, ptr %scratch, ptr %constants, i64 %first, i64 %last, i64 %part, i64 %parts"
@@ -76,6 +74,7 @@ class _Kernel:
         self.module, self.name, self.layout, self.stamped = module, name, layout, stamped
         self.f = Function(module, name, PARAMS, public=True)
         self.lanes = module.target.lanes
+        self.elementwise = Elementwise(self.f, layout, self.address)
 
     def emit(self) -> None:
         f, layout = self.f, self.layout
@@ -112,7 +111,7 @@ class _Kernel:
                 elif stage.stage.gates:
                     self._gates(at, stage, count)
                 else:
-                    self._plain(stage, count)
+                    self.elementwise.every(stage, count)
                     self._charge("elementwise")
             return [f.i64("add", begin, count)]
 
@@ -220,22 +219,11 @@ class _Kernel:
                         arguments += asked(f, weights, after, w, block, blocks)
                     f.do(f"call void @{self.name}_{at}_{group}_{number}({arguments})")
 
+            self.elementwise.ask(stage, column, begin, size, blocks)
             f.cases(size, range(1, stage.block_rows + 1), call)
             self._charge("product")
 
-            def finish(r: str) -> None:
-                sums = f.at("%sums", f.i64("mul", r, 4 * self.lanes * stage.sums))
-                rows = self._rows(stage, f.i64("add", begin, r))
-                bytes_of_block = 4 * self.lanes * stage.units
-                for unit in range(stage.units):
-                    values = {
-                        gate.value: f.load(sums, 4 * self.lanes * (g * stage.units + unit))
-                        for g, gate in enumerate(stage.stage.gates)
-                    }
-                    place = f.i64("add", f.i64("mul", column, bytes_of_block), 4 * self.lanes * unit)
-                    self._operate(stage, values, rows, place)
-
-            f.repeat(size, finish)
+            self.elementwise.finish(stage, column, begin, size)
             self._charge("elementwise")
             return [f.i64("add", begin, size)]
 
@@ -250,59 +238,6 @@ class _Kernel:
             f.when(f.let(f"icmp slt i64 {first}, {last}"), lambda: f.repeat(last, block, first=first))
         else:
             f.repeat(columns, block)
-
-    def _plain(self, stage: StageLayout, count: str) -> None:
-        """A stage without products: row by row."""
-        f = self.f
-        shape = stage.stage.shape
-        floats = row_floats(shape, self.lanes)
-
-        def row(i: str) -> None:
-            rows = self._rows(stage, i)
-            with f.several(padded(columns(shape), self.lanes)) as step:
-                f.repeat(floats // step, lambda j: self._operate(stage, {}, rows, f.i64("mul", j, 4 * step)))
-
-        f.repeat(count, row)
-
-    def _rows(self, stage: StageLayout, row: str) -> dict[int, str]:
-        """The addresses of what the element-wise operations read and store, at a row of the tile."""
-        inside = {*stage.stage.operations, *(gate.value for gate in stage.stage.gates)}
-        read = (a for value in stage.stage.operations for a in self.layout.normal.arguments(value))
-        values = dict.fromkeys((*(a for a in read if a not in inside), *stage.stage.stores))
-        return {value: self.address(self._place(stage, value), row) for value in values}
-
-    def _place(self, stage: StageLayout, value: int) -> RowPlace:
-        layout = self.layout
-        static = layout.normal.static[value]
-        return layout.fixed_place(value, stage.stage.shape) if static else layout.place(value)
-
-    def _operate(self, stage: StageLayout, found: dict[int, str], rows: dict[int, str], offset: str) -> None:
-        """The element-wise operations on one vector of the rows, `offset` bytes in."""
-        f, normal = self.f, self.layout.normal
-
-        def read(a: int) -> str:
-            if a not in found:
-                found[a] = f.load(rows[a], offset)
-            return found[a]
-
-        for value in stage.stage.operations:
-            op = normal.op(value)
-            if op.name == "spread":
-                found[value] = self._spread(op, rows[op.args[0]], offset)
-            else:
-                found[value] = element(f, op.name, [read(a) for a in op.args])
-        for value in stage.stage.stores:
-            f.store(found[value], rows[value], offset)
-
-    def _spread(self, op: Op, base: str, offset: str) -> str:
-        """A vector of a row that a smaller value is repeated to, `offset` bytes in."""
-        f = self.f
-        (*down, across), pitch = spread_sizes(op), 4 * padded(op.shape[-1], self.lanes)
-        if across > 1:
-            return f.load(base, f.i64("urem", offset, pitch))
-        if down and down[0] > 1:
-            base = f.at(base, f.i64("mul", f.i64("udiv", offset, pitch), 4))
-        return f.spread(f.item("float", base, 0))
 
 
 def _emit_block(
