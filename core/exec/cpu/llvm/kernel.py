@@ -96,7 +96,7 @@ class _Kernel:
     def _tiles(self, first: str, last: str) -> None:
         """All stages, tile by tile."""
         f, layout = self.f, self.layout
-        self._fill_own()
+        self._fill_own(f.least(f.i64("sub", last, first), layout.tile))
         tiles = _blocks(f, f.i64("sub", last, first), layout.tile)
 
         def tile(number: str, carried: list[str]) -> list[str]:
@@ -125,17 +125,16 @@ class _Kernel:
         base = f.pointer_item("%table", f.i64("add", row, place.entry * self.layout.tile))
         return f.at(base, 4 * place.column)
 
-    def _fill_own(self) -> None:
-        """The addresses of scratch and static values: those of every tile."""
+    def _fill_own(self, most: str) -> None:
+        """The addresses of scratch and static values: those of every tile, which has `most` rows at most."""
         f, layout = self.f, self.layout
         for value, offset in layout.scratch:
             base = f.at("%scratch", 4 * offset * layout.tile)
-            self._fill(
-                layout.entries[value], base, 4 * layout.floats(value), "null", "0", "1", "0", layout.tile
-            )
+            pitch = 4 * layout.floats(value)
+            self._fill(layout.entries[value], base, pitch, "null", "0", "1", "0", most)
         for number, fixed in enumerate(layout.fixed):
             base = f.at("%constants", 4 * fixed.offset)
-            self._fill(len(layout.entries) + number, base, 0, "null", "0", "1", "0", layout.tile)
+            self._fill(len(layout.entries) + number, base, 0, "null", "0", "1", "0", most)
 
     def _fill_lanes(self, begin: str, count: str) -> None:
         """The addresses of inputs and outputs."""
@@ -183,7 +182,7 @@ class _Kernel:
         start: str,
         step: str,
         first: str,
-        count: str | int,
+        count: str,
     ) -> None:
         out = self.f.at("%table", 8 * entry * self.layout.tile)
         self.f.do(
