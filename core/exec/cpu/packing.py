@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,6 +20,8 @@ Floats = NDArray[np.float32]
 
 LINE = 64
 """Bytes that rows and weights are aligned to."""
+HUGE = 1 << 21
+"""Bytes of a huge page."""
 
 
 def aligned(floats: int) -> Floats:
@@ -25,6 +29,23 @@ def aligned(floats: int) -> Floats:
     memory = np.empty(floats + LINE // 4, np.float32)
     begin = -address(memory) // 4 % (LINE // 4)
     return memory[begin : begin + floats]
+
+
+def on_huge_pages(floats: int) -> Floats:
+    """Memory, zeros, on pages of 2 MiB as far as it fills them and Linux gives them; elsewhere as `aligned`.
+
+    What is read from first to last, and is larger than the second-level cache, spares the processor looking
+    up a page every 4 KiB.
+    """
+    whole = 4 * floats // HUGE * HUGE
+    if not whole or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return aligned(floats)
+    pages = mmap.mmap(-1, 4 * floats + HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory = np.frombuffer(pages, np.float32)
+    begin = -address(memory) % HUGE
+    with suppress(OSError):  # a kernel without them
+        pages.madvise(mmap.MADV_HUGEPAGE, begin, whole)
+    return memory[begin // 4 : begin // 4 + floats]
 
 
 def address(array: NDArray[Any]) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from abw.core.cell.normal import NormalCell
 from abw.core.exec.blas.calls import static_values
 from abw.core.exec.cpu.narrow import Narrow, NarrowRows, NarrowWeights
-from abw.core.exec.cpu.packing import Floats, PackedWeights, aligned
+from abw.core.exec.cpu.packing import Floats, PackedWeights, on_huge_pages
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.lower.rows import Fixed, columns, padded, row_floats
 from abw.core.exec.lower.stages import Group, Single, Stage, group_gates, stages_of
@@ -224,7 +224,7 @@ def layout_of(
 def packed_constants(layout: CellTiling, params: Sequence[Floats]) -> Floats:
     """The block of all that no lane changes. `params`: the cell's, in its order."""
     static = static_values(layout.normal, params)
-    memory = aligned(layout.constants)
+    memory = on_huge_pages(layout.constants)
     for packed in layout.packed:
         packed.write(memory, static)
     return memory

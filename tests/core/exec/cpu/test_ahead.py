@@ -17,6 +17,7 @@ from abw.core.exec.cpu import executor
 from abw.core.exec.cpu import target as of_target
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
+from abw.core.exec.cpu.llvm.emit import READ_FAR
 from abw.core.exec.cpu.packing import LINE, address
 from abw.core.exec.cpu.target import TARGETS, USUAL_CACHE, Target, TargetName, get_target
 from abw.core.exec.cpu.tiling import StageLayout
@@ -63,10 +64,10 @@ def test_weights_that_are_asked_for(gates: int, size: int, lanes: int, name: Tar
     graph, network = one_type(gates_cell(gates, size), lanes)
     planned, params = plan(graph, once(graph)), init_params(network, 0)
     text, expected = computed(planned, params, name, ALL)
-    assert "call void @llvm.prefetch" not in text
+    assert READ_FAR not in text
     # the weights do not stay, and some rows have room
     asking, found = computed(planned, params, name, 4 * size * size * gates)
-    assert "call void @llvm.prefetch" in asking
+    assert READ_FAR in asking
     assert found.tobytes() == expected.tobytes()
 
 
@@ -74,6 +75,11 @@ NOTED = """
 @noted = global [65536 x i64] zeroinitializer
 @count = global i64 0
 define internal void @note(ptr %line, i32 %write, i32 %level, i32 %kind) noinline {
+  %wanted = icmp eq i32 %level, LEVEL
+  br i1 %wanted, label %yes, label %no
+no:
+  ret void
+yes:
   %at = load i64, ptr @count
   %place = getelementptr i64, ptr @noted, i64 %at
   %address = ptrtoint ptr %line to i64
@@ -93,16 +99,16 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
 
-@pytest.mark.parametrize(("rows", "all_of_it"), [(120, True), (30, True), (3, False)])
-def test_the_next_columns_are_asked_for_whole(rows: int, all_of_it: bool) -> None:
-    """Instead of asking, kernels note the addresses: all lines of a column while another is computed."""
+def noted(rows: int, level: int) -> tuple[CpuExecutor, set[int]]:
+    """A run whose kernels note addresses instead of asking for them: the lines asked for at a level."""
     graph, network = one_type(gates_cell(5, 64), rows)
     planned, params = plan(graph, once(graph)), init_params(network, 0)
 
     def noting(text: str, target: Target) -> Code:
         declared = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
         assert declared in text
-        return compile_ir(text.replace(declared, "").replace("@llvm.prefetch.p0", "@note") + NOTED, target)
+        text = text.replace(declared, "").replace("@llvm.prefetch.p0", "@note")
+        return compile_ir(text + NOTED.replace("LEVEL", str(level)), target)
 
     with (
         patch.object(
@@ -115,7 +121,13 @@ def test_the_next_columns_are_asked_for_whole(rows: int, all_of_it: bool) -> Non
     run.run(planned)
     out = np.zeros(65537, np.int64)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(run._code.address("where"))(address(out))
-    lines = np.unique(out[1 : 1 + out[0]] // LINE)
+    return run, set(np.unique(out[1 : 1 + out[0]] // LINE).tolist())
+
+
+@pytest.mark.parametrize(("rows", "all_of_it"), [(120, True), (30, True), (3, False)])
+def test_the_next_columns_are_asked_for_whole(rows: int, all_of_it: bool) -> None:
+    """All lines of a column while another is computed."""
+    run, asked = noted(rows, level=2)
     (layout,) = run._layouts
     assert layout
     (constants,) = run._constants
@@ -124,10 +136,21 @@ def test_the_next_columns_are_asked_for_whole(rows: int, all_of_it: bool) -> Non
     assert weights.blocks > 1
     first = address(constants) // LINE + 4 * weights.offset // LINE
     whole = set(range(first, first + 4 * weights.blocks * weights.block_floats // LINE))
-    asked = set(lines.tolist())
     assert whole <= asked if all_of_it else len(whole & asked) <= 2 * weights.blocks
     # at most a turn's lines behind the last
     assert asked <= set(range(first, first + 4 * len(constants) // LINE + 64))
+
+
+@pytest.mark.parametrize(("rows", "some"), [(120, True), (3, False)])
+def test_rows_are_asked_for_where_there_are_many(rows: int, some: bool) -> None:
+    run, asked = noted(rows, level=3)
+    held = [
+        range(address(memory) // LINE, (address(memory) + memory.nbytes) // LINE + 1)
+        for memory in run._memory.memory
+        if memory.size
+    ]
+    assert bool(asked) == some
+    assert all(any(line in lines for lines in held) for line in asked)
 
 
 def test_the_cache_is_what_the_system_says(tmp_path: Path) -> None:
