@@ -22,9 +22,18 @@ def abw_run(spec: Path, options: Sequence[str], home: Path) -> dict[str, Any]:
     return report
 
 
+def abw_train(spec: Path, options: Sequence[str], home: Path) -> dict[str, Any]:
+    """The report of `abw train SPEC OPTIONS`, whose folder is in `home`. Errors: AbwError."""
+    return _told("train", spec, [*options, "-q"], home)
+
+
 def abw_check(spec: Path, options: Sequence[str], home: Path) -> dict[str, Any]:
     """The report of `abw check SPEC OPTIONS`. Errors: AbwError."""
-    code = "import sys; sys.argv[1] = 'check'; sys.argv.remove('-q'); " + RUN
+    return _told("check", spec, options, home)
+
+
+def _told(command: str, spec: Path, options: Sequence[str], home: Path) -> dict[str, Any]:
+    code = f"import sys; sys.argv[1] = {command!r}; sys.argv.pop(); " + RUN
     report: dict[str, Any] = json.loads(printed(code, spec, [*options, "--json"], {"ABW_HOME": str(home)}))
     return report
 

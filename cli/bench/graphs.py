@@ -203,16 +203,26 @@ def memory(
     told: Progress,
     data: DataDir,
     specs: SpecsDir = SPECS,
-    batch: Batch = 256,
+    batch: Annotated[
+        list[int], typer.Option("--batch", min=1, help="Instances in a mini-batch; --training: repeated.")
+    ] = [256],
     hidden: HiddenSizes = [32, 128, 512],
+    training: Annotated[
+        bool, typer.Option("--training", help="Of `abw train` instead, with trees, lattices, chains, growth.")
+    ] = False,
 ) -> Shown:
     """Memory of whole runs of each workload: what `abw check` predicts beside the peak of `abw run`.
 
     The last row has more than 1 GB of weights.
     """
-    from abw.bench.whole.memory import bench_memory
+    from abw.bench.whole.memory import bench_memory, bench_training_memory
 
-    report = bench_memory(specs, data, batch, hidden, told)
+    if training:
+        report = bench_training_memory(specs, data, batch, hidden, told)
+        yield report
+        yield _training_memory(report["rows"])
+        return
+    report = bench_memory(specs, data, batch[-1], hidden, told)
     yield report
     table = grid("workload", "hidden", "nodes", "mini-batch", "weights", "predicted", "peak", "off by")
     for r in report["rows"]:
@@ -222,3 +232,17 @@ def memory(
         off = f"{r['predicted_bytes'] / peak - 1:+.1%}"
         table.add_row(r["workload"], str(r["hidden"]), f"{r['nodes']:,}", *said, off)
     yield table
+
+
+def _training_memory(rows: list[dict[str, Any]]) -> Any:  # noqa: ANN401
+    """What trainings take, beside what was said of them."""
+    parts = {"weights": "weights", "gradient": "gradient", "optimizer": "optimiser",
+             "instances": "instances", "mini_batches": "mini-batches", "moment": "a while"}  # fmt: skip
+    table = grid("training", "hidden", "batch", *parts.values(), "predicted", "peak", "off by")
+    for r in rows:
+        sizes = (*(r["parts"][part] for part in parts), r["predicted_bytes"], r["peak_memory_bytes"])
+        off = f"{r['predicted_bytes'] / r['peak_memory_bytes'] - 1:+.1%}"
+        table.add_row(
+            r["training"], str(r["hidden"]), str(r["batch"]), *(amount(size, "B") for size in sizes), off
+        )
+    return table

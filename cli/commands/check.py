@@ -102,6 +102,40 @@ def _print_growth(growth: dict[str, Any]) -> None:
             console.print(f"    {phase} growth{what}: {', '.join(growth[phase])}")
 
 
+def _print_room(taken: dict[str, int]) -> None:
+    """What to do where more is taken than is free."""
+    from abw.core.base.console import Console
+
+    if taken["total"] > taken["available"]:
+        Console().print(
+            f"[yellow]too much: {amount(taken['available'], 'B')} are free[/]; a smaller mini-batch "
+            "(--batch) takes less, or smaller dims (--set)"
+        )
+
+
+def _print_training(training: dict[str, Any]) -> None:
+    """What a training takes, or why there is none."""
+    from rich.text import Text
+
+    from abw.core.base.console import Console
+
+    if "error" in training:
+        Console().print(Text(f"    abw train cannot be run on it: {training['error']}"))
+        return
+    parts = {
+        "weights": "weights",
+        "gradient": "gradients",
+        "optimizer": "the optimiser",
+        "instances": "instances",
+        "mini_batches": "mini-batches",
+        "moment": "first step or dev data",
+        "at_rest": "abw itself",
+    }
+    said = ", ".join(f"{name} {amount(training[key], 'B')}" for key, name in parts.items())
+    Console().print(Text(f"    abw train takes {amount(training['total'], 'B')}: {said}"))
+    _print_room(training)
+
+
 def _print(report: dict[str, Any]) -> None:
     from rich.text import Text
 
@@ -135,11 +169,9 @@ def _print(report: dict[str, Any]) -> None:
             f"{amount(process['weights'], 'B')}, instances {amount(process['instances'], 'B')}, abw itself "
             f"{amount(process['at_rest'], 'B')}"
         )
-        if process["total"] > process["available"]:
-            console.print(
-                f"[yellow]too much: {amount(process['available'], 'B')} are free[/]; a smaller mini-batch "
-                "(--batch) takes less, or smaller dims (--set)"
-            )
+        _print_room(process)
+    if training := report["training_bytes"]:
+        _print_training(training)
     if growth := report["growth"]:
         _print_growth(growth)
     console.print()

@@ -136,18 +136,20 @@ def forecast(
     return Forecast(AT_REST, weight_bytes(network), VERTEX_BYTES * vertices, plans)
 
 
-def require_weights(model: Model) -> None:
+def require_weights(model: Model, held: tuple[int, int] = (2, 2), also: str = "") -> None:
     """Refuse a model whose weights do not fit, before any of them is taken. Errors: AbwError.
 
-    Parameters are held twice, packed for the executor too, and tables as they came and in the arenas.
+    Parameters and tables are `held` so often: twice, packed for the executor too, and as they came and in the
+    arenas. `also`: what else is counted in that, in words.
     """
-    numbers = sum(math.prod(p.shape) for p in model.params)
-    numbers += sum(t.rows * math.prod(t.shape) for t in model.tables)
+    params = sum(math.prod(p.shape) for p in model.params)
+    rows = sum(t.rows * math.prod(t.shape) for t in model.tables)
+    needed = 4 * (held[0] * params + held[1] * rows)
     name, size = max(model.dims.items(), key=lambda dim: dim[1], default=("", 0))
     # matrices grow with the square of a dim
-    fitting = int(size * min(1.0, available_memory() / (8 * numbers or 1)) ** 0.5)
+    fitting = int(size * min(1.0, available_memory() / (needed or 1)) ** 0.5)
     hint = f"smaller dims: with {name}={fitting} they take about as much as is free (--set {name}=SIZE)"
-    require_memory(8 * numbers, f"the weights of {model.name}, {numbers:,} numbers,", hint)
+    require_memory(needed, f"the weights of {model.name}, {params + rows:,} numbers{also},", hint)
 
 
 def weight_bytes(network: Network) -> int:

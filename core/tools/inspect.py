@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from abw.core.base.cores import usable_cores
+from abw.core.base.errors import AbwError
 from abw.core.base.memory import available_memory
 from abw.core.cell.program import cell_program
 from abw.core.exec.cpu.parts import shared_out
@@ -34,6 +35,8 @@ from abw.core.run.minibatches import TOGETHER, go_abreast
 from abw.core.run.streaming import read_ahead
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides, load_cell
+from abw.core.train.footprint import forecast_training
+from abw.core.train.session import TrainOptions, open_training
 
 
 def inspect_cell(path: Path, dims: Mapping[str, int]) -> dict[str, Any]:
@@ -64,7 +67,8 @@ def inspect(
     the one that an earlier run has chosen for mini-batches of this size, else by the rule critical;
     `process_bytes`: what its whole process takes with that (`Forecast`), and what is available. Of a
     model that grows, graphs are those of what is computed before, and the memory is that of mini-batches
-    in which every instance grows as far as `most` allows.
+    in which every instance grows as far as `most` allows. `training_bytes`: the same of `abw train`
+    (`TrainingForecast`), None for a spec without a section `train`; where its data cannot train it, why.
     Errors: SpecError, DataError. Cost: that of reading and construction.
     """
     model = open_model(spec, overrides)
@@ -150,9 +154,20 @@ def inspect(
         "table_numbers": sum(t.rows * math.prod(t.shape) for t in model.tables),
         "memory_bytes": memory,
         "process_bytes": process,
+        "training_bytes": _training(spec, overrides) if model.training else None,
         "types": types,
         "growth": _growth(workload),
     }
+
+
+def _training(spec: Path, overrides: Overrides) -> dict[str, Any]:
+    """What `abw train` takes of a spec as it stands, or why it cannot."""
+    options = TrainOptions()
+    try:
+        found = forecast_training(open_training(spec, overrides, options), options)
+    except AbwError as error:
+        return {"error": error.message}
+    return {**found.document(), "available": available_memory()}
 
 
 def _grown(workload: Workload, before: Plan) -> Footprint:

@@ -16,12 +16,14 @@ from typing import Any
 
 from abw.core.base.errors import AbwError
 from abw.core.base.files import read_json, write_json
+from abw.core.base.memory import peak_resident
 from abw.core.base.progress import Progress, Quiet
 from abw.core.data.instances import Instances
 from abw.core.data.tensors import file_digest, words_in
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.ir.model import Model
 from abw.core.policy.schedule import Policy
+from abw.core.run.footprint import require_weights
 from abw.core.run.learning import Asked, launch_seconds, policy_of
 from abw.core.run.pipeline import versions
 from abw.core.run.workload import Networks, open_model, open_networks, open_workload, read_instances
@@ -33,6 +35,7 @@ from abw.core.train.evaluate import OwnMetric
 from abw.core.train.initial import initialise
 from abw.core.train.learner import Learner
 from abw.core.train.loop import BEST, CHECKPOINT, Loop, Row, open_dev
+from abw.core.train.optimizers import STATES
 from abw.core.train.own import own_metrics, refuse_own
 from abw.core.train.steps import Alone, Engine, Steps
 from abw.core.train.teacher import Teacher, finished_model
@@ -117,6 +120,9 @@ def begin(spec: Path, overrides: Overrides, options: TrainOptions) -> Begun:
     assert training is not None
     own = own_metrics(options.metrics)
     refuse_own(own, training, dev=opened.dev is not None)
+    kept = STATES[training.optimizer.name]
+    # packed for both passes, with a gradient of all parameters
+    require_weights(model, (4 + kept, 2 + kept), " with gradients and what the optimiser keeps")
     trained = load_weights(model)
     params = make_params(networks.cells, trained, options.seed)
     policy = _policy(model, networks, opened.instances, options, training.batch)
@@ -262,6 +268,7 @@ def _run(
         "best_epoch": position.best_epoch + 1,
         "weights": str(folder / BEST),
         "curve": position.curve,
+        "peak_memory_bytes": peak_resident(),
     }
 
 

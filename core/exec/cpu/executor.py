@@ -67,8 +67,8 @@ Ints = NDArray[np.int32]
 
 TOGETHER_FLOPS = 2_500_000
 """The least arithmetic a launch where threads wait for each other after each."""
-APART_FLOATS = 200_000
-"""The least numbers, of which each is read and written, that threads share: some 0.1 ms."""
+APART_FLOATS = 500_000
+"""The least numbers, of which each is read and written, that threads share: some 0.3 ms."""
 
 _SCHEDULE, _PLAN = attrgetter(*OF_SCHEDULE), attrgetter(*OF_PLAN)
 

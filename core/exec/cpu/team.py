@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from abw.core.base.cores import current_core, leave
 from abw.core.base.interrupts import finished_before_interrupt
@@ -15,44 +16,54 @@ LOOK_EVERY = 256
 """One piece in so many is done alone, to know how long that takes."""
 
 
+@dataclass(slots=True)
+class _Known:
+    """What a team knows of a kind of work: how many pieces there were, how long an amount of it takes alone,
+    how many are done alone after one that was slower, and how many of these are left.
+    """
+
+    pieces: int = 0
+    pace: float = 0.0
+    rest: int = 0
+    left: int = 0
+
+
 class Team:
     """`threads` threads, the caller among them.
 
     Which of two ways is faster depends on what else the machine does. So the team measures: where sharing
-    took longer than the same amount of work takes alone, the next 4 pieces are done alone, then 8, up to
-    LONGEST_REST.
+    took longer than the same amount of work takes alone, the next 4 pieces of that kind are done alone, then
+    8, up to LONGEST_REST.
     """
 
     def __init__(self, threads: int) -> None:
         """A team whose threads start when there is something to share."""
         self._others = ThreadPoolExecutor(threads - 1)
         self._threads = threads
-        self._rest = 0
-        self._left = 0
-        self._known: dict[Hashable, tuple[int, float]] = {}
+        self._kinds: dict[Hashable, _Known] = {}
 
     def do(
         self, shared: Callable[[int], object], alone: Callable[[], object], amount: int, kind: Hashable = None
     ) -> bool:
         """Do a piece of work, by `share(shared)` or by `alone()`; whether it was shared.
 
-        `amount` says how much work it is, in any unit, beside others of its `kind`: of each kind the team
-        knows how long it takes alone.
+        `amount` says how much work it is, in any unit, beside others of its `kind`.
         """
-        turn, pace = self._known.get(kind, (0, float("inf")))
+        known = self._kinds.setdefault(kind, _Known())
+        known.pieces += 1
         start = time.perf_counter()
-        if self._left or turn % LOOK_EVERY == 0:
+        if known.left or known.pieces % LOOK_EVERY == 1:
             alone()
-            self._left = max(0, self._left - 1)
+            known.left = max(0, known.left - 1)
             taken = (time.perf_counter() - start) / amount
             # the best, for some time: while others need the processors, work takes longer alone, too
-            self._known[kind] = turn + 1, min(taken, pace + (taken - pace) / 4) if turn else taken
+            usual = known.pace + (taken - known.pace) / 4
+            known.pace = taken if known.pieces == 1 else min(taken, usual)
             return False
-        self._known[kind] = turn + 1, pace
         self.share(shared)
-        slower = (time.perf_counter() - start) / amount > pace
-        self._rest = min(LONGEST_REST, max(4, 2 * self._rest)) if slower else 0
-        self._left = self._rest
+        slower = (time.perf_counter() - start) / amount > known.pace
+        known.rest = min(LONGEST_REST, max(4, 2 * known.rest)) if slower else 0
+        known.left = known.rest
         return True
 
     def share(self, work: Callable[[int], object]) -> None:

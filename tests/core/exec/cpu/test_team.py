@@ -47,6 +47,16 @@ def test_pieces_are_compared_with_others_of_their_kind(clock: Clock) -> None:
     assert "".join(found) == "aa" + "ss" * 8
 
 
+def test_a_kind_that_is_slower_shared_leaves_the_others(clock: Clock) -> None:
+    two = Team(2)
+    small, large = "", ""
+    for _ in range(20):
+        small += done(two, clock, 1, 2, "small")
+        large += done(two, clock, 10, 6, "large")
+    assert large == "a" + "s" * 19
+    assert small.count("s") < 4
+
+
 def test_what_a_piece_takes_alone_is_learned_again(clock: Clock) -> None:
     """Where another process takes the processors, what counts is how long it takes alone now."""
     two = Team(2)
