@@ -38,7 +38,11 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("few")
 
 
+@pytest.hookimpl(tryfirst=True)  # before marks are looked at
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if "bench" in item.path.relative_to(ROOT).parts:
+            item.add_marker("bench")
     if config.getoption("--few"):
         met = Counter[str]()
         kept = []
