@@ -27,7 +27,6 @@ Format = Annotated[
 ]
 
 _WHOLE = "graphs are looked at as wholes, and a program's comes to be while it runs"
-_LEARNS = "it is learned from graphs before anything runs, and a program has none then"
 _FILE = "a program's cells are as its file has them"
 REFUSED: Mapping[str, tuple[str, str]] = {
     "grown": ("--grown", "programs return what they make: --output has it"),

@@ -13,6 +13,7 @@ row of the clock (`clock.py`) in the word before the frame.
 from __future__ import annotations
 
 from abw.core.exec.cpu.llvm.ahead import Ahead, asked
+from abw.core.exec.cpu.llvm.block import Sums, emit_block
 from abw.core.exec.cpu.llvm.clock import charge_reason, restart
 from abw.core.exec.cpu.llvm.elementwise import Elementwise
 from abw.core.exec.cpu.llvm.emit import Function, Module
@@ -23,7 +24,7 @@ from abw.core.exec.cpu.llvm.sums import contract
 from abw.core.exec.cpu.narrow import NarrowWeights
 from abw.core.exec.cpu.packing import PackedWeights
 from abw.core.exec.cpu.tiling import CellTiling, RowPlace, StageLayout
-from abw.core.exec.lower.stages import Single
+from abw.core.exec.lower.stages import Part, Single
 from abw.core.ir.operations import OPERATIONS
 
 PARAMS = "ptr %frame, ptr %scratch, ptr %constants, i64 %first, i64 %last, i64 %part, i64 %parts"
@@ -242,42 +243,18 @@ class _Kernel:
 def _emit_block(
     module: Module, name: str, layout: CellTiling, stage: StageLayout, weights: PackedWeights, rows: int
 ) -> None:
-    """Write the sums of a group's gates for `rows` rows and one block of the result."""
-    ahead = Ahead("%ahead", "%step", "%apart") if stage.streamed else None
-    more = ", ptr %ahead, i64 %step, i64 %apart" if ahead else ""
-    f = Function(module, name, f"ptr %weights, ptr %table, ptr %sums{more}")
-    bytes_of_vector = 4 * weights.lanes
-    vectors = len(weights.group.gates) * weights.units
-    bias = [f.load("%weights", bytes_of_vector * v) for v in range(vectors)]
-    sums = [list(bias) for _ in range(rows)]
-    at = bytes_of_vector * vectors
-    for part, fed in weights.group.segments:
+    """A block of sums of rows that are found by `%table`."""
+
+    def added(f: Function, part: Part, sums: Sums, at: int, ahead: Ahead | None) -> Sums:
         place = RowPlace(layout.entries[part.value], layout.start(part.value, part.start))
         operands = [
             f.at(f.pointer_item("%table", place.entry * layout.tile + r), 4 * place.column)
             for r in range(rows)
         ]
-        places = [number * weights.units + unit for number in fed for unit in range(weights.units)]
-        added = contract(
-            f,
-            [[row[p] for p in places] for row in sums],
-            operands,
-            f.at("%weights", at),
-            bytes_of_vector * len(places),
-            part.length,
-            ahead,
-        )
-        ahead = ahead and ahead.after(f, part.length // 2)
-        for row, found in zip(sums, added, strict=True):
-            for p, value in zip(places, found, strict=True):
-                row[p] = value
-        at += bytes_of_vector * len(places) * part.length
-    # the sums of all groups lie side by side
-    pitch = bytes_of_vector * stage.sums
-    for r, row in enumerate(sums):
-        for v, value in enumerate(row):
-            f.store(value, "%sums", pitch * r + bytes_of_vector * v)
-    module.add(f)
+        step = 4 * weights.lanes * len(sums[0])
+        return contract(f, sums, operands, f.at("%weights", at), step, part.length, ahead)
+
+    emit_block(module, name, "ptr %table", stage, weights, rows, added)
 
 
 def share(f: Function, size: str) -> tuple[str, str]:

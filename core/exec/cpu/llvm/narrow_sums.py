@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from abw.core.exec.cpu.llvm.ahead import Ahead
+from abw.core.exec.cpu.llvm.block import Sums, emit_block
 from abw.core.exec.cpu.llvm.emit import Function, Module
 from abw.core.exec.cpu.llvm.narrow_rows import UPPER
 from abw.core.exec.cpu.narrow import Narrow, NarrowWeights
 from abw.core.exec.cpu.packing import LINE
 from abw.core.exec.cpu.tiling import CellTiling, StageLayout
+from abw.core.exec.lower.stages import Part
 
 TOGETHER = 2
 """Words of weights of a turn of the loop."""
@@ -23,32 +25,15 @@ TOGETHER = 2
 def emit_narrow_block(
     module: Module, name: str, layout: CellTiling, stage: StageLayout, weights: NarrowWeights, rows: int
 ) -> None:
-    """Write the sums of a group's gates for the `rows` rows from `%begin` on and one block of the result."""
-    ahead = Ahead("%ahead", "%step", "%apart") if stage.streamed else None
-    more = ", ptr %ahead, i64 %step, i64 %apart" if ahead else ""
-    f = Function(module, name, f"ptr %weights, ptr %narrow, i64 %begin, ptr %sums{more}")
-    bytes_of_vector = 4 * weights.lanes
-    vectors = len(weights.group.gates) * weights.units
-    bias = [f.load("%weights", bytes_of_vector * v) for v in range(vectors)]
-    sums = [list(bias) for _ in range(rows)]
-    at = bytes_of_vector * vectors
-    for part, fed in weights.group.segments:
+    """A block of sums of the narrow rows from `%begin` on."""
+
+    def added(f: Function, part: Part, sums: Sums, at: int, ahead: Ahead | None) -> Sums:
         lying = next(found for found in stage.narrow if found.part == part)
         first = f.i64("add", f.i64("mul", "%begin", lying.pitch), layout.tile * lying.offset)
         products = _Products(f, weights.narrow, rows, f.at("%narrow", first), lying.pitch, part.length, ahead)
-        places = [number * weights.units + unit for number in fed for unit in range(weights.units)]
-        added = products.added([[row[p] for p in places] for row in sums], f.at("%weights", at))
-        ahead = ahead and ahead.after(f, weights.turns(part))
-        for row, found in zip(sums, added, strict=True):
-            for p, value in zip(places, found, strict=True):
-                row[p] = value
-        at += bytes_of_vector * len(places) * weights.depth(part)
-    # the sums of all groups lie side by side
-    pitch = bytes_of_vector * stage.sums
-    for r, row in enumerate(sums):
-        for v, value in enumerate(row):
-            f.store(value, "%sums", pitch * r + bytes_of_vector * v)
-    module.add(f)
+        return products.added(sums, f.at("%weights", at))
+
+    emit_block(module, name, "ptr %narrow, i64 %begin", stage, weights, rows, added)
 
 
 class _Products:
