@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from abw.bench.executors.blas import Ours, import_torch
+from abw.bench.executors.cpu import MODELS
 from abw.bench.workloads import mini_batch
 from abw.core.exec.lower.stages import Stage, stages_of
 from abw.core.exec.precision import PRECISIONS
 from abw.core.plan.arenas import arenas_of
 from abw.core.plan.plan import Plan
 
-MODELS = ("TreeLSTM", "LatticeLSTM")
 WARMING = 2
 Run = Callable[[], object]
 

@@ -1,4 +1,4 @@
-"""The hash of a file's bytes by which it is seen that they are the same: fast, and no protection."""
+"""Hashes of a file's bytes, by which it is seen that they are the same."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import hashlib
 from pathlib import Path
 
 import xxhash
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal. Cost: some 2 ns a byte. Errors: OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def file_hash(path: Path) -> str:

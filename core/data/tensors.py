@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import warnings
@@ -18,6 +17,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, missing_file
+from abw.core.base.filehash import file_digest
 
 Array = NDArray[Any]
 
@@ -127,12 +127,6 @@ def words_in(path: Path) -> dict[str, tuple[str, ...]]:
                         words = file.read(last - first).decode().split("\n")
                         found[name.removeprefix(VOCABULARY)] = tuple(words)
     return found
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_tensors(path: Path) -> TensorFile:

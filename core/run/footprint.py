@@ -142,25 +142,34 @@ def require_weights(model: Model, held: tuple[int, int] = (2, 2), also: str = ""
     Parameters and tables are `held` so often: twice, packed for the executor too, and as they came and in the
     arenas. `also`: what else is counted in that, in words.
     """
-    params = sum(math.prod(p.shape) for p in model.params)
-    rows = sum(t.rows * math.prod(t.shape) for t in model.tables)
-    needed = 4 * (held[0] * params + held[1] * rows)
+    params, tables = numbers_of(model)
+    needed = 4 * (held[0] * params + held[1] * tables)
     name, size = max(model.dims.items(), key=lambda dim: dim[1], default=("", 0))
     # matrices grow with the square of a dim
     fitting = int(size * min(1.0, available_memory() / (needed or 1)) ** 0.5)
     hint = f"smaller dims: with {name}={fitting} they take about as much as is free (--set {name}=SIZE)"
-    require_memory(needed, f"the weights of {model.name}, {params + rows:,} numbers{also},", hint)
+    require_memory(needed, f"the weights of {model.name}, {params + tables:,} numbers{also},", hint)
+
+
+def numbers_of(whose: Model | Network) -> tuple[int, int]:
+    """How many numbers all parameters have, and all tables."""
+    params = sum(math.prod(p.shape) for p in whose.params)
+    return params, sum(t.rows * math.prod(t.shape) for t in whose.tables)
 
 
 def weight_bytes(network: Network) -> int:
     """What parameters and tables take beside the arenas: in float32, and packed for the executor cpu."""
-    numbers = sum(math.prod(p.shape) for p in network.params)
-    numbers += sum(t.rows * math.prod(t.shape) for t in network.tables)
-    target = get_target()
-    for net_type, cell in zip(network.types, arenas_of(network).cells, strict=True):
+    return 4 * sum(numbers_of(network)) + sum(packed_bytes(network).values())
+
+
+def packed_bytes(network: Network) -> dict[int, int]:
+    """What is packed for the kernels of the executor cpu, by the numbers of types."""
+    target, found = get_target(), {}
+    for t, (net_type, cell) in enumerate(zip(network.types, arenas_of(network).cells, strict=True)):
         if cell is not None:
-            numbers += layout_of(cell, target, tuple(s.reduction for s in net_type.slots)).constants
-    return 4 * numbers
+            layout = layout_of(cell, target, tuple(s.reduction for s in net_type.slots))
+            found[t] = 4 * layout.constants
+    return found
 
 
 def _output_bytes(nodes: Nodes) -> int:

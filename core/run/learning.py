@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from abw.core.base.errors import AbwError
+from abw.core.base.filehash import file_digest
 from abw.core.base.files import spare, write_text
 from abw.core.base.progress import Progress
-from abw.core.data.tensors import file_digest
 from abw.core.graph.dag import Dag
 from abw.core.ir.network import NetType, Network
 from abw.core.ir.schema import ARRAYS

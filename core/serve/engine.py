@@ -14,6 +14,7 @@ from abw.core.data.instances import Instances
 from abw.core.serve.answers import Answer, Reply, as_lines, as_tensors, described
 from abw.core.serve.process import main
 from abw.core.serve.requests import TENSORS, Request, parsed
+from abw.core.serve.together import Together
 
 
 class Engine:
@@ -65,18 +66,8 @@ class Engine:
 
     def _together(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, list[Answer]]]:
         """The answers of all requests, each request when all of its instances are run. Errors: AbwError."""
-        answers: dict[int, list[Answer | None]] = {r: [None] * len(given) for r, given in requests.items()}
-        # of each instance its request and its number in that
-        owner = [(r, i) for r, request in requests.items() for i in range(len(request))]
-        missing = {r: len(request) for r, request in requests.items()}
-
-        def settle(at: int, answer: Answer) -> Iterator[tuple[int, list[Answer]]]:
-            r, i = owner[at]
-            answers[r][i] = answer
-            missing[r] -= 1
-            if not missing[r]:
-                yield r, [answer for answer in answers[r] if answer]
-
+        together = Together[Answer](requests)
+        owner, settle = together.owner, together.settle
         objects: list[object] = []
         errors: dict[int, AbwError] = {}
         for request in requests.values():
@@ -89,7 +80,7 @@ class Engine:
         places = instances.numbers.tolist()
         # what depends on an instance's number depends on that in its request
         own = np.array([owner[at][1] for at in places], np.int64)
-        lines = np.array([requests[owner[at][0]].lines[owner[at][1]] for at in places], np.int32)
+        lines = np.array([together.line[at] for at in places], np.int32)
         instances = replace(instances, numbers=own, lines=lines)
         left: list[tuple[int, AbwError]] = []
         found = self.model.columns(

@@ -30,6 +30,7 @@ from abw.core.serve.answers import DATATYPES, Reply, refused, tensors_said
 from abw.core.serve.answers import told as told_of_data
 from abw.core.serve.process import main
 from abw.core.serve.requests import TENSORS, Request, parsed
+from abw.core.serve.together import Together
 from abw.core.store.arrays import HeldArrays
 from abw.core.store.outputs import line_of as line_without
 
@@ -115,18 +116,8 @@ class ProgramEngine:
 
     def _together(self, requests: Mapping[int, Request]) -> Iterator[tuple[int | None, Sequence[Outcome]]]:
         """What came of each request, when that is known; of None after each round. Errors: AbwError."""
-        owner = [(r, i) for r, request in requests.items() for i in range(len(request))]
-        found: dict[int, list[Outcome | None]] = {r: [None] * len(request) for r, request in requests.items()}
-        missing = {r: len(request) for r, request in requests.items()}
-
-        def settle(at: int, ended: Outcome) -> Iterator[tuple[int, Sequence[Outcome]]]:
-            r, i = owner[at]
-            found[r][i] = ended
-            missing[r] -= 1
-            if not missing[r]:
-                yield r, [one for one in found[r] if one]
-
-        line = [requests[r].lines[i] for r, i in owner]
+        together = Together[Outcome](requests)
+        owner, line, settle = together.owner, together.line, together.settle
         objects, errors = self._objects(requests.values())
         for at, error in errors.items():
             yield from settle(at, Outcome("", None, told_of_data(error, line[at])))

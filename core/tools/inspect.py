@@ -29,7 +29,7 @@ from abw.core.plan.plan import Plan, plan, wanted_of
 from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import CHOSEN, get_policy
 from abw.core.policy.rules.critical import Critical
-from abw.core.run.footprint import Footprint, footprint, forecast, grown_footprint
+from abw.core.run.footprint import Footprint, footprint, forecast, grown_footprint, numbers_of
 from abw.core.run.learning import Asked, kept_policy, launch_seconds
 from abw.core.run.minibatches import TOGETHER, go_abreast
 from abw.core.run.streaming import read_ahead
@@ -134,6 +134,7 @@ def inspect(
                 "reads": [*reads, *sorted(tables)],
             }
         )
+    parameters, table_numbers = numbers_of(model)
     return {
         "schema_version": 1,
         "model": model.name,
@@ -150,8 +151,8 @@ def inspect(
         "policy": policy,
         "batches": batches if policy else None,
         "ns_per_node": 1e9 * seconds / max(1, int(nodes.sum())) if policy else None,
-        "parameters": sum(math.prod(p.shape) for p in model.params),
-        "table_numbers": sum(t.rows * math.prod(t.shape) for t in model.tables),
+        "parameters": parameters,
+        "table_numbers": table_numbers,
         "memory_bytes": memory,
         "process_bytes": process,
         "training_bytes": _training(spec, overrides) if model.training else None,

@@ -15,16 +15,12 @@ from numpy.typing import NDArray
 from abw.core.base.cores import usable_cores
 from abw.core.data.instances import Instances
 from abw.core.data.permute import permuted
-from abw.core.exec.cpu.target import get_target
-from abw.core.exec.cpu.tiling import layout_of
 from abw.core.exec.lower.rows import row_floats
 from abw.core.grad.network import training_network
-from abw.core.ir.network import Network
-from abw.core.plan.arenas import arenas_of
 from abw.core.plan.plan import plan, wanted_of
 from abw.core.policy.registry import get_policy
 from abw.core.run.again import MOST
-from abw.core.run.footprint import LANES, VERTEX_BYTES, footprint
+from abw.core.run.footprint import LANES, VERTEX_BYTES, footprint, numbers_of, packed_bytes
 from abw.core.run.minibatches import TOGETHER
 from abw.core.run.workload import open_workload
 from abw.core.train.backward import Passes, passes_of
@@ -81,12 +77,13 @@ def forecast_training(opened: Opened, options: TrainOptions) -> TrainingForecast
     network = passes.made.training.network
     ahead = TOGETHER if (options.threads or usable_cores()) == 1 else len(passes.graph) + 1
     several = min(-(-ahead // max(1, len(passes.graph))), -(-len(instances) // size))
-    theta = 4 * numbers_of(network)
+    theta = 4 * sum(numbers_of(network))
     packed = packed_bytes(network)
-    first_step = max((REPACKING * (one + own) for one, own in packed), default=0) + theta
+    own = {t: 4 * sum(math.prod(network.params[p].shape) for p in network.types[t].params) for t in packed}
+    first_step = max((REPACKING * (packed[t] + own[t]) for t in packed), default=0) + theta
     return TrainingForecast(
         AT_REST,
-        theta + int((1 + REPACKED) * sum(one for one, _ in packed)),
+        theta + int((1 + REPACKED) * sum(packed.values())),
         gradient_bytes(passes),
         STATES[model.training.optimizer.name] * theta,
         TRAINED_VERTEX_BYTES * len(instances.kind),
@@ -117,23 +114,6 @@ def largest_of(instances: Instances, batch: int, epochs: int, seed: int) -> NDAr
         if sums.max() > most:
             first, most = batch * int(sums.argmax()), int(sums.max())
             found = order[first : first + batch]
-    return found
-
-
-def numbers_of(network: Network) -> int:
-    """Of all parameters and tables."""
-    numbers = sum(math.prod(p.shape) for p in network.params)
-    return numbers + sum(t.rows * math.prod(t.shape) for t in network.tables)
-
-
-def packed_bytes(network: Network) -> list[tuple[int, int]]:
-    """Of each cell what is packed for its kernel, and its parameters."""
-    found = []
-    for net_type, cell in zip(network.types, arenas_of(network).cells, strict=True):
-        if cell is not None:
-            layout = layout_of(cell, get_target(), tuple(s.reduction for s in net_type.slots))
-            own = sum(math.prod(network.params[p].shape) for p in net_type.params)
-            found.append((4 * layout.constants, 4 * own))
     return found
 
 
@@ -170,5 +150,5 @@ def _dev_bytes(opened: Opened) -> int:
     planned = plan(graph, opened.networks.launched(graph, schedule), wanted_of(graph))
     needed, vertices = footprint(planned), len(opened.dev.kind)
     kept = needed.graph * vertices // max(1, int(start[last] - start[first]))
-    packed = sum(one for one, _ in packed_bytes(workload.network))
+    packed = sum(packed_bytes(workload.network).values())
     return needed.arenas + needed.outputs + min(kept, MOST) + packed + VERTEX_BYTES * vertices

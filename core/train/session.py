@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from abw.core.base.errors import AbwError
+from abw.core.base.filehash import file_digest
 from abw.core.base.files import read_json, write_json
 from abw.core.base.memory import peak_resident
 from abw.core.base.progress import Progress, Quiet
 from abw.core.data.instances import Instances
-from abw.core.data.tensors import file_digest, words_in
+from abw.core.data.tensors import words_in
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.ir.model import Model
 from abw.core.policy.schedule import Policy

@@ -13,7 +13,7 @@ import pytest
 from abw.core.base import memory
 from abw.core.base.errors import AbwError
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.run.footprint import footprint
+from abw.core.run.footprint import footprint, packed_bytes
 from abw.core.spec.load import Overrides
 from abw.core.tools.inspect import inspect
 from abw.core.train.footprint import (
@@ -23,7 +23,6 @@ from abw.core.train.footprint import (
     graph_bytes,
     largest_of,
     largest_passes,
-    packed_bytes,
 )
 from abw.core.train.session import Opened, TrainOptions, begin, open_training
 from abw.core.train.steps import Alone
@@ -60,7 +59,7 @@ def test_parts_are_what_a_training_holds(name: str, tmp_path: Path) -> None:
     executor, flat = learner.passes.executor, learner.params.flat
     assert isinstance(executor, CpuExecutor) and flat is not None
     packed = sum(constants.nbytes for constants in executor._constants)
-    assert packed == sum(one for one, _ in packed_bytes(learner.passes.training.network))
+    assert packed == sum(packed_bytes(learner.passes.training.network).values())
     assert flat.nbytes + packed < said.weights < flat.nbytes + 1.3 * packed + 1000
     assert said.optimizer == learner.stepper.state.nbytes
     sums = executor._weights
