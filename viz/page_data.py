@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from abw.core.exec.precision import Precision
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.graph import Graph
 from abw.core.plan.arenas import arenas_of
@@ -123,7 +124,7 @@ def _policy(scene: Scene, name: str) -> dict[str, Any]:
         "ready": picture.ready.ravel().tolist(),
         "machine": _machine(policy_picture(scene, name)),
         "base": _base(graph, schedule),
-        "memory": _memory(graph, schedule),
+        "memory": _memory(graph, schedule, scene.report.get("precision") or "float32"),
         "times": times_document(times_picture(scene.times, len(schedule))) if timed and scene.times else None,
     }
 
@@ -166,11 +167,11 @@ def _base(graph: Graph | None, schedule: Schedule) -> list[int] | None:
     return None if graph is None else plan(graph, schedule).base.ravel().tolist()
 
 
-def _memory(graph: Graph | None, schedule: Schedule) -> dict[str, Any] | None:
+def _memory(graph: Graph | None, schedule: Schedule, precision: Precision) -> dict[str, Any] | None:
     """Bytes by owner, as `abw run` plans them on one thread."""
     if graph is None:
         return None
-    picture = bytes_picture(graph, schedule)
+    picture = bytes_picture(graph, schedule, precision)
     return {"owners": picture.owners, "needed": picture.needed.ravel().tolist(), "arenas": picture.arenas}
 
 

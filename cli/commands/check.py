@@ -21,6 +21,7 @@ def check(
         str | None,
         options.policies("Also schedule all mini-batches by this one, and check it.", "--policy"),
     ] = None,
+    precision: options.Precision = None,
     seed: options.Seed = None,
     backward: Annotated[
         bool, typer.Option("--backward", help="Print each type's backward pass as equations instead.")
@@ -46,7 +47,7 @@ def check(
     elif is_cell(spec):
         give(inspect_cell(spec, changes.dims), as_json, _print_cell)
     else:
-        give(inspect(spec, changes, granularity, policy), as_json, _print)
+        give(inspect(spec, changes, granularity, policy, precision or "float32"), as_json, _print)
 
 
 def _print_cell(report: dict[str, Any]) -> None:

@@ -12,9 +12,11 @@ import numpy as np
 
 from abw.core.base.memory import available_memory, require_memory
 from abw.core.cell.normal import size_of
+from abw.core.exec.cpu.narrow import narrow_of
 from abw.core.exec.cpu.target import get_target
 from abw.core.exec.cpu.tiling import layout_of
 from abw.core.exec.lower.rows import row_floats
+from abw.core.exec.precision import Precision
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph, Ints, Nodes, ResultRefs
 from abw.core.ir.model import Model
@@ -124,7 +126,12 @@ class Forecast:
 
 
 def forecast(
-    network: Network, largest: Footprint, together: int, vertices: int, abreast: int = 1
+    network: Network,
+    largest: Footprint,
+    together: int,
+    vertices: int,
+    abreast: int = 1,
+    precision: Precision = "float32",
 ) -> Forecast:
     """What `abw run` takes at most. Cost: laying out the cells, a millisecond each.
 
@@ -133,7 +140,7 @@ def forecast(
     """
     found = largest
     plans = abreast * (found.arenas + found.outputs) + together * found.graph
-    return Forecast(AT_REST, weight_bytes(network), VERTEX_BYTES * vertices, plans)
+    return Forecast(AT_REST, weight_bytes(network, precision), VERTEX_BYTES * vertices, plans)
 
 
 def require_weights(model: Model, held: tuple[int, int] = (2, 2), also: str = "") -> None:
@@ -157,17 +164,18 @@ def numbers_of(whose: Model | Network) -> tuple[int, int]:
     return params, sum(t.rows * math.prod(t.shape) for t in whose.tables)
 
 
-def weight_bytes(network: Network) -> int:
+def weight_bytes(network: Network, precision: Precision = "float32") -> int:
     """What parameters and tables take beside the arenas: in float32, and packed for the executor cpu."""
-    return 4 * sum(numbers_of(network)) + sum(packed_bytes(network).values())
+    return 4 * sum(numbers_of(network)) + sum(packed_bytes(network, precision).values())
 
 
-def packed_bytes(network: Network) -> dict[int, int]:
+def packed_bytes(network: Network, precision: Precision = "float32") -> dict[int, int]:
     """What is packed for the kernels of the executor cpu, by the numbers of types."""
     target, found = get_target(), {}
+    narrow = narrow_of(precision, target)
     for t, (net_type, cell) in enumerate(zip(network.types, arenas_of(network).cells, strict=True)):
         if cell is not None:
-            layout = layout_of(cell, target, tuple(s.reduction for s in net_type.slots))
+            layout = layout_of(cell, target, tuple(s.reduction for s in net_type.slots), narrow)
             found[t] = 4 * layout.constants
     return found
 

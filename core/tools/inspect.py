@@ -16,6 +16,7 @@ from abw.core.base.memory import available_memory
 from abw.core.cell.program import cell_program
 from abw.core.exec.cpu.parts import shared_out
 from abw.core.exec.cpu.target import get_target
+from abw.core.exec.precision import Precision
 from abw.core.exec.trained import load_weights, match, needs, problems_of, read_file
 from abw.core.graph.bind import only
 from abw.core.graph.bounds import lower_bound
@@ -59,17 +60,21 @@ def inspect_cell(path: Path, dims: Mapping[str, int]) -> dict[str, Any]:
 
 
 def inspect(
-    spec: Path, overrides: Overrides, granularity: Granularity, policy: str | None = None
+    spec: Path,
+    overrides: Overrides,
+    granularity: Granularity,
+    policy: str | None = None,
+    precision: Precision = "float32",
 ) -> dict[str, Any]:
     """Check a spec and build all graphs of its data; returns the document of `abw check --json`.
 
     `memory_bytes`: what the mini-batch with most nodes takes in `abw run`, batched by the policy named, or
     the one that an earlier run has chosen for mini-batches of this size, else by the rule critical;
-    `process_bytes`: what its whole process takes with that (`Forecast`), and what is available. Of a
-    model that grows, graphs are those of what is computed before, and the memory is that of mini-batches
-    in which every instance grows as far as `most` allows. `training_bytes`: the same of `abw train`
-    (`TrainingForecast`), None for a spec without a section `train`; where its data cannot train it, why.
-    Errors: SpecError, DataError. Cost: that of reading and construction.
+    `process_bytes`: what its whole process takes with that (`Forecast`) and weights of the `precision`, and
+    what is available. Of a model that grows, graphs are those of what is computed before, and the memory is
+    that of mini-batches in which every instance grows as far as `most` allows. `training_bytes`: the same of
+    `abw train` (`TrainingForecast`), None for a spec without a section `train`; where its data cannot train
+    it, why. Errors: SpecError, DataError. Cost: that of reading and construction.
     """
     model = open_model(spec, overrides)
     trained = load_weights(model)
@@ -115,7 +120,8 @@ def inspect(
         together = min(chunk, -(-TOGETHER // max(1, len(largest)))) if abreast == 1 else chunk
         together = together if given is None else 1
         share = min(1.0, read_ahead(batch) / count)
-        found = forecast(network, needed, together, int(share * len(workload.instances.kind)), abreast)
+        vertices = int(share * len(workload.instances.kind))
+        found = forecast(network, needed, together, vertices, abreast, precision)
         process = {**found.document(), "available": available_memory()}
     types = []
     for number, t in enumerate(network.types):

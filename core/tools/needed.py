@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.exec.precision import Precision
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import LISTED
 from abw.core.plan.arenas import arenas_of
@@ -33,14 +34,14 @@ class BytesPicture:
     arenas: int
 
 
-def bytes_picture(graph: Graph, schedule: Schedule) -> BytesPicture:
-    """Memory as `abw run` plans it. Cost: that of planning, and some 20 ns a node."""
+def bytes_picture(graph: Graph, schedule: Schedule, precision: Precision = "float32") -> BytesPicture:
+    """Memory as `abw run` plans it, with weights of this precision. Cost: planning, and some 20 ns a node."""
     planned = plan(graph, schedule, wanted_of(graph))
     arenas, whole = planned.arenas, footprint(planned)
     row_bytes = 4 * arenas.row_floats.astype(np.int64)
     head = int(row_bytes @ arenas.head)
     owners = (
-        ("weights, and what is packed of them for the kernels", weight_bytes(graph.network)),
+        ("weights, and what is packed of them for the kernels", weight_bytes(graph.network, precision)),
         ("tables and other constants among the values", head),
         ("graph, schedule and plan", whole.graph),
         ("outputs, when they are read", whole.outputs),

@@ -12,7 +12,9 @@ import pytest
 
 import abw as library
 from abw.core.base.errors import AbwError
-from abw.core.exec.precision import ALLOWED
+from abw.core.exec.cpu.executor import CpuExecutor
+from abw.core.exec.precision import ALLOWED, Precision
+from abw.core.run.footprint import numbers_of, packed_bytes
 from abw.core.serve.program import opened_program
 from abw.core.serve.settings import Limits, Loading, LoadingProgram
 from tests.cli.conftest import Abw
@@ -133,3 +135,13 @@ def test_an_unknown_precision_is_a_usage_error(abw: Abw) -> None:
     done = abw("compare-precision", *TREES, "--precisions", "int4")
     assert done.code == 2
     assert "int4" in done.err
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16", "int8"])
+def test_what_is_packed_is_foretold(abw: Abw, root: Path, precision: Precision) -> None:
+    model = library.load(root / TREES[0], dims={"hidden": 24}, precision=precision)
+    network, executor = model.network, model.executor
+    assert isinstance(executor, CpuExecutor)
+    assert sum(packed_bytes(network, precision).values()) == executor.packed_bytes
+    said = abw("check", *TREES, "--precision", precision, "--json").json()["process_bytes"]
+    assert said["weights"] == 4 * sum(numbers_of(network)) + executor.packed_bytes
