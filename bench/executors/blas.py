@@ -15,8 +15,8 @@ from abw.bench.workloads import mini_batch
 from abw.core.base.errors import AbwError
 
 if TYPE_CHECKING:
+    from abw.core.exec.interface import Executor
     from abw.core.exec.params import Params
-    from abw.core.exec.precision import Precision
     from abw.core.plan.plan import Plan
 
 TOLERANCE = 1e-4
@@ -41,13 +41,15 @@ def bench_blas(
     All run the same batches (leaves, inner nodes by height, all outputs at once) with the same weights and
     indices computed before. Errors: AbwError where PyTorch is absent, or where outputs differ.
     """
+    from abw.core.exec.registry import get_executor
+
     torch = import_torch()
     torch.set_num_threads(1)
     rows = []
     for size in hidden:
         planned, params = mini_batch("TreeLSTM", specs, data, batch, size)
         contenders: dict[str, Contender] = {
-            "blas": Ours("blas", planned, params),
+            "blas": Ours(get_executor("blas"), planned, params),
             "torch_split": TorchLevels(torch, planned, params, split=True),
             "torch_dense": TorchLevels(torch, planned, params),
         }
@@ -90,20 +92,18 @@ def refuse_different(contenders: Mapping[str, Contender], ours: str, size: int) 
 
 
 class Ours:
-    """One of our executors."""
+    """One of our executors, not prepared yet."""
 
     def __init__(
         self,
-        executor: str,
+        executor: Executor,
         planned: Plan,
         params: Params,
         threads: int = 1,
-        precision: Precision = "float32",
     ) -> None:
-        from abw.core.exec.registry import executor_of
         from abw.core.plan.plan import plan
 
-        self._executor = executor_of(executor, precision)
+        self._executor = executor
         self._executor.prepare(planned.graph.network, params, threads)
         self._plan = plan(planned.graph, self._executor.arrange(planned.graph, planned.schedule))
 

@@ -6,11 +6,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from abw.bench.executors.blas import Contender, Ours, import_torch, refuse_different
 from abw.bench.executors.torch_levels import TorchLevels
 from abw.bench.workloads import mini_batch
+
+if TYPE_CHECKING:
+    from abw.core.exec.cpu.target import TargetName
 
 MODELS = ("TreeLSTM", "LatticeLSTM")
 WARMING = 3
@@ -24,6 +27,7 @@ def bench_cpu(
     specs: Path = Path("specs"),
     models: tuple[str, ...] = MODELS,
     threads: tuple[int, ...] = (1,),
+    target: TargetName | None = None,
 ) -> dict[str, Any]:
     """Medians of `runs` rounds in which all take turns, the peak among them.
 
@@ -31,28 +35,31 @@ def bench_cpu(
     thread, else by the wall clock; `wall_seconds` by the wall clock for all. `share_of_peak` counts the
     arithmetic of matrix products alone, of as many times the peak as there are threads. For one thread
     `torch_seconds` is the better of two ways to batch the TreeLSTM by level (see `TorchLevels`), null for
-    other models and where PyTorch is absent, and `blas_seconds` our executor `blas`. Errors: AbwError where
-    outputs differ.
+    other models and where PyTorch is absent, and `blas_seconds` our executor `blas`. `target`: what kernels
+    and peak are compiled for, the best that the machine has unless told. Errors: AbwError where outputs
+    differ, and where the machine has it not.
     """
     from abw.core.base.errors import AbwError
+    from abw.core.exec.cpu.executor import CpuExecutor
     from abw.core.exec.cpu.profile.peak import peak_meter
     from abw.core.exec.cpu.target import get_target
+    from abw.core.exec.registry import get_executor
 
     try:
         torch = import_torch()
         torch.set_num_threads(1)
     except AbwError:
         torch = None
-    meter = peak_meter()
+    meter = peak_meter(target)
     peaks, rows = [], []
     for model in models:
         for size in hidden:
             for batch in batches:
                 planned, params = mini_batch(model, specs, data, batch, size)
                 contenders: dict[str, Contender] = {
-                    f"cpu {count}": Ours("cpu", planned, params, count) for count in threads
+                    f"cpu {count}": Ours(CpuExecutor(target), planned, params, count) for count in threads
                 }
-                contenders["blas"] = Ours("blas", planned, params)
+                contenders["blas"] = Ours(get_executor("blas"), planned, params)
                 if torch and model == "TreeLSTM":
                     contenders["torch split"] = TorchLevels(torch, planned, params, split=True)
                     contenders["torch dense"] = TorchLevels(torch, planned, params)
@@ -78,7 +85,7 @@ def bench_cpu(
                     )
     return {
         "schema_version": 1,
-        "target": get_target().name,
+        "target": get_target(target).name,
         "runs": runs,
         "peak_gflops": median(peaks) / 1e9,
         "rows": rows,

@@ -41,6 +41,7 @@ def bench_precision(
     """
     from abw.core.base.errors import AbwError
     from abw.core.exec.cpu.target import get_target
+    from abw.core.exec.registry import executor_of
 
     try:
         torch = import_torch()
@@ -52,7 +53,7 @@ def bench_precision(
         for size in hidden:
             for batch in batches:
                 planned, params = mini_batch(model, specs, data, batch, size)
-                ours = {p: Ours("cpu", planned, params, precision=p) for p in PRECISIONS}
+                ours = {p: Ours(executor_of("cpu", p), planned, params) for p in PRECISIONS}
                 contenders: dict[str, Run] = {p: own.run for p, own in ours.items()}
                 if torch:
                     contenders |= _of_torch(torch, planned)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -33,11 +33,17 @@ def cpu(
     batch: BatchSizes = [64, 8],
     threads: ThreadCounts = [1],
     runs: Runs = 9,
+    target: Annotated[
+        Literal["avx512", "avx2", "plain"] | None,
+        typer.Option(
+            "--target", help="What kernels and peak are made for.", show_default="this machine's best"
+        ),
+    ] = None,
 ) -> Shown:
     """The executor cpu: share of the machine's measured peak, beside PyTorch by level and blas."""
     from abw.bench.executors.cpu import bench_cpu
 
-    report = bench_cpu(data, hidden, batch, runs, specs, threads=tuple(threads))
+    report = bench_cpu(data, hidden, batch, runs, specs, threads=tuple(threads), target=target)
     yield report
     table = grid("model", "hidden", "batch", "threads", "time", "of peak", "instances/s", "torch", "blas")
     for r in report["rows"]:
@@ -47,7 +53,7 @@ def cpu(
             f"{r['share_of_peak']:.0%}", amount(r["instances_per_second"]), *others,
         )  # fmt: skip
     yield table
-    yield f"measured peak of one thread: {report['peak_gflops']:.1f} GFLOP/s"
+    yield f"measured peak of one thread ({report['target']}): {report['peak_gflops']:.1f} GFLOP/s"
 
 
 @bench("precision")

@@ -145,6 +145,7 @@ REPORTS: dict[str, dict[str, Any]] = {
             for blas in (0.36, None)
         ],
         "peak_gflops": 117.0,
+        "target": "avx512",
     },
     "precision": {
         "rows": [

@@ -40,6 +40,12 @@ def test_rows_of_both_models(shared_data: Path, root: Path) -> None:
     assert all(row["torch_seconds"] is None for row in report["rows"][1:])
 
 
+def test_narrower_vectors_have_a_peak_of_their_own(shared_data: Path, root: Path) -> None:
+    report = bench_cpu(shared_data, [16], [2], 3, root / "specs", models=("TreeLSTM",), target="plain")
+    assert report["target"] == "plain"
+    assert all(0 < row["share_of_peak"] < 1 for row in report["rows"])
+
+
 def test_other_outputs_are_refused() -> None:
     refuse_different({"a": Fixed(1.0), "b": Fixed(1.00001)}, "a", 64)
     with pytest.raises(AbwError, match=r"outputs of b and a differ by 1\.0e"):
