@@ -8,12 +8,16 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from abw.bench.executors.blas import Contender, Ours, import_torch, refuse_different
 from abw.bench.executors.torch_levels import TorchLevels
+from abw.bench.rates import read_seconds
 from abw.bench.workloads import mini_batch
 
 if TYPE_CHECKING:
     from abw.core.exec.cpu.target import TargetName
+    from abw.core.plan.plan import Plan
 
 MODELS = ("TreeLSTM", "LatticeLSTM")
 WARMING = 3
@@ -33,7 +37,8 @@ def bench_cpu(
 
     A row for each number of threads: `seconds` from a plan to its outputs, by the thread's CPU time for one
     thread, else by the wall clock; `wall_seconds` by the wall clock for all. `share_of_peak` counts the
-    arithmetic of matrix products alone, of as many times the peak as there are threads. For one thread
+    arithmetic of matrix products alone, of as many times the peak as there are threads; `allowed_share` is
+    what `least_seconds` would make of it. For one thread
     `torch_seconds` is the better of two ways to batch the TreeLSTM by level (see `TorchLevels`), null for
     other models and where PyTorch is absent, and `blas_seconds` our executor `blas`. `target`: what kernels
     and peak are compiled for, the best that the machine has unless told. Errors: AbwError where outputs
@@ -67,6 +72,7 @@ def bench_cpu(
                 peak, seconds = _rounds(meter, contenders, runs)
                 by_torch = [taken[0] for name, taken in seconds.items() if name.startswith("torch")]
                 peaks.append(peak)
+                allowed = planned.product_flops / least_seconds(planned, peak) / peak
                 for count in threads:
                     taken = seconds[f"cpu {count}"][count > 1]
                     rows.append(
@@ -78,6 +84,7 @@ def bench_cpu(
                             "seconds": taken,
                             "wall_seconds": seconds[f"cpu {count}"][1],
                             "share_of_peak": planned.product_flops / taken / peak / count,
+                            "allowed_share": allowed if count == 1 else None,
                             "instances_per_second": planned.graph.instances / taken,
                             "torch_seconds": min(by_torch, default=None) if count == 1 else None,
                             "blas_seconds": seconds["blas"][0] if count == 1 else None,
@@ -90,6 +97,19 @@ def bench_cpu(
         "peak_gflops": median(peaks) / 1e9,
         "rows": rows,
     }
+
+
+def least_seconds(planned: Plan, peak: float) -> float:
+    """What one thread needs for a plan's products at least: each batch's at the peak, or, where that takes
+    longer, reading its type's weights once, at the rate at which all of them together are read again.
+    """
+    from abw.core.run.footprint import packed_bytes
+
+    packed = packed_bytes(planned.graph.network)
+    rate = sum(packed.values()) / read_seconds(sum(packed.values()))
+    kind, lanes = planned.schedule.type, np.diff(planned.schedule.ptr)
+    weights = np.array([packed.get(t, 0) for t in range(len(planned.graph.network.types))])
+    return float(np.maximum(lanes * planned.arenas.product_flops[kind] / peak, weights[kind] / rate).sum())
 
 
 def _rounds(

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
-import numpy as np
-
 from abw.bench.growth.growing import Growing
+from abw.bench.rates import read_seconds
 from abw.core.exec.cpu.profile.profile import peak_of_core
-
-TRIES = 9
 
 
 def at_least(growing: Growing, rows: Sequence[int]) -> float:
@@ -22,17 +18,6 @@ def at_least(growing: Growing, rows: Sequence[int]) -> float:
     flops, weights = growing.round_work()
     peak, read = peak_of_core(), read_seconds(weights)
     return sum(max(count * flops / peak, read) for count in rows)
-
-
-def read_seconds(size: int) -> float:
-    """What reading so many bytes takes that were read just before, the best of TRIES, by CPU time."""
-    values = np.ones(size // 4, np.float32)
-    best = float("inf")
-    for _ in range(TRIES):
-        start = time.thread_time()
-        values.max()
-        best = min(best, time.thread_time() - start)
-    return best
 
 
 def live(lengths: Sequence[int]) -> list[int]:

@@ -45,12 +45,15 @@ def cpu(
 
     report = bench_cpu(data, hidden, batch, runs, specs, threads=tuple(threads), target=target)
     yield report
-    table = grid("model", "hidden", "batch", "threads", "time", "of peak", "instances/s", "torch", "blas")
+    table = grid(
+        "model", "hidden", "batch", "threads", "time", "of peak", "allowed", "instances/s", "torch", "blas"
+    )
     for r in report["rows"]:
         others = (duration(r[k]) if r.get(k) else "" for k in ("torch_seconds", "blas_seconds"))
         table.add_row(
             r["model"], str(r["hidden"]), str(r["batch"]), str(r["threads"]), duration(r["seconds"]),
-            f"{r['share_of_peak']:.0%}", amount(r["instances_per_second"]), *others,
+            f"{r['share_of_peak']:.0%}", "" if r["allowed_share"] is None else f"{r['allowed_share']:.0%}",
+            amount(r["instances_per_second"]), *others,
         )  # fmt: skip
     yield table
     yield f"measured peak of one thread ({report['target']}): {report['peak_gflops']:.1f} GFLOP/s"

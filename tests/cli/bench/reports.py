@@ -139,10 +139,10 @@ REPORTS: dict[str, dict[str, Any]] = {
         "rows": [
             {
                 "model": "LatticeLSTM", "hidden": 512, "batch": 64, "threads": 2, "seconds": 0.166,
-                "share_of_peak": 0.87, "instances_per_second": 385.5, "torch_seconds": 0.27,
-                "blas_seconds": blas,
+                "share_of_peak": 0.87, "allowed_share": allowed,
+                "instances_per_second": 385.5, "torch_seconds": 0.27, "blas_seconds": blas,
             }
-            for blas in (0.36, None)
+            for blas, allowed in ((0.36, 0.95), (None, None))
         ],
         "peak_gflops": 117.0,
         "target": "avx512",

@@ -1,0 +1,51 @@
+"""What it takes to read memory: the rate at which weights come, where nothing is done with them."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+
+CHAINS = 8
+"""Vectors read in a turn, each added to a sum of its own: the sums do not wait for each other."""
+TRIES, ENOUGH = 9, 1 << 24
+
+
+def read_seconds(size: int) -> float:
+    """What a core needs to read so many bytes again that it has just read: the best of TRIES, by CPU time.
+
+    They lie as large weights do, on huge pages where the system has such. Cost: some 20 ms.
+    """
+    from abw.core.exec.cpu.llvm.compiled import compile_ir
+    from abw.core.exec.cpu.llvm.emit import Function, Module, splat
+    from abw.core.exec.cpu.packing import address, on_huge_pages
+    from abw.core.exec.cpu.target import get_target
+
+    target = get_target()
+    step = 4 * target.lanes * CHAINS
+    module = Module(target)
+    f = Function(module, "read", "ptr %values, i64 %turns, i64 %times, ptr %out", public=True)
+
+    def turn(index: str, held: list[str]) -> list[str]:
+        here = f.at("%values", f.i64("mul", index, step))
+        return [f.vec("fadd", h, f.load(here, 4 * target.lanes * c)) for c, h in enumerate(held)]
+
+    def whole(_: str, held: list[str]) -> list[str]:
+        return f.loop("%turns", turn, [(target.vector, h) for h in held])
+
+    totals = f.loop("%times", whole, [(target.vector, splat(0.0))] * CHAINS)
+    for chain, total in enumerate(totals):
+        f.store(total, "%out", 4 * target.lanes * chain)
+    module.add(f)
+    code = compile_ir(module.text(), target)
+    turns = -(-size // step)
+    values, out = on_huge_pages(turns * step // 4), on_huge_pages(step // 4)
+    values[:] = 0.0
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    read = ctypes.CFUNCTYPE(None, pointer, number, number, pointer)(code.address("read"))
+    times = 1 + ENOUGH // size  # so that a call from Python is nothing
+    best = float("inf")
+    for _ in range(TRIES):
+        start = time.thread_time()
+        read(address(values), turns, times, address(out))
+        best = min(best, (time.thread_time() - start) / times)
+    return best
