@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import DataError, Problem, Span, did_you_mean, missing_file
 from abw.core.base.pipes import ready
+from abw.core.data.utf8 import is_utf8
 
 Bytes = NDArray[np.uint8]
 
@@ -31,7 +32,10 @@ LINGER = 0.01
 BOM = b"\xef\xbb\xbf"
 """What some programs put before a file's first line."""
 _BLOCK = 1 << 16
+_LEAST_BLOCK = 1 << 12
+_LINE = 64  # bytes of a line of which nothing is known
 _NEWLINE = 10
+_BLANK = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +51,14 @@ class Fault:
 class Source:
     """Bytes of a file, from the beginning of line `line`; `text` (bytes,) is the same memory as an array.
 
-    `waits` says that what follows them must be waited for, `owes` that lines were left out of them.
+    `ends` are its newlines. `waits` says that what follows them must be waited for, `owes` that lines were
+    left out of them.
     """
 
     path: Path
     data: bytes
     text: Bytes
+    ends: int
     line: int = 1
     waits: bool = False
     owes: bool = False
@@ -66,6 +72,10 @@ class Source:
         """Whether a reader that saw so many instances shall go on with these, and not ask for more lines."""
         return seen == wanted or (self.waits and (seen > skip or self.owes))
 
+    def most(self) -> tuple[int, int]:
+        """No fewer than its lines, and than the words on them between blanks. Cost: 0.15 ns a byte."""
+        return 1 + self.ends, 2 + count_where(lambda block: block <= _BLANK, self.text)
+
     def problem(self, fault: Fault) -> Problem:
         """An error message for an offset; one behind the file's or the line's last word points there."""
         at = min(fault.at, len(self.data.rstrip()))
@@ -78,6 +88,8 @@ class Source:
 
     def check(self, end: int) -> None:
         """Refuse what is not UTF-8 before the offset `end`."""
+        if self.data.isascii() or is_utf8(self.text[:end]):
+            return
         try:
             str(memoryview(self.data)[:end], "utf-8")
         except UnicodeDecodeError as error:
@@ -125,8 +137,19 @@ def open_feed(path: Path, section: Section | None = None) -> Iterator[Feed]:
             raise DataError([Problem("standard input is closed", hint="`< FILE`, or --data FILE")])
         yield Feed(Path("stdin"), 0)
         return
-    with open_data(path) as file:
+    with open_data(path, buffering=0) as file:
         yield Feed(path, file.fileno(), section)
+
+
+def count_where(test: Callable[[Bytes], NDArray[np.bool_]], text: Bytes) -> int:
+    """How many bytes are what is asked for. Cost: 0.15 ns a byte."""
+    # not all at once: that would take as much memory again
+    return sum(int(np.count_nonzero(test(text[at : at + _BLOCK]))) for at in range(0, len(text), _BLOCK))
+
+
+def newlines(text: Bytes) -> int:
+    """How many newlines a text has. Cost: 0.15 ns a byte."""
+    return count_where(lambda block: block == _NEWLINE, text)
 
 
 class Feed:
@@ -174,29 +197,27 @@ class Feed:
         if self._failed:
             data = self._rest[: self._offset(self._failed_line)]
             if data:
-                yield Source(self.path, data, np.frombuffer(data, np.uint8), self.line, True, self._owes)
+                yield self._source(data, None, True, self._owes)
             raise self._failed
-        whole = self.size is not None and lines >= self.size
-        if whole and self.size is not None and self.size >= ALL:
+        if self.size is not None and lines >= self.size >= ALL:
             raise DataError([Problem(f"{self.path}: 2 GiB or more", hint="split the file")])
-        block = max(self.size + 1, _BLOCK) if whole and self.size is not None else _BLOCK
         eager = self.size is None and lines < ALL
-        blocks = [self._rest]
-        found = self._rest.count(b"\n")
+        blocks = [self._rest] if self._rest else []
+        found, held = newlines(np.frombuffer(self._rest, np.uint8)), len(self._rest)
         while True:
             while found < lines and not self._ended:
                 if eager and found and not self._ready(LINGER):
                     blocks = [self._joined(blocks)]
-                    yield self._lines(waits=True)
-                more = self._read(block)
+                    yield self._lines(found, waits=True)
+                more = self._read(self._block(lines, found, held))
                 blocks.append(more)
-                found += more.count(b"\n")
+                found, held = found + newlines(np.frombuffer(more, np.uint8)), held + len(more)
             blocks = [self._joined(blocks)]
             if found < lines:
                 break
             lines *= 2
-            yield self._lines(waits=False)
-        yield Source(self.path, self._rest, np.frombuffer(self._rest, np.uint8), self.line)
+            yield self._lines(found, waits=False)
+        yield self._source(self._rest, found, False, False)
 
     def numbers(self, lines: NDArray[np.int32], skip: int) -> NDArray[np.int64]:
         """The numbers (n,) of instances not yet taken, which begin on `lines` (n,) behind `skip` others."""
@@ -208,7 +229,7 @@ class Feed:
 
     def take(self, source: Source, end: int, instances: int) -> None:
         """What a source holds before the offset `end` was read: so many instances."""
-        self.line += source.data.count(b"\n", 0, end)
+        self.line += source.ends - newlines(source.text[end:])
         passed = sum(line < self.line for line in self._left_out)
         self._left_out = self._left_out[passed:]
         self.seen += instances + passed
@@ -251,14 +272,28 @@ class Feed:
             return len(self._rest)
         return int(ends[before - 1]) + 1 if before > 0 else 0
 
+    def _block(self, lines: int, found: int, held: int) -> int:
+        """How many bytes to read next for so many lines: of a file no more than those likely take, by the
+        `held` bytes of those `found`.
+        """
+        if self.size is None:
+            return _BLOCK
+        if lines >= self.size:
+            return max(self.size + 1, _BLOCK)
+        likely = 17 * held // 16 * (lines - found) // found if found else _LINE * lines
+        return min(max(likely, _LEAST_BLOCK), _BLOCK)
+
     def _joined(self, blocks: list[bytes]) -> bytes:
         self._rest = b"".join(blocks)
         return self._rest
 
-    def _lines(self, waits: bool) -> Source:
+    def _lines(self, ends: int, waits: bool) -> Source:
         """The whole lines at hand."""
-        data = self._rest[: self._rest.rfind(b"\n") + 1]
-        return Source(self.path, data, np.frombuffer(data, np.uint8), self.line, waits, self._owes)
+        return self._source(self._rest[: self._rest.rfind(b"\n") + 1], ends, waits, self._owes)
+
+    def _source(self, data: bytes, ends: int | None, waits: bool, owes: bool) -> Source:
+        text = np.frombuffer(data, np.uint8)
+        return Source(self.path, data, text, newlines(text) if ends is None else ends, self.line, waits, owes)
 
     def _ready(self, seconds: float) -> bool:
         """Whether something can be read now, or after that time."""
@@ -281,10 +316,13 @@ class Feed:
         return more
 
 
-def open_data(path: Path) -> BinaryIO:
-    """A file that is to be read whole or bit by bit. Errors: DataError: missing, no file, unreadable."""
+def open_data(path: Path, buffering: int = -1) -> BinaryIO:
+    """A file that is to be read whole or bit by bit; `buffering` is `open`'s.
+
+    Errors: DataError: missing, no file, unreadable.
+    """
     try:
-        return path.open("rb")
+        return path.open("rb", buffering)
     except FileNotFoundError:
         raise DataError([Problem(f"{path}: no such file", hint=missing_file(path))]) from None
     except IsADirectoryError:

@@ -92,6 +92,16 @@ def following(vertices: Ints, group: NDArray[np.integer], count: int) -> tuple[I
     return back, forth
 
 
+def beside(group: NDArray[np.integer]) -> tuple[Ints, Ints]:
+    """The (previous, next) of each vertex: those that stand beside it, if their `group` (V,) is its own."""
+    here, none = np.arange(len(group), dtype=np.int32), np.int32(-1)
+    together = group[1:] == group[:-1]
+    back, forth = np.full((2, len(group)), none)
+    back[1:] = np.where(together, here[:-1], none)
+    forth[:-1] = np.where(together, here[1:], none)
+    return back, forth
+
+
 def single(vertices: NDArray[np.integer], targets: NDArray[np.integer], count: int) -> Link:
     """The single link of `count` vertices that leads from `vertices[i]` to `targets[i]`."""
     target = np.full(count, -1, np.int32)

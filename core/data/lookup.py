@@ -53,7 +53,7 @@ def trained_ids(instances: Instances, field: str, ids: Ints, table: Table) -> In
 def hashed(words: Sequence[str], rows: int) -> Ints:
     """Each word's row where there is no vocabulary: its hash modulo the rows."""
     if isinstance(words, Words):
-        hashes = words.hashes
+        hashes = words.hashes()
     else:
         pieces = [word.encode() for word in words]
         ends = np.cumsum([0] + [len(piece) for piece in pieces])

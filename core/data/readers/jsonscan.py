@@ -151,8 +151,7 @@ def scan(source: Source, skip: int, stop: int) -> tuple[Columns, int, int] | Non
 def texts(columns: Columns, begin: Ints, end: Ints) -> tuple[Ints, list[str]]:
     """The number of each string among the distinct ones, and these. Errors: ValueError for no UTF-16."""
     # an empty string is no piece of a text to `intern`: its quotes are read with it
-    text = np.frombuffer(columns.data, np.uint8)
-    number, pieces = intern(columns.data, text, begin - np.int32(1), end + np.int32(1))
+    number, pieces = intern(columns.data, begin - np.int32(1), end + np.int32(1))
     quoted = list(pieces)
     found = [_string(word) for word in quoted]
     numbers = dict(zip(dict.fromkeys(found), range(len(found)), strict=False))

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
-from abw.core.data.feed import Bytes, Fault, Feed, Source
+from abw.core.data.feed import Bytes, Fault, Feed, Source, count_where
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.intern import intern
 from abw.core.data.links import Lazy, inverse, single
 from abw.core.ir.formats import SCHEMAS
 
-_UNCLOSED, _CLOSED_TWICE, _NO_TREE, _AFTER, _NO_LABEL, _NO_WORD, _MIXED = range(1, 8)
+_UNCLOSED, _CLOSED_TWICE, _NO_TREE, _BEHIND, _NO_LABEL, _NO_WORD, _MIXED = range(1, 8)
 _FAULTS = {
     _UNCLOSED: ("the line ends inside a tree", "a ')' is missing: a tree stands on one line"),
     _CLOSED_TWICE: ("a ')' without its '('", "a line holds one tree, closed once"),
@@ -22,7 +22,7 @@ _FAULTS = {
         "text where a tree should begin",
         "a tree begins with '(' and its label: (3 (2 It) (4 works))",
     ),
-    _AFTER: ("text after the tree", "a line holds one tree"),
+    _BEHIND: ("text after the tree", "a line holds one tree"),
     _NO_LABEL: ("a node without a label", "write the label behind the '(': (NP (DT the) (NN dog))"),
     _NO_WORD: ("a leaf without a word", "a leaf is a label and a word: (2 It)"),
     _MIXED: ("a word beside another word or a node", "a node has nodes, or one word: (NP (DT the) (NN dog))"),
@@ -33,6 +33,13 @@ _MARKS = np.full(256, _LETTER, np.uint8)
 _MARKS[:33] = _BLANK
 _MARKS[ord("(")] = _OPEN
 _MARKS[ord(")")] = _CLOSE
+_BEFORE, _OPENED, _LABELLED, _WORDED, _PARENT, _AFTER = range(6)
+_WRONG = np.zeros((4, 6), np.uint8)
+"""What is wrong with a mark where a line is before its tree, behind a bracket, a label, a word, nodes, or the
+tree; 0: nothing."""
+_WRONG[_LETTER] = _NO_TREE, 0, 0, _MIXED, _MIXED, _BEHIND
+_WRONG[_OPEN] = 0, _NO_LABEL, 0, _MIXED, 0, _BEHIND
+_WRONG[_CLOSE] = _CLOSED_TWICE, _NO_LABEL, _NO_WORD, 0, 0, _CLOSED_TWICE
 
 
 def read_trees(feed: Feed, skip: int, limit: int) -> Instances:
@@ -42,8 +49,9 @@ def read_trees(feed: Feed, skip: int, limit: int) -> Instances:
     """
     stop = skip + limit
     for source in feed.windows(stop):
-        most = len(source.data) // 2 + 2  # a node takes two bytes or more, and a tree's line two more
-        nodes, label, word, rows = (np.empty((2, most), np.int32) for _ in range(4))
+        lines = 1 + source.ends
+        most = lines + count_where(lambda block: block == ord("("), source.text)
+        nodes, label, word, rows = (np.empty((2, n), np.int32) for n in (most, most, most, lines))
         kind = np.empty(most, np.uint8)
         into = kind, nodes, label, word, rows
         seen, count, end, code = parse_trees(source.text, source.begin, skip, stop, *into)
@@ -53,15 +61,15 @@ def read_trees(feed: Feed, skip: int, limit: int) -> Instances:
     def faults(at: int, code: int) -> Iterator[Fault]:
         while code:
             yield Fault(at, *_FAULTS[code])
-            _, _, at, code = parse_trees(source.text, source.line_end(at), 0, most, *into)
+            _, _, at, code = parse_trees(source.text, source.line_end(at), 0, lines, *into)
 
     if code:
         source.refuse(faults(end, code))
     source.check(end)
-    lines = rows[1, : max(seen - skip, 0)] + np.int32(source.line - 1)
-    numbers = feed.numbers(lines, skip)
+    line = rows[1, : max(seen - skip, 0)] + np.int32(source.line - 1)
+    numbers = feed.numbers(line, skip)
     feed.take(source, end, seen)
-    return _instances(source, numbers, lines, count, kind[:count], nodes, label, word, rows[0])
+    return _instances(source, numbers, line, count, kind[:count], nodes, label, word, rows[0])
 
 
 def _instances(
@@ -85,8 +93,8 @@ def _instances(
         here = np.arange(1, count + 1, dtype=np.int32)
         return Link(np.where(right >= 0, here, np.int32(-1)))
 
-    labels = Lazy({"label": lambda: intern(source.data, source.text, *label[:, :count])})
-    words, word_words = intern(source.data, source.text, *word[:, :count])
+    labels = Lazy({"label": lambda: intern(source.data, *label[:, :count])})
+    words, word_words = intern(source.data, *word[:, :count])
     return Instances(
         schema,
         kind,
@@ -131,60 +139,47 @@ def parse_trees(
     n = seen = 0
     line = 1
     while at < text.size and seen < stop:
-        first = n
-        node = -1  # the node whose bracket is open
-        n += 1  # the instance's own vertex
-        while at < text.size and text[at] != 10:
-            mark = _MARKS[text[at]]
+        first = node = n  # what is open: at first the instance's own vertex
+        n += 1
+        state = _BEFORE
+        while at < text.size and text[np.uintp(at)] != 10:
+            mark = _MARKS[text[np.uintp(at)]]
             if mark == _BLANK:
                 at += 1
-            elif mark == _OPEN:
-                if node < 0 and n > first + 1:
-                    return seen, n, at, _AFTER
-                if node >= 0:
-                    if label[0, node] < 0:
-                        return seen, n, at, _NO_LABEL
-                    if word[0, node] >= 0:
-                        return seen, n, at, _MIXED
-                    right[node] = n
-                    kind[node] = _INTERNAL
-                kind[n] = _LEAF
-                label[0, n] = word[0, n] = word[1, n] = right[n] = -1
-                parent[n] = node
+                continue
+            if _WRONG[mark, state]:
+                return seen, n, at, int(_WRONG[mark, state])
+            if mark == _OPEN:
+                kind[np.uintp(node)] = _INTERNAL
+                right[np.uintp(node)] = n
+                new = np.uintp(n)
+                kind[new] = _LEAF
+                parent[new] = node
+                right[new] = -1
+                word[0, new] = word[1, new] = 0
                 node = n
                 n += 1
                 at += 1
+                state = _OPENED
             elif mark == _CLOSE:
-                if node < 0:
-                    return seen, n, at, _CLOSED_TWICE
-                if label[0, node] < 0:
-                    return seen, n, at, _NO_LABEL
-                if right[node] < 0 and word[0, node] < 0:
-                    return seen, n, at, _NO_WORD
-                node = parent[node]
+                node = int(parent[np.uintp(node)])
                 at += 1
+                state = _AFTER if node == first else _PARENT
             else:
-                begin = at
-                while at < text.size and _MARKS[text[at]] == _LETTER:
+                piece = word if state == _LABELLED else label
+                piece[0, np.uintp(node)] = at
+                while at < text.size and _MARKS[text[np.uintp(at)]] == _LETTER:
                     at += 1
-                if node < 0:
-                    return seen, n, begin, _AFTER if n > first + 1 else _NO_TREE
-                if label[0, node] < 0:
-                    label[0, node] = begin
-                    label[1, node] = at
-                elif right[node] >= 0 or word[0, node] >= 0:
-                    return seen, n, begin, _MIXED
-                else:
-                    word[0, node] = begin
-                    word[1, node] = at
-        if node >= 0:
-            return seen, n, at, _UNCLOSED
-        if n == first + 1:  # a blank line
+                piece[1, np.uintp(node)] = at
+                state += 1
+        if state == _BEFORE:  # a blank line
             n = first
+        elif state != _AFTER:
+            return seen, n, at, _UNCLOSED
         else:
             kind[first] = _INSTANCE
-            parent[first] = right[first] = -1
-            label[0, first] = label[1, first] = word[0, first] = word[1, first] = -1
+            parent[first] = right[first] = parent[first + 1] = -1
+            label[0, first] = label[1, first] = word[0, first] = word[1, first] = 0
             if seen < skip:
                 n = 0
             else:

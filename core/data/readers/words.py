@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from abw.core.data.feed import Fault, Feed, Source
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.intern import intern
-from abw.core.data.links import Lazy, following, single
-from abw.core.data.readers.tags import split
+from abw.core.data.links import Lazy, beside, single
+from abw.core.data.readers.blanks import BEGIN, END, split
 from abw.core.data.readers.tokenise import pieces_of
 from abw.core.ir.formats import SCHEMAS
 
@@ -30,15 +30,15 @@ def read_words(feed: Feed, skip: int, limit: int, tokens: str) -> Instances:
     """
     schema, stop = SCHEMAS["words"], skip + limit
     for source in feed.windows(stop):
-        most = len(source.data) // 2 + 2  # a token and what parts it from the next take two bytes
-        pieces, rows = np.empty((3, most), np.int32), np.empty((2, most), np.int32)
+        most, words = source.most()
+        pieces, rows = np.empty((3, words), np.int32), np.empty((2, most), np.int32)
         lines, count, end = split(source.text, source.begin, stop, pieces, rows)
         if source.enough(lines, stop, skip):
             break
     source.check(end)
     ptr = np.append(rows[1, :lines], np.int32(count))[min(skip, lines) :]
     line = rows[0, min(skip, lines) : lines] + np.int32(source.line - 1)
-    data, text, begin, after = source.data, source.text, pieces[0], pieces[2]
+    data, text, begin, after = source.data, source.text, pieces[BEGIN], pieces[END]
     if tokens:
         first, last = begin[ptr[:-1]], after[ptr[1:] - 1]
         if (found := pieces_of(text, first, last, tokens)) is not None:
@@ -51,7 +51,7 @@ def read_words(feed: Feed, skip: int, limit: int, tokens: str) -> Instances:
     feed.take(source, end, lines)
     here = slice(int(ptr[0]), int(ptr[-1]))
     ptr = ptr - ptr[0]
-    number, names = intern(data, text, begin[here], after[here])
+    number, names = intern(data, begin[here], after[here])
 
     start = (ptr + np.arange(len(ptr))).astype(np.int64)
     count = int(start[-1])
@@ -62,8 +62,7 @@ def read_words(feed: Feed, skip: int, limit: int, tokens: str) -> Instances:
 
     @cache
     def neighbours() -> tuple[Ints, Ints]:
-        # side by side, two vertices of one kind are words of one sentence
-        return following(np.arange(count, dtype=np.int32), kind, count)
+        return beside(kind)  # side by side, two vertices of one kind are words of one sentence
 
     links = Lazy(
         {

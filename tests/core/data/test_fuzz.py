@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from abw.core.base.errors import DataError
 from abw.core.data.feed import Bytes
 from abw.core.data.read import read
-from abw.core.data.readers import jsonscan, jsontokens, lattice, pairs, tags, trees
+from abw.core.data.readers import blanks, jsonscan, jsontokens, lattice, pairs, tags, trees
 from tests.core.data import oracle
 
 NAMES = {
@@ -85,8 +85,8 @@ TOKENS = ("blank", "is_at", "is_digit", "equal", "string_end", "read_number", "r
 PARSERS: dict[str, tuple[dict[ModuleType, tuple[str, ...]], Sequence[str]]] = {
     "trees": ({trees: ("parse_trees",)}, "()a \n"),
     "lattice": ({lattice: ("parse_lattices", "_numbers")}, "012 \n"),
-    "tags": ({tags: ("split",)}, "a| \n"),
-    "pairs": ({pairs: ("parse_pairs",)}, "a| \n"),
+    "tags": ({tags: ("split", "lay_out"), blanks: ("split_line",)}, "a| \n"),
+    "pairs": ({pairs: ("parse_pairs", "split_line")}, "a| \n"),
     "json": (
         {
             jsonscan: ("parse", "_named", "_number", "_vertex", "_pairs", *TOKENS),

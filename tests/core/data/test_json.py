@@ -21,7 +21,7 @@ from tests.core.data.test_fuzz import _edited as edited
 
 def source(text: str) -> Source:
     data = text.encode()
-    return Source(Path("data"), data, np.frombuffer(data, np.uint8))
+    return Source(Path("data"), data, np.frombuffer(data, np.uint8), data.count(b"\n"))
 
 
 def lines(**fields: object) -> str:
