@@ -6,94 +6,51 @@ import io
 import os
 import sys
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import typer
-from typer.core import TyperGroup
 
-from abw.cli.commands import (
-    calibrate,
-    check,
-    compare,
-    doctor,
-    explain,
-    join,
-    layout,
-    learn,
-    new,
-    precision,
-    run,
-    runs,
-    schema,
-    serve,
-    specs,
-    train,
-    viz,
-    weights,
-)
 from abw.cli.console import DEGRADED, standard_output
+from abw.cli.groups import Group
 from abw.core.base.errors import AbwError, InterruptedWorkError, from_system
 from abw.core.base.interrupts import INTERRUPTED, Terminated
 from abw.core.base.memory import keep_freed_memory
 
+
+class Commands(Group):
+    """What `abw --help` lists."""
+
+    places: ClassVar = {
+        "run": "abw.cli.commands.run:app",
+        "join": "abw.cli.commands.join:join",
+        "serve": "abw.cli.commands.serve:serve",
+        "new": "abw.cli.commands.new:new",
+        "check": "abw.cli.commands.check:check",
+        "learn": "abw.cli.commands.learn:learn",
+        "train": "abw.cli.commands.train:train",
+        "compare": "abw.cli.commands.compare:compare",
+        "compare-precision": "abw.cli.commands.precision:compare_precision",
+        "calibrate": "abw.cli.commands.calibrate:calibrate",
+        "explain": "abw.cli.commands.explain:explain",
+        "layout": "abw.cli.commands.layout:layout",
+        "viz": "abw.cli.commands.viz:app",
+        "weights": "abw.cli.commands.weights:weights",
+        "specs": "abw.cli.commands.specs:specs",
+        "schema": "abw.cli.commands.schema:schema",
+        "doctor": "abw.cli.commands.doctor:doctor",
+        "runs": "abw.cli.commands.runs:app",
+        "bench": "abw.cli.bench.commands:app",
+    }
+
+
 app = typer.Typer(
     name="abw",
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="The auto-batching workbench: runs mini-batches of dynamic neural networks fast, and shows how.",
-)
-app.command("run", cls=run.RunCommand)(run.run)
-app.command("join")(join.join)
-app.command("serve")(serve.serve)
-app.command("new")(new.new)
-app.command("check")(check.check)
-app.command("learn")(learn.learn)
-app.command("train")(train.train)
-app.command("compare")(compare.compare)
-app.command("compare-precision")(precision.compare_precision)
-app.command("calibrate")(calibrate.calibrate)
-app.command("explain")(explain.explain)
-app.command("layout")(layout.layout)
-app.add_typer(runs.app, name="runs")
-app.command("viz", cls=viz.VizCommand)(viz.viz)
-app.command("weights")(weights.weights)
-app.command("specs")(specs.specs)
-app.command("schema")(schema.schema)
-app.command("doctor")(doctor.doctor)
-
-
-@cache
-def _benches() -> TyperGroup:
-    from abw.cli.bench.commands import app
-
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
-    return group
-
-
-class BenchGroup(TyperGroup):
-    """The benches, which are imported when one of them is looked for: every other command does without."""
-
-    @property
-    def commands(self) -> Any:  # noqa: ANN401
-        """The commands by name."""
-        return _benches().commands
-
-    @commands.setter
-    def commands(self, _: object) -> None:
-        """Typer knows of none."""
-
-
-app.add_typer(
-    typer.Typer(
-        cls=BenchGroup,
-        no_args_is_help=True,
-        help="Measure abw on real data (--data DIR holds trees/, lattice/, tags/ and pairs/).",
-    ),
-    name="bench",
 )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import typer.main
 
+from abw.cli.groups import kinds_of
 from abw.cli.main import app
 
 Command = Any
@@ -73,20 +74,6 @@ def _command(name: str, command: Command) -> Iterator[str]:
             value = "" if o.is_flag else f" `{_escaped(o.metavar or _value(kinds[o.name]))}`"
             yield f"| {names}{value} | {_escaped(o.help or '')} | {_escaped(_default(o))} |"
         yield ""
-
-
-def kinds_of(command: Command) -> dict[str, Any]:
-    """The type of each parameter as its function declares it, without None; of lists, their members'."""
-    if command.callback is None:
-        return {}
-    kinds = {}
-    for name, parameter in inspect.signature(command.callback, eval_str=True).parameters.items():
-        annotation = parameter.annotation
-        kind = get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation
-        if type(None) in get_args(kind):
-            kind = next(one for one in get_args(kind) if one is not type(None))
-        kinds[name] = get_args(kind)[0] if get_origin(kind) is list else kind
-    return kinds
 
 
 def _value(kind: object) -> str:

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from abw.cli.bench import cuda as commands_cuda
-from abw.cli.bench import engine as commands_engine
-from abw.cli.bench import graphs as commands_graphs
-from abw.cli.bench import growth as commands_growth
-from abw.cli.bench import one as commands_one
-from abw.cli.bench import programs as commands_programs
-from abw.cli.bench import serving as commands_serving
-from abw.cli.bench import speed as commands_speed
-from abw.cli.bench import systems as commands_systems
-from abw.cli.bench import threads as commands_threads
-from abw.cli.bench.app import app
+from typing import ClassVar
 
-__all__ = [
-    "app",
-    "commands_cuda",
-    "commands_engine",
-    "commands_graphs",
-    "commands_growth",
-    "commands_one",
-    "commands_programs",
-    "commands_serving",
-    "commands_speed",
-    "commands_systems",
-    "commands_threads",
-]
+import typer
+
+from abw.cli.groups import Group
+
+MODULES = {
+    "cuda": ["cuda"],
+    "engine": ["engine"],
+    "graphs": ["graph", "policies", "fig7", "layout", "memory"],
+    "growth": ["growth"],
+    "one": ["one"],
+    "programs": ["programs"],
+    "serving": ["serve"],
+    "speed": [
+        *("cpu", "precision", "train", "epoch", "blas", "reading", "torch", "models", "operations"),
+        *("e2e", "passes", "cost", "launch", "cold"),
+    ],
+    "systems": ["ablation", "peers", "paper", "libraries"],
+    "threads": ["threads", "steps"],
+}
+"""Where each bench is: a function of its name in a module here."""
+
+
+class Benches(Group):
+    """What `abw bench --help` lists."""
+
+    places: ClassVar = {
+        name: f"abw.cli.bench.{module}:{name}" for module, names in MODULES.items() for name in names
+    }
+
+
+app = typer.Typer(cls=Benches, no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def _bench() -> None:
+    """Measure abw on real data (--data DIR holds trees/, lattice/, tags/ and pairs/)."""

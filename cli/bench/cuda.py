@@ -12,12 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from abw.cli import options
-from abw.cli.bench.app import SPECS, BatchSizes, DataDir, HiddenSizes, Runs, SpecsDir, Workloads, app
+from abw.cli.bench.app import SPECS, BatchSizes, DataDir, HiddenSizes, Runs, SpecsDir, Workloads
 from abw.cli.console import print_json, progress
 from abw.core.base.errors import AbwError
 
 
-@app.command("cuda")
 def cuda(
     data: DataDir,
     specs: SpecsDir = SPECS,

@@ -11,7 +11,7 @@ from abw.cli.console import amount, duration, grid
 from abw.core.base.progress import Progress
 
 
-@bench("engine")
+@bench
 def engine(
     told: Progress,
     data: DataDir,

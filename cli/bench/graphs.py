@@ -13,7 +13,7 @@ from abw.cli.console import amount, duration, grid
 from abw.core.base.progress import Progress
 
 
-@bench("graph")
+@bench
 def graph(
     data: DataDir,
     specs: SpecsDir = SPECS,
@@ -31,7 +31,7 @@ def graph(
     yield table
 
 
-@bench("policies")
+@bench
 def policies(
     told: Progress,
     data: DataDir,
@@ -143,7 +143,7 @@ def _quality(report: dict[str, Any]) -> Shown:
     yield table
 
 
-@bench("fig7")
+@bench
 def fig7(
     told: Progress,
     data: DataDir,
@@ -171,7 +171,7 @@ def fig7(
         yield size_table(row["workload"], row["batch_sizes"])
 
 
-@bench("layout")
+@bench
 def layout(
     told: Progress,
     data: DataDir,
@@ -198,7 +198,7 @@ def layout(
     yield table
 
 
-@bench("memory")
+@bench
 def memory(
     told: Progress,
     data: DataDir,

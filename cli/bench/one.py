@@ -11,7 +11,7 @@ from abw.cli.console import duration, grid
 from abw.core.base.progress import Progress
 
 
-@bench("one")
+@bench
 def one(
     told: Progress,
     data: DataDir,

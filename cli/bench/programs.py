@@ -11,7 +11,7 @@ from abw.cli.console import amount, duration, grid
 from abw.core.base.errors import GLUE
 
 
-@bench("programs")
+@bench
 def programs(
     data: DataDir,
     specs: SpecsDir = SPECS,

@@ -11,7 +11,7 @@ from abw.cli.console import amount, counted, duration, grid
 from abw.core.base.progress import Progress
 
 
-@bench("serve")
+@bench
 def serve(
     told: Progress,
     data: DataDir,

@@ -25,7 +25,7 @@ from abw.cli.console import amount, duration, grid
 from abw.core.base.progress import Progress
 
 
-@bench("cpu")
+@bench
 def cpu(
     data: DataDir,
     specs: SpecsDir = SPECS,
@@ -59,7 +59,7 @@ def cpu(
     yield f"measured peak of one thread ({report['target']}): {report['peak_gflops']:.1f} GFLOP/s"
 
 
-@bench("precision")
+@bench
 def precision(
     data: DataDir,
     specs: SpecsDir = SPECS,
@@ -97,7 +97,7 @@ def precision(
         yield f"products of {names[name]} in one instruction: {'yes' if there else 'no'}"
 
 
-@bench("train")
+@bench
 def train(
     data: DataDir,
     specs: SpecsDir = SPECS,
@@ -127,7 +127,7 @@ def train(
         yield beside
 
 
-@bench("epoch")
+@bench
 def epoch(
     data: DataDir,
     specs: SpecsDir = SPECS,
@@ -148,7 +148,7 @@ def epoch(
     yield table
 
 
-@bench("blas")
+@bench
 def blas(
     data: DataDir,
     specs: SpecsDir = SPECS,
@@ -168,7 +168,7 @@ def blas(
     yield table
 
 
-@bench("reading")
+@bench
 def reading(
     specs: SpecsDir = SPECS,
     instances: Annotated[int, typer.Option("--instances", min=1, help="How many of each.")] = 5000,
@@ -185,7 +185,7 @@ def reading(
     yield table
 
 
-@bench("torch")
+@bench
 def torch(
     data: DataDir,
     specs: SpecsDir = SPECS,
@@ -218,7 +218,7 @@ def torch(
     yield f"largest difference of outputs: {max(r['max_error'] for r in report['rows']):.1e}"
 
 
-@bench("models")
+@bench
 def models(
     told: Progress,
     specs: SpecsDir = SPECS,
@@ -260,7 +260,7 @@ def models(
     )
 
 
-@bench("operations")
+@bench
 def operations(runs: Runs = 9) -> Shown:
     """The operations of cells by the executor cpu, beside NumPy and PyTorch: nanoseconds an element."""
     from abw.bench.executors.operations import bench_operations
@@ -276,7 +276,7 @@ def operations(runs: Runs = 9) -> Shown:
     yield table
 
 
-@bench("e2e")
+@bench
 def e2e(
     data: DataDir,
     specs: SpecsDir = SPECS,
@@ -296,7 +296,7 @@ def e2e(
     yield table
 
 
-@bench("passes")
+@bench
 def passes(
     told: Progress,
     data: DataDir,
@@ -329,7 +329,7 @@ def passes(
     yield table
 
 
-@bench("cost")
+@bench
 def cost(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A model with its data.")] = Path(
         "specs/uneven.yaml"
@@ -355,7 +355,7 @@ def cost(
     yield table
 
 
-@bench("launch")
+@bench
 def launch(
     told: Progress,
     data: DataDir,
@@ -384,7 +384,7 @@ def launch(
     yield table
 
 
-@bench("cold")
+@bench
 def cold(
     told: Progress,
     spec: Annotated[Path, typer.Argument(metavar="[SPEC]", help="What to run.")] = Path("specs/lattice.yaml"),

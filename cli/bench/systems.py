@@ -25,7 +25,7 @@ from abw.cli.console import amount, duration, grid
 from abw.core.base.progress import Progress
 
 
-@bench("ablation")
+@bench
 def ablation(
     told: Progress,
     data: DataDir,
@@ -62,7 +62,7 @@ def ablation(
     yield "gain: instances a second, over those of the preset cavs-dynet"
 
 
-@bench("peers")
+@bench
 def peers(
     told: Progress,
     data: DataDir,
@@ -95,7 +95,7 @@ def peers(
     yield f"measured peak of one thread: {report['peak_gflops']:.1f} GFLOP/s"
 
 
-@bench("paper")
+@bench
 def paper(
     told: Progress,
     data: DataDir,
@@ -136,7 +136,7 @@ def paper(
     yield from tables(report)
 
 
-@bench("libraries")
+@bench
 def libraries(
     told: Progress,
     data: DataDir,

@@ -23,7 +23,7 @@ from abw.core.base.progress import Progress
 Threads = Annotated[list[int], typer.Option("--threads", min=2, help="Threads beside one; can be repeated.")]
 
 
-@bench("threads")
+@bench
 def threads(
     told: Progress,
     data: DataDir,
@@ -47,7 +47,7 @@ def threads(
     yield table
 
 
-@bench("steps")
+@bench
 def steps(
     told: Progress,
     data: DataDir,

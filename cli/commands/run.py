@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
 from abw.cli import completion, options, programs
 from abw.cli.console import CLOSED_PIPE, amount, counted, print_json, progress
+from abw.cli.groups import Command
 from abw.cli.report import print_run
 from abw.core.base.interrupts import Terminated, stopped
 
@@ -23,7 +23,25 @@ if TYPE_CHECKING:
     from abw.core.run.options import RunOptions
     from abw.core.spec.load import Overrides
 
+app = typer.Typer(add_completion=False)
 
+ALL = "all"
+"""What --show-kernels means where no type is named."""
+
+
+class RunCommand(Command):
+    """`abw run`, with the type of --show-kernels optional."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (Typer's or click's own)
+        """Put ALL behind the option where what follows it is an option, the spec, or nothing."""
+        for at, arg in enumerate(args):
+            after = args[at + 1 : at + 2]
+            if arg == "--show-kernels" and not (after and re.fullmatch(r"[^-.][^.]*", after[0])):
+                args = [*args[: at + 1], ALL, *args[at + 1 :]]
+        return super().parse_args(ctx, args)
+
+
+@app.command(cls=RunCommand)
 def run(
     context: typer.Context,
     spec: options.SpecOrProgram,
@@ -404,22 +422,6 @@ def _show(
     on_stderr = to_stdout or bool(texts)
     if not (quiet and on_stderr):
         print_run(report, on_stderr=on_stderr)
-
-
-ALL = "all"
-"""What --show-kernels means where no type is named."""
-
-
-class RunCommand(TyperCommand):
-    """`abw run`, with the type of --show-kernels optional."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (Typer's or click's own)
-        """Put ALL behind the option where what follows it is an option, the spec, or nothing."""
-        for at, arg in enumerate(args):
-            after = args[at + 1 : at + 2]
-            if arg == "--show-kernels" and not (after and re.fullmatch(r"[^-.][^.]*", after[0])):
-                args = [*args[: at + 1], ALL, *args[at + 1 :]]
-        return super().parse_args(ctx, args)
 
 
 def kernels_of(executor: Executor, wanted: str) -> str:

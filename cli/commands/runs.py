@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="The runs kept here, and trainings (t1, t2): list, show, compare, annotate, remove them.",
     invoke_without_command=True,
+    add_completion=False,
 )
 
 

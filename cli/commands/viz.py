@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
 from abw.cli import completion, options, programs
 from abw.cli.console import print_json, progress, show
+from abw.cli.groups import Command
 from abw.core.base.errors import AbwError
+
+app = typer.Typer(add_completion=False)
 
 FileFormat = Literal["html", "svg", "dot", "png", "pdf", "text"]
 SPEC = (".yaml", ".yml")
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from abw.viz.drawing.svg import Theme
 
 
-class VizCommand(TyperCommand):
+class VizCommand(Command):
     """`abw viz`, where a policy's name behind --policy is answered: there it is the picture's."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (Typer's or click's own)
@@ -59,6 +61,7 @@ def _is_policy(name: str) -> bool:
     return is_own(name) or (name in NAMES and not Path(name).exists() and not find_shipped(name))
 
 
+@app.command(cls=VizCommand)
 def viz(
     context: typer.Context,
     target: Annotated[

@@ -45,6 +45,21 @@ def test_help_needs_no_heavy_import() -> None:
     assert all(command in done.stdout for command in COMMANDS)
 
 
+def test_a_command_imports_no_other_and_no_validators() -> None:
+    """Typer makes all commands, and asks pydantic about paths and defaults: three tenths of a second."""
+    code = (
+        "import sys; sys.argv = ['abw', 'weights', 'specs']\n"
+        "from abw.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit as e: assert e.code == 1, e.code\n"
+        "prefix = 'abw.cli.commands.'\n"
+        "assert [name for name in sys.modules if name.startswith(prefix)] == [prefix + 'weights']\n"
+        "assert 'pydantic' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr == "error: specs is a folder, not a file\n", done.stderr
+
+
 def test_interrupted_before_the_command_line_is_there() -> None:
     code = (
         "import sys\n"

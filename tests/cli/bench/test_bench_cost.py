@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from abw.cli.bench.app import SPECS, Shown, SpecsDir, app, bench
+from abw.cli.bench.app import SPECS, Shown, SpecsDir, bench
 from abw.core.policy.cost import Cost, cost_of
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
@@ -45,8 +45,7 @@ def test_the_specs_that_ship_are_found_where_the_folder_has_none(
         seen.append(specs)
         yield {}
 
-    command = bench("probe")(probe)
-    app.registered_commands.pop()
+    command = bench(probe)
     command(specs=SPECS, as_json=True)
     assert (seen[0] / "uneven.yaml").is_file()
     (tmp_path / "specs").mkdir()

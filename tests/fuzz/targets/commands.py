@@ -15,8 +15,9 @@ from random import Random
 from typing import Any, Literal, get_args, get_origin
 from unittest.mock import patch
 
+from abw.cli.groups import kinds_of
 from abw.cli.main import main
-from abw.cli.reference import commands, kinds_of
+from abw.cli.reference import commands
 from tests.fuzz.pairs import all_pairs
 from tests.fuzz.target import ROOT, put, target
 from tests.fuzz.worker import unshowable
