@@ -15,6 +15,7 @@ from numba.core.compiler import Compiler, CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager
 from numba.core.dispatcher import Dispatcher
 
+from abw.core.base.indices import IndicesFromTheFront
 from abw.core.base.interrupts import finished_before_interrupt
 from abw.pqtree.checkedcache import CheckedCache
 
@@ -27,6 +28,7 @@ PASSES = (
     untyped_passes.GenericRewrites,
     untyped_passes.ReconstructSSA,
     typed_passes.NopythonTypeInference,
+    IndicesFromTheFront,
     typed_passes.PreLowerStripPhis,
     typed_passes.IRLegalization,
     typed_passes.NativeLowering,
@@ -62,7 +64,8 @@ class _Afresh(PassManager):
 def njit(function: F) -> F:
     """Compile on first call, keep the machine code on disk, release the interpreter's lock.
 
-    Division follows NumPy (no ZeroDivisionError). Arrays are made by the caller: what is compiled without
+    Division follows NumPy (no ZeroDivisionError), indices do not: one that is computed must not be below 0
+    (`IndicesFromTheFront`). Arrays are made by the caller: what is compiled without
     numba's memory management compiles in less time, and cannot make any (numba refuses it).
     The machine code is compiled anew where it is damaged, and when the function's file changes, that of a
     compiled function below it, or a constant that one of them takes from another module.

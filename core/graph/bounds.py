@@ -21,9 +21,55 @@ def topological_order(dag: Dag) -> Ints:
 def depths(dag: Dag) -> Ints:
     """The longest path (in edges) from a source to each node (n,); sources have 0. O(n + m).
 
-    Raises ValueError where the graph has a cycle.
+    About 5 ns a node where the dag has `reads`. Raises ValueError where the graph has a cycle.
     """
-    return _sorted(dag)[1]
+    if dag.reads is None:
+        return _sorted(dag)[1]
+    n = len(dag)
+    depth, way, resume = np.zeros(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+    if _deepen(dag.reads.ptr, dag.reads.operand, dag.reads.shift, depth, way, resume) < n:
+        _sorted(dag)  # says how many nodes are on the cycle or behind it
+    depth -= 1
+    return depth
+
+
+@njit
+def _deepen(ptr: Ints, operand: Ints, shift: int, depth: Ints, way: Ints, resume: Ints) -> int:
+    """Fill `depth` (n,), of zeros, with 1 more than each node's; how many are found.
+
+    Depth first, to what nodes read. Of a node on the way it is -1 - the most of these so far.
+    """
+    found = 0
+    for source in range(len(depth)):
+        if depth[source] > 0:
+            continue
+        v, e, deepest, steps = np.int32(source), ptr[source], np.int32(0), 0
+        while True:
+            end = ptr[v + 1]
+            while e < end:
+                u = operand[e] >> shift
+                e += 1
+                if u < 0:
+                    continue
+                there = depth[u]
+                if there > 0:
+                    deepest = max(deepest, there)
+                elif there == 0:
+                    depth[v] = -1 - deepest
+                    way[steps], resume[steps] = v, e
+                    steps += 1
+                    v, e, deepest, end = u, ptr[u], np.int32(0), ptr[u + 1]
+                else:
+                    return found
+            deepest += 1
+            depth[v] = deepest
+            found += 1
+            if steps == 0:
+                break
+            steps -= 1
+            v, e = way[steps], resume[steps]
+            deepest = max(deepest, -1 - depth[v])
+    return found
 
 
 def _sorted(dag: Dag) -> tuple[Ints, Ints]:

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError
 from abw.core.graph.bind import Binding
 from abw.core.graph.cells import MOST_GIVEN
-from abw.core.graph.dag import Dag
+from abw.core.graph.dag import Dag, Reads
 from abw.core.graph.edges import consumers
 from abw.core.graph.graph import Graph, ResultRefs, merged
 from abw.core.graph.refuse import refuse, refuse_circle, refuse_cycle
 from abw.core.graph.walk import (
     AT,
+    BEFORE,
     COUNT,
     FIRST,
     MISSING,
@@ -44,8 +45,8 @@ def construct(binding: Binding, first: int, last: int) -> Graph:
     other. Cost: linear in nodes and operands, and some 20 us that Python takes to set arrays out.
     """
     program, network, start = binding.program, binding.network, binding.instances.start
-    base, shift = int(start[first]), network.width.bit_length() - 1
-    space = np.empty((program.rows, int(start[last]) - base + 2), np.int32)
+    base, shift = int(start[first]) - BEFORE, network.width.bit_length() - 1
+    space = np.empty((program.rows, int(start[last]) - base), np.int32)
     state = program.state.copy()
     measure(
         program.reductions, program.producers, binding.tables, binding.data, start, first, last, space, state
@@ -81,7 +82,7 @@ def construct(binding: Binding, first: int, last: int) -> Graph:
         instance,
         results,
         last - first,
-        Dag(program.types, type_of, find, edges.order),
+        Dag(program.types, type_of, find, edges.order, Reads(operand_ptr, operand, shift)),
         operand_ptr,
         operand,
         given=given,
@@ -136,9 +137,9 @@ def _results(
             reference = np.arange(begin * width + output, end * width, width, dtype=np.int32)
             return reference, nodes[1, begin:end], nodes[2, begin:end]
         reference = alias[place[t] * width + output : place[t + 1] * width : width]
-        vertex = space[t, : count[t]]
+        vertex = space[t, : count[t]] - np.int32(BEFORE)
         start = binding.instances.start[first : last + 1]
         instance = np.searchsorted(start - start[0], vertex, side="right") - 1
-        return reference.copy(), vertex.copy(), instance.astype(np.int32)
+        return reference.copy(), vertex, instance.astype(np.int32)
 
     return tuple(merged(name, [of(t, o) for t, o in producers]) for name, producers in binding.outputs)

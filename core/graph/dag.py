@@ -23,6 +23,16 @@ class Successors(NamedTuple):
     indegree: Ints
 
 
+class Reads(NamedTuple):
+    """Which nodes a node reads, some perhaps several times: those numbered `operand[e] >> shift`, for e of
+    `ptr[v]:ptr[v + 1]` (n + 1,), where that is not negative.
+    """
+
+    ptr: Ints
+    operand: Ints
+    shift: int
+
+
 @dataclass(frozen=True, eq=False)
 class Dag:
     """n nodes of T types, m edges, without a cycle.
@@ -30,7 +40,7 @@ class Dag:
     `types` (T) are the types' names; `type` (n,) a node's type; node v's consumers are
     `succ[succ_ptr[v]:succ_ptr[v + 1]]` ((n + 1,) and (m,), each edge once); `indegree` (n,) its number of
     distinct producers. The edges are looked for (`find`) when they are first asked for: a policy that goes by
-    types alone spares that.
+    types alone spares that, and one that goes by depths where the dag has `reads`.
 
     `order` (T,): the types in an order in which none reads from itself or from one behind it, where the model
     has one whatever the instance; else None.
@@ -40,6 +50,7 @@ class Dag:
     type: Ints
     find: Callable[[], Successors]
     order: Ints | None = None
+    reads: Reads | None = None
 
     @classmethod
     def of(cls, types: tuple[str, ...], type: Ints, succ_ptr: Ints, succ: Ints, indegree: Ints) -> Dag:

@@ -87,7 +87,7 @@ def consumers(
     """
     n = len(operand_ptr) - 1
     ptr, indegree = np.zeros(n + 2, np.int32), np.empty(n, np.int32)
-    edges, succ = np.empty(len(operand) + 1, np.int32), np.empty(len(operand), np.int32)
+    edges, succ = np.empty((2, len(operand) + 1), np.int32), np.empty(len(operand), np.int32)
     seen = np.empty(n, np.int32)
     columns = np.empty(distinct.shape[1], np.int32)
     m = _consumers(
@@ -111,6 +111,7 @@ def _consumers(
     """Fill `ptr` (n + 2,), of zeros, `succ` and `indegree` (n,); the number of edges."""
     type_ptr, slots, operand_ptr, operand = operands
     seen, columns, edges = space
+    source, target = edges[0], edges[1]
     n = len(indegree)
     m = 0
     for v in range(n):
@@ -131,7 +132,8 @@ def _consumers(
                         u = operand[e] >> shift
                         if u >= 0 and seen[u] != v:
                             seen[u] = v
-                            edges[m] = u
+                            source[m], target[m] = u, v
+                            ptr[u + 2] += 1
                             m += 1
                 indegree[v] = m - before
         else:
@@ -140,22 +142,18 @@ def _consumers(
                 for c in range(count):
                     u = operand[low + columns[c]] >> shift
                     new = u >= 0
-                    for d in range(before, m):
-                        new &= edges[d] != u
-                    edges[m] = u
+                    for d in range(c):
+                        new &= operand[low + columns[d]] >> shift != u
+                    source[m], target[m] = u, v  # written over unless it is new
+                    ptr[max(u, 0) + 2] += new
                     m += new
                 indegree[v] = m - before
-    for e in range(m):
-        ptr[edges[e] + 2] += 1
     for v in range(n):
         ptr[v + 2] += ptr[v + 1]
-    m = 0
-    for v in range(n):
-        for _ in range(indegree[v]):
-            u = edges[m]
-            succ[ptr[u + 1]] = v
-            ptr[u + 1] += 1
-            m += 1
+    for e in range(m):
+        u = source[e]
+        succ[ptr[u + 1]] = target[e]
+        ptr[u + 1] += 1
     return m
 
 

@@ -28,7 +28,7 @@ class Groups:
 
     def apply(self, dag: Dag) -> Dag:
         """The dag with groups for types, of the same nodes and edges. O(n)."""
-        return Dag(self.names, self.group[dag.type], lambda: dag.edges)
+        return Dag(self.names, self.group[dag.type], lambda: dag.edges, reads=dag.reads)
 
 
 def group_types(network: Network) -> Groups:

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.graph.dag import Dag
+from abw.core.graph.dag import Dag, Reads
 from abw.core.graph.edges import consumers
 from abw.core.graph.graph import Graph, ResultRefs
 from abw.core.ir.cell import Cell, Op, Param, Port, Shape
@@ -335,7 +335,7 @@ def _assemble(
     lists = np.array([t.reduction is not None for t in network.types])
     every = np.tile(np.arange(max(slots, default=0), dtype=np.int32), (len(slots), 1))
     find = partial(consumers, type_ptr, slots, lists, every, operand_ptr, operand, 0)
-    dag = Dag(tuple(t.name for t in network.types), type_of, find, ops.order)
+    dag = Dag(tuple(t.name for t in network.types), type_of, find, ops.order, Reads(operand_ptr, operand, 0))
     results = tuple(ResultRefs(r.name, translate(r.reference), r.vertex, r.instance) for r in graph.results)
     return Graph(
         network,

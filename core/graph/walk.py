@@ -1,18 +1,18 @@
 """The compiled part of construction: from a mini-batch's vertices to its nodes and operands.
 
-Here vertices are counted from the mini-batch's first: by `base` less than in the binding's data. `space` has
-rows of an entry for each of them, and two more. Row t begins with the vertices of type t, its *candidates*.
-Another row may say where each of these leads; or be a *value map*, and say what there is on each vertex: a
-reference, or MISSING. `value_map[NOWHERE]` and `value_map[SEVERAL]`, its last entries, are MISSING, too. What
-stands for a reduction's output is its *alias*: its node's, or where it reduces one value alone that value.
+Here the mini-batch's first vertex is BEFORE, those behind it count on: by `base` less than in the binding's
+data. `space` has rows of an entry for each of them, and for NOWHERE and SEVERAL before. Row t begins with the
+vertices of type t, its *candidates*. Another row may say where each of these leads; or be a *value map*, and
+say what there is on each vertex: a reference, or MISSING, as on NOWHERE and SEVERAL. What stands for a
+reduction's output is its *alias*: its node's, or where it reduces one value alone that value.
 
-An example: positions 0, 1, 2 and between them arcs, vertices 3 (from 0 to 1), 4 (0 to 2) and 5 (1 to 2). Type
+An example: positions 2, 3, 4 and between them arcs, vertices 5 (from 2 to 3), 6 (2 to 4) and 7 (3 to 4). Type
 `arc` runs a cell on each arc, which reads `from.state`; type `state` is the sum over the arcs that lead to a
-position, or zeros. `measure` finds the candidates, rows 3 4 5 and 0 1 2; and what each state reduces, NOWHERE
-3 SEVERAL: so one state is a node, on vertex 2, of two operands. With one output a node references are its
-number: the arcs are 0 1 2, the state is 3. `fill` makes the value map of the arcs, MISSING three times, then
+position, or zeros. `measure` finds the candidates, rows 5 6 7 and 2 3 4; and what each state reduces, NOWHERE
+5 SEVERAL: so one state is a node, on vertex 4, of two operands. With one output a node references are its
+number: the arcs are 0 1 2, the state is 3. `fill` makes the value map of the arcs, MISSING five times, then
 0 1 2; the aliases of the states, zeros 0 3; the operands of the node, 1 2. Then FOLLOW leads the arcs along
-`from` to the vertices 0 0 1, and FILL_NODES reads the states' value map there: zeros zeros 0 are what the
+`from` to the vertices 2 2 3, and FILL_NODES reads the states' value map there: zeros zeros 0 are what the
 arcs read.
 """
 
@@ -26,8 +26,8 @@ from abw.core.base.jit import njit
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
-NOWHERE, SEVERAL = -1, -2
-"""In place of a vertex: there is none; there are two or more."""
+NOWHERE, SEVERAL, BEFORE = range(3)
+"""In place of a vertex: there is none; there are two or more. How many such there are."""
 
 MISSING = -(2**31)
 """A reference that nothing has filled yet."""
@@ -77,14 +77,14 @@ def measure(
     NOWHERE or SEVERAL); on which vertices its nodes are; how much these reduce. `tables`, `data`: see
     `Binding`. `state` (types + 1, FIELDS) has SLOTS and ROWS, and is zero elsewhere.
     """
-    base, types = start[first], len(state) - 1
+    base, types = start[first] - BEFORE, len(state) - 1
     for t in range(types):
         own, here = space[t], state[t]
         low, end = tables[t, 0], tables[t, 0] + tables[t, 1]
         high = end
         while low < high:
             middle = (low + high) >> 1
-            if data[middle] < base:
+            if data[middle] < start[first]:
                 low = middle + 1
             else:
                 high = middle
@@ -157,7 +157,7 @@ def place(
         alias[i] = MISSING
     for i in range(len(operand)):
         operand[i] = MISSING
-    node, end, base = 0, 0, start[first]
+    node, end, base = 0, 0, start[first] - BEFORE
     types, vertices, instances = nodes[0], nodes[1], nodes[2]
     operand_ptr[0] = 0
     for t in range(len(state) - 1):
@@ -170,7 +170,7 @@ def place(
                 k += 1
                 behind = start[k + 1] - base
             end += slots * sizes[i] if rows >= 0 else slots
-            types[node], vertices[node], instances[node] = t, v, k - first
+            types[node], vertices[node], instances[node] = t, v - BEFORE, k - first
             node += 1
             operand_ptr[node] = end
 
@@ -219,9 +219,9 @@ def fill(
             before, behind = 0, 0
             for i in range(n):
                 u, v = NOWHERE, where[i]
-                if v >= 0 and single:
+                if v >= BEFORE and single:
                     u = data[target + base + v] - base
-                elif v >= 0:
+                elif v >= BEFORE:
                     low, high = data[indptr + v], data[indptr + v + 1]
                     edge = low
                     if c != ONLY:
@@ -230,9 +230,9 @@ def fill(
                         return step, i
                     if low <= edge < high:
                         u = data[target + edge] - base
-                u = u if u >= 0 else NOWHERE
+                u = u if u >= BEFORE else NOWHERE
                 there[i] = u
-                before |= (u >= 0) & (u <= own[i])
+                before |= (u >= BEFORE) & (u <= own[i])
                 behind |= u >= own[i]
             if e >= 0:
                 state[e, WAYS] |= before + 2 * behind
@@ -290,7 +290,7 @@ def fill(
                 for i in range(n):
                     if out[to] == MISSING:
                         v = where[i]
-                        row = data[ids + v] if v >= 0 else -1
+                        row = data[ids + v] if v >= BEFORE else -1
                         if row >= 0:
                             row = data[rows + row] if rows >= 0 else row % d
                         out[to] = c - row if row >= 0 else MISSING

@@ -98,7 +98,7 @@ def fill_plan(
                     nodes[first:last], s, references, members, values, index, begin, list_end[listed:]
                 )
             else:
-                filled = _one_each(nodes[first:last], s, references, values, index, begin)
+                filled = _one_each(nodes[first:last], slots[t], s, references, values, index, begin)
             list_ptr[k] = -1
             several = filled - begin > lanes
             if several:
@@ -127,19 +127,22 @@ def fill_plan(
 
 
 @inner
-def _one_each(nodes: Ints, s: int, references: Runs, values: Values, index: Ints, filled: int) -> int:
+def _one_each(
+    nodes: Ints, slots: int, s: int, references: Runs, values: Values, index: Ints, filled: int
+) -> int:
     """Write the rows of a cell's operands, one a lane, behind the `filled` ones; how many there are then."""
     row = values[0]
     ptr, reference_of = references
     constant = ZERO
-    for v in nodes:
-        reference = reference_of[ptr[v] + s]
+    # a type's cells are numbered one after the other, and have as many operands each
+    low = ptr[nodes[0]] - nodes[0] * np.int64(slots) + s
+    for i in range(len(nodes)):
+        reference = reference_of[low + nodes[i] * np.int64(slots)]
         if reference >= 0:
-            index[filled] = row[reference]
+            index[filled + i] = row[reference]
         else:
-            constant, index[filled] = _row_of_constant(-1 - reference, values, constant)
-        filled += 1
-    return filled
+            constant, index[filled + i] = _row_of_constant(-1 - reference, values, constant)
+    return filled + len(nodes)
 
 
 @inner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
+from abw.core.base.jit import inner, njit
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import LISTED
 from abw.core.plan.arenas import Arenas
@@ -45,7 +45,8 @@ def order_lanes(
         keep,
         loose,
         width.bit_length() - 1,
-        (np.empty((len(graph), 2), np.int32), unit_ptr.copy(), nodes),
+        (np.empty((3, len(graph)), np.int32), unit_ptr.copy(), nodes),
+        np.empty(len(graph.operand) + len(graph.list_operand), np.int32),
         (np.repeat(unit_ptr[:-1], width), np.zeros(units * width, np.int32)),
         np.zeros(values, np.bool_),
         (ptr, np.full(units * width, values, np.int32), block, first, last),
@@ -63,21 +64,23 @@ def _order(
     loose: Bools,
     shift: int,
     lanes: tuple[Ints, Ints, Ints],
+    read: Ints,
     blocks: tuple[Ints, Ints],
     met: Bools,
     free: tuple[Ints, Ints, Ints, Ints, Ints],
 ) -> int:
     """The loop behind `order_lanes`. Events are written from the end; the result is where they begin.
 
-    `lanes`: of each node its unit, and its lane among all once that is known (else -1); of each unit its next
-    lane; the nodes. `blocks`: the lane up to which each is needed from here on, and how many of its values
-    are known to be needed. `met` (values,). Allocated outside, because it would take long to compile; and a
-    call for each node would take as long as the rest.
+    `lanes`: of each node its place in the schedule as given; of each place there its unit, and its lane among
+    all once that is known (else -1); of each unit its next lane; the nodes. `blocks`: the lane up to which
+    each is needed from here on, and how many of its values are known to be needed. `met` (values,) goes by
+    places: those of a batch lie together, and so in the cache. Allocated outside, because it would take long
+    to compile; and a call for each node would take as long as the rest.
     """
     batch_type, batch_ptr, given = schedule
-    reference_ptr, references, member_ptr, members = graph
-    outputs, slots, reduces, read = types
-    place, lane, nodes = lanes
+    outputs, slots, reduces, is_read = types
+    of_nodes, lane, nodes = lanes
+    place, unit, own = of_nodes[0], of_nodes[1], of_nodes[2]
     reach, needed = blocks
     free_ptr, event, block, first, last = free
     batches, units = len(batch_type), len(unit_ptr) - 1
@@ -86,13 +89,13 @@ def _order(
     mask = width - 1
     for u in range(units):
         for i in range(unit_ptr[u], unit_ptr[u + 1]):
-            place[given[i], 0] = u
-            place[given[i], 1] = -1
+            place[given[i]], unit[i], own[i] = i, u, -1
 
-    for i in range(len(keep)):
-        if keep[i] >= 0:
-            met[keep[i]] = True
-            needed[(place[keep[i] >> shift, 0] << shift) + (keep[i] & mask)] += 1
+    for reference in keep:
+        if reference >= 0:
+            p, o = place[reference >> shift], reference & mask
+            met[(p << shift) + o] = True
+            needed[(unit[p] << shift) + o] += 1
     some = False
     for u in range(units):
         for k in range(u << shift, (u + 1) << shift):
@@ -104,32 +107,29 @@ def _order(
     # where some of a unit's values are kept, they come first
     for i in range(len(keep) if some else 0):
         if keep[i] >= 0:
-            v = keep[i] >> shift
-            k = (place[v, 0] << shift) + (keep[i] & mask)
-            u = place[v, 0]
+            p = place[keep[i] >> shift]
+            u = unit[p]
+            k = (u << shift) + (keep[i] & mask)
             if reach[k] < unit_ptr[u + 1]:
-                if place[v, 1] < 0:
-                    place[v, 1] = lane[u]
-                    nodes[lane[u]] = v
+                if own[p] < 0:
+                    own[p] = lane[u]
+                    nodes[lane[u]] = given[p]
                     lane[u] += 1
-                reach[k] = max(reach[k], place[v, 1] + 1)
+                reach[k] = max(reach[k], own[p] + 1)
 
     # the last batches are often of types that nobody reads. A unit of which they read all values is not
     # ordered by that
-    inner = batches
-    while inner > 0 and not read[batch_type[inner - 1]]:
-        inner -= 1
-    for i in range(batch_ptr[inner], len(given)):
-        for j in range(reference_ptr[given[i]], reference_ptr[given[i] + 1]):
-            inside = references[j] <= LISTED
-            begin, end = j, j + 1
-            if inside:
-                begin, end = member_ptr[LISTED - references[j]], member_ptr[LISTED - references[j] + 1]
-            for m in range(begin, end):
-                reference = members[m] if inside else references[m]
-                if reference >= 0 and not met[reference]:
-                    met[reference] = True
-                    needed[(place[reference >> shift, 0] << shift) + (reference & mask)] += 1
+    tail = batches
+    while tail > 0 and not is_read[batch_type[tail - 1]]:
+        tail -= 1
+    for b in range(tail, batches):
+        t = batch_type[b]
+        for s in range(slots[t]):
+            those = given[batch_ptr[b] : batch_ptr[b + 1]]
+            for j in range(_values(those, s, slots[t], reduces[t], graph, place, shift, read)):
+                if not met[read[j]]:
+                    met[read[j]] = True
+                    needed[(unit[read[j] >> shift] << shift) + (read[j] & mask)] += 1
 
     at = len(block)
     for b in range(batches - 1, -1, -1):
@@ -137,10 +137,9 @@ def _order(
         after = at
         for u in range(b * parts, b * parts + parts):
             for i in range(unit_ptr[u], unit_ptr[u + 1]):
-                v = given[i]
-                if place[v, 1] < 0:
-                    place[v, 1] = lane[u]
-                    nodes[lane[u]] = v
+                if own[i] < 0:
+                    own[i] = lane[u]
+                    nodes[lane[u]] = given[i]
                     lane[u] += 1
             for k in range(u << shift, (u << shift) + outputs[t]):
                 if reach[k] < unit_ptr[u + 1]:
@@ -149,46 +148,72 @@ def _order(
                     first[at] = reach[k]
                     last[at] = unit_ptr[u + 1]
         for s in range(slots[t]):
-            for i in range(batch_ptr[b], batch_ptr[b + 1]):
-                begin = reference_ptr[nodes[i]] + s
-                end = begin + 1
-                inside = False
-                if reduces[t]:
-                    links = (reference_ptr[nodes[i] + 1] - reference_ptr[nodes[i]]) // slots[t]
-                    begin = reference_ptr[nodes[i]] + s * links
-                    end = begin + links
-                elif references[begin] <= LISTED:
-                    inside = True
-                    number = LISTED - references[begin]
-                    begin, end = member_ptr[number], member_ptr[number + 1]
-                for j in range(begin, end):
-                    reference = members[j] if inside else references[j]
-                    if reference < 0 or (b < inner and met[reference]):
-                        continue
-                    met[reference] = True
-                    v = reference >> shift
-                    u, own = place[v, 0], place[v, 1]
-                    k = (u << shift) + (reference & mask)
-                    if own < 0 and (b < inner or needed[k] < unit_ptr[u + 1] - unit_ptr[u]):
-                        own = lane[u]
-                        place[v, 1] = own
-                        nodes[own] = v
-                        lane[u] += 1
-                    # a value whose lane is not known yet may come last
-                    up_to = own + 1 if own >= 0 else unit_ptr[u + 1]
-                    if up_to > reach[k]:
-                        if event[k] >= after:
-                            at -= 1
-                            event[k] = at
-                            block[at] = k
-                            first[at] = reach[k]
-                        last[event[k]] = up_to
-                        reach[k] = up_to
+            those = nodes[batch_ptr[b] : batch_ptr[b + 1]]
+            for j in range(_values(those, s, slots[t], reduces[t], graph, place, shift, read)):
+                if b < tail and met[read[j]]:
+                    continue
+                met[read[j]] = True
+                p, o = read[j] >> shift, read[j] & mask
+                u, mine = unit[p], own[p]
+                k = (u << shift) + o
+                if mine < 0 and (b < tail or needed[k] < unit_ptr[u + 1] - unit_ptr[u]):
+                    mine = lane[u]
+                    own[p] = mine
+                    nodes[mine] = given[p]
+                    lane[u] += 1
+                # a value whose lane is not known yet may come last
+                up_to = mine + 1 if mine >= 0 else unit_ptr[u + 1]
+                if up_to > reach[k]:
+                    if event[k] >= after:
+                        at -= 1
+                        event[k] = at
+                        block[at] = k
+                        first[at] = reach[k]
+                    last[event[k]] = up_to
+                    reach[k] = up_to
         free_ptr[b] = at
     free_ptr[batches] = len(block)
     for b in range(batches + 1):
         free_ptr[b] -= at
     return at
+
+
+@inner
+def _values(
+    nodes: Ints,
+    s: int,
+    slots: int,
+    reduces: bool,
+    graph: tuple[Ints, Ints, Ints, Ints],
+    place: Ints,
+    shift: int,
+    read: Ints,
+) -> int:
+    """Write which values nodes of a type read in a slot, by their nodes' places; how many these are.
+
+    Apart, since what is looked up here lies far apart: a short loop waits for many of them at once.
+    """
+    ptr, references, member_ptr, members = graph
+    mask = (1 << shift) - 1
+    count = 0
+    # a type's cells are numbered one after the other, and have as many operands each
+    low = ptr[nodes[0]] - nodes[0] * np.int64(slots) + s
+    for v in nodes:
+        begin, links, inside = low + v * np.int64(slots), np.int64(1), False
+        if reduces:
+            # unsigned: the machine's division of those is several times faster
+            links = np.int64(np.uint32(ptr[v + 1] - ptr[v]) // np.uint32(slots))
+            begin = ptr[v] + s * links
+        elif references[begin] <= LISTED:
+            number = LISTED - references[begin]
+            begin, links = member_ptr[number], np.int64(member_ptr[number + 1] - member_ptr[number])
+            inside = True
+        for j in range(begin, begin + links):
+            reference = members[j] if inside else references[j]
+            # written over where it is a constant
+            read[count] = (place[max(reference, 0) >> shift] << shift) + (reference & mask)
+            count += reference >= 0
+    return count
 
 
 def pack_rows(

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ from abw.core.base.cores import usable_cores
 from abw.core.base.jit import is_compiled
 from abw.core.base.pipes import ready
 from abw.core.graph.bounds import lower_bound
-from abw.core.graph.dag import Dag, build_dag
+from abw.core.graph.dag import Dag, Reads, build_dag
 from abw.core.graph.edges import consumers
 from abw.core.plan.kernels import fill_plan
 from abw.core.policy.learned.choice import RULES
@@ -121,10 +122,12 @@ def compile_parts(what: str) -> None:
     _plan_nothing()
     print(PLAN, flush=True)
     # a chain of four nodes, whose types recur
-    type, succ_ptr, succ, indegree = (
-        np.array(values, np.int32) for values in ([0, 1, 0, 1], [0, 1, 2, 3, 3], [1, 2, 3], [0, 1, 1, 1])
+    type, succ_ptr, succ, indegree, ptr, operand = (
+        np.array(values, np.int32)
+        for values in ([0, 1, 0, 1], [0, 1, 2, 3, 3], [1, 2, 3], [0, 1, 1, 1], [0, 0, 1, 2, 3], [0, 1, 2])
     )
-    dag = Dag.of(("a", "b"), type, succ_ptr, succ, indegree)
+    chain = Dag.of(("a", "b"), type, succ_ptr, succ, indegree)
+    dag = replace(chain, reads=Reads(ptr, operand, 0))
     # and two nodes that are ready together: a state that the chain never is in
     other = build_dag(dag.types, type[:2].copy(), succ[:0].copy(), succ[:0].copy())
     lower_bound(dag)

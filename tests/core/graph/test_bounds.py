@@ -71,8 +71,9 @@ def test_a_cycle_has_no_order() -> None:
     alone = graphs.dag("a", [0] * 4, [(0, 1), (2, 3), (3, 2), (1, 2), (3, 3)])
     for dag, number in ((behind, 3), (itself, 3), (alone, 2)):
         for function in (topological_order, depths, path_lengths, heights):
-            with pytest.raises(ValueError, match=f"cycle: {number} nodes"):
-                function(dag)
+            for same in (dag, graphs.with_reads(dag)):
+                with pytest.raises(ValueError, match=f"cycle: {number} nodes"):
+                    function(same)
     with pytest.raises(ValueError, match="cycle: 2 nodes"):
         path_lengths(graphs.dag("a", [0] * 3, [(1, 2), (2, 1)]))  # no node to begin with leads there
 
@@ -80,6 +81,7 @@ def test_a_cycle_has_no_order() -> None:
 @given(SMALL)
 def test_depths(dag: Dag) -> None:
     assert depths(dag).tolist() == brute.depth(dag)
+    assert depths(graphs.with_reads(dag)).tolist() == brute.depth(dag)
 
 
 @given(SMALL)

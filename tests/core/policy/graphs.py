@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from abw.core.graph.bounds import depths
-from abw.core.graph.dag import Dag, build_dag
+from abw.core.graph.dag import Dag, Reads, build_dag
 
 Edge = tuple[int, int]
 
@@ -19,6 +20,17 @@ def dag(types: Sequence[str], type: Sequence[int], edges: Iterable[Edge]) -> Dag
     """A dag from plain Python values."""
     pairs = np.array(list(edges), np.int32).reshape(-1, 2)
     return build_dag(tuple(types), np.array(type, np.int32), pairs[:, 0].copy(), pairs[:, 1].copy())
+
+
+def with_reads(found: Dag) -> Dag:
+    """The same dag with what its nodes read: producers of two outputs, some of them twice, and constants."""
+    read: list[list[int]] = [[] for _ in found.type]
+    for v in range(len(found)):
+        for w in found.succ[found.succ_ptr[v] : found.succ_ptr[v + 1]]:
+            read[w] += [2 * v, -1 - v, 2 * v + 1] if (v + w) % 2 else [2 * v + 1]
+    ptr = np.cumsum([0, *map(len, read)]).astype(np.int32)
+    operand = np.array([reference for each in read for reference in each], np.int32)
+    return replace(found, reads=Reads(ptr, operand, 1))
 
 
 def random_dag(seed: int, nodes: int, types: int, density: float) -> Dag:
