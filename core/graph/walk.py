@@ -161,18 +161,22 @@ def place(
     types, vertices, instances = nodes[0], nodes[1], nodes[2]
     operand_ptr[0] = 0
     for t in range(len(state) - 1):
-        slots, rows, k = state[t, SLOTS], state[t, ROWS], first
+        slots, rows, count, k = state[t, SLOTS], state[t, ROWS], state[t, NODES], first
         own, sizes = space[rows + 1 if rows >= 0 else t], space[rows + 2]
+        for i in range(count):
+            types[node + i], vertices[node + i] = t, own[i] - BEFORE
         behind = start[k + 1] - base
-        for i in range(state[t, NODES]):
-            v = own[i]
-            while behind <= v:
+        for i in range(count):
+            while behind <= own[i]:
                 k += 1
                 behind = start[k + 1] - base
-            end += slots * sizes[i] if rows >= 0 else slots
-            types[node], vertices[node], instances[node] = t, v - BEFORE, k - first
-            node += 1
-            operand_ptr[node] = end
+            instances[node + i] = k - first
+        for i in range(count if rows < 0 else 0):
+            operand_ptr[node + i + 1] = end + (i + 1) * slots
+        for i in range(count if rows >= 0 else 0):
+            operand_ptr[node + i + 1] = operand_ptr[node + i] + slots * sizes[i]
+        node += count
+        end = operand_ptr[node]
 
 
 @njit
@@ -215,26 +219,29 @@ def fill(
                 place += unit
         elif do == FOLLOW:  # a: row, b: link, c: number of the edge, d: row to write, e: loop or -1
             where, there = space[a], space[d]
-            single, indptr, target = tables[b, 0] < 0, tables[b, 0] + base, tables[b, 1]
-            before, behind = 0, 0
-            for i in range(n):
-                u, v = NOWHERE, where[i]
-                if v >= BEFORE and single:
-                    u = data[target + base + v] - base
-                elif v >= BEFORE:
-                    low, high = data[indptr + v], data[indptr + v + 1]
-                    edge = low
-                    if c != ONLY:
-                        edge = low + c if c >= 0 else high + c
-                    elif high - low > 1:
-                        return step, i
-                    if low <= edge < high:
-                        u = data[target + edge] - base
-                u = u if u >= BEFORE else NOWHERE
-                there[i] = u
-                before |= (u >= BEFORE) & (u <= own[i])
-                behind |= u >= own[i]
+            indptr, target = tables[b, 0] + base, tables[b, 1] + base
+            if tables[b, 0] < 0:
+                for i in range(n):
+                    u = data[target + max(where[i], BEFORE)] - base
+                    there[i] = u if where[i] >= BEFORE and u >= BEFORE else NOWHERE
+            else:
+                for i in range(n):
+                    u, v = NOWHERE, where[i]
+                    if v >= BEFORE:
+                        low, high = data[indptr + v], data[indptr + v + 1]
+                        edge = low
+                        if c != ONLY:
+                            edge = low + c if c >= 0 else high + c
+                        elif high - low > 1:
+                            return step, i
+                        if low <= edge < high:
+                            u = data[target + edge - base] - base
+                    there[i] = u
             if e >= 0:
+                before, behind = 0, 0
+                for i in range(n):
+                    before |= (there[i] >= BEFORE) & (there[i] <= own[i])
+                    behind |= there[i] >= own[i]
                 state[e, WAYS] |= before + 2 * behind
         elif do == ALIAS:  # a: slot, b: value_map
             reduced, value_map = space[rows], space[b]
@@ -292,7 +299,8 @@ def fill(
                         v = where[i]
                         row = data[ids + v] if v >= BEFORE else -1
                         if row >= 0:
-                            row = data[rows + row] if rows >= 0 else row % d
+                            # unsigned: the machine's division of those is several times faster
+                            row = data[rows + row] if rows >= 0 else np.int64(np.uint32(row) % np.uint32(d))
                         out[to] = c - row if row >= 0 else MISSING
                         missing += row < 0
                     to += stride
