@@ -27,8 +27,8 @@ class CheckedCache(FunctionCache):
     """The cache of a function's machine code: a file for each signature.
 
     `made_of` says what the code depends on beside the function's own file; it is asked when code is first
-    wanted. `allocates`: whether the code may call numba's memory management. Where nothing can be written
-    nothing is kept. Raises RuntimeError where numba finds no folder.
+    wanted. `allocates`: whether the code may call numba's memory management. Where nothing can be written,
+    or numba finds no folder, nothing is kept.
     """
 
     def __init__(
@@ -38,10 +38,20 @@ class CheckedCache(FunctionCache):
         *,
         allocates: bool = True,
     ) -> None:
-        super().__init__(function)  # type: ignore[no-untyped-call]
+        self._function = function
+        self._made_of = made_of
         self._allocates = allocates
-        self._source = Path(inspect.getfile(function))
+
+    @functools.cached_property
+    def kept(self) -> bool:
+        """Whether there is a folder. It is looked for when first asked: numba tries to write there."""
+        try:
+            super().__init__(self._function)  # type: ignore[no-untyped-call]
+        except RuntimeError:
+            return False
+        made_of = self._made_of
         self._cache_file: Any = _CodeFiles(self._cache_file, lambda: (self.source, made_of and made_of()))
+        return True
 
     def load_overload(self, sig: object, target_context: object) -> object:
         """The machine code of a signature, else None.
@@ -49,6 +59,8 @@ class CheckedCache(FunctionCache):
         numba would first fill its tables of all that it can compile, which takes longer than loading. What
         makes arrays calls numba's memory management, which is then there at least.
         """
+        if not self.kept:
+            return None
         if self._allocates:
             rtsys.initialize(target_context)
         return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
@@ -56,21 +68,23 @@ class CheckedCache(FunctionCache):
     def save_overload(self, sig: object, data: object) -> None:
         """Write the machine code of a signature, if that is possible."""
         with suppress(OSError):
-            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+            if self.kept:
+                super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
     @property
     def source(self) -> object:
         """What tells one state of the function's own file from another; for numba that may be its time."""
+        path = Path(inspect.getfile(self._function))
         try:
-            about = self._source.stat()
-            return _digest_of(self._source, about.st_mtime_ns, about.st_size)
+            about = path.stat()
+            return _digest_of(path, about.st_mtime_ns, about.st_size)
         except OSError:  # a file inside an archive, or none
-            return self._cache_file._source_stamp
+            return self.kept and self._cache_file._source_stamp
 
     @property
     def filled(self) -> bool:
-        """Whether there is machine code of any signature."""
-        return bool(self._cache_file.filled())
+        """Whether there is machine code of any signature, or none can be kept."""
+        return not self.kept or bool(self._cache_file.filled())
 
 
 @functools.cache

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from contextlib import suppress
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -44,8 +43,7 @@ def compiled(module: ModuleType = kernel) -> SimpleNamespace:
             _make_callable(function)
     entries: dict[str, Any] = {name: jit(getattr(module, name)) for name in module.ENTRIES}
     for name, entry in entries.items():
-        with suppress(RuntimeError):  # there is no place where it could be kept
-            entry._cache = CheckedCache(getattr(module, name), state)
+        entry._cache = CheckedCache(getattr(module, name), state)
     return SimpleNamespace(**entries)
 
 

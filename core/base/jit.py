@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, partial
 from types import ModuleType
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numba
 import numpy as np
-from numba.core import typed_passes, untyped_passes
+from numba.core import typed_passes, types, untyped_passes
 from numba.core.compiler import Compiler, CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager
 from numba.core.dispatcher import Dispatcher
+from numba.core.typing.context import Context
 
 from abw.core.base.indices import IndicesFromTheFront
 from abw.core.base.interrupts import finished_before_interrupt
@@ -38,8 +40,40 @@ PASSES = (
 arguments that may be None, and each takes its time even where it finds nothing."""
 
 
+class Remembered(Context):
+    """numba's typing of calls, each looked up once for all functions.
+
+    For every `a[i]` and `a + b` numba tries what these can mean, one after the other, some thirty of them;
+    of 5,000 calls in what a first run compiles, 370 differ.
+    """
+
+    known: ClassVar[dict[object, object]] = {}
+
+    def __init__(self, context: Context) -> None:
+        self.__dict__ = context.__dict__  # its tables, which grow
+
+    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:  # noqa: ANN401 (numba's)
+        """The signature of a call."""
+        if kws or (isinstance(func, types.Type) and not isinstance(func, types.Function)):
+            # a compiled function, say, which knows for itself
+            return super().resolve_function_type(func, args, kws)  # type: ignore[no-untyped-call]
+        key = (func, *args)
+        found = self.known.get(key)
+        if found is None:
+            found = super().resolve_function_type(func, args, kws)  # type: ignore[no-untyped-call]
+        if found is not None:
+            self.known[key] = found
+        return found
+
+
+remembered = cache(Remembered)
+
+
 class Loops(CompilerBase):
     """numba's compiler by PASSES alone; where these cannot, by all of its own."""
+
+    def __init__(self, context: Context, *others: Any) -> None:  # noqa: ANN401 (numba's)
+        super().__init__(remembered(context), *others)  # type: ignore[no-untyped-call]
 
     def define_pipelines(self) -> list[PassManager]:
         """The passes, and numba's own."""
@@ -104,19 +138,28 @@ def _compiled(function: F, options: dict[str, Any]) -> F:
     compiler = numba.njit(nogil=True, error_model="numpy", **options)
     compiled: Any = compiler(function)
     if isinstance(compiled, Dispatcher):  # not so under NUMBA_DISABLE_JIT
-        # numba finds no place where neither the program's folder nor the user's caches can be written:
-        # then nothing is kept
-        with suppress(RuntimeError):
-            kept = CheckedCache(function, partial(_made_of, compiled), allocates=options["_nrt"])
-            vars(compiled).update(_cache=kept)
+        kept = CheckedCache(function, partial(_made_of, compiled), allocates=options["_nrt"])
+        vars(compiled).update(_cache=kept)
         vars(compiled).update(compile=partial(_whole, compiled.compile))
     return cast(F, compiled)
 
 
 def _whole(compile: Callable[[Any], object], signature: object) -> object:
     """Compile or load a function before Ctrl-C is seen: else LLVM's objects may be freed twice."""
-    with finished_before_interrupt():
+    with finished_before_interrupt(), _no_garbage_looked_for():
         return compile(signature)
+
+
+@contextmanager
+def _no_garbage_looked_for() -> Iterator[None]:
+    """Without Python's collector, which would look again and again at the many objects that numba keeps."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _cache_of(function: object) -> CheckedCache | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,15 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core.caching import CacheImpl
+from numba.core.compiler import CompilerBase
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import TypingError
 
-from abw.core.base.jit import allocating, inner, is_compiled, njit
+from abw.core.base.jit import Loops, allocating, inner, is_compiled, njit
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"), reason="numba compiles nothing"
@@ -72,6 +75,34 @@ def _first_or_none(values: Any, at: int | None) -> Any:  # noqa: ANN401
 def test_what_few_passes_cannot_compile_all_of_them_do() -> None:
     values = np.arange(3)
     assert [_first_or_none(values, None), _first_or_none(values, 1)] == [3, 1]
+
+
+class _Unremembered(Loops):
+    """Every call typed by numba, each time."""
+
+    def __init__(self, *given: object) -> None:
+        CompilerBase.__init__(self, *given)  # type: ignore[no-untyped-call]
+
+
+def test_types_of_calls_that_are_remembered_are_numbas_own() -> None:
+    def mixed(wide: Any, narrow: Any, flags: Any) -> Any:  # noqa: ANN401
+        most = max(int(wide[0]), 3)
+        for i in range(len(narrow)):
+            if flags[i] and narrow[i] < wide[-1]:
+                narrow[i] += most
+                wide[0] = wide[0] + narrow[i] // 2
+        return most
+
+    args = (numba.int64[::1], numba.int32[::1], numba.boolean[::1])
+    other = (numba.float64[::1], numba.uint8[::1], numba.boolean[::1])
+    jit: Any = numba.njit
+    for signature in (args, other, args):
+        texts = []
+        for pipeline in (_Unremembered, Loops):
+            compiled = jit(pipeline_class=pipeline, _nrt=False)(mixed)
+            compiled.compile(signature)
+            texts.append(re.sub(r"_Z\w+", "", compiled.inspect_asm(signature)))  # names are numbered
+        assert texts[0] == texts[1]
 
 
 def test_what_was_never_called_is_not_compiled() -> None:
