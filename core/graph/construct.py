@@ -74,15 +74,14 @@ def construct(binding: Binding, first: int, last: int) -> Graph:
     edges = program.edges
     find = partial(consumers, type_ptr, edges.slots, edges.lists, edges.distinct, operand_ptr, operand, shift)
     results = _results(binding, first, last, sizes, space, nodes, alias)
-    type_of, vertex, instance = nodes
     graph = Graph(
         network,
         type_ptr,
-        vertex,
-        instance,
+        nodes[1],
+        nodes[2],
         results,
         last - first,
-        Dag(program.types, type_of, find, edges.order, Reads(operand_ptr, operand, shift)),
+        Dag(program.types, nodes[0], find, edges.order, Reads(operand_ptr, operand, shift)),
         operand_ptr,
         operand,
         given=given,

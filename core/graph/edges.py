@@ -94,7 +94,7 @@ def consumers(
         (type_ptr, slots, operand_ptr, operand), lists, distinct, shift, (seen, columns, edges),
         ptr, succ, indegree,
     )  # fmt: skip
-    return Successors(ptr[: n + 1], succ[:m].copy(), indegree)
+    return Successors(ptr[: n + 1], succ[:m], indegree)
 
 
 @njit

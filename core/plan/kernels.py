@@ -42,7 +42,7 @@ def fill_plan(
     forms: tuple[Ints, Ints, Ints],
     lists: tuple[Ints, Ints],
 ) -> tuple[int, int, int]:
-    """Fill the arrays of a `Plan` (see there for each; `plan` allocates them, `row` with -1).
+    """Fill the arrays of a `Plan` (see there for each; `plan` allocates them).
 
     One pass over the batches in order: number the rows of the results from `base` on, then look up the rows
     of the operands, whose producers have theirs by then. Unless the results are `packed`, `base` is filled,
@@ -81,10 +81,9 @@ def fill_plan(
             if arena >= 0 and not packed:
                 base[b, o] = rows[arena]
                 rows[arena] += lanes
-            if arena >= 0:
-                behind = base[b, o] - first
-                for i in range(first, last):
-                    row[nodes[i] * width + o] = behind + i
+            behind = base[b, o] - first
+            for i in range(first, last):
+                row[nodes[i] * width + o] = behind + i if arena >= 0 else -1
         for s in range(slots[t]):
             k = operand_ptr[b] + s
             begin = filled

@@ -147,7 +147,7 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None, earlier: Ea
     # at most: what is not needed of them is cut off
     operands, several = batches * arenas.slot_arena.shape[1], arenas.most_reduced
     own = len(graph) * width
-    row = np.full(own + (0 if earlier is None else len(earlier.row)), -1, np.int32)
+    row = np.empty(own + (0 if earlier is None else len(earlier.row)), np.int32)
     if earlier is not None:
         row[own:] = earlier.row
     operand_ptr, index_ptr = np.empty(batches + 1, np.int32), np.empty(operands + 1, np.int32)

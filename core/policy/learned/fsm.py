@@ -29,11 +29,13 @@ from abw.core.policy.rules.frontier import (
     Batches,
     Edges,
     Frontier,
+    arrays,
     edges,
     enqueue,
     execute,
     record,
     room,
+    space,
     start,
     to_schedule,
 )
@@ -169,27 +171,21 @@ def paths_for(encoding: Encoding, dag: Dag, frontier: Frontier) -> Paths:
 def follow(dag: Dag, table: Table, action: Ints, encoding: Encoding, phases: int) -> Schedule:
     """The schedule of a policy (see `FsmPolicy.schedule`) for a dag of its types."""
     length = path_lengths(dag) if encoding == "critical" else np.empty(0, np.int32)
-    # plain tuples: numba takes a microsecond for each named one
     given = (
-        (dag.type, dag.succ_ptr, dag.succ, dag.indegree),
+        arrays(dag),
         (*table,),
         action,
         (ENCODINGS.index(encoding), phases),
         length,
     )
     batches = room(dag)
-    unseen = _run(*given, *_space(dag), (*batches,), ((*nothing_remains(),), (*no_weights(),)))
+    unseen = _run(*given, *space(dag), new_state(dag), (*batches,), ((*nothing_remains(),), (*no_weights(),)))
     if unseen < 0:
         # from the beginning once more: only now is it worth to know what the rule asks for
         before, (length, height) = start(dag), chains(dag)
         rule: Rule = (*start_remaining(dag, before, height),), (*weights(dag, before, length),)
-        unseen = _run(*given, *_space(dag), (*batches,), rule)
+        unseen = _run(*given, *space(dag), new_state(dag), (*batches,), rule)
     return to_schedule(batches, int(unseen))
-
-
-def _space(dag: Dag) -> tuple[Ints, Ints, Ints]:
-    """Room for the frontier, the paths from it, and a state."""
-    return np.empty((2, len(dag)), np.int32), np.zeros((6, len(dag.types)), np.int32), new_state(dag)
 
 
 Rule = tuple[tuple[Ints, ...], tuple[Any, ...]]
@@ -211,8 +207,7 @@ def _run(
 ) -> int:
     """Record the schedule of a policy; how many of its steps were in states that are not in the table.
 
-    `of_nodes` (2, n), `of_types` (6, T), of zeros, are room for the frontier and the paths from it. -1 at the
-    first unseen state where `rule` is empty.
+    For room see `space`. -1 at the first unseen state where `rule` is empty.
     """
     type, ptr, succ, indegree = dag
     edges, table, batches = Edges(type, ptr, succ), Table(*given), Batches(*recorded)

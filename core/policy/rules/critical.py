@@ -11,7 +11,18 @@ from numpy.typing import NDArray
 from abw.core.base.jit import inner, njit
 from abw.core.graph.bounds import path_lengths
 from abw.core.graph.dag import Dag
-from abw.core.policy.rules.frontier import Batches, Edges, Frontier, begin, execute, record, to_schedule
+from abw.core.policy.rules.frontier import (
+    Batches,
+    Edges,
+    Frontier,
+    arrays,
+    enqueue,
+    execute,
+    record,
+    room,
+    space,
+    to_schedule,
+)
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]
@@ -27,8 +38,8 @@ class Critical:
 
     def schedule(self, dag: Dag) -> Schedule:
         """O(n + m + batches * types)."""
-        edges, frontier, batches = begin(dag)
-        _critical(edges, frontier, start_paths(frontier, path_lengths(dag)), batches)
+        batches = room(dag)
+        _critical(arrays(dag), path_lengths(dag), *space(dag), (*batches,))
         return to_schedule(batches)
 
 
@@ -99,7 +110,20 @@ def critical_type(paths: Paths) -> int:
 
 
 @njit
-def _critical(edges: Edges, frontier: Frontier, paths: Paths, batches: Batches) -> None:
+def _critical(
+    dag: tuple[Ints, Ints, Ints, Ints],
+    length: Ints,
+    of_nodes: Ints,
+    of_types: Ints,
+    recorded: tuple[Ints, Ints, Ints, Ints],
+) -> None:
+    """Record the schedule. For room see `space`."""
+    type, ptr, succ, indegree = dag
+    edges, batches = Edges(type, ptr, succ), Batches(*recorded)
+    frontier = Frontier(of_nodes[0], of_nodes[1], of_types[0], of_types[1], of_types[2])
+    paths = Paths(length, of_types[3], of_types[4], of_types[5])
+    enqueue(type, indegree, frontier)
+    begin_paths(frontier, paths)
     done = 0
     while done < len(edges.type):
         a = critical_type(paths)

@@ -51,6 +51,16 @@ def edges(dag: Dag) -> Edges:
     return Edges(dag.type, dag.succ_ptr, dag.succ)
 
 
+def arrays(dag: Dag) -> tuple[Ints, Ints, Ints, Ints]:
+    """The same and its in-degrees, as a plain tuple: numba takes a microsecond for each named one."""
+    return dag.type, dag.succ_ptr, dag.succ, dag.indegree
+
+
+def space(dag: Dag) -> tuple[Ints, Ints]:
+    """Room for a frontier and the paths from it that compiled code makes: (2, n), and (6, T) of zeros."""
+    return np.empty((2, len(dag)), np.int32), np.zeros((6, len(dag.types)), np.int32)
+
+
 def start(dag: Dag) -> Frontier:
     """The frontier before the first batch: the nodes without producers. O(n)."""
     n, types = len(dag), len(dag.types)
@@ -98,7 +108,8 @@ def execute(edges: Edges, frontier: Frontier, a: int) -> None:
 def room(dag: Dag) -> Batches:
     """Space for a schedule of the dag."""
     n = len(dag)
-    type, ptr, nodes = np.empty(n, np.int32), np.zeros(n + 1, np.int32), np.empty(n, np.int32)
+    type, ptr, nodes = np.empty(n, np.int32), np.empty(n + 1, np.int32), np.empty(n, np.int32)
+    ptr[0] = 0
     return Batches(type, ptr, nodes, np.zeros(1, np.int32))
 
 
@@ -124,4 +135,4 @@ def record(batches: Batches, frontier: Frontier, a: int) -> int:
 def to_schedule(batches: Batches, unseen: int = 0) -> Schedule:
     """The recorded batches."""
     size = int(batches.size[0])
-    return Schedule(batches.type[:size].copy(), batches.ptr[: size + 1].copy(), batches.nodes, unseen)
+    return Schedule(batches.type[:size], batches.ptr[: size + 1], batches.nodes, unseen)
