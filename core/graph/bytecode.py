@@ -149,7 +149,7 @@ class _Writer:
         """What stands for a reduction's outputs."""
         outputs = len(node_type.outputs)
         for s, source in reduced(node_type)[:outputs]:
-            self._step(op.ALIAS, t, s, self._value_map(source))
+            self._step(op.ALIAS, t, s, *self._value_map(source))
         for s, wanted in enumerate(node_type.inputs[:outputs]):
             self._step(op.INTO, t, s)
             with self._unless_missing():
@@ -158,7 +158,8 @@ class _Writer:
     def _write(self, t: int, node_type: NodeType) -> None:
         """The operands of a reduction's nodes."""
         for s, source in reduced(node_type):
-            self._step(op.WRITE, t, s, self._value_map(source), self.number[source.hops])
+            row, more = self._value_map(source)
+            self._step(op.WRITE, t, s, row, self.number[source.hops], more)
         for s, wanted in enumerate(node_type.inputs[node_type.listed :], node_type.listed):
             row = self._row("each")
             self._step(op.INTO, t, s, row)
@@ -198,16 +199,20 @@ class _Writer:
             self._step(op.FOLLOW, t, begin, self.number[hops[-1].link], index, row, loop)
         return row
 
-    def _value_map(self, source: NodeSource) -> int:
-        """The row of what a source's producers give on each vertex."""
-        waiting = not self.known and any(t in self.lists_from for t, _ in source.producers)
-        row = self._row((source.producers, waiting))
-        if self._new((source.producers, waiting)):
+    def _value_map(self, source: NodeSource) -> tuple[int, int]:
+        """The row of what a source's producers give on each vertex, and what to add: where they are cells,
+        their first outputs stand there for the others, too.
+        """
+        reduces = any(t in self.lists_from for t, _ in source.producers)
+        more = 0 if reduces else min((output for _, output in source.producers), default=0)
+        producers, waiting = tuple((t, o - more) for t, o in source.producers), reduces and not self.known
+        row = self._row((producers, waiting))
+        if self._new((producers, waiting)):
             self._step(op.CLEAR, 0, row)
-            for t, output in source.producers:
+            for t, output in producers:
                 reduction = op.WAITING if waiting else op.ALIASED
                 self._step(op.SETTLE, t, row, output, reduction if t in self.lists_from else op.CELL)
-        return row
+        return row, more
 
     def _loop(self, t: int, *sources: NodeSource) -> int:
         """The loop of types in which type t reads from some of the sources, or -1."""
@@ -224,7 +229,7 @@ class _Writer:
         source = sources[0]
         if isinstance(source, NodeSource):
             row = self._walk(t, source.hops, wanted, self._loop(t, source))
-            self._step(op.FILL_NODES, t, row, self._value_map(source))
+            self._step(op.FILL_NODES, t, row, *self._value_map(source))
         else:
             number = constant_number(self.network.constants, self.network.fields, source, wanted.shape)
             constant = self.network.constants[number]

@@ -243,14 +243,15 @@ def fill(
                     before |= (there[i] >= BEFORE) & (there[i] <= own[i])
                     behind |= there[i] >= own[i]
                 state[e, WAYS] |= before + 2 * behind
-        elif do == ALIAS:  # a: slot, b: value_map
+        elif do == ALIAS:  # a: slot, b: value_map, c: what to add
             reduced, value_map = space[rows], space[b]
             for i in range(n):
                 found, several = value_map[reduced[i]], reduced[i] == SEVERAL
+                found += c if found != MISSING else 0
                 alias[place + a] = node + a if several else found
                 node += unit if several else 0
                 place += unit
-        elif do == WRITE:  # a: slot, b: value_map, c: list
+        elif do == WRITE:  # a: slot, b: value_map, c: list, d: what to add
             heads, sizes, value_map = space[rows + 1], space[rows + 2], space[b]
             indptr, target = tables[c, 0] + base, tables[c, 1]
             begin, slots = here[AT], here[SLOTS]
@@ -260,7 +261,7 @@ def fill(
                 for edge in range(data[indptr + v], data[indptr + v + 1]):
                     found = value_map[data[target + edge] - base]
                     if found != MISSING:
-                        operand[run] = found
+                        operand[run] = found + d
                         run += 1
         elif do == SPREAD:  # a: slot, b: row
             reduced, sizes, each = space[rows], space[rows + 2], space[b]
@@ -282,15 +283,17 @@ def fill(
             else:
                 out, at, stride, missing = operand, here[AT] + a, here[SLOTS], n
         elif do in (FILL_NODES, FILL_ROWS, FILL_CONSTANT):
-            # a: row, b: value_map, lookup or reference; of a lookup, c: the first reference, d: how many rows
+            # a: row, b: value_map, lookup or reference; of a value_map, c: what to add; of a lookup, c: the
+            # first reference, d: how many rows
             where = space[a]
             missing, to = 0, at
             if do == FILL_NODES:
                 value_map = space[b]
                 for i in range(n):
                     if out[to] == MISSING:
-                        out[to] = value_map[where[i]]
-                        missing += out[to] == MISSING
+                        found = value_map[where[i]]
+                        out[to] = found + c if found != MISSING else MISSING
+                        missing += found == MISSING
                     to += stride
             elif do == FILL_ROWS:
                 ids, rows = tables[b, 0] + base, tables[b, 1]
