@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,9 @@ ROOT = Path(__file__).resolve().parents[1]
 settings.register_profile("abw", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("abw")
 
+# Python keeps its bytecode of abw: each process that a test starts would parse all of abw anew
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # started in the background by a shell: commands that tests interrupt would never notice

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.fuzz.harness import run
 from tests.fuzz.target import load_targets
 
-CASES = 80
+CASES = 40
 FORMATS = [name for name in load_targets() if name != "commands" and not name.startswith("_")]
 
 

@@ -155,7 +155,12 @@ class Program:
 
     def __init__(self, folder: Path, root: Path, name: str = "callee.FACTOR") -> None:
         self.folder = folder
-        self.environment = {**os.environ, "PYTHONPATH": str(root), "NUMBA_CACHE_DIR": str(folder / "cache")}
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": str(root),
+            "NUMBA_CACHE_DIR": str(folder / "cache"),
+            "PYTHONDONTWRITEBYTECODE": "1",  # which Python would believe where a file changes within a second
+        }
         self.write(3)
         (folder / "caller.py").write_text(CALLER.format(name=name))
 

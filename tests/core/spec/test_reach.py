@@ -155,7 +155,7 @@ def test_a_name_that_safetensors_keeps_for_itself(folder: Folder) -> None:
     assert "word of safetensors" in problem.message
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.from_regex(r"[^\W\d]([\w-]{0,20}\w)?", fullmatch=True).filter(lambda n: len(n.encode()) <= LONGEST))
 def test_a_name_that_is_taken_is_one_part_of_a_path(folder: Folder, name: str) -> None:
     text = edited(edited(LATTICE, "model: lattice", f'model: "{name}"'), "{tags:", f'{{"{name}":')

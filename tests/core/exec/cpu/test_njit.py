@@ -53,7 +53,7 @@ from tests.core.exec.corners import (
     products_cell,
     words_network,
 )
-from tests.core.exec.cpu.test_cpu import LARGE, RANDOM_TOLERANCE, SPECS
+from tests.core.exec.cpu.test_cpu import LARGE, RANDOM_TOLERANCE, SPECS, WIDTH
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -99,7 +99,7 @@ def test_equals_reference(seed: int, nodes: int, large: bool) -> None:
 @pytest.mark.parametrize("granularity", ["cell", "op"])
 @pytest.mark.parametrize("spec", SPECS)
 def test_every_spec_as_by_the_ir(spec: str, granularity: Granularity, root: Path) -> None:
-    model = open_model(root / "specs" / f"{spec}.yaml", Overrides(dims={"hidden": 22}))
+    model = open_model(root / "specs" / f"{spec}.yaml", Overrides(dims={"hidden": WIDTH}))
     if model.growth and granularity == "op":
         with pytest.raises(AbwError, match="grows round by round, and granularity op"):
             open_networks(model, granularity)

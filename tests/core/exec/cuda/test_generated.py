@@ -23,8 +23,11 @@ from tests.conftest import ROOT
 from tests.core.exec.corners import one_type
 from tests.core.exec.operations import operations_cell
 
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("ABW_NEED_CUDA_COMPILER"), reason="takes minutes where it is not asked for"
+)
 ALL = ("fig10.yaml", *dict.fromkeys(case.spec for case in CASES))
-"""The specs whose kernels are compiled where the compiler is required; elsewhere only the first's."""
+"""The specs whose kernels are compiled."""
 SHARED = 48 << 10
 """Bytes of shared memory that a block may have without asking for more."""
 REGISTERS = 65536 // HOPPER.plan.threads
@@ -81,8 +84,7 @@ def machine_code(module: tuple[str, int]) -> list[Found]:
 
 
 def test_every_kernel_stays_in_registers_and_in_float32(toolkit: Toolkit) -> None:
-    specs = ALL if os.environ.get("ABW_NEED_CUDA_COMPILER") else ALL[:1]
-    networks = {spec: network_of(spec) for spec in specs}
+    networks = {spec: network_of(spec) for spec in ALL}
     texts = {kernels_of(networks[spec]): spec for spec in distinct(networks)}
     with ProcessPoolExecutor(min(len(texts), os.cpu_count() or 1), get_context("spawn")) as pool:
         for spec, found in zip(texts.values(), pool.map(machine_code, texts), strict=True):
@@ -96,9 +98,6 @@ def test_every_kernel_stays_in_registers_and_in_float32(toolkit: Toolkit) -> Non
             assert not found[-1].read_only, spec  # the plan's kernel reads what it wrote
 
 
-@pytest.mark.skipif(
-    not os.environ.get("ABW_NEED_CUDA_COMPILER"), reason="takes 20 s where it is not asked for"
-)
 def test_all_operations_stay_in_registers_and_in_float32(toolkit: Toolkit) -> None:
     _, network = one_type(operations_cell(), 2)
     program = device_program(network, HOPPER)

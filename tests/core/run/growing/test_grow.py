@@ -56,7 +56,11 @@ def test_shipped_specs_grow_as_the_oracle(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "spec"),
-    [(n, s) for n in ("blas", "cpu") for s in GROWING] + [(n, "drnn") for n in ("njit", "cuda")],
+    [
+        *((n, s) for n in ("blas", "cpu") for s in GROWING),
+        ("njit", "drnn"),
+        pytest.param("cuda", "drnn", marks=pytest.mark.simulated),
+    ],
 )
 def test_every_executor_grows_the_same(name: str, spec: str) -> None:
     # to simulate a GPU is slow
