@@ -18,9 +18,10 @@ Golden = Callable[[str, str], None]
 ROOT = Path(__file__).resolve().parents[1]
 
 # the first call of a compiled function takes seconds; CI judges a change by the same examples each time,
-# elsewhere every run draws new ones
-settings.register_profile("abw", deadline=None, derandomize=bool(os.environ.get("CI")))
+# elsewhere every run draws new ones; `pytest --hypothesis-profile long` draws many
+settings.register_profile("abw", deadline=None, max_examples=50, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("abw")
+settings.register_profile("long", max_examples=2000)
 
 # Python keeps its bytecode of abw: each process that a test starts would parse all of abw anew
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -17,9 +17,9 @@ def test_kills_leave_nothing_half_done(tmp_path: Path, kernels_home: Path) -> No
         bench.home.mkdir()
         (kernels_home / "kernels").mkdir(exist_ok=True)
         (bench.home / "kernels").symlink_to(kernels_home / "kernels")
-        tally = kill(bench, ["run into lines", "learn"], kills=3, seed=1)
+        tally = kill(bench, ["run into lines", "learn"], kills=2, seed=1)
     assert tally.wrong == []
-    assert sum(tally.ends.values()) == 9
+    assert sum(tally.ends.values()) == 6
 
 
 def test_a_full_disk_is_blamed_and_leaves_nothing_half_done(tmp_path: Path, kernels_home: Path) -> None:

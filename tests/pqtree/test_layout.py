@@ -42,7 +42,7 @@ def plan(case: Case, **options: Any) -> Layout:  # noqa: ANN401
 
 
 @given(case=cases())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_it_finds_the_cheapest_order(case: Case) -> None:
     layout = plan(case)
     best = best_cost(case)
@@ -51,7 +51,7 @@ def test_it_finds_the_cheapest_order(case: Case) -> None:
 
 
 @given(case=cases(wild=False))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_it_finds_the_cheapest_order_of_tame_programs(case: Case) -> None:
     assert plan(case).cost == best_cost(case)
 
@@ -74,7 +74,7 @@ def test_it_finds_the_cheapest_order_of_seven_variables() -> None:
 
 
 @given(case=cases())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_strides_never_cost_more(case: Case) -> None:
     assert plan(case, strided=True).cost <= plan(case).cost
 
