@@ -118,24 +118,22 @@ class System:
         steps share by what all threads took for them.
         """
         from abw.core.base.progress import Clock
-        from abw.core.run.minibatches import read_all, twins_for
+        from abw.core.run.abreast import Part, read_parts, side_by_side
 
-        windows = list(self._workload.windows())
-        twins = twins_for(self._workload, self._executor, windows)
+        part = Part(self._workload, list(self._workload.windows()))
         clock = Clock(*STEPS, timer=time.thread_time if self.setting.threads == 1 else time.perf_counter)
         counts = [0] * 7
         begun = time.perf_counter()
-        for batch, result, _ in read_all(
-            self._workload, self._policy, self._executor, clock, lambda *_: None, windows=windows, twins=twins
-        ):
-            here = (
-                batch.graph.instances, len(batch.schedule), result.counts.launches,
-                result.counts.memory_kernels, result.counts.bytes_moved, batch.plan.product_flops,
-                len(batch.plan.schedule),
-            )  # fmt: skip
-            counts = [a + b for a, b in zip(counts, here, strict=True)]
+        for _, found in read_parts([part], self._policy, self._executor, clock, lambda *_: None):
+            for batch, result, _ in found:
+                here = (
+                    batch.graph.instances, len(batch.schedule), result.counts.launches,
+                    result.counts.memory_kernels, result.counts.bytes_moved, batch.plan.product_flops,
+                    len(batch.plan.schedule),
+                )  # fmt: skip
+                counts = [a + b for a, b in zip(counts, here, strict=True)]
         seconds = dict(clock.seconds)
-        if twins:
+        if side_by_side(self._executor, part):
             wall, every = time.perf_counter() - begun, sum(seconds.values())
             seconds = {step: wall * taken / every for step, taken in seconds.items()}
         return Taken(seconds, *counts)

@@ -53,10 +53,11 @@ from abw.core.policy.foreign import Foreign, checked
 from abw.core.policy.learned.states import Encoding
 from abw.core.policy.registry import CHOSEN, LEARNED, get_policy, require_name
 from abw.core.policy.schedule import Policy, Schedule
+from abw.core.run.abreast import Part, read_parts
 from abw.core.run.finite import refuse_values, refuse_weights
 from abw.core.run.footprint import require_weights
 from abw.core.run.learning import Asked, Choice, launch_seconds, policy_of
-from abw.core.run.minibatches import MiniBatch, read_all, run_one, twins_for
+from abw.core.run.minibatches import MiniBatch, run_one
 from abw.core.run.streaming import columns_of, read_ahead
 from abw.core.run.workload import (
     Networks,
@@ -97,6 +98,12 @@ class _Piece:
     count: int
     place: NDArray[np.integer[Any]]
     errors: dict[int, AbwError]
+
+
+Columns = Iterator[tuple[MiniBatch, tuple[Column, ...]]]
+"""Mini-batches in order, each with a column for each of a model's outputs."""
+_Run = tuple[_Piece, Columns, list[InstanceError]]
+"""Some instances, what they give, and afterwards which of them the model could not be run on."""
 
 
 def load(
@@ -199,6 +206,7 @@ class LoadedModel:
         self._learner: Learner | None = None
         self._gradients: Trainer | None = None
         self._taken = 0
+        self._free = True
         self.executor = executor
         self._networks = networks
         self._params = params
@@ -219,9 +227,12 @@ class LoadedModel:
         """
         _require("errors", errors, _ERRORS)
         if errors == "return" and isinstance(instances, os.PathLike):
-            return self._outputs(self._pieces(Path(instances), errors), errors)
+            return self._outputs(self._run(Path(instances), errors))
         wrong: dict[int, AbwError] | None = {} if errors == "return" else None
-        return self._outputs([_piece(self.read_some(instances, wrong), wrong)], errors)
+        piece = _piece(self.read_some(instances, wrong), wrong)
+        left: list[InstanceError] = []
+        found = self.columns(piece.instances, left.append if errors == "return" else None)
+        return self._outputs([(piece, found, left)])
 
     def stream(self, file: str | os.PathLike[str], *, errors: Errors = "raise") -> Iterator[Outputs]:
         """The outputs of a file's instances as they come, some mini-batches at a time, in bounded memory.
@@ -229,15 +240,28 @@ class LoadedModel:
         `-` is standard input. `errors` and what is raised: as of a call; numbers are within what is given.
         """
         _require("errors", errors, _ERRORS)
-        for piece in self._pieces(Path(file), errors):
-            yield self._outputs([piece], errors)
+        for piece in self._run(Path(file), errors):
+            yield self._outputs([piece])
+
+    def _run(self, file: Path, errors: Errors) -> Iterator[_Run]:
+        """The instances of a file piece by piece; with "return" what the model cannot be run on is told."""
+
+        def parts() -> Iterator[Part]:
+            for piece in self._pieces(file, errors):
+                left: list[InstanceError] = []
+                leave_out = left.append if errors == "return" else None
+                yield self._part(piece.instances, leave_out, told=(piece, left))
+
+        for part, found in self._through(parts()):
+            piece, left = part.told
+            yield piece, found, left
 
     def _pieces(self, file: Path, errors: Errors) -> Iterator[_Piece]:
         """The instances of a file as they come."""
         data = self.spec.data
         with open_feed(file) as feed:
-            size, skip = read_ahead(data.batch), errors == "return"
-            found = chunks_of(self.spec, feed, size, limit=data.limit, skip_bad=skip)
+            (first, size), skip = read_ahead(data.batch), errors == "return"
+            found = chunks_of(self.spec, feed, size, first=first, limit=data.limit, skip_bad=skip)
             wanted = feed.size is not None and bool(self._current().twins())  # as `abw run` reads
             with overlapping(found, wanted=wanted) as chunks:
                 for chunk in chunks:
@@ -379,20 +403,18 @@ class LoadedModel:
         numbers = sum(value.size for value in self.params.values())
         return f"LoadedModel {self.spec.name}: types {types}; outputs {outputs}; {numbers:,} parameters"
 
-    def _outputs(self, pieces: Iterable[_Piece], errors: Errors) -> Outputs:
+    def _outputs(self, pieces: Iterable[_Run]) -> Outputs:
         """The outputs of pieces one behind the other."""
         outputs = self.outputs
         parts: list[list[Column]] = [[] for _ in outputs]
         place: list[tuple[int, NDArray[np.integer[Any]]]] = []
         wrong: dict[int, AbwError] = {}
         count = 0
-        for piece in pieces:
+        for piece, found, left in pieces:
             wrong |= {count + at: error for at, error in piece.errors.items()}
-
-            left: list[InstanceError] = []
-            for batch, found in self.columns(piece.instances, left.append if errors == "return" else None):
+            for batch, given in found:
                 place.append((count, piece.place[batch.first : batch.last]))
-                for part, column in zip(parts, found, strict=True):
+                for part, column in zip(parts, given, strict=True):
                     part.append(column)
             wrong |= {count + int(piece.place[error.instance]): error for error in left}
             count += piece.count
@@ -405,7 +427,7 @@ class LoadedModel:
         instances: Instances,
         leave_out: Callable[[InstanceError], None] | None = None,
         windows: Iterable[tuple[int, int]] | None = None,
-    ) -> Iterator[tuple[MiniBatch, tuple[Column, ...]]]:
+    ) -> Columns:
         """Mini-batch by mini-batch what instances give: a column for each of the model's `outputs`.
 
         `windows` are the mini-batches, where they are not to be of the spec's size. Instances that the model
@@ -413,33 +435,54 @@ class LoadedModel:
         """
         if not len(instances):
             return
-        workload = open_workload(self.spec, instances, self._networks)
-        executor = self._current()
-        cut = list(workload.windows() if windows is None else windows)
-
-        def read(batch: MiniBatch, result: Result) -> tuple[Column, ...]:
-            if self._check_finite:
-                refuse_values(batch, result, workload.instances)
-            return columns_of(workload, batch, result)
-
-        if len(cut) == 1 and leave_out is None and workload.ground is None:  # somebody waits for it
-            found = run_one(workload, self._ready(), executor, *cut[0], keep_all=self._check_finite)
+        part = self._part(instances, leave_out, windows)
+        workload = part.workload
+        if len(part.windows) == 1 and leave_out is None and workload.ground is None:  # somebody waits for it
+            executor, checked = self._current(), self._check_finite
+            found = run_one(workload, self._ready(), executor, *part.windows[0], keep_all=checked)
             if found is not None:
-                yield found[0], read(*found)
+                yield found[0], self._read(part, *found)
                 return
+        for _, columns in self._through([part]):
+            yield from columns
+
+    def _part(
+        self,
+        instances: Instances,
+        leave_out: Callable[[InstanceError], None] | None,
+        windows: Iterable[tuple[int, int]] | None = None,
+        told: object = None,
+    ) -> Part:
+        """Instances with the mini-batches that they are run in."""
+        workload = open_workload(self.spec, instances, self._networks)
+        return Part(workload, list(workload.windows() if windows is None else windows), leave_out, told)
+
+    def _read(self, part: Part, batch: MiniBatch, result: Result) -> tuple[Column, ...]:
+        """What a mini-batch gave, perhaps on another thread."""
+        if self._check_finite:
+            refuse_values(batch, result, part.workload.instances)
+        return columns_of(part.workload, batch, result)
+
+    def _through(self, parts: Iterable[Part]) -> Iterator[tuple[Part, Columns]]:
+        """What parts give. Their mini-batches run side by side unless those of others do, which the caller
+        has not taken all of.
+        """
+        executor, free = self._current(), self._free
+        self._free = False
         clock = Clock("construct", "schedule", "plan", "execute")
-        for batch, _, columns in read_all(
-            workload,
-            self._ready(),
-            executor,
-            clock,
-            read,
-            leave_out,
-            keep_all=self._check_finite,
-            windows=cut,
-            twins=twins_for(workload, executor, cut),
-        ):
-            yield batch, columns()
+        try:
+            for part, found in read_parts(
+                parts,
+                self._ready(),
+                executor,
+                clock,
+                self._read,
+                keep_all=self._check_finite,
+                alone=not free,
+            ):
+                yield part, ((batch, columns()) for batch, _, columns in found)
+        finally:
+            self._free |= free
 
     def _ready(self) -> Policy:
         """The model's policy."""

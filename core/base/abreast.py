@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cache
 from itertools import count
 from queue import SimpleQueue
@@ -81,7 +81,7 @@ def width_here(threads: int) -> Width:
 
 def abreast(
     items: Iterator[T], tools: Sequence[Tool], work: Callable[[Tool, T], U], width: Width | None = None
-) -> Iterator[U]:
+) -> Generator[U, None, None]:
     """What `work` makes of each item, in their order; each tool works on one at a time, on a thread.
 
     A thread makes the item that it works on: one is made at a time. What making one raises, or work on it,

@@ -39,6 +39,7 @@ def chunks(
     format: str,
     size: int,
     *,
+    first: int | None = None,
     limit: int | None = None,
     frequency: int = 0,
     tokens: str = "",
@@ -47,6 +48,9 @@ def chunks(
     skip_bad: bool = False,
 ) -> Iterator[Chunk[Instances]]:
     """The instances of a file, `size` at a time, `limit` at most; fewer where a pipe gives no more for now.
+
+    With `first` there are so many in the first chunk, and twice as many in each as in the one before, up to
+    `size`: what comes behind has something to do soon.
 
     With a `frequency` (format tags) the whole file is one chunk, since its words must be counted first.
     `tokens` and `beside`: see `read`. `schema` (format json) is what the instances must be made of. With
@@ -61,18 +65,27 @@ def chunks(
     def taken(wanted: int) -> Instances:
         return take(feed, format, 0, wanted, frequency=frequency, tokens=tokens, beside=beside, schema=schema)
 
-    return chunks_by(taken, feed, ALL if frequency else size, limit=limit, skip_bad=skip_bad)
+    if frequency:
+        size, first = ALL, None
+    return chunks_by(taken, feed, size, first=first, limit=limit, skip_bad=skip_bad)
 
 
 def chunks_by(
-    take: Callable[[int], Some], feed: Feed, size: int, *, limit: int | None = None, skip_bad: bool = False
+    take: Callable[[int], Some],
+    feed: Feed,
+    size: int,
+    *,
+    first: int | None = None,
+    limit: int | None = None,
+    skip_bad: bool = False,
 ) -> Iterator[Chunk[Some]]:
     """The same of any reader: `take` takes so many instances at most of what is left of the feed."""
     pending: list[Bad] = []
     left = ALL if limit is None else limit
+    now = first or size
     while left > 0:
         try:
-            found = take(min(size, left))
+            found = take(min(now, left))
         except DataError as error:
             if not skip_bad or not error.spans:
                 feed.fail_at(error)
@@ -88,6 +101,7 @@ def chunks_by(
         pending = [b for b in pending if b not in ready]
         yield Chunk(found, tuple(sorted(ready, key=lambda b: b.line)))
         left -= len(found)
+        now = min(2 * now, size)
 
 
 def _said(problem: Problem) -> str:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from threading import Lock
 from typing import Protocol, TypeVar
 
-from abw.core.base.abreast import abreast
 from abw.core.base.ahead import ahead
 from abw.core.base.errors import AbwError, InstanceError
 from abw.core.base.progress import Clock
 from abw.core.exec.interface import Executor, Result, TooLargeError
-from abw.core.exec.lower.rows import row_floats
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.plan.plan import Plan, plan, wanted_of
@@ -24,13 +20,9 @@ from abw.core.policy.schedule import Policy, Schedule
 from abw.core.run.growing.grow import Grown, grow
 from abw.core.run.workload import Workload
 
-T = TypeVar("T")
-
 TOGETHER = 1 << 14
 """Small mini-batches of so many nodes are planned together, before the first of them runs: kernels fill the
 caches with weights and values, and what plans finds its code and tables there only if it does several."""
-ABREAST = 1 << 11
-"""The same where several run at once: fewer, so that there are enough for all threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,85 +174,9 @@ def run_all(
     def made(window: int, first: int, last: int) -> MiniBatch:
         return planned(workload, policy, executor, first, last, clock, window=window, keep_all=keep_all)
 
-    batches = _windows(workload, made, leave_out, windows)
+    batches = each_window(workload, made, leave_out, windows)
     for batch in ahead(batches) if executor.abilities.overlaps else together(batches):
-        yield from _pieces(made, executor, clock, batch)
-
-
-def read_all(
-    workload: Workload,
-    policy: Policy,
-    executor: Executor,
-    clock: Clock,
-    read: Callable[[MiniBatch, Result], T],
-    leave_out: Callable[[InstanceError], None] | None = None,
-    *,
-    keep_all: bool = False,
-    windows: Iterable[tuple[int, int]] | None = None,
-    twins: Sequence[Executor] = (),
-) -> Iterator[tuple[MiniBatch, Result, Callable[[], T]]]:
-    """As `run_all`, with what gives `read(batch, result)`, to be called before the next is asked for.
-
-    With `twins` (see `twins_for`) so many mini-batches run at once, each on one thread that also reads its
-    result, while the next ones are planned. Then `result` has no values any more. `clock` counts the seconds
-    of all threads.
-    """
-    if not twins:
-        for batch, result in run_all(
-            workload, policy, executor, clock, leave_out, keep_all=keep_all, windows=windows
-        ):
-            yield batch, result, partial(read, batch, result)
-        return
-    planning = Lock()
-
-    def made(window: int, first: int, last: int) -> MiniBatch:
-        with planning:
-            return planned(workload, policy, twins[0], first, last, clock, window=window, keep_all=keep_all)
-
-    def work(twin: Executor, batches: list[MiniBatch]) -> list[tuple[MiniBatch, Result, T]]:
-        own = Clock("execute")
-        pieces = chain.from_iterable(_pieces(made, twin, own, batch) for batch in batches)
-        found = [(batch, result, read(batch, result)) for batch, result in pieces]
-        with planning:
-            clock.seconds["execute"] += own.seconds["execute"]
-        return found
-
-    bundles = _bundles(_windows(workload, made, leave_out, windows), ABREAST)
-    for found in abreast(bundles, twins, work):
-        for batch, result, value in found:
-            yield batch, result, partial(_given, value)
-
-
-def _given(value: T) -> T:
-    return value
-
-
-LEAST, MOST = 1 << 17, 1 << 25
-"""Mini-batches whose values take so many bytes run side by side: smaller ones are done before a thread has
-woken; those that take more, with tables and plans, are better shared by all threads than held at once."""
-OF_VERTEX = 256
-"""Bytes that a vertex takes in graph, schedule and plan, with room to spare."""
-
-
-def twins_for(
-    workload: Workload, executor: Executor, windows: Sequence[tuple[int, int]]
-) -> Sequence[Executor]:
-    """Executors for these mini-batches side by side; none where they are better run one by one."""
-    return executor.twins() if go_abreast(workload, windows) else ()
-
-
-def go_abreast(workload: Workload, windows: Sequence[tuple[int, int]]) -> bool:
-    """Whether these are several mini-batches, and neither too small nor too large to run side by side.
-
-    Those that grow run one by one.
-    """
-    if len(windows) < 2 or workload.ground is not None:
-        return False
-    network, start = workload.network, workload.instances.start
-    vertices = max(int(start[last] - start[first]) for first, last in windows)
-    values = 4 * vertices * sum(row_floats(o.shape, 1) for t in network.types for o in t.outputs)
-    rest = OF_VERTEX * vertices + 4 * sum(table.rows * math.prod(table.shape) for table in network.tables)
-    return LEAST <= values <= MOST - rest
+        yield from in_pieces(made, executor, clock, batch)
 
 
 def _grown(
@@ -301,7 +217,7 @@ def _grown(
             yield MiniBatch(window, first, last, grown, piece), grown.result
 
 
-def _windows(
+def each_window(
     workload: Workload,
     made: Callable[[int, int, int], MiniBatch],
     leave_out: Callable[[InstanceError], None] | None,
@@ -347,33 +263,38 @@ M = TypeVar("M", bound=Made)
 
 def together(batches: Iterator[M]) -> Iterator[M]:
     """The same, made until they have TOGETHER nodes before the first of them is given."""
-    return chain.from_iterable(_bundles(batches, TOGETHER))
+    return chain.from_iterable(bundles(batches, lambda _, nodes: nodes >= TOGETHER))
 
 
-def _bundles(batches: Iterator[M], nodes: int) -> Iterator[list[M]]:
-    """The same, so many made one after the other that they have so many nodes.
+def bundles(batches: Iterator[M], full: Callable[[list[M], int], bool]) -> Iterator[list[M]]:
+    """The same, so many made one after the other as make a bundle full, by these and their nodes.
 
-    What making one raises is raised here in its place.
+    The last bundle may be empty. What making one raises is raised here in its place.
     """
     while True:
         made: list[M] = []
-        count, error = 0, None
+        nodes, more, error = 0, True, None
         try:
-            while count < nodes and (batch := next(batches, None)):
-                made.append(batch)
-                count += len(batch.graph)
+            while more and not full(made, nodes):
+                batch = next(batches, None)
+                if batch is None:
+                    more = False
+                else:
+                    made.append(batch)
+                    nodes += len(batch.graph)
         except AbwError as raised:
             error = raised
         yield made
         if error:
             raise error
-        if count < nodes:
+        if not more:
             return
 
 
-def _pieces(
+def in_pieces(
     made: Callable[[int, int, int], MiniBatch], executor: Executor, clock: Clock, batch: MiniBatch
 ) -> Iterator[tuple[MiniBatch, Result]]:
+    """Run a mini-batch, as halves made anew where it does not fit the executor's memory."""
     try:
         with clock("execute"):
             result = executor.run(batch.plan)
@@ -383,6 +304,6 @@ def _pieces(
         middle = (batch.first + batch.last) // 2
         for first, last in ((batch.first, middle), (middle, batch.last)):
             half = replace(made(batch.window, first, last), piece=True)
-            yield from _pieces(made, executor, clock, half)
+            yield from in_pieces(made, executor, clock, half)
     else:
         yield batch, result

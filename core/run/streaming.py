@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,13 @@ from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
 from abw.core.policy.trace import ready_counts
+from abw.core.run.abreast import Found, Part, read_parts, side_by_side
 from abw.core.run.finite import not_finite, refuse_values
 from abw.core.run.footprint import footprint_of
 from abw.core.run.growing.grow import Grown
 from abw.core.run.growing.recheck import recheck
 from abw.core.run.history import history_of
-from abw.core.run.minibatches import MiniBatch, read_all, twins_for
+from abw.core.run.minibatches import MiniBatch
 from abw.core.run.resident import Resident
 from abw.core.run.sums import COMPARED, Sums
 from abw.core.run.workload import Networks, Workload, chunks_of, open_workload
@@ -55,7 +57,11 @@ TOLERANCE = 1e-5
 TOLD = 10
 """So many of the mistakes in instances that are left out stand in a run's report."""
 READ_AHEAD = 1024
-"""So many instances are read together, in whole mini-batches: 16 of them at most."""
+"""So many instances are read together at most, in whole mini-batches."""
+AT_FIRST = 256
+"""So many at first, or 16 mini-batches if that is less: so that all threads soon have something to do."""
+STRETCH = 1024
+"""Mini-batches that run side by side wait for each other after about so many instances, and are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +97,10 @@ def run_stream(job: Job, feed: Feed) -> Sums:
     return _Run(job, feed).run()
 
 
-def read_ahead(batch: int) -> int:
-    """How many instances are read together for mini-batches of `batch`."""
-    return batch * max(1, min(16, READ_AHEAD // batch))
+def read_ahead(batch: int) -> tuple[int, int]:
+    """How many instances are read together for mini-batches of `batch`: at first, and at most."""
+    most = max(1, READ_AHEAD // batch)
+    return batch * min(most, max(2, min(16, AT_FIRST // batch))), batch * most
 
 
 class _Run:
@@ -111,29 +118,56 @@ class _Run:
 
     def run(self) -> Sums:
         self.job.progress.phase("run", self.feed.size)
-        before = self.feed.taken
         # reading from a pipe may wait for ever; a thread that does so could not be ended
-        executor = self.job.executor
-        wanted = bool(executor.abilities.overlaps or executor.twins()) and self.feed.size is not None
+        file, executor = self.feed.size is not None, self.job.executor
+        wanted = bool(executor.abilities.overlaps or executor.twins()) and file
         with overlapping(self._chunks(), wanted=wanted) as chunks:
-            for chunk, taken in chunks:
-                self.told += chunk.bad
-                if len(chunk.instances):
-                    with self.job.clock("construct"):
-                        workload = open_workload(self.job.model, chunk.instances, self.job.networks)
-                    part = (taken - before) / len(chunk.instances)
-                    for last in self._workload(workload):
-                        self._tell(before + int(part * last))
-                self._write(self._nothing())
-                before = taken
+            for some in self._stretches(self._parts(chunks), file=file):
+                self._stretch(some)
+                if not file:
+                    self._write(self._nothing())
+        self._write(self._nothing())
         self.sums.seconds = time.perf_counter() - self.begun - self.looking
         return self.sums
+
+    def _stretches(self, parts: Iterator[Part], *, file: bool) -> Iterator[Iterable[Part]]:
+        """Parts that are run as one; between them is time to look at what was run."""
+        if not file:  # which are run before the next are waited for
+            yield from ([part] for part in parts)
+            return
+        seen = 0
+
+        def stretch(part: Part) -> int:
+            nonlocal seen
+            seen += len(part.workload.instances)
+            return (seen - 1) // STRETCH
+
+        yield from (some for _, some in groupby(parts, stretch))
+
+    def _parts(self, chunks: Iterator[tuple[Chunk[Instances], int]]) -> Iterator[Part]:
+        """Each chunk's instances with their mini-batches; it is told what was taken of the feed before them,
+        and what each of them has of it.
+        """
+        before = self.feed.taken
+        for chunk, taken in chunks:
+            self.told += chunk.bad
+            if len(chunk.instances):
+                with self.job.clock("construct"):
+                    workload = open_workload(self.job.model, chunk.instances, self.job.networks)
+                leave_out = partial(self._leave_out, workload.instances) if self.job.skip_bad else None
+                share = (taken - before) / len(chunk.instances)
+                yield Part(workload, list(workload.windows()), leave_out, (before, share))
+            elif self.feed.size is None:  # somebody may wait for it
+                self._write(self._nothing())
+            before = taken
 
     def _chunks(self) -> Iterator[tuple[Chunk[Instances], int]]:
         """Each chunk, and what of the feed is taken with it."""
         data, clock = self.job.model.data, self.job.clock
-        size = read_ahead(data.batch)
-        found = chunks_of(self.job.model, self.feed, size, limit=data.limit, skip_bad=self.job.skip_bad)
+        first, size = read_ahead(data.batch)
+        found = chunks_of(
+            self.job.model, self.feed, size, first=first, limit=data.limit, skip_bad=self.job.skip_bad
+        )
         while True:
             waited = self.feed.waited
             with clock("read"):
@@ -149,34 +183,37 @@ class _Run:
         name = instances.names[error.instance] if instances.names else ""
         self.told.append(Bad(int(instances.lines[error.instance]), error.problems[0].message, name))
 
-    def _workload(self, workload: Workload) -> Iterator[int]:
-        """Run a workload's mini-batches: check, count, write; gives how many instances are behind each."""
-        job, sums, clock = self.job, self.sums, self.job.clock
-        leave_out = partial(self._leave_out, workload.instances) if job.skip_bad else None
-        in_pieces = set()
+    def _stretch(self, parts: Iterable[Part]) -> None:
+        """Run the mini-batches of some parts: check, count, write."""
+        job = self.job
         keep_all = job.params is not None or job.check_finite
-        windows = list(workload.windows())
         # to verify takes the values of all nodes, after they were written
-        twins = () if job.params else twins_for(workload, job.executor, windows)
-        sums.abreast = max(sums.abreast, len(twins))
+        alone = job.params is not None
         later: list[Callable[[], None]] = []
-        for batch, result, read in read_all(
-            workload,
-            job.policy,
-            job.executor,
-            clock,
-            partial(self._read, workload),
-            leave_out,
-            keep_all=keep_all,
-            windows=windows,
-            twins=twins,
+        for part, found in read_parts(
+            parts, job.policy, job.executor, job.clock, self._read, keep_all=keep_all, alone=alone
         ):
-            nodes, last = result.nodes, batch.last
+            abreast = 0 if alone else side_by_side(job.executor, part)
+            self.sums.abreast = max(self.sums.abreast, abreast)
+            # what looks at them would go on beside the next, so that its time would not count
+            self._part(part, found, later if abreast else None)
+        begun = time.perf_counter()
+        for waiting in later:
+            waiting()
+        self.looking += time.perf_counter() - begun
+
+    def _part(self, part: Part, found: Found[Rows], later: list[Callable[[], None]] | None) -> None:
+        """Those of one part, at which to look `later`, or at once."""
+        job, sums, clock = self.job, self.sums, self.job.clock
+        workload, (before, share) = part.workload, part.told
+        in_pieces = set()
+        for batch, result, read in found:
+            nodes = result.nodes
             needed = footprint_of(batch)
             if sums.needed is None or needed.total > sums.needed.total:
                 sums.needed = needed
             look = partial(self._look_at, workload, batch, result, sums.mini_batches)
-            if twins:  # which would go on meanwhile, so that their time would not count
+            if later is not None:
                 later.append(look)
             else:  # a device may still be at it: what needs no result comes before what does
                 look()
@@ -207,18 +244,14 @@ class _Run:
                 with job.clock("write"):
                     job.grown.write(batch.grown.instances)
             self._write(rows)
-            yield last
-        begun = time.perf_counter()
-        for waiting in later:
-            waiting()
-        self.looking += time.perf_counter() - begun
+            self._tell(int(before + share * batch.last))
         sums.in_pieces += len(in_pieces)
 
-    def _read(self, workload: Workload, batch: MiniBatch, result: Result) -> Rows:
+    def _read(self, part: Part, batch: MiniBatch, result: Result) -> Rows:
         """What a mini-batch gave, perhaps on another thread. Errors: AbwError for what is not finite."""
-        rows = _rows(workload, batch, result)
+        rows = _rows(part.workload, batch, result)
         if self.job.check_finite:
-            refuse_values(batch, result, workload.instances)
+            refuse_values(batch, result, part.workload.instances)
         return rows
 
     def _verified(self, workload: Workload, batch: MiniBatch, result: Result) -> float:

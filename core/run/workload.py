@@ -231,7 +231,13 @@ def usual_executor(model: Model, networks: Networks) -> Executor:
 
 
 def chunks_of(
-    model: Model, feed: Feed, size: int, *, limit: int | None = None, skip_bad: bool = False
+    model: Model,
+    feed: Feed,
+    size: int,
+    *,
+    first: int | None = None,
+    limit: int | None = None,
+    skip_bad: bool = False,
 ) -> Iterator[Chunk[Instances]]:
     """The instances of a file as a model's data has them, `size` at a time: see `chunks`."""
     data = model.data
@@ -239,6 +245,7 @@ def chunks_of(
         feed,
         data.format,
         size,
+        first=first,
         limit=limit,
         frequency=data.frequency,
         tokens=data.tokens,

@@ -30,9 +30,10 @@ from abw.core.plan.plan import Plan, plan, wanted_of
 from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import CHOSEN, get_policy
 from abw.core.policy.rules.critical import Critical
+from abw.core.run.abreast import go_abreast
 from abw.core.run.footprint import Footprint, footprint, forecast, grown_footprint, numbers_of
 from abw.core.run.learning import Asked, kept_policy, launch_seconds
-from abw.core.run.minibatches import TOGETHER, go_abreast
+from abw.core.run.minibatches import TOGETHER
 from abw.core.run.streaming import read_ahead
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides, load_cell
@@ -115,11 +116,11 @@ def inspect(
         needed = footprint(planned) if given is None else _grown(workload, planned)
         memory = needed.total
         batch, count = model.data.batch, len(workload.instances)
-        chunk = min(len(depths), read_ahead(batch) // batch)
+        chunk = min(len(depths), read_ahead(batch)[1] // batch)
         abreast = usable_cores() if go_abreast(workload, list(workload.windows())[:chunk]) else 1
         together = min(chunk, -(-TOGETHER // max(1, len(largest)))) if abreast == 1 else chunk
         together = together if given is None else 1
-        share = min(1.0, read_ahead(batch) / count)
+        share = min(1.0, read_ahead(batch)[1] / count)
         vertices = int(share * len(workload.instances.kind))
         found = forecast(network, needed, together, vertices, abreast, precision)
         process = {**found.document(), "available": available_memory()}

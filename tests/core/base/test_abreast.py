@@ -91,7 +91,7 @@ def test_the_threads_end_with_the_iteration() -> None:
     found = abreast(iter(range(10**9)), range(3), lambda _, item: item)
     assert [next(found), next(found)] == [0, 1]
     assert threading.active_count() == before + 3
-    found.close()  # type: ignore[attr-defined]
+    found.close()
     assert threading.active_count() == before
     assert list(abreast(iter(range(5)), range(3), lambda _, item: item)) == list(range(5))
     assert threading.active_count() == before

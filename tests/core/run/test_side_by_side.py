@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,8 +20,9 @@ from abw.core.exec.params import Params, init_params
 from abw.core.exec.reference import ReferenceExecutor
 from abw.core.plan.plan import Plan
 from abw.core.policy.registry import get_policy
-from abw.core.run import minibatches
-from abw.core.run.minibatches import MiniBatch, go_abreast, read_all, twins_for
+from abw.core.run import abreast, minibatches
+from abw.core.run.abreast import Part, go_abreast, read_parts, side_by_side
+from abw.core.run.minibatches import MiniBatch
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 
@@ -38,7 +40,7 @@ def workloads(root: Path) -> dict[str, Workload]:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(minibatches, "LEAST", 0)
+    monkeypatch.setattr(abreast, "LEAST", 0)
 
 
 def prepared(workload: Workload, threads: int, params: Params | None = None) -> CpuExecutor:
@@ -47,24 +49,31 @@ def prepared(workload: Workload, threads: int, params: Params | None = None) -> 
     return executor
 
 
-def values(batch: MiniBatch, result: Result) -> bytes:
+def values(_: Part, batch: MiniBatch, result: Result) -> bytes:
     return b"".join(result.values(refs.reference).tobytes() for refs in batch.graph.results)
 
 
-def told(
-    workload: Workload, executor: Executor, windows: list[tuple[int, int]], **named: object
-) -> list[tuple[int, int, int, bytes]]:
+Row = tuple[int, int, int, int, bytes]
+
+
+def each(parts: Iterable[Part], executor: Executor, *, alone: bool) -> Iterator[Row]:
+    """Each mini-batch with the number of its part, its place there, and its values."""
     clock = Clock("construct", "schedule", "plan", "execute")
-    found = read_all(
-        workload,
-        get_policy("depth"),
-        executor,
-        clock,
-        values,
-        windows=windows,
-        **named,  # type: ignore[arg-type]
-    )
-    return [(batch.window, batch.first, batch.last, read()) for batch, _, read in found]
+    every = read_parts(parts, get_policy("depth"), executor, clock, values, alone=alone)
+    for number, (_, found) in enumerate(every):
+        for batch, _, read in found:
+            yield number, batch.window, batch.first, batch.last, read()
+
+
+def told(
+    workload: Workload,
+    executor: Executor,
+    windows: list[tuple[int, int]],
+    leave_out: Callable[[InstanceError], None] | None = None,
+    *,
+    alone: bool = False,
+) -> list[Row]:
+    return list(each([Part(workload, windows, leave_out)], executor, alone=alone))
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -73,21 +82,24 @@ def told(
     cuts=st.sets(st.integers(1, 39), max_size=12),
     threads=st.integers(2, 4),
     together=st.sampled_from([1, 200, 10**9]),
+    parts=st.sets(st.integers(0, 13), max_size=4),
 )
 def test_they_give_the_same(
     workloads: dict[str, Workload], monkeypatch: pytest.MonkeyPatch, name: str, cuts: set[int], threads: int,
-    together: int,
+    together: int, parts: set[int],
 ) -> None:  # fmt: skip
     workload = workloads[name]
     ends = [0, *sorted(cuts), 40]
     windows = list(pairwise(ends))
     executor = prepared(workload, threads)
+    cut = [0, *sorted(parts), len(windows)]
+    made = [Part(workload, windows[i:j]) for i, j in pairwise(cut)]
     with monkeypatch.context() as patched:
-        patched.setattr(minibatches, "ABREAST", together)
-        twins = twins_for(workload, executor, windows)
-        assert len(twins) == (threads if len(windows) > 1 else 0)
-        found = told(workload, executor, windows, twins=twins)
-    assert found == told(workload, prepared(workload, 1), windows)
+        patched.setattr(abreast, "FEWEST", together)
+        assert [side_by_side(executor, p) for p in made] == [threads * (len(p.windows) > 1) for p in made]
+        found = list(each(made, executor, alone=False))
+    assert found == list(each(made, prepared(workload, 1), alone=False))
+    assert [row[2:4] for row in found] == windows
 
 
 class Small(CpuExecutor):
@@ -105,8 +117,8 @@ def test_what_does_not_fit_runs_in_pieces(workloads: dict[str, Workload]) -> Non
     workload, windows = workloads["treelstm"], [(0, 2), (2, 24), (24, 40)]
     executor = Small()
     executor.prepare(workload.network, init_params(workload.network, 0), 2)
-    found = told(workload, executor, windows, twins=twins_for(workload, executor, windows))
-    assert found == told(workload, executor, windows)
+    found = told(workload, executor, windows)
+    assert found == told(workload, executor, windows, alone=True)
     assert len(found) > len(windows)
 
 
@@ -120,27 +132,26 @@ def test_what_is_wrong_is_told_in_its_place_or_left_out(
             raise InstanceError(Problem("the 26th"), 25)
         return made(*args, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(minibatches, "planned", planned)
+    for module in (minibatches, abreast):
+        monkeypatch.setattr(module, "planned", planned)
     windows = [(i, i + 4) for i in range(0, 40, 4)]
     executor, alone = prepared(workload, 3), prepared(workload, 1)
-    twins = twins_for(workload, executor, windows)
-    clock = Clock("construct", "schedule", "plan", "execute")
-    found = read_all(workload, get_policy("depth"), executor, clock, values, windows=windows, twins=twins)
-    assert [next(found)[0].window for _ in range(6)] == list(range(6))
+    found = each([Part(workload, windows[:2]), Part(workload, windows[2:])], executor, alone=False)
+    assert [next(found)[:2] for _ in range(6)] == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (1, 3)]
     with pytest.raises(InstanceError, match="the 26th"):
         next(found)
     left: list[int] = []
-    kept = told(workload, executor, windows, twins=twins, leave_out=lambda e: left.append(e.instance))
+    kept = told(workload, executor, windows, lambda e: left.append(e.instance))
     assert left == [25]
-    assert kept == told(workload, alone, windows, leave_out=lambda e: left.append(e.instance))
+    assert kept == told(workload, alone, windows, lambda e: left.append(e.instance))
 
 
 def test_twins_have_the_weights_that_were_given_last(workloads: dict[str, Workload]) -> None:
     workload, windows = workloads["treelstm"], [(0, 20), (20, 40)]
     executor, others = prepared(workload, 2), init_params(workload.network, 1)
-    before = told(workload, executor, windows, twins=twins_for(workload, executor, windows))
+    before = told(workload, executor, windows)
     executor.update(others)
-    after = told(workload, executor, windows, twins=twins_for(workload, executor, windows))
+    after = told(workload, executor, windows)
     assert after == told(workload, prepared(workload, 1, others), windows) != before
 
 
@@ -158,10 +169,10 @@ def test_when_they_run_one_by_one(
     model = open_model(root / "specs" / "greedy.yaml", Overrides(dims={"hidden": 8}))
     growing = open_workload(model, read_instances(model.data, 8), open_networks(model, "cell"))
     assert not go_abreast(growing, [(0, 4), (4, 8)])
-    monkeypatch.setattr(minibatches, "LEAST", 1 << 40)
+    monkeypatch.setattr(abreast, "LEAST", 1 << 40)
     assert not go_abreast(workload, windows)
-    monkeypatch.setattr(minibatches, "LEAST", 0)
-    monkeypatch.setattr(minibatches, "MOST", 1 << 10)
+    monkeypatch.setattr(abreast, "LEAST", 0)
+    monkeypatch.setattr(abreast, "MOST", 1 << 10)
     assert not go_abreast(workload, windows)
 
 
