@@ -166,8 +166,8 @@ class _Portions:
             self._left = windows - 1 - some[-1].window if some else 0
 
     def _full(self, some: list[MiniBatch], nodes: int) -> bool:
-        fair = 2 * self._threads * len(some) >= self._left
-        return nodes >= (FEWEST if fair else min(TOGETHER, FEWEST << self._taken // self._threads))
+        fair = self._threads * len(some) >= self._left
+        return nodes >= (FEWEST if fair else min(TOGETHER, FEWEST << 2 * (self._taken // self._threads)))
 
 
 LEAST, MOST = 1 << 17, 1 << 25

@@ -9,15 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.core.base.abreast import WAITING, Width, abreast
+from abw.core.base.abreast import WAITING, abreast
 from tests.core.base.test_ahead import WAIT
-
-
-class Always(Width):
-    """All work at once, whatever else the machine does."""
-
-    def look(self) -> None:
-        """Nothing to decide."""
 
 
 @given(st.lists(st.integers(), max_size=30), st.integers(1, 5))
@@ -44,9 +37,7 @@ def test_a_tool_works_on_one_at_a_time_and_one_item_is_made_at_a_time() -> None:
 
 def test_all_tools_work_at_once() -> None:
     together = threading.Barrier(3)
-    assert (
-        list(abreast(iter(range(6)), range(3), lambda *_: together.wait(WAIT) >= 0, Always(3))) == [True] * 6
-    )
+    assert list(abreast(iter(range(6)), range(3), lambda *_: together.wait(WAIT) >= 0)) == [True] * 6
 
 
 def test_only_so_many_wait_for_one_that_takes_long() -> None:
@@ -57,13 +48,13 @@ def test_only_so_many_wait_for_one_that_takes_long() -> None:
             assert first.wait(WAIT)
         else:
             done.append(item)
-            if item == 1 + WAITING:  # the last that there is room for
+            if item == 1 + 2 * WAITING:  # the last that there is room for
                 first.set()
         return item
 
-    found = abreast(iter(range(50)), range(2), work, Always(2))
+    found = abreast(iter(range(50)), range(2), work)
     assert next(found) == 0
-    assert max(done) <= 2 + WAITING
+    assert max(done) <= 1 + 2 * WAITING
     assert list(found) == list(range(1, 50))
 
 
@@ -90,7 +81,7 @@ def test_the_threads_end_with_the_iteration() -> None:
     before = threading.active_count()
     found = abreast(iter(range(10**9)), range(3), lambda _, item: item)
     assert [next(found), next(found)] == [0, 1]
-    assert threading.active_count() == before + 3
+    assert threading.active_count() == before + 2
     found.close()
     assert threading.active_count() == before
     assert list(abreast(iter(range(5)), range(3), lambda _, item: item)) == list(range(5))
