@@ -34,15 +34,17 @@ def threads(
     instances: Annotated[int, typer.Option("--instances", min=1, help="How many of each.")] = 1024,
     runs: Runs = 9,
 ) -> Shown:
-    """Several threads beside one, from a file's text to outputs: processors idle, and one of them busy."""
+    """Several threads, and as many processes, beside one: from text to outputs; and with a processor busy."""
     from abw.bench.whole.threads import bench_threads
 
     report = bench_threads(data, hidden, batch, threads, instances, runs, specs, told)
     yield report
-    table = grid("model", "mini-batch", "one thread", "threads", "times as fast", "beside a busy process")
+    table = grid(
+        "model", "mini-batch", "one thread", "threads", "times as fast", "processes", "beside a busy one"
+    )
     for r in report["rows"]:
         for count, times in r["times"].items():
-            said = (f"{times:.2f} x", f"{r['busy'][count]:.2f} x")
+            said = (f"{times:.2f} x", f"{r['limit'][count]:.2f} x", f"{r['busy'][count]:.2f} x")
             table.add_row(r["model"], str(r["batch"]), duration(r["seconds"]), count, *said)
     yield table
 

@@ -20,6 +20,7 @@ from abw.core.graph.dag import Dag
 from abw.core.policy.check import check_schedule
 from abw.core.policy.rules.depth import Depth
 from abw.core.policy.schedule import Schedule
+from abw.core.run import abreast
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.spec.load import Overrides
 
@@ -109,6 +110,30 @@ def test_a_stream_gives_the_same_piece_by_piece(tmp_path: Path, monkeypatch: pyt
     assert [len(piece["classes"]) for piece in pieces] == [2, 2, 2]
     joined = np.concatenate([piece["classes"].values for piece in pieces])
     np.testing.assert_allclose(joined, model(LINES * 2)["classes"].values, rtol=1e-5, atol=1e-7)
+
+
+def test_a_model_may_be_called_while_its_stream_is_not_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its threads go on meanwhile, in memory of their own."""
+    monkeypatch.setattr(api, "read_ahead", lambda batch: (2 * batch, 2 * batch))
+    monkeypatch.setattr(abreast, "LEAST", 0)
+    file = tmp_path / "trees.txt"
+    file.write_text("\n".join(LINES * 40))
+    alone, several = (
+        abw.load("specs/treelstm.yaml", dims={"hidden": 8}, batch=2, policy="depth", threads=n)
+        for n in (1, 3)
+    )
+    expected = alone(LINES)["classes"].values
+    pieces, others = [], []
+    for piece in several.stream(file):
+        pieces.append(piece["classes"].values)
+        others.append(several(LINES)["classes"].values)
+        if len(others) == 2:
+            others.append(next(several.stream(file))["classes"].values[: len(expected)])
+    assert np.array_equal(np.concatenate(pieces), alone(file)["classes"].values)
+    assert all(np.array_equal(other, expected) for other in others)
+    assert len(others) == len(pieces) + 1 > 10
 
 
 def test_every_step_alone() -> None:

@@ -400,7 +400,8 @@ REPORTS: dict[str, dict[str, Any]] = {
         "rows": [
             {
                 "model": name, "batch": batch, "seconds": 0.1234,
-                "times": {"2": 1.85, "4": 3.61}, "busy": {"2": 1.04, "4": 2.5},
+                "times": {"2": 1.85, "4": 3.61}, "limit": {"2": 1.95, "4": 3.8},
+                "busy": {"2": 1.04, "4": 2.5},
             }
             for name in ("LatticeLSTM", "BiLSTM-Tagger")
             for batch in (64, 8)

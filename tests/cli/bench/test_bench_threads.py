@@ -1,4 +1,4 @@
-"""`abw bench threads`: a row a model and mini-batch, on idle processors and beside a busy process."""
+"""`abw bench threads`: a row a model and mini-batch: threads, processes, and beside a busy one."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def test_rows(shared_data: Path, root: Path) -> None:
     ]
     for row in report["rows"]:
         assert row["seconds"] > 0
-        for column in ("times", "busy"):
+        for column in ("times", "limit", "busy"):
             assert list(row[column]) == ["2", "3"] and min(row[column].values()) > 0
