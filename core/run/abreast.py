@@ -19,7 +19,6 @@ from abw.core.exec.interface import Executor, Result
 from abw.core.exec.lower.rows import row_floats
 from abw.core.policy.schedule import Policy
 from abw.core.run.minibatches import (
-    TOGETHER,
     MiniBatch,
     bundles,
     each_window,
@@ -31,8 +30,9 @@ from abw.core.run.workload import Workload
 
 T = TypeVar("T")
 
-FEWEST = 1 << 11
-"""Mini-batches of so many nodes at least are planned together, and up to TOGETHER while many are left."""
+FEWEST, ENOUGH = 1 << 11, 1 << 13
+"""Mini-batches of so many nodes are planned together, and of more where many are left: the caches of a thread
+that plans now and executes then are cold each time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,8 +166,8 @@ class _Portions:
             self._left = windows - 1 - some[-1].window if some else 0
 
     def _full(self, some: list[MiniBatch], nodes: int) -> bool:
-        fair = self._threads * len(some) >= self._left
-        return nodes >= (FEWEST if fair else min(TOGETHER, FEWEST << 2 * (self._taken // self._threads)))
+        few = self._taken < self._threads or 2 * self._threads * len(some) >= self._left
+        return nodes >= (FEWEST if few else ENOUGH)
 
 
 LEAST, MOST = 1 << 17, 1 << 25
