@@ -58,7 +58,10 @@ class Remembered(Context):
             # a compiled function, say, which knows for itself
             return super().resolve_function_type(func, args, kws)  # type: ignore[no-untyped-call]
         key = (func, *args)
-        found = self.known.get(key)
+        try:
+            found = self.known.get(key)
+        except TypeError:  # a slice that is written out, as in `a[:] = 0`, is no key
+            return super().resolve_function_type(func, args, kws)  # type: ignore[no-untyped-call]
         if found is None:
             found = super().resolve_function_type(func, args, kws)  # type: ignore[no-untyped-call]
         if found is not None:

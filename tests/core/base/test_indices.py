@@ -21,6 +21,17 @@ def _sums(values: Ints, table: NDArray[np.int64], at: Ints, sums: NDArray[np.int
         sums[i] += values[at[i]] + table[at[i], i]
 
 
+@njit
+def _clear(values: Ints) -> None:
+    values[:] = 0
+
+
+def test_slices_that_are_written_out_are_set() -> None:
+    values = np.array([3, 1, 4], np.int32)
+    _clear(values)
+    assert values.tolist() == [0, 0, 0]
+
+
 def test_indices_of_signed_integers_find_what_they_name() -> None:
     values, table = np.arange(7, dtype=np.int32), np.arange(28, dtype=np.int64).reshape(7, 4)
     at, sums = np.array([6, 0, 3, 3], np.int32), np.ones(4, np.int64)
