@@ -143,8 +143,10 @@ def open_feed(path: Path, section: Section | None = None) -> Iterator[Feed]:
 
 def count_where(test: Callable[[Bytes], NDArray[np.bool_]], text: Bytes) -> int:
     """How many bytes are what is asked for. Cost: 0.15 ns a byte."""
+    if len(text) <= 2 * _BLOCK:
+        return int(np.count_nonzero(test(text)))
     # not all at once: that would take as much memory again
-    return sum(int(np.count_nonzero(test(text[at : at + _BLOCK]))) for at in range(0, len(text), _BLOCK))
+    return sum(count_where(test, text[at : at + _BLOCK]) for at in range(0, len(text), _BLOCK))
 
 
 def newlines(text: Bytes) -> int:
@@ -203,7 +205,7 @@ class Feed:
             raise DataError([Problem(f"{self.path}: 2 GiB or more", hint="split the file")])
         eager = self.size is None and lines < ALL
         blocks = [self._rest] if self._rest else []
-        found, held = newlines(np.frombuffer(self._rest, np.uint8)), len(self._rest)
+        found, held = newlines(np.frombuffer(self._rest, np.uint8)) if self._rest else 0, len(self._rest)
         while True:
             while found < lines and not self._ended:
                 if eager and found and not self._ready(LINGER):

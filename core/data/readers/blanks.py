@@ -9,6 +9,7 @@ from abw.core.data.feed import Bytes
 from abw.core.data.instances import Ints
 
 BEGIN, END, BEHIND = range(3)
+_BLANK, _NEWLINE, _BAR = 32, 10, ord("|")
 _ROWS = np.full(256, END, np.uint8)
 _ROWS[:33] = BEGIN
 _ROWS[ord("|")] = BEHIND
@@ -38,19 +39,20 @@ def split(text: Bytes, at: int, stop: int, pieces: Ints, rows: Ints) -> tuple[in
 def split_line(text: Bytes, at: int, pieces: Ints, n: int) -> tuple[int, int]:
     """The words of the line at an offset, from the `n`-th on; returns the offset behind it, and how many.
 
-    Fills, for each, its begin, its end, and what lies behind its last '|' (left as it is where there is
-    none). No branch asks where a word ends, which none could learn: each byte says where the word before it
-    ends if it does, and where one begins if that is the next.
+    Fills, for each, its begin, its end, and what lies behind its last '|' (where there is none, some offset
+    that is not behind its begin, if that was so before). No branch asks where a word ends, which none could
+    learn: each byte says where the word before it ends if it does, and where the next one begins if one does.
     """
-    inside = 0
-    pieces[BEGIN, np.uintp(n)] = at
-    while at < text.size and text[np.uintp(at)] != 10:
-        row = _ROWS[text[np.uintp(at)]]
-        letter = int(row != BEGIN)
-        pieces[END, np.uintp(n)] = at
+    begin, end, behind = pieces[BEGIN], pieces[END], pieces[BEHIND]
+    begin[n], inside = at, 0
+    while at < text.size and text[np.uintp(at)] != _NEWLINE:
+        byte = text[np.uintp(at)]
+        letter = int(byte > _BLANK)
+        end[np.uintp(n)] = at
         n += inside & ~letter
         at += 1
-        pieces[row, np.uintp(n)] = at
+        begin[np.uintp(n + letter)] = at  # of the next word, if a blank comes before that
+        behind[np.uintp(n + int(byte != _BAR))] = at  # of the next one this is no use
         inside = letter
-    pieces[END, np.uintp(n)] = at
+    end[n] = at
     return at + 1, n + inside

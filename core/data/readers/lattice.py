@@ -7,21 +7,32 @@ character's own, any other is a word's. Position 0 has no arcs. Blank lines mean
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 
 import numpy as np
 
 from abw.core.base.errors import DataError, Problem
-from abw.core.base.jit import njit
+from abw.core.base.jit import inner, njit
 from abw.core.data.feed import Bytes, Fault, Feed, Source, open_feed
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.links import Lazy, following, inverse
 from abw.core.ir.formats import SCHEMAS
 
 _NOT_A_NUMBER, _TOO_FEW, _TOO_MANY, _NO_LENGTH, _NOT_BEFORE, _ENDS, _MORE, _FEWER = range(1, 9)
-_LENGTH, _TAGS, _POSITION = range(3)
-_BLANK = 32
+_INSTANCE, _POSITION, _CHAR, _WORD = map(
+    SCHEMAS["lattice"].kinds.index, ("instance", "position", "char-arc", "word-arc")
+)
+_BLANK, _NEWLINE = 32, 10
+_LARGEST, _LOW = 2**31 - 1, 2**32 - 1
+_DIGITS = np.full(256, 2**32)  # more than any number may be: what is no digit
+_DIGITS[: _BLANK + 1] = 0
+_DIGITS[ord("0") : ord("9") + 1] = range(10)
+_LINES = re.compile(rb"[^\x00-\x20][^\n]*")
+_WORDS = re.compile(rb"[^\x00-\x20]+")
 _FORMAT = "each sentence: its length L, a line of L tags, L lines 'n from id from id …'"
 _FAULTS = {
     _NOT_A_NUMBER: ("not a whole number below 2147483648", _FORMAT),
@@ -40,10 +51,6 @@ def read_lattices(feed: Feed, skip: int, limit: int) -> Instances:
 
     Errors: DataError, at the first fault (what follows it cannot be told apart). Cost: about 20 ns a vertex.
     """
-    schema = SCHEMAS["lattice"]
-    kinds = np.array(
-        [schema.kinds.index(k) for k in ("instance", "position", "char-arc", "word-arc")], np.uint8
-    )
     if feed.left is None:
         _read_head(feed)
         if section := feed.section:
@@ -52,12 +59,15 @@ def read_lattices(feed: Feed, skip: int, limit: int) -> Instances:
     declared = feed.left or 0
     stop = skip + limit
     for source in feed.windows(64 * stop):
-        most = len(source.data) // 2 + 2  # an arc or a position takes four bytes, a lattice's own line two
+        lines, words = source.most()
+        most = words // 2 + lines  # an arc or a position with its tag are two numbers, a lattice is a line
         kind = np.empty(most, np.uint8)
-        columns, rows, scratch = (np.empty((n, most), np.int32) for n in (4, 2, 4))
-        seen, count, end, code, at = parse_lattices(
-            source.text, source.begin, declared, skip, stop, kinds, kind, columns, rows, scratch
+        columns, rows = np.empty((4, most), np.int32), np.empty((2, lines), np.int32)
+        scratch = np.empty((3, words), np.int32)
+        seen, count, end, code, number, place = parse_lattices(
+            source.text, source.begin, declared, skip, stop, kind, columns, rows, scratch
         )
+        at = _place(source, end, code, number, place)
         # a sentence with a fault can be left out once all its lines are there
         wrong = _sentence(source, end, at, code) if code not in (0, _ENDS, _FEWER) else None
         if wrong and wrong.whole:
@@ -70,17 +80,18 @@ def read_lattices(feed: Feed, skip: int, limit: int) -> Instances:
     if code:
         source.refuse([Fault(at, *_FAULTS[code])], (wrong or _sentence(source, end, at, code)).spans)
     found = max(seen - skip, 0)
-    lines = rows[1, :found] + np.int32(source.line - 1)
-    numbers = feed.numbers(lines, skip)
+    line = rows[1, :found] + np.int32(source.line - 1)
+    numbers = feed.numbers(line, skip)
     feed.take(source, end, seen)
     feed.left = declared - seen
     kind = kind[:count]
     origin, to, identity, tag = columns[:, :count]
-    start = np.append(rows[0, :found], count).astype(np.int64)
+    start = np.empty(found + 1, np.int64)
+    start[:-1], start[-1] = rows[0, :found], count
 
     @cache
     def neighbours() -> tuple[Ints, Ints]:
-        positions = np.flatnonzero(kind == kinds[1]).astype(np.int32)
+        positions = np.flatnonzero(kind == _POSITION).astype(np.int32)
         return following(positions, np.searchsorted(start, positions, "right").astype(np.int32), count)
 
     links = Lazy(
@@ -93,7 +104,7 @@ def read_lattices(feed: Feed, skip: int, limit: int) -> Instances:
         }
     )
     fields = {"id": identity, "tag": tag}
-    return Instances(schema, kind, start, links, fields, {}, source.path, lines, numbers)
+    return Instances(SCHEMAS["lattice"], kind, start, links, fields, {}, source.path, line, numbers)
 
 
 def _read_head(feed: Feed) -> None:
@@ -104,17 +115,42 @@ def _read_head(feed: Feed) -> None:
         feed.left, feed.head = whole.left, whole.head
         return
     for source in feed.windows(1):
-        value, place = np.empty((2, len(source.data) + 1), np.int32)
-        count, end, _ = _numbers(source.text, source.begin, 1, value, place)
-        if count:
+        line = _LINES.search(source.data, source.begin)
+        if line:
             break
-    if count < 0 or count > 1:
-        code = _NOT_A_NUMBER if count < 0 else _TOO_MANY
-        source.refuse([Fault(end if count < 0 else int(place[1]), *_FAULTS[code])], ())
-    feed.left = int(value[0]) if count else 0
-    if count:
-        feed.head = source.problem(Fault(int(place[0]), "")).where
-    feed.take(source, min(source.line_end(end) + 1, len(source.data)), 0)
+    if not line:
+        feed.left = 0
+        feed.take(source, len(source.data), 0)
+        return
+    words = list(_WORDS.finditer(source.data, *line.span()))
+    wrong = _no_number(words)
+    if wrong is not None or len(words) > 1:
+        place, code = (words[1].start(), _TOO_MANY) if wrong is None else (wrong, _NOT_A_NUMBER)
+        source.refuse([Fault(place, *_FAULTS[code])], ())
+    feed.left = _number(words[0][0])
+    feed.head = source.problem(Fault(line.start(), "")).where
+    feed.take(source, min(line.end() + 1, len(source.data)), 0)
+
+
+def _no_number(words: Iterable[re.Match[bytes]]) -> int | None:
+    """The offset of the first word that is no number, if there is one."""
+    wrong = (word.start() for word in words if not word[0].isdigit() or _number(word[0]) > _LARGEST)
+    return next(wrong, None)
+
+
+def _number(word: bytes) -> int:
+    """The number that digits are, or as large a one where they are more than Python reads."""
+    return int(word.lstrip(b"0")[:11] or b"0")
+
+
+def _place(source: Source, begin: int, code: int, number: int, place: int) -> int:
+    """The offset of a number on a line behind an offset, of those not blank, or of its end."""
+    if code in (0, _ENDS, _FEWER):
+        return len(source.data)
+    line = next(islice(_LINES.finditer(source.data, begin), number, None))
+    words = list(_WORDS.finditer(source.data, *line.span()))
+    wrong = _no_number(words) if code == _NOT_A_NUMBER else None
+    return wrong if wrong is not None else words[place].start() if place < len(words) else line.end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,107 +188,110 @@ def parse_lattices(
     declared: int,
     skip: int,
     stop: int,
-    kinds: Bytes,
     kind: Bytes,
     columns: Ints,
     rows: Ints,
     scratch: Ints,
-) -> tuple[int, int, int, int, int]:
+) -> tuple[int, int, int, int, int, int]:
     """Parse lattices from the offset `at` until `stop` of them are seen; there shall be `declared`.
 
     Fills, for each vertex, its kind and `columns` (from, to, id, tag; -1: none), and for each lattice behind
-    the first `skip` its first vertex and its line (`rows`). `kinds` are the numbers of instance, position,
-    character's and word's arc. Returns the lattices seen, the vertices, the offset behind them, and 0 or
-    the fault found, with its offset.
+    the first `skip` its first vertex and its line (`rows`). Returns the lattices seen, the vertices, the
+    offset behind them, and 0 or the fault found in the next lattice, with the line of those that are not
+    blank and the number on it, both from 0.
     """
-    value, place, tags, vertex = scratch[0], scratch[1], scratch[2], scratch[3]
-    n = seen = length = i = whole = 0
-    line: int = np.int64(1)  # type: ignore[assignment]  # for a literal `_numbers` is compiled once more
+    origin, to, identity, tag = columns[0], columns[1], columns[2], columns[3]
+    value, ends, vertex = scratch[0], scratch[1], scratch[2]
+    n = seen = whole = 0
+    line = 1
     done = at
-    expected = _LENGTH
     while seen < stop:
-        count, at, line = _numbers(text, at, line, value, place)
-        if count < 0:
-            return seen, whole, done, _NOT_A_NUMBER, at
-        if count == 0:  # the end
-            if expected != _LENGTH:
-                return seen, whole, done, _ENDS, at
-            return seen, whole, at, _FEWER if seen < declared else 0, at
-        if expected == _LENGTH and seen == declared:
-            return seen, whole, done, _MORE, place[0]
-        wanted = 1
-        if expected == _TAGS:
-            wanted = length
-        elif expected == _POSITION:
-            wanted += 2 * value[0]
-        if count != wanted:
-            return seen, whole, done, _TOO_FEW if count < wanted else _TOO_MANY, place[min(count, wanted)]
-
-        if expected == _LENGTH:
-            if value[0] == 0:
-                return seen, whole, done, _NO_LENGTH, place[0]
-            if seen <= skip:
-                n = 0
-            if seen >= skip:
-                rows[0, seen - skip] = n
-                rows[1, seen - skip] = line
-            length = value[0]
-            i = 0
-            expected = _TAGS
-            kind[n] = kinds[0]
-            columns[0, n] = columns[1, n] = columns[2, n] = columns[3, n] = -1
-            n += 1
-        elif expected == _TAGS:
-            for j in range(length):
-                tags[j] = value[j]
-            expected = _POSITION
-        else:
-            vertex[i] = position = n + count // 2
-            for j in range(1, count, 2):
+        at, line, lines, good = _numbers(text, at, line, 1, value, ends)
+        if lines == 0:
+            return seen, whole, at, _FEWER if seen < declared else 0, 0, 0
+        length = int(value[0])
+        if good == 0:
+            return seen, whole, done, _NOT_A_NUMBER, 0, 0
+        if seen == declared:
+            return seen, whole, done, _MORE, 0, 0
+        if ends[0] != 1:
+            return seen, whole, done, _TOO_MANY, 0, 1
+        if length == 0:
+            return seen, whole, done, _NO_LENGTH, 0, 0
+        if seen <= skip:
+            n = 0
+        if seen >= skip:
+            rows[0, seen - skip] = n
+            rows[1, seen - skip] = line
+        kind[n] = _INSTANCE
+        origin[n] = to[n] = identity[n] = tag[n] = -1
+        n += 1
+        at, line, lines, good = _numbers(text, at, line, length + 1, value, ends)
+        end = 0
+        for i in range(-1, length):  # the line of tags, and the positions'
+            if i + 1 == good:
+                return seen, whole, done, _ENDS if lines == good else _NOT_A_NUMBER, i + 2, 0
+            begin, end = end, int(ends[i + 1])
+            count = end - begin
+            wanted = length if i < 0 else 1 + 2 * int(value[begin])
+            if count != wanted:
+                code = _TOO_FEW if count < wanted else _TOO_MANY
+                return seen, whole, done, code, i + 2, min(count, wanted)
+            if i < 0:
+                continue
+            position = n + count // 2
+            for j in range(begin + 1, end, 2):
                 if value[j] >= i:
-                    return seen, whole, done, _NOT_BEFORE, place[j]
-                kind[n] = kinds[2] if value[j] == i - 1 else kinds[3]
-                columns[0, n] = vertex[value[j]]
-                columns[1, n] = position
-                columns[2, n] = value[j + 1]
-                columns[3, n] = -1
+                    return seen, whole, done, _NOT_BEFORE, i + 2, j - begin
+                v = np.uintp(n)
+                kind[v] = _CHAR if value[j] == i - 1 else _WORD
+                origin[v] = vertex[value[j]]
+                to[v] = position
+                identity[v] = value[j + 1]
+                tag[v] = -1
                 n += 1
-            kind[n] = kinds[1]
-            columns[0, n] = columns[1, n] = columns[2, n] = -1
-            columns[3, n] = tags[i]
+            v = np.uintp(n)
+            kind[v] = _POSITION
+            origin[v] = to[v] = identity[v] = -1
+            tag[v] = value[i]
+            vertex[i] = n
             n += 1
-            i += 1
-            if i == length:
-                seen += 1
-                whole, done = n, at
-                expected = _LENGTH
-    return seen, whole, done, 0, at
+        seen += 1
+        whole, done = n, at
+    return seen, whole, done, 0, 0, 0
 
 
-@njit
-def _numbers(text: Bytes, at: int, line: int, value: Ints, place: Ints) -> tuple[int, int, int]:
-    """The numbers of the next line that is not blank, with their offsets and that of the line's end.
+@inner
+def _numbers(
+    text: Bytes, at: int, line: int, wanted: int, value: Ints, ends: Ints
+) -> tuple[int, int, int, int]:
+    """The numbers of the next lines that are not blank, and how many there are up to the end of each.
 
-    Returns how many (0: the text ends; -1: at the offset there is no number), the offset behind them, and
-    their line. Any byte up to 32 is a blank.
+    Returns the offset behind them, the line there, how many lines they are, and how many of them come before
+    one with what is no number. Any byte up to 32 is a blank. No branch asks where a number ends, which none
+    could learn: each byte notes the number before it, which counts if it ends there.
     """
-    count = 0
+    n = before = inside = number = any = found = good = 0
     while at < text.size:
-        if text[at] <= 32:
-            if text[at] == 10:
-                if count > 0:
-                    break
-                line += 1
-            at += 1
-            continue
-        place[count] = at
-        number = 0
-        while at < text.size and text[at] > 32:
-            number = number * 10 + (text[at] - 48)
-            if text[at] < 48 or text[at] > 57 or number > 2147483647:
-                return -1, place[count], line
-            at += 1
-        value[count] = number
-        count += 1
-    place[count] = at
-    return count, at, line
+        byte = text[np.uintp(at)]
+        letter = int(byte > _BLANK)
+        value[np.uintp(n)] = number
+        n += inside & ~letter
+        number = ((number & _LOW) * 10 + int(_DIGITS[byte])) & -letter
+        any |= number
+        inside = letter
+        if byte == _NEWLINE:
+            if n > before:
+                ends[found] = before = n
+                found += 1
+                good += any <= _LARGEST
+                if found == wanted:
+                    return at, line, found, good
+            line += 1
+        at += 1
+    value[n] = number
+    if n + inside > before:
+        ends[found] = n + inside
+        found += 1
+        good += any <= _LARGEST
+    return at, line, found, good

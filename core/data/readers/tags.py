@@ -97,10 +97,8 @@ def _refuse_malformed(source: Source, pieces: Ints, ptr: Ints) -> None:
     bad = np.flatnonzero((behind <= begin + 1) | (behind == end))
 
     def fault(token: int) -> Fault:
-        bar = int(behind[token]) - 1
-        return Fault(
-            int(begin[token]), *(_NO_BAR if bar < 0 else _NO_WORD if bar == begin[token] else _NO_TAG)
-        )
+        word = int(behind[token]) - 1 - int(begin[token])  # its length, and less than none without a bar
+        return Fault(int(begin[token]), *(_NO_BAR if word < 0 else _NO_WORD if word == 0 else _NO_TAG))
 
     if len(bad):
         _, first_of_line = np.unique(np.searchsorted(ptr, bad, "right"), return_index=True)

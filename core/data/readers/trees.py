@@ -161,6 +161,14 @@ def parse_trees(
                 n += 1
                 at += 1
                 state = _OPENED
+                begin = at
+                while at < text.size and _MARKS[text[np.uintp(at)]] == _LETTER:
+                    at += 1
+                if at > begin:
+                    label[0, np.uintp(node)] = begin
+                    label[1, np.uintp(node)] = at
+                    state = _LABELLED
+                    at += at < text.size and text[np.uintp(at)] == 32
             elif mark == _CLOSE:
                 node = int(parent[np.uintp(node)])
                 at += 1
