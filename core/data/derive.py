@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
 from abw.core.data.instances import Instances, Ints, Link, Values
-from abw.core.data.links import Lazy, along, following, inverse, reverse
+from abw.core.data.links import Lazy, along, following, inverse, reverse, where
 from abw.core.ir.schema import Derived, Schema
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -25,7 +25,8 @@ def link(instances: Instances, name: str) -> Link:
     """
     if name in instances.links:
         return instances.links[name]
-    owner = np.repeat(instances.start[:-1], np.diff(instances.start)).astype(np.int32)
+    start = instances.start.astype(np.int32)
+    owner = np.repeat(start[:-1], np.diff(start))
     owner[instances.start[:-1]] = -1
     if name == "instance":
         return Link(owner)
@@ -33,7 +34,7 @@ def link(instances: Instances, name: str) -> Link:
     if not members:
         raise KeyError(name)
     wanted = np.array([kind in members for kind in instances.schema.kinds])
-    return inverse(np.where(wanted[instances.kind], owner, np.int32(-1)))
+    return inverse(where(wanted[instances.kind], owner))
 
 
 def with_derived(instances: Instances, schema: Schema) -> Instances:

@@ -14,7 +14,7 @@ Ints = NDArray[np.int32]
 Eights = NDArray[np.uint64]
 """The eight bytes from each place of a text on."""
 EIGHT = 8
-_LONG = np.uint64(1 << 63)
+_LONG, _TOP, _HALF = np.uint64(1 << 63), np.uint64(56), np.uint64(32)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _MASKS = np.array([256**size - 1 for size in range(EIGHT)], np.uint64)
 
@@ -44,13 +44,15 @@ class Words(Sequence[str]):
     def __init__(self, data: bytes, pieces: Ints) -> None:
         self._data = data
         self._pieces = pieces
+        self._hashes: NDArray[np.uint64] | None = None
         self._found: tuple[Mapping[str, int], int, Ints] | None = None
 
     def hashes(self) -> NDArray[np.uint64]:
-        """The hash of each word: see `hash_piece`. Cost: about 20 ns a word."""
-        hashes = np.empty(len(self), np.uint64)
-        hash_pieces(np.frombuffer(self._data, np.uint8), self._pieces[0], self._pieces[1], hashes)
-        return hashes
+        """The hash of each word: see `hash_pieces`. Cost: about 20 ns a word."""
+        if self._hashes is None:
+            self._hashes = np.empty(len(self), np.uint64)
+            hash_pieces(np.frombuffer(self._data, np.uint8), self._pieces[0], self._pieces[1], self._hashes)
+        return self._hashes
 
     def rows(self, known: Mapping[str, int], unknown: int) -> Ints:
         """The number of each word, or `unknown`; those of the mapping asked for last are kept."""
@@ -77,21 +79,15 @@ class Words(Sequence[str]):
 
 
 @njit
-def hash_piece(text: NDArray[np.uint8], begin: int, end: int) -> np.uint64:
-    """The 64-bit FNV-1a hash of `text[begin:end]` (Fowler, Noll and Vo)."""
-    h = np.uint64(0xCBF29CE484222325)
-    for j in range(begin, end):
-        h = (h ^ np.uint64(text[j])) * np.uint64(0x100000001B3)
-    return h
-
-
-@njit
 def hash_pieces(
     text: NDArray[np.uint8], begin: NDArray[np.integer], end: NDArray[np.integer], hashes: NDArray[np.uint64]
 ) -> None:
-    """The hashes of n pieces `text[begin[i]:end[i]]` (n,)."""
+    """The 64-bit FNV-1a hashes (Fowler, Noll and Vo) of n pieces `text[begin[i]:end[i]]` (n,)."""
     for i in range(len(begin)):
-        hashes[i] = hash_piece(text, begin[i], end[i])
+        h = np.uint64(0xCBF29CE484222325)
+        for j in range(begin[i], end[i]):
+            h = (h ^ np.uint64(text[j])) * np.uint64(0x100000001B3)
+        hashes[i] = h
 
 
 @njit
@@ -115,37 +111,26 @@ def number_pieces(
         size = b - a
         if size < EIGHT:
             at = min(a, last)
-            key = eights[np.uintp(at)] >> np.uint64(8 * (a - at)) & _MASKS[np.uintp(size)]
-            key |= np.uint64(size) << np.uint64(56)
+            key = eights[np.uintp(at)] >> np.uint64(8 * (a - at)) & _MASKS[size] | np.uint64(size) << _TOP
         else:
-            key = _mixed(eights, a, b)
+            key = _LONG
+            for at in range(a, b, EIGHT):
+                key = (key ^ key >> _HALF) * _MIX ^ eights[np.uintp(min(at, b - EIGHT))]
+            key |= _LONG
         keys[0] = key
-        slot = (key * _MIX) >> np.uint64(32) & mask
-        w = np.int64(slots[slot])
-        while keys[np.uintp(w)] != key or (
-            size >= EIGHT and w and not _same(eights, a, b, begins[np.uintp(w)], ends[np.uintp(w)])
-        ):
+        slot = key * _MIX >> _HALF & mask
+        w = np.uintp(slots[slot])
+        while keys[w] != key or (size >= EIGHT and w and not _same(eights, a, b, begins[w], ends[w])):
             slot = (slot + np.uint64(1)) & mask
-            w = np.int64(slots[slot])
+            w = np.uintp(slots[slot])
         fresh = (w == 0) & (size > 0)
-        if count + fresh == keys.size:
-            return -1
         count += fresh
-        w = count if fresh else w
-        slots[slot] = w
-        keys[np.uintp(w)] = key
-        begins[np.uintp(w)], ends[np.uintp(w)] = a, b
-        number[i] = w - 1
+        if count == keys.size:
+            return -1
+        w |= np.uintp(count * fresh)
+        slots[slot], keys[w], begins[w], ends[w] = w, key, a, b
+        number[i] = np.int64(w) - 1
     return count
-
-
-@inner
-def _mixed(eights: Eights, begin: int, end: int) -> np.uint64:
-    """The key of a long word, which no short one has."""
-    key = np.uint64(0)
-    for at in range(begin, end, EIGHT):
-        key = (key ^ key >> np.uint64(32)) * _MIX ^ eights[np.uintp(min(at, end - EIGHT))]
-    return key | _LONG
 
 
 @inner

@@ -22,8 +22,8 @@ def split(text: Bytes, at: int, stop: int, pieces: Ints, rows: Ints) -> tuple[in
     Fills, for each word, `pieces` (see `split_line`), and for each line that is not blank its number and its
     first word (`rows`). Returns the lines, the words, and the offset behind them.
     """
-    count = lines = 0
-    line = 1
+    count: int = np.int64(0)  # type: ignore[assignment]  # for a literal `split_line` is compiled once more
+    lines, line = 0, 1
     while at < text.size and lines < stop:
         first = count
         at, count = split_line(text, at, pieces, count)

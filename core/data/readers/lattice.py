@@ -203,21 +203,27 @@ def parse_lattices(
     origin, to, identity, tag = columns[0], columns[1], columns[2], columns[3]
     value, ends, vertex = scratch[0], scratch[1], scratch[2]
     n = seen = whole = 0
-    line = 1
+    line: int = np.int64(1)  # type: ignore[assignment]  # for a literal `_numbers` is compiled once more
+    one = line
     done = at
+    code = number = place = 0
     while seen < stop:
-        at, line, lines, good = _numbers(text, at, line, 1, value, ends)
+        at, line, lines, good = _numbers(text, at, line, one, value, ends)
         if lines == 0:
-            return seen, whole, at, _FEWER if seen < declared else 0, 0, 0
-        length = int(value[0])
+            code = _FEWER if seen < declared else 0
+            done = at
+            break
+        length, number = int(value[0]), 0
         if good == 0:
-            return seen, whole, done, _NOT_A_NUMBER, 0, 0
-        if seen == declared:
-            return seen, whole, done, _MORE, 0, 0
-        if ends[0] != 1:
-            return seen, whole, done, _TOO_MANY, 0, 1
-        if length == 0:
-            return seen, whole, done, _NO_LENGTH, 0, 0
+            code = _NOT_A_NUMBER
+        elif seen == declared:
+            code = _MORE
+        elif ends[0] != 1:
+            code, place = _TOO_MANY, 1
+        elif length == 0:
+            code = _NO_LENGTH
+        if code:
+            break
         if seen <= skip:
             n = 0
         if seen >= skip:
@@ -229,20 +235,23 @@ def parse_lattices(
         at, line, lines, good = _numbers(text, at, line, length + 1, value, ends)
         end = 0
         for i in range(-1, length):  # the line of tags, and the positions'
+            number = i + 2
             if i + 1 == good:
-                return seen, whole, done, _ENDS if lines == good else _NOT_A_NUMBER, i + 2, 0
+                code = _ENDS if lines == good else _NOT_A_NUMBER
+                break
             begin, end = end, int(ends[i + 1])
             count = end - begin
             wanted = length if i < 0 else 1 + 2 * int(value[begin])
             if count != wanted:
-                code = _TOO_FEW if count < wanted else _TOO_MANY
-                return seen, whole, done, code, i + 2, min(count, wanted)
+                code, place = _TOO_FEW if count < wanted else _TOO_MANY, min(count, wanted)
+                break
             if i < 0:
                 continue
             position = n + count // 2
             for j in range(begin + 1, end, 2):
                 if value[j] >= i:
-                    return seen, whole, done, _NOT_BEFORE, i + 2, j - begin
+                    code, place = _NOT_BEFORE, j - begin
+                    break
                 v = np.uintp(n)
                 kind[v] = _CHAR if value[j] == i - 1 else _WORD
                 origin[v] = vertex[value[j]]
@@ -250,15 +259,19 @@ def parse_lattices(
                 identity[v] = value[j + 1]
                 tag[v] = -1
                 n += 1
+            if code:
+                break
             v = np.uintp(n)
             kind[v] = _POSITION
             origin[v] = to[v] = identity[v] = -1
             tag[v] = value[i]
             vertex[i] = n
             n += 1
+        if code:
+            break
         seen += 1
         whole, done = n, at
-    return seen, whole, done, 0, 0, 0
+    return seen, whole, done, code, number, place
 
 
 @inner

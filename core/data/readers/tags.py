@@ -57,7 +57,7 @@ def read_tags(feed: Feed, skip: int, limit: int, frequency: int) -> Instances:
     chars = (behind + 1 - begin)[rare[words]]
     count = len(ptr) - 1 + len(words) + int(chars.sum())
     start, token = np.empty(len(ptr), np.int64), np.empty(len(words), np.int32)
-    kind, columns = np.empty(count, np.uint8), np.empty((3, count), np.int32)
+    kind, columns = np.full(count, _COMMON, np.uint8), np.full((3, count), -1, np.int32)
     lay_out(source.text, begin, behind, ptr, words, rare, start, token, kind, columns)
 
     @cache
@@ -120,27 +120,24 @@ def lay_out(
 ) -> None:
     """The vertices of sentences with the tokens `ptr[i]:ptr[i + 1]`, whose words are `words` (tokens,).
 
-    Fills `start` (sentences + 1,), each token's vertex, and, for each vertex, its kind and `columns`: its
-    word, its byte, and the token whose char it is (-1: none).
+    Fills `start` (sentences + 1,), each token's vertex, and, for each vertex, its kind (at first that of a
+    common token) and `columns` (-1 at first): its word, its byte, and the token whose char it is.
     """
     word, byte, of = columns[_WORD], columns[_BYTE], columns[_OF]
     v = 0
     for i in range(start.size - 1):
         start[i] = v
         kind[v] = _INSTANCE
-        word[v] = byte[v] = of[v] = -1
         v += 1
         for t in range(ptr[i], ptr[i + 1]):
             token[t] = v
-            kind[v] = _RARE if rare[words[t]] else _COMMON
             word[v] = words[t]
-            byte[v] = of[v] = -1
             v += 1
         for t in range(ptr[i], ptr[i + 1]):
             if rare[words[t]]:
+                kind[token[t]] = _RARE
                 for at in range(begin[t] - 1, behind[t]):
                     kind[v] = _CHAR
-                    word[v] = -1
                     byte[v] = text[at] if begin[t] <= at < behind[t] - 1 else 0
                     of[v] = token[t]
                     v += 1

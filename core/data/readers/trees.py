@@ -11,7 +11,7 @@ from abw.core.base.jit import njit
 from abw.core.data.feed import Bytes, Fault, Feed, Source, count_where
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.intern import intern
-from abw.core.data.links import Lazy, inverse, single
+from abw.core.data.links import Lazy, inverse, single, where
 from abw.core.ir.formats import SCHEMAS
 
 _UNCLOSED, _CLOSED_TWICE, _NO_TREE, _BEHIND, _NO_LABEL, _NO_WORD, _MIXED = range(1, 8)
@@ -91,7 +91,7 @@ def _instances(
 
     def first_child() -> Link:
         here = np.arange(1, count + 1, dtype=np.int32)
-        return Link(np.where(right >= 0, here, np.int32(-1)))
+        return Link(where(right >= 0, here))
 
     labels = Lazy({"label": lambda: intern(source.data, *label[:, :count])})
     words, word_words = intern(source.data, *word[:, :count])
@@ -161,14 +161,6 @@ def parse_trees(
                 n += 1
                 at += 1
                 state = _OPENED
-                begin = at
-                while at < text.size and _MARKS[text[np.uintp(at)]] == _LETTER:
-                    at += 1
-                if at > begin:
-                    label[0, np.uintp(node)] = begin
-                    label[1, np.uintp(node)] = at
-                    state = _LABELLED
-                    at += at < text.size and text[np.uintp(at)] == 32
             elif mark == _CLOSE:
                 node = int(parent[np.uintp(node)])
                 at += 1
