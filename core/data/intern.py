@@ -22,7 +22,7 @@ _MASKS = np.array([256**size - 1 for size in range(EIGHT)], np.uint64)
 def intern(data: bytes, begin: Ints, end: Ints) -> tuple[Ints, Words]:
     """The number of each piece `data[begin[i]:end[i]]` (-1 for an empty one), and the distinct pieces.
 
-    Cost: about 8 ns a piece.
+    Cost: about 10 ns a piece.
     """
     number = np.empty(len(begin), np.int32)
     room = min(4096, 1 << len(begin).bit_length())  # of a single instance its table is no longer than that
