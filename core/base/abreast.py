@@ -8,6 +8,8 @@ from itertools import count
 from queue import SimpleQueue
 from typing import TypeVar, cast
 
+from abw.core.base.cores import current_core, leave
+
 T = TypeVar("T")
 U = TypeVar("U")
 Tool = TypeVar("Tool")
@@ -49,10 +51,12 @@ def abreast(
         results.put((number, value, error))
 
     def worker(place: int) -> None:
+        leave(core)
         while not ended.is_set():
             room.acquire()
             take(place)
 
+    core = current_core()
     threads = [
         threading.Thread(target=worker, args=[place], name="abw-abreast", daemon=True)
         for place in range(1, len(tools))
