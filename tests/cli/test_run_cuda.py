@@ -74,6 +74,7 @@ def run_trees(abw: Abw, folder: Path, *flags: str) -> dict[str, Any]:
     return report
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("scheme", ["batch", "plan"])
 def test_cuda_through_a_driver_whose_kernels_are_simulated(
     abw: Abw, simulated: Callable[[FakeLibrary], FakeLibrary], scheme: str, tmp_path: Path
@@ -86,6 +87,7 @@ def test_cuda_through_a_driver_whose_kernels_are_simulated(
     assert {entry[3] for entry in library.launches} == {scheme == "plan"}
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("flags", [(), ("--no-tensor-cores",)])
 def test_cuda_with_and_without_tensor_cores(
     abw: Abw,

@@ -22,6 +22,7 @@ from abw.core.spec.load import Overrides
 from tests.core.exec.cuda.fakedriver import FakeLibrary
 from tests.core.exec.cuda.simulated import SMALL
 
+pytestmark = pytest.mark.simulated
 TREES = 32
 
 
