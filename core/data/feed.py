@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import DataError, Problem, Span, did_you_mean, missing_file
 from abw.core.base.pipes import ready
-from abw.core.data.utf8 import is_utf8
 
 Bytes = NDArray[np.uint8]
 
@@ -88,7 +87,7 @@ class Source:
 
     def check(self, end: int) -> None:
         """Refuse what is not UTF-8 before the offset `end`."""
-        if self.data.isascii() or is_utf8(self.text[:end]):
+        if self.data.isascii():
             return
         try:
             str(memoryview(self.data)[:end], "utf-8")

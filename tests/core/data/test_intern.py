@@ -1,15 +1,14 @@
-"""Words as numbers, against a dictionary; and whether bytes are UTF-8, against Python."""
+"""Words as numbers, against a dictionary."""
 
 from __future__ import annotations
 
-from itertools import accumulate, product
+from itertools import accumulate
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from abw.core.data.intern import intern
-from abw.core.data.utf8 import is_utf8
 
 words = st.lists(st.text("ab\0é", max_size=3) | st.text("ab", min_size=6, max_size=26), max_size=60)
 
@@ -41,10 +40,3 @@ def test_more_words_than_the_table_begins_with() -> None:
     begin = np.arange(0, len(data), 9, dtype=np.int32)
     number, found = intern(data, begin, begin + np.int32(9))
     assert number.tolist() == list(range(5000)) and found[4999] == "000004999"
-
-
-def test_utf8_is_what_python_takes_for_it() -> None:
-    ends = [0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC]
-    for data in map(bytes, product([*ends, 0xED, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xFF], repeat=3)):
-        for text in (data, data + b"\x80"):
-            assert is_utf8(np.frombuffer(text, np.uint8)) == (text == text.decode(errors="ignore").encode())
