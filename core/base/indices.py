@@ -13,7 +13,7 @@ class IndicesFromTheFront(FunctionPass):
     """Take computed indices as unsigned: numba adds the array's length to each that is below 0 otherwise.
 
     Asking whether it is takes up to a third of a loop's time. An index that is written as a number, such as
-    -1, still counts from the end.
+    -1, still counts from the end. NUMBA_BOUNDSCHECK=1 finds what is below 0, as all that is out of bounds.
     """
 
     _name = "indices_from_the_front"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from abw.core.base.jit import njit
@@ -46,5 +48,10 @@ def test_a_number_below_zero_counts_from_the_end() -> None:
 def test_a_computed_one_counts_from_the_front() -> None:
     around = np.array([10, 20, 30], np.int32)  # of which the loop is given the last two
     table, sums = np.zeros((3, 1), np.int64), np.zeros(1, np.int64)
-    _sums(around[1:], table[1:], np.array([-1], np.int32), sums)
-    assert sums.tolist() == [10]
+    before = np.array([-1], np.int32)
+    if numba.config.BOUNDSCHECK:  # type: ignore[attr-defined] # as a step of .ci/run sets it
+        with pytest.raises(IndexError):
+            _sums(around[1:], table[1:], before, sums)
+    else:
+        _sums(around[1:], table[1:], before, sums)
+        assert sums.tolist() == [10]
