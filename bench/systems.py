@@ -118,13 +118,14 @@ class System:
         steps share by what all threads took for them.
         """
         from abw.core.base.progress import Clock
-        from abw.core.run.abreast import Part, read_parts, side_by_side
+        from abw.core.run.abreast import Part, read_parts
 
         part = Part(self._workload, list(self._workload.windows()))
         clock = Clock(*STEPS, timer=time.thread_time if self.setting.threads == 1 else time.perf_counter)
-        counts = [0] * 7
+        counts, abreast = [0] * 7, False
         begun = time.perf_counter()
-        for _, found in read_parts([part], self._policy, self._executor, clock, lambda *_: None):
+        for _, many, found in read_parts([part], self._policy, self._executor, clock, lambda *_: None):
+            abreast = many > 0
             for batch, result, _ in found:
                 here = (
                     batch.graph.instances, len(batch.schedule), result.counts.launches,
@@ -133,7 +134,7 @@ class System:
                 )  # fmt: skip
                 counts = [a + b for a, b in zip(counts, here, strict=True)]
         seconds = dict(clock.seconds)
-        if side_by_side(self._executor, part):
+        if abreast:
             wall, every = time.perf_counter() - begun, sum(seconds.values())
             seconds = {step: wall * taken / every for step, taken in seconds.items()}
         return Taken(seconds, *counts)

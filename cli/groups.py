@@ -89,6 +89,7 @@ def _made(name: str, place: str) -> Any:  # noqa: ANN401 (Typer's)
     return command
 
 
+@cache
 def kinds_of(command: Any) -> dict[str, Any]:  # noqa: ANN401 (Typer's)
     """The type of each parameter as its function declares it, without None; of lists, their members'."""
     if command.callback is None:

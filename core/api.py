@@ -471,7 +471,7 @@ class LoadedModel:
         self._free = False
         clock = Clock("construct", "schedule", "plan", "execute")
         try:
-            for part, found in read_parts(
+            for part, _, found in read_parts(
                 parts,
                 self._ready(),
                 executor,

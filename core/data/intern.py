@@ -111,25 +111,25 @@ def number_pieces(
         size = b - a
         if size < EIGHT:
             at = min(a, last)
-            key = eights[np.uintp(at)] >> np.uint64(8 * (a - at)) & _MASKS[size] | np.uint64(size) << _TOP
+            key = eights[at] >> np.uint64(8 * (a - at)) & _MASKS[size] | np.uint64(size) << _TOP
         else:
             key = _LONG
             for at in range(a, b, EIGHT):
-                key = (key ^ key >> _HALF) * _MIX ^ eights[np.uintp(min(at, b - EIGHT))]
+                key = (key ^ key >> _HALF) * _MIX ^ eights[min(at, b - EIGHT)]
             key |= _LONG
         keys[0] = key
         slot = key * _MIX >> _HALF & mask
-        w = np.uintp(slots[slot])
+        w = int(slots[slot])
         while keys[w] != key or (size >= EIGHT and w and not _same(eights, a, b, begins[w], ends[w])):
             slot = (slot + np.uint64(1)) & mask
-            w = np.uintp(slots[slot])
+            w = int(slots[slot])
         fresh = (w == 0) & (size > 0)
         count += fresh
         if count == keys.size:
             return -1
-        w |= np.uintp(count * fresh)
+        w |= count * fresh
         slots[slot], keys[w], begins[w], ends[w] = w, key, a, b
-        number[i] = np.int64(w) - 1
+        number[i] = w - 1
     return count
 
 
@@ -139,5 +139,5 @@ def _same(eights: Eights, begin: int, end: int, other: int, other_end: int) -> b
     same = end - begin == other_end - other
     for at in range(begin, end if same else begin, EIGHT):
         place = min(at, end - EIGHT)
-        same &= eights[np.uintp(place)] == eights[np.uintp(place - begin + other)]
+        same &= eights[place] == eights[place - begin + other]
     return same

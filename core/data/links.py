@@ -69,15 +69,15 @@ def invert(target: Ints, indptr: Ints, sources: Ints) -> None:
     `sources` has a place more, where those without a target go: which have one no branch can learn.
     """
     for v in range(target.size):
-        indptr[np.uintp(target[v] + 2)] += 1
+        indptr[target[v] + 2] += 1
     indptr[1] = 0
     for w in range(target.size):
         indptr[w + 2] += indptr[w + 1]
     indptr[0] = sources.size - 1
     for v in range(target.size):
         # the place of the next source of w; when all are placed, that is the first of w + 1
-        at = np.uintp(target[v] + 1)
-        sources[np.uintp(indptr[at])] = v
+        at = target[v] + 1
+        sources[indptr[at]] = v
         indptr[at] += target[v] >= 0
     indptr[0] = 0
 

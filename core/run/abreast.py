@@ -62,20 +62,21 @@ def read_parts(
     *,
     keep_all: bool = False,
     alone: bool = False,
-) -> Iterator[tuple[Part, Found[T]]]:
+) -> Iterator[tuple[Part, int, Found[T]]]:
     """As `run_all`, part by part, with what gives `read(part, batch, result)`: to be called before the next.
 
-    Where mini-batches are to run side by side (see `side_by_side`; not if `alone`), each does so on one
-    thread that also reads its result, while the next ones are planned, those of the next parts, too. Then
-    `result` has no values any more, and parts are asked for by other threads, one at a time. `clock` counts
-    the seconds of all threads.
+    With each part comes on how many threads its mini-batches run side by side: not if `alone`, and 0 where
+    they are better run one by one. Each then runs on one thread that also reads its result, while the next
+    ones are planned, those of the next parts, too; `result` has no values any more, and parts are asked for
+    by other threads, one at a time. `clock` counts the seconds of all threads.
     """
     for many, some in groupby(parts, lambda part: 0 if alone else side_by_side(executor, part)):
         if many:
-            yield from _abreast(some, policy, executor.twins(), clock, read, keep_all)
+            found = _abreast(some, policy, executor.twins(), clock, read, keep_all)
+            yield from ((part, many, given) for part, given in found)
         else:
             for part in some:
-                yield part, _one_by_one(part, policy, executor, clock, read, keep_all)
+                yield part, 0, _one_by_one(part, policy, executor, clock, read, keep_all)
 
 
 def _one_by_one(

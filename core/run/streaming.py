@@ -36,7 +36,7 @@ from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
 from abw.core.policy.trace import ready_counts
-from abw.core.run.abreast import Found, Part, read_parts, side_by_side
+from abw.core.run.abreast import Found, Part, read_parts
 from abw.core.run.finite import not_finite, refuse_values
 from abw.core.run.footprint import footprint_of
 from abw.core.run.growing.grow import Grown
@@ -190,10 +190,9 @@ class _Run:
         # to verify takes the values of all nodes, after they were written
         alone = job.params is not None
         later: list[Callable[[], None]] = []
-        for part, found in read_parts(
+        for part, abreast, found in read_parts(
             parts, job.policy, job.executor, job.clock, self._read, keep_all=keep_all, alone=alone
         ):
-            abreast = 0 if alone else side_by_side(job.executor, part)
             self.sums.abreast = max(self.sums.abreast, abreast)
             # what looks at them would go on beside the next, so that its time would not count
             self._part(part, found, later if abreast else None)

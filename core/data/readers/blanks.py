@@ -2,17 +2,46 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from abw.core.base.jit import inner, njit
-from abw.core.data.feed import Bytes
+from abw.core.data.feed import Bytes, Feed, Source
 from abw.core.data.instances import Ints
 
 BEGIN, END, BEHIND = range(3)
 _BLANK, _NEWLINE, _BAR = 32, 10, ord("|")
-_ROWS = np.full(256, END, np.uint8)
-_ROWS[:33] = BEGIN
-_ROWS[ord("|")] = BEHIND
+
+
+class Lines(NamedTuple):
+    """Lines of a source that are not blank, and the offset `end` behind them.
+
+    Line i is the file's line `number[i]` (n,), with the words `ptr[i]:ptr[i + 1]` (n + 1,), whose offsets are
+    in `pieces` (3, words): see `split_line`.
+    """
+
+    source: Source
+    number: Ints
+    ptr: Ints
+    pieces: Ints
+    end: int
+
+
+def read_lines(feed: Feed, skip: int, stop: int) -> Lines:
+    """Up to `stop` lines of what is left of a feed, the first `skip` of which nobody wants.
+
+    They are not taken from it. Errors: DataError where they are not UTF-8.
+    """
+    for source in feed.windows(stop):
+        most, words = source.most()
+        pieces, rows = np.zeros((3, words), np.int32), np.empty((2, most), np.int32)
+        lines, count, end = split(source.text, source.begin, stop, pieces, rows)
+        if source.enough(lines, stop, skip):
+            break
+    source.check(end)
+    number = rows[0, :lines] + np.int32(source.line - 1)
+    return Lines(source, number, np.append(rows[1, :lines], np.int32(count)), pieces[:, :count], end)
 
 
 @njit
@@ -45,14 +74,14 @@ def split_line(text: Bytes, at: int, pieces: Ints, n: int) -> tuple[int, int]:
     """
     begin, end, behind = pieces[BEGIN], pieces[END], pieces[BEHIND]
     begin[n], inside = at, 0
-    while at < text.size and text[np.uintp(at)] != _NEWLINE:
-        byte = text[np.uintp(at)]
+    while at < text.size and text[at] != _NEWLINE:
+        byte = text[at]
         letter = int(byte > _BLANK)
-        end[np.uintp(n)] = at
+        end[n] = at
         n += inside & ~letter
         at += 1
-        begin[np.uintp(n + letter)] = at  # of the next word, if a blank comes before that
-        behind[np.uintp(n + int(byte != _BAR))] = at  # of the next one this is no use
+        begin[n + letter] = at  # of the next word, if a blank comes before that
+        behind[n + int(byte != _BAR)] = at  # of the next one this is no use
         inside = letter
     end[n] = at
     return at + 1, n + inside

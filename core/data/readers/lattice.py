@@ -252,19 +252,17 @@ def parse_lattices(
                 if value[j] >= i:
                     code, place = _NOT_BEFORE, j - begin
                     break
-                v = np.uintp(n)
-                kind[v] = _CHAR if value[j] == i - 1 else _WORD
-                origin[v] = vertex[value[j]]
-                to[v] = position
-                identity[v] = value[j + 1]
-                tag[v] = -1
+                kind[n] = _CHAR if value[j] == i - 1 else _WORD
+                origin[n] = vertex[value[j]]
+                to[n] = position
+                identity[n] = value[j + 1]
+                tag[n] = -1
                 n += 1
             if code:
                 break
-            v = np.uintp(n)
-            kind[v] = _POSITION
-            origin[v] = to[v] = identity[v] = -1
-            tag[v] = value[i]
+            kind[n] = _POSITION
+            origin[n] = to[n] = identity[n] = -1
+            tag[n] = value[i]
             vertex[i] = n
             n += 1
         if code:
@@ -286,9 +284,9 @@ def _numbers(
     """
     n = before = inside = number = any = found = good = 0
     while at < text.size:
-        byte = text[np.uintp(at)]
+        byte = text[at]
         letter = int(byte > _BLANK)
-        value[np.uintp(n)] = number
+        value[n] = number
         n += inside & ~letter
         number = ((number & _LOW) * 10 + int(_DIGITS[byte])) & -letter
         any |= number

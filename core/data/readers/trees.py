@@ -142,35 +142,34 @@ def parse_trees(
         first = node = n  # what is open: at first the instance's own vertex
         n += 1
         state = _BEFORE
-        while at < text.size and text[np.uintp(at)] != 10:
-            mark = _MARKS[text[np.uintp(at)]]
+        while at < text.size and text[at] != 10:
+            mark = _MARKS[text[at]]
             if mark == _BLANK:
                 at += 1
                 continue
             if _WRONG[mark, state]:
                 return seen, n, at, int(_WRONG[mark, state])
             if mark == _OPEN:
-                kind[np.uintp(node)] = _INTERNAL
-                right[np.uintp(node)] = n
-                new = np.uintp(n)
-                kind[new] = _LEAF
-                parent[new] = node
-                right[new] = -1
-                word[0, new] = word[1, new] = 0
+                kind[node] = _INTERNAL
+                right[node] = n
+                kind[n] = _LEAF
+                parent[n] = node
+                right[n] = -1
+                word[0, n] = word[1, n] = 0
                 node = n
                 n += 1
                 at += 1
                 state = _OPENED
             elif mark == _CLOSE:
-                node = int(parent[np.uintp(node)])
+                node = int(parent[node])
                 at += 1
                 state = _AFTER if node == first else _PARENT
             else:
                 piece = word if state == _LABELLED else label
-                piece[0, np.uintp(node)] = at
-                while at < text.size and _MARKS[text[np.uintp(at)]] == _LETTER:
+                piece[0, node] = at
+                while at < text.size and _MARKS[text[at]] == _LETTER:
                     at += 1
-                piece[1, np.uintp(node)] = at
+                piece[1, node] = at
                 state += 1
         if state == _BEFORE:  # a blank line
             n = first

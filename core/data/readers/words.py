@@ -13,7 +13,7 @@ from abw.core.data.feed import Fault, Feed, Source
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.intern import intern
 from abw.core.data.links import Lazy, beside, single
-from abw.core.data.readers.blanks import BEGIN, END, split
+from abw.core.data.readers.blanks import BEGIN, END, read_lines
 from abw.core.data.readers.tokenise import pieces_of
 from abw.core.ir.formats import SCHEMAS
 
@@ -28,25 +28,18 @@ def read_words(feed: Feed, skip: int, limit: int, tokens: str) -> Instances:
     empty, these are what stands between blanks. Errors: DataError. Cost: about 50 ns a token; with a pattern
     that `pieces_of` does not take, 200 and what Python takes for it.
     """
-    schema, stop = SCHEMAS["words"], skip + limit
-    for source in feed.windows(stop):
-        most, words = source.most()
-        pieces, rows = np.empty((3, words), np.int32), np.empty((2, most), np.int32)
-        lines, count, end = split(source.text, source.begin, stop, pieces, rows)
-        if source.enough(lines, stop, skip):
-            break
-    source.check(end)
-    ptr = np.append(rows[1, :lines], np.int32(count))[min(skip, lines) :]
-    line = rows[0, min(skip, lines) : lines] + np.int32(source.line - 1)
-    data, text, begin, after = source.data, source.text, pieces[BEGIN], pieces[END]
+    schema = SCHEMAS["words"]
+    source, line, ptr, pieces, end = read_lines(feed, skip, skip + limit)
+    lines = len(line)
+    line, ptr = line[skip:], ptr[min(skip, lines) :]
+    data, begin, after = source.data, pieces[BEGIN], pieces[END]
     if tokens:
         first, last = begin[ptr[:-1]], after[ptr[1:] - 1]
-        if (found := pieces_of(text, first, last, tokens)) is not None:
+        if (found := pieces_of(source.text, first, last, tokens)) is not None:
             (begin, after), ptr = found
             _refuse_empty(source, first, ptr)
         else:
             data, begin, after, ptr = _found(source, tokens, first, last)
-            text = np.frombuffer(data, np.uint8)
     numbers = feed.numbers(line, min(skip, lines))
     feed.take(source, end, lines)
     here = slice(int(ptr[0]), int(ptr[-1]))

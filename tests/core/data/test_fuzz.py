@@ -85,7 +85,7 @@ TOKENS = ("blank", "is_at", "is_digit", "equal", "string_end", "read_number", "r
 PARSERS: dict[str, tuple[dict[ModuleType, tuple[str, ...]], Sequence[str]]] = {
     "trees": ({trees: ("parse_trees",)}, "()a \n"),
     "lattice": ({lattice: ("parse_lattices", "_numbers")}, "012 \n"),
-    "tags": ({tags: ("split", "lay_out"), blanks: ("split_line",)}, "a| \n"),
+    "tags": ({tags: ("lay_out",), blanks: ("split", "split_line")}, "a| \n"),
     "pairs": ({pairs: ("parse_pairs", "split_line")}, "a| \n"),
     "json": (
         {

@@ -60,7 +60,7 @@ def each(parts: Iterable[Part], executor: Executor, *, alone: bool) -> Iterator[
     """Each mini-batch with the number of its part, its place there, and its values."""
     clock = Clock("construct", "schedule", "plan", "execute")
     every = read_parts(parts, get_policy("depth"), executor, clock, values, alone=alone)
-    for number, (_, found) in enumerate(every):
+    for number, (_, _, found) in enumerate(every):
         for batch, _, read in found:
             yield number, batch.window, batch.first, batch.last, read()
 
