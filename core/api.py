@@ -26,9 +26,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ from abw.core.data.feed import open_feed
 from abw.core.data.given.conform import conform
 from abw.core.data.given.objects import read_objects, require_instances
 from abw.core.data.instances import Instances
+from abw.core.data.stream import Piece, chunk_piece, objects_piece
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params
 from abw.core.exec.precision import PRECISIONS, Precision
@@ -73,7 +74,7 @@ from abw.core.run.workload import (
 from abw.core.spec.load import Overrides
 from abw.core.spec.shipped import find_spec
 from abw.core.store.outputs import Column, outputs_of
-from abw.core.store.ragged import Outputs, joined
+from abw.core.store.ragged import Outputs, gathered
 from abw.core.train.learner import Learner
 from abw.core.train.teacher import Teacher, finished_model
 from abw.core.train.trainer import Trainer
@@ -87,22 +88,9 @@ Errors = Literal["raise", "return"]
 _ERRORS = get_args(Errors)
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """`count` instances that follow each other: those that could be read, with their places among all (n,).
-
-    `errors` are by place what is wrong with the others.
-    """
-
-    instances: Instances
-    count: int
-    place: NDArray[np.integer[Any]]
-    errors: dict[int, AbwError]
-
-
 Columns = Iterator[tuple[MiniBatch, tuple[Column, ...]]]
 """Mini-batches in order, each with a column for each of a model's outputs."""
-_Run = tuple[_Piece, Columns, list[InstanceError]]
+_Run = tuple[Piece, Columns, list[InstanceError]]
 """Some instances, what they give, and afterwards which of them the model could not be run on."""
 
 
@@ -229,7 +217,7 @@ class LoadedModel:
         if errors == "return" and isinstance(instances, os.PathLike):
             return self._outputs(self._run(Path(instances), errors))
         wrong: dict[int, AbwError] | None = {} if errors == "return" else None
-        piece = _piece(self.read_some(instances, wrong), wrong)
+        piece = objects_piece(self.read_some(instances, wrong), wrong or {})
         left: list[InstanceError] = []
         found = self.columns(piece.instances, left.append if errors == "return" else None)
         return self._outputs([(piece, found, left)])
@@ -256,7 +244,7 @@ class LoadedModel:
             piece, left = part.told
             yield piece, found, left
 
-    def _pieces(self, file: Path, errors: Errors) -> Iterator[_Piece]:
+    def _pieces(self, file: Path, errors: Errors) -> Iterator[Piece]:
         """The instances of a file as they come."""
         data = self.spec.data
         with open_feed(file) as feed:
@@ -264,14 +252,7 @@ class LoadedModel:
             found = chunks_of(self.spec, feed, size, first=first, limit=data.limit, skip_bad=skip)
             wanted = feed.size is not None and bool(self._current().twins())  # as `abw run` reads
             with overlapping(found, wanted=wanted) as chunks:
-                for chunk in chunks:
-                    bad = [b.line for b in chunk.bad]
-                    every = np.sort(np.concatenate([chunk.instances.lines, np.array(bad, np.int32)]))
-                    wrong = zip(np.searchsorted(every, bad).tolist(), chunk.bad, strict=True)
-                    place = np.searchsorted(every, chunk.instances.lines)
-                    yield _Piece(
-                        chunk.instances, len(every), place, {at: AbwError(b.message) for at, b in wrong}
-                    )
+                yield from map(chunk_piece, chunks)
 
     def read(self, instances: Given) -> Instances:
         """The instances as arrays: their vertices, links and fields. Errors: DataError, AbwError.
@@ -405,22 +386,13 @@ class LoadedModel:
 
     def _outputs(self, pieces: Iterable[_Run]) -> Outputs:
         """The outputs of pieces one behind the other."""
-        outputs = self.outputs
-        parts: list[list[Column]] = [[] for _ in outputs]
-        place: list[tuple[int, NDArray[np.integer[Any]]]] = []
-        wrong: dict[int, AbwError] = {}
-        count = 0
-        for piece, found, left in pieces:
-            wrong |= {count + at: error for at, error in piece.errors.items()}
-            for batch, given in found:
-                place.append((count, piece.place[batch.first : batch.last]))
-                for part, column in zip(parts, given, strict=True):
-                    part.append(column)
-            wrong |= {count + int(piece.place[error.instance]): error for error in left}
-            count += piece.count
-        columns = [joined(o, part, place, count) for o, part in zip(outputs, parts, strict=True)]
-        named = {o.name: column for o, column in zip(outputs, columns, strict=True)}
-        return Outputs(named, dict(sorted(wrong.items())))
+        return gathered(
+            self.outputs,
+            (
+                (piece, ((batch.first, batch.last, columns) for batch, columns in found), left)
+                for piece, found, left in pieces
+            ),
+        )
 
     def columns(
         self,
@@ -502,10 +474,3 @@ class LoadedModel:
             return open_sample(self.spec, self._networks, count, executor=self.executor)
         sample = whole(open_workload(self.spec, self._sample, self._networks), executor=self.executor)
         return sample, min(count, len(self._sample))
-
-
-def _piece(instances: Instances, errors: dict[int, AbwError] | None) -> _Piece:
-    """Objects as they were read, all but those with errors."""
-    count = len(instances) + len(errors or ())
-    place = instances.numbers if errors else np.arange(count)
-    return _Piece(instances, count, place, errors or {})

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator, Mapping, Sized
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, DataError, Problem
 from abw.core.data.feed import ALL, Feed
@@ -32,6 +35,34 @@ class Chunk(Generic[Some]):
 
     instances: Some
     bad: tuple[Bad, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`count` instances that follow each other: those that could be read, with their places among all (n,).
+
+    `errors` are by place what is wrong with the others.
+    """
+
+    instances: Instances
+    count: int
+    place: NDArray[np.integer[Any]]
+    errors: Mapping[int, AbwError]
+
+
+def chunk_piece(chunk: Chunk[Instances]) -> Piece:
+    """A chunk's instances, and those left out."""
+    lines, bad = chunk.instances.lines, [b.line for b in chunk.bad]
+    every = np.sort(np.concatenate([lines, np.array(bad, np.int32)]))
+    wrong = zip(np.searchsorted(every, bad).tolist(), chunk.bad, strict=True)
+    errors = {at: AbwError(b.message) for at, b in wrong}
+    return Piece(chunk.instances, len(every), np.searchsorted(every, lines), errors)
+
+
+def objects_piece(instances: Instances, errors: Mapping[int, AbwError]) -> Piece:
+    """Objects as they were read, all but those with errors."""
+    count = len(instances) + len(errors)
+    return Piece(instances, count, instances.numbers if errors else np.arange(count), errors)
 
 
 def chunks(

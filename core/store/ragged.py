@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.errors import AbwError
+from abw.core.base.errors import AbwError, InstanceError
+from abw.core.data.stream import Piece
 from abw.core.store.outputs import Column, Output
 
 Floats = NDArray[np.float32]
@@ -67,6 +68,33 @@ class Outputs(Mapping[str, Ragged]):
     def __repr__(self) -> str:
         wrong = [f"errors: of {len(self.errors)} instances"] if self.errors else []
         return "\n".join([*(f"{name}: {column!r}" for name, column in self.items()), *wrong])
+
+
+Given = Iterable[tuple[int, int, tuple[Column, ...]]]
+"""What a piece's instances gave, from which one to before which: a column for each output."""
+
+
+def gathered(
+    outputs: Sequence[Output], pieces: Iterable[tuple[Piece, Given, Sequence[InstanceError]]]
+) -> Outputs:
+    """The outputs of pieces one behind the other.
+
+    With each comes, known once all that it gave is taken, which instances the model could not be run on.
+    """
+    parts: list[list[Column]] = [[] for _ in outputs]
+    place: list[tuple[int, NDArray[np.integer[Any]]]] = []
+    wrong: dict[int, AbwError] = {}
+    count = 0
+    for piece, given, left in pieces:
+        wrong |= {count + at: error for at, error in piece.errors.items()}
+        for first, last, columns in given:
+            place.append((count, piece.place[first:last]))
+            for part, column in zip(parts, columns, strict=True):
+                part.append(column)
+        wrong |= {count + int(piece.place[error.instance]): error for error in left}
+        count += piece.count
+    named = {o.name: joined(o, part, place, count) for o, part in zip(outputs, parts, strict=True)}
+    return Outputs(named, dict(sorted(wrong.items())))
 
 
 def joined(

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from abw.core.base.errors import AbwError
 from abw.core.cell.normal import normalise
 from abw.core.exec import registry
-from abw.core.exec.codecache import kernels_folder
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.njit import executor as module
 from abw.core.exec.cpu.njit.executor import SCALAR, NjitExecutor
@@ -175,7 +174,7 @@ def test_compiled_as_interpreted_and_kept(tmp_path: Path, monkeypatch: pytest.Mo
     assert again.walk.stats.cache_hits
     assert not again.walk.stats.cache_misses
 
-    files = list((kernels_folder() / "__pycache__").glob("*.nb?"))
+    files = list(Path(again.walk.stats.cache_path).glob(f"{again.__name__}*.nb?"))
     assert len(files) == 1
     for file in files:
         file.write_bytes(file.read_bytes()[:100])
