@@ -7,19 +7,17 @@ Machine code comes into this process by way of the cache on disk.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-import time
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from abw.core.base.cores import usable_cores
 from abw.core.base.jit import is_compiled
-from abw.core.base.pipes import ready
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag, Reads, build_dag
 from abw.core.graph.edges import consumers
@@ -30,6 +28,9 @@ from abw.core.policy.learned.states import ENCODINGS
 from abw.core.policy.registry import CHOSEN, LEARNED, REVERSED, get_policy
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
+
     from abw.core.run.learning import Asked  # the other process does without what that imports
 
 EDGES, PLAN, BOUND = "edges", "plan", "bound"
@@ -39,6 +40,8 @@ FIRST = ("agenda", *RULES)
 
 PATIENCE = 60.0
 """Seconds without a word after which the other process is given up."""
+WAY = "fork" if sys.platform == "linux" else "spawn"
+"""How it begins: as a copy of this process, which has imported all that it needs; or anew."""
 
 
 @contextmanager
@@ -61,66 +64,87 @@ class Beside:
 
     def __init__(self, asked: Asked | None) -> None:
         """Start it."""
-        self.process: subprocess.Popen[bytes] | None = None
-        self._said, self._until = b"", time.monotonic() + PATIENCE
+        self.process: BaseProcess | None = None
+        self._said: set[str] = set()
         what = ""
         if asked is not None and not asked.name.endswith(".json") and not is_compiled(trial):
             what = CHOSEN if asked.name == CHOSEN else asked.encoding
         if (not what and is_compiled(fill_plan)) or usable_cores() < 2:
             return
-        # -P, and the very path of this process: a file of the user's called like a module of ours is not run
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        try:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "abw.core.run.precompile", what],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-            )
-        except OSError:
-            return
+        import multiprocessing  # takes longer than all that is done here in later runs
+
+        context: Any = multiprocessing.get_context(WAY)
+        self._told, tells = context.Pipe(duplex=False)
+        process = context.Process(target=_compile_quietly, args=(what, tells), daemon=True)
+        # no room for another, or this is one that multiprocessing allows none
+        with suppress(OSError, AssertionError), _safe_start():
+            process.start()
+            self.process = process
+        tells.close()
 
     def wait(self, part: str) -> None:
         """Until it has compiled a part (EDGES, PLAN, BOUND, a policy), has ended, or has taken too long."""
         name = part.removesuffix(REVERSED)
         if name not in (EDGES, PLAN, BOUND, *FIRST, LEARNED):
             return
-        while self.process and name.encode() not in self._said.split(b"\n")[:-1]:
-            pipe = self.process.stdout
-            if pipe is None or pipe.closed:
-                return
-            left = max(0.0, self._until - time.monotonic())
-            if not ready(pipe.fileno(), left):
-                self.end()
-            elif told := os.read(pipe.fileno(), 1 << 12):
-                self._said += told
-                self._until = time.monotonic() + PATIENCE
-            else:
-                self.process.wait()
-                self.end()
+        while self.process and not self._told.closed and name not in self._said:
+            try:
+                if self._told.poll(PATIENCE):
+                    self._said.add(self._told.recv())
+                    continue
+            except (EOFError, OSError):  # it has ended
+                self.process.join()
+            self.end()
 
     def end(self) -> None:
         """End it if it still runs: what it has compiled so far stays."""
         if self.process:
             self.process.kill()
-            self.process.wait()
-            if self.process.stdout:
-                self.process.stdout.close()
+            self.process.join()
+            self._told.close()
 
 
-def compile_parts(what: str) -> None:
+@contextmanager
+def _safe_start() -> Iterator[None]:
+    """A process started in the block runs no file of the user's that is called like a module of Python's.
+
+    Nor is there a warning of threads whose locks a copy would wait for: it asks for none of theirs.
+    """
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
+
+
+def _compile_quietly(what: str, tells: Connection) -> None:
+    """Tell the name of each part as soon as it is ready, and nothing else."""
+    with open(os.devnull, "w") as nothing:  # noqa: PTH123
+        for standard in (1, 2):
+            os.dup2(nothing.fileno(), standard)
+    with suppress(BaseException):  # Ctrl-C, say: then this process compiles it, or nobody
+        for part in compile_parts(what):
+            tells.send(part)
+
+
+def compile_parts(what: str) -> Iterator[str]:
     """Compile what every run takes: edges, plans, bounds, `agenda`, which it is compared with.
 
     Then all that learning an FSM with an encoding (`best`: with each that is tried) uses; or the rules and
     FSMs that `auto` tries; or, for '', no more.
 
-    Prints the name of each part as soon as it is ready.
+    Yields the name of each part as soon as it is ready.
     """
     _connect_nothing()
-    print(EDGES, flush=True)
+    yield EDGES
     _plan_nothing()
-    print(PLAN, flush=True)
+    yield PLAN
     # a chain of four nodes, whose types recur
     type, succ_ptr, succ, indegree, ptr, operand = (
         np.array(values, np.int32)
@@ -131,16 +155,16 @@ def compile_parts(what: str) -> None:
     # and two nodes that are ready together: a state that the chain never is in
     other = build_dag(dag.types, type[:2].copy(), succ[:0].copy(), succ[:0].copy())
     lower_bound(dag)
-    print(BOUND, flush=True)
+    yield BOUND
     for name in FIRST if what == CHOSEN else FIRST[:1]:
         get_policy(name).schedule(dag)
-        print(name, flush=True)
+        yield name
     for each in ENCODINGS:
         if each == what or (what in ("best", CHOSEN) and each in BEST_OF):
             learned = learn(dag, encoding=each, trials=1)
             learned.schedule(dag)
             learned.schedule(other)
-    print(LEARNED, flush=True)
+    yield LEARNED
 
 
 def _connect_nothing() -> None:
@@ -169,7 +193,3 @@ def _plan_nothing() -> None:
         three,
         listed,
     )
-
-
-if __name__ == "__main__":
-    compile_parts(sys.argv[1])

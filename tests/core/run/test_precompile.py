@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import sys
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -41,7 +42,7 @@ def signatures(modules: tuple[ModuleType, ...]) -> dict[str, Any]:
 
 
 def test_learning_uses_what_was_compiled(root: Path) -> None:
-    precompile.compile_parts("best")
+    list(precompile.compile_parts("best"))
     before = signatures(MODULES)
     assert before["abw.core.policy.learned.learner.trial"]
     workload = load_workload(open_model(root / "specs/lattice.yaml", Overrides()), "cell")
@@ -53,7 +54,7 @@ def test_learning_uses_what_was_compiled(root: Path) -> None:
 
 @pytest.mark.parametrize("spec", ["lattice", "treelstm", "attention-nmt", "ggnn"])
 def test_every_plan_uses_what_was_compiled(root: Path, spec: str) -> None:
-    precompile.compile_parts("")
+    list(precompile.compile_parts(""))
     before = signatures((kernels, edges))
     assert before["abw.core.plan.kernels.fill_plan"]
     assert before["abw.core.graph.edges._consumers"]
@@ -65,9 +66,10 @@ def test_every_plan_uses_what_was_compiled(root: Path, spec: str) -> None:
         assert after[name] == before[name]
 
 
-@pytest.fixture
-def uncompiled(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+@pytest.fixture(params=sorted({precompile.WAY, "spawn"}))
+def uncompiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Two cores, nothing compiled yet, as far as one can tell, and patience on a loaded machine."""
+    monkeypatch.setattr(precompile, "WAY", request.param)
     monkeypatch.setattr(precompile, "PATIENCE", 600.0)
     monkeypatch.setattr(precompile, "is_compiled", lambda _: False)
     monkeypatch.setattr(precompile, "usable_cores", lambda: 2)
@@ -78,11 +80,12 @@ def test_the_process_ends_by_itself_or_with_the_block(uncompiled: pytest.MonkeyP
     with precompile.compiling_beside(Asked("fsm", "base")) as beside:
         beside.wait("fsm")
         assert beside.process is not None
-        assert beside.process.wait(60) == 0
+        beside.process.join(60)
+        assert beside.process.exitcode == 0
     with pytest.raises(KeyboardInterrupt), precompile.compiling_beside(Asked("fsm", "base")) as beside:
         raise KeyboardInterrupt
     assert beside.process is not None
-    assert beside.process.returncode is not None
+    assert beside.process.exitcode is not None
 
 
 def test_it_says_what_is_ready(uncompiled: pytest.MonkeyPatch) -> None:
@@ -90,16 +93,18 @@ def test_it_says_what_is_ready(uncompiled: pytest.MonkeyPatch) -> None:
         for name in (precompile.EDGES, precompile.PLAN, precompile.BOUND, "agenda"):
             beside.wait(name)
         assert beside.process is not None
-        assert beside.process.wait(60) == 0
+        beside.process.join(60)
+        assert beside.process.exitcode == 0
     with precompile.compiling_beside(Asked("auto")) as beside:
         for name in (*ORDER, "fsm", "beam"):
             beside.wait(name)
         assert beside.process is not None
-        assert beside.process.wait(60) == 0
+        beside.process.join(60)
+        assert beside.process.exitcode == 0
     with precompile.compiling_beside(Asked("fsm", "base")) as beside:
         beside.wait("critical")  # it says nothing of that: until it has ended
         assert beside.process is not None
-        assert beside.process.returncode == 0
+        assert beside.process.exitcode == 0
 
 
 def test_one_that_takes_too_long_is_given_up(uncompiled: pytest.MonkeyPatch) -> None:
@@ -107,10 +112,13 @@ def test_one_that_takes_too_long_is_given_up(uncompiled: pytest.MonkeyPatch) -> 
     with precompile.compiling_beside(Asked("fsm", "base")) as beside:
         beside.wait("fsm")
         assert beside.process is not None
-        assert beside.process.returncode is not None
+        assert beside.process.exitcode is not None
 
 
 def test_there_is_none_where_it_cannot_help(uncompiled: pytest.MonkeyPatch) -> None:
+    def refuse(_: BaseProcess) -> None:
+        raise BlockingIOError(errno.EAGAIN, "too many processes")
+
     with uncompiled.context() as only:
         only.setattr(precompile, "usable_cores", lambda: 1)
         assert precompile.Beside(Asked("fsm", "base")).process is None
@@ -120,7 +128,7 @@ def test_there_is_none_where_it_cannot_help(uncompiled: pytest.MonkeyPatch) -> N
     with uncompiled.context() as only:
         only.setattr(precompile, "is_compiled", lambda function: function is fill_plan)
         assert precompile.Beside(None).process is None
-    uncompiled.setattr(sys, "executable", "/nowhere/python")
+    uncompiled.setattr(BaseProcess, "start", refuse)
     with precompile.compiling_beside(Asked("fsm", "base")) as beside:
         assert beside.process is None
         beside.wait("fsm")
@@ -132,5 +140,6 @@ def test_a_file_in_the_current_folder_is_not_run(uncompiled: pytest.MonkeyPatch,
     with precompile.compiling_beside(Asked("fsm", "base")) as beside:
         beside.wait("fsm")
         assert beside.process is not None
-        assert beside.process.wait(60) == 0
+        beside.process.join(60)
+        assert beside.process.exitcode == 0
     assert not (tmp_path / "ran").exists()
