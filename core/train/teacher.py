@@ -100,12 +100,7 @@ class _Lesson:
         while len(now):
             whose.lists.note(columns, now)
             first = columns.count
-            here = [(kind, whose.of_kinds(kind.kinds, columns, now)) for kind in kinds]
-            for kind, at in here:
-                for decision in kind.decisions if len(at) else ():
-                    columns[FieldColumn(decision.name)][at] = self._told(decision, at)
-            for kind, at in here:
-                self._grower.grow(kind, columns, at)
+            for _ in self._grower.round(columns, now, self._told):
                 self._refuse_cut(kinds)
             now = np.arange(first, columns.count, dtype=np.int32)
 

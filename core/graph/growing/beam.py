@@ -170,8 +170,8 @@ class Beam:
         self._kept = np.zeros(0, np.int32)
         self._rounds: list[tuple[Ints, Ints]] = []
 
-    def pick(self, columns: Columns, at: Ints, read: Read) -> tuple[Ints, Ints, Ints]:
-        """Compare the hypotheses at vertices of one round; the vertices, numbers and picks that go on.
+    def pick(self, columns: Columns, at: Ints, read: Read) -> tuple[Ints, Ints]:
+        """Compare the hypotheses at vertices of one round; the vertices and numbers of the picks that go on.
 
         Raises ScoreError.
         """
@@ -201,13 +201,16 @@ class Beam:
         self._instance = np.concatenate([self._instance, instance[found.row[new]]])
         self._ended = np.append(self._ended, np.zeros(len(new), np.bool_))
         self._kept = np.concatenate([others, numbers])
-        return at[found.row[new]], found.number[new], np.arange(first, first + len(new), dtype=np.int32)
+        return at[found.row[new]], found.number[new]
 
-    def follow(self, columns: Columns, kind: GrowingKind, picks: Ints, added: Sequence[Added]) -> None:
-        """Note by which of n picks vertices came to be, and which hypotheses have ended.
+    def follow(self, columns: Columns, kind: GrowingKind, at: Ints, added: Sequence[Added]) -> None:
+        """Note by which picks vertices came to be, and which hypotheses have ended.
 
-        `added[i]` are those of the kind's clause i.
+        `added[i]` are those of the kind's clause i, `at` where it was done: for the kind that picks, at its
+        last picks.
         """
+        count = len(self._picks.row)
+        picks = np.arange(count - len(at), count) if kind.best else columns[PICK][at]
         ends = np.full(len(picks), kind.best is not None)
         for clause, (rows, new) in zip(kind.clauses, added, strict=True):
             there = new >= 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -30,6 +30,9 @@ bit, and what the sum is multiplied with."""
 Picked = Mapping[str, Ints]
 """What a decision has picked at each of some vertices, if it picks several at one."""
 
+Decided = Callable[[Decision, Ints], Ints | tuple[Ints, Ints]]
+"""What a decision chooses at each of some vertices; or where several may be picked at one, these vertices as
+often as something is picked there, and what."""
 Added = tuple[NDArray[np.intp], Ints]
 """What a clause added at some vertices: the place of each among these, and the new one, or -1."""
 
@@ -215,9 +218,28 @@ class Grower:
         own = self._whose.of_kinds(deciding, columns, given)
         return np.concatenate([own, np.arange(len(given), columns.count, dtype=np.int32)])
 
-    def grow(
-        self, kind: GrowingKind, columns: Columns, at: Ints, picked: Picked = _NOTHING
-    ) -> tuple[Added, ...]:
+    def round(
+        self, columns: Columns, now: Ints, decided: Decided
+    ) -> Iterator[tuple[GrowingKind, Ints, tuple[Added, ...]]]:
+        """Decide at the vertices `now`, then do the clauses of their kinds.
+
+        Each kind, where its clauses were done, and what each of them added.
+        """
+        found = []
+        for kind in self._kinds.values():
+            at = on = self._whose.of_kinds(kind.kinds, columns, now)
+            picked = {}
+            for decision in kind.decisions if len(at) else ():
+                chosen = decided(decision, at)
+                if isinstance(chosen, tuple):
+                    on, picked[decision.name] = chosen
+                else:
+                    columns[FieldColumn(decision.name)][at] = chosen
+            found.append((kind, on, picked))
+        for kind, at, picked in found:
+            yield kind, at, self._grow(kind, columns, at, picked)
+
+    def _grow(self, kind: GrowingKind, columns: Columns, at: Ints, picked: Picked) -> tuple[Added, ...]:
         """Do a kind's clauses at its vertices, whose decisions are made; nothing where one chose nothing.
 
         Vertices come as often as something is `picked` there. What each clause added.

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from abw.core.data.instances import Instances, Ints
-from abw.core.data.vertices import INSTANCE, Columns, FieldColumn
+from abw.core.data.vertices import INSTANCE, Columns
 from abw.core.graph.growing.beam import Picks
 from abw.core.graph.growing.decide import Grower, ranks
 from abw.core.graph.growing.sprout import Ground
+from abw.core.ir.growth import Decision
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,8 +43,7 @@ class _Replay:
     ) -> None:
         self.whose, self.finished, self.picks = ground.whose(first, last), finished, picks
         self.columns = ground.columns(first, last)
-        self.kinds = ground.sprouter.kinds
-        self.grower = Grower(self.kinds, finished.schema.kinds, self.whose)
+        self.grower = Grower(ground.sprouter.kinds, finished.schema.kinds, self.whose)
         starts = ground.instances.start
         self.roots = (starts[first:last] - starts[first]).astype(np.int32)
         self.filled = finished.start[:-1].copy()  # by instance, the number of its next vertex when finished
@@ -62,7 +62,8 @@ class _Replay:
             rounds += 1
             round[self.place[new]] = rounds
             before, full = columns.count, self.grower.cut.copy()
-            self._grow(now)
+            for _ in self.grower.round(columns, now, self._decided):
+                pass
             cut += [[k, i, rounds] for k, i in np.argwhere(self.grower.cut & ~full).tolist()]
             now = new = self._placed(before)
         return Replayed(columns, self.place, round, rounds, np.array(cut, np.int32).reshape(-1, 3))
@@ -75,19 +76,10 @@ class _Replay:
         self.filled += np.bincount(whose, minlength=len(self.filled))
         return new
 
-    def _grow(self, now: Ints) -> None:
-        columns, vertices = self.columns, {}
-        chosen = np.zeros(0, np.int32)
-        for name, kind in self.kinds.items():
-            vertices[name] = at = self.whose.of_kinds(kind.kinds, columns, now)
-            for decision in kind.decisions if len(at) else ():
-                if decision.how == "best":
-                    vertices[name], chosen = self._next_picks()
-                else:
-                    made = self.finished.fields[decision.name][self.place[at]]
-                    columns[FieldColumn(decision.name)][at] = made
-        for name, kind in self.kinds.items():
-            self.grower.grow(kind, columns, vertices[name], {kind.best.name: chosen} if kind.best else {})
+    def _decided(self, decision: Decision, at: Ints) -> Ints | tuple[Ints, Ints]:
+        if decision.how == "best":
+            return self._next_picks()
+        return self.finished.fields[decision.name][self.place[at]]
 
     def _next_picks(self) -> tuple[Ints, Ints]:
         """The vertices and numbers that the next comparison of hypotheses picked."""

@@ -18,17 +18,18 @@ from numpy.typing import NDArray
 from abw.core.base.errors import InstanceError, Problem
 from abw.core.base.progress import Clock
 from abw.core.data.instances import Instances, Ints
-from abw.core.data.vertices import Columns, FieldColumn, Order, finished
+from abw.core.data.vertices import Columns, Order, finished
 from abw.core.exec.interface import Array, Computed, Executor, Result, Rounds
 from abw.core.graph.bind import Binding, bind
 from abw.core.graph.construct import construct
 from abw.core.graph.graph import Graph, Nodes
-from abw.core.graph.growing.beam import PICK, Beam, Picks
+from abw.core.graph.growing.beam import Beam, Picks
 from abw.core.graph.growing.decide import Chances, Grower, ScoreError, decide
 from abw.core.graph.growing.finished import finished_nodes, noted
 from abw.core.graph.growing.part import part
 from abw.core.graph.growing.sprout import Ground
 from abw.core.graph.growing.whose import NodeColumn, StandInColumn
+from abw.core.ir.growth import Decision
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.rules.critical import Critical
@@ -144,14 +145,14 @@ class _Growing:
         room: int = 0,
     ) -> None:
         self.binding, self.ground, self.batched, self.clock = binding, ground, batched, clock
-        self.sprouter, self.kinds = ground.sprouter, ground.sprouter.kinds
+        self.sprouter = ground.sprouter
         self.first, self.last = first, last
         self.tape = Tape(binding.network, executor)
         self.whose = ground.whose(first, last)
         instances = binding.instances
         with clock("construct"):
             self.columns = ground.columns(first, last, columns, room)
-        self.grower = Grower(self.kinds, instances.schema.kinds, self.whose)
+        self.grower = Grower(self.sprouter.kinds, instances.schema.kinds, self.whose)
         numbers = instances.numbers[first:last]
         self.chances = Chances(binding.model.data.seed, numbers)
         beam = self.sprouter.growth.beam
@@ -214,7 +215,9 @@ class _Growing:
             self._advance(graph, outer, self._round_schedule)
             with self.clock("construct"):
                 first = columns.count
-                self._grow(now)
+                for kind, at, added in self.grower.round(columns, now, self._decided):
+                    if self.beam:
+                        self.beam.follow(columns, kind, at, added)
                 now = np.arange(first, columns.count, dtype=np.int32)
         return rounds
 
@@ -257,29 +260,14 @@ class _Growing:
         ptr = np.append(0, np.cumsum(sizes[types])).astype(np.int32)
         return Schedule(types, ptr, np.concatenate([np.zeros(0, np.int32), *nodes]))
 
-    def _grow(self, now: Ints) -> None:
-        """Make the decisions of vertices whose nodes are computed, and do the clauses of their kinds.
-
-        Errors: InstanceError.
-        """
-        columns, vertices = self.columns, {}
-        picked = picks = np.zeros(0, np.int32)
-        for name, kind in self.kinds.items():
-            vertices[name] = at = self.whose.of_kinds(kind.kinds, columns, now)
-            for decision in kind.decisions if len(at) else ():
-                try:
-                    if self.beam and decision.how == "best":
-                        vertices[name], picked, picks = self.beam.pick(columns, at, self._read)
-                    else:
-                        chosen = decide(decision, columns, at, self._read, self.chances)
-                        columns[FieldColumn(decision.name)][at] = chosen
-                except ScoreError as error:
-                    self._refuse(error)
-        for name, kind in self.kinds.items():
-            at, best = vertices[name], kind.best
-            added = self.grower.grow(kind, columns, at, {best.name: picked} if best else {})
-            if self.beam:
-                self.beam.follow(columns, kind, picks if best else columns[PICK][at], added)
+    def _decided(self, decision: Decision, at: Ints) -> Ints | tuple[Ints, Ints]:
+        """What is decided at vertices whose nodes are computed. Errors: InstanceError."""
+        try:
+            if self.beam and decision.how == "best":
+                return self.beam.pick(self.columns, at, self._read)
+            return decide(decision, self.columns, at, self._read, self.chances)
+        except ScoreError as error:
+            self._refuse(error)
 
     def _read(self, t: int, output: int, vertices: Ints) -> Array:
         node = self.columns[NodeColumn(t)][vertices].astype(np.int64)
