@@ -21,7 +21,8 @@ from numba.core.compiler import CompilerBase
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import TypingError
 
-from abw.core.base.jit import Loops, allocating, inner, is_compiled, njit
+from abw.core.base.jit import allocating, inner, is_compiled, njit
+from abw.pqtree.loops import Loops
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"), reason="numba compiles nothing"
