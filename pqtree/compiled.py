@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-from abw.pqtree import kernel, rebuild, survey, table
+from abw.pqtree import kernel, table
 
-PARTS = (table, survey, rebuild, kernel)
-"""The modules that the kernel's functions are in."""
 PLAIN_BELOW = 64
 """Trees with fewer leaves stay in plain Python: they are done before a compiled kernel is loaded."""
 
@@ -33,30 +32,58 @@ def compiled(module: ModuleType = kernel) -> SimpleNamespace:
 
     The machine code is kept on disk until a file changes that has a part in it.
     """
+    return SimpleNamespace(**{name: _entry(getattr(module, name)) for name in module.ENTRIES})
+
+
+def _entry(function: FunctionType) -> Any:  # noqa: ANN401
+    """A function that Python calls, compiled."""
     import numba
+    from numba.core.dispatcher import Dispatcher
 
     from abw.pqtree.checkedcache import CheckedCache
+    from abw.pqtree.loops import OPTIONS, no_garbage_looked_for
 
-    jit = numba.njit(nogil=True, error_model="numpy")
-    for part in (*PARTS, module):
-        for _, function in inspect.getmembers(part, inspect.isfunction):
-            _make_callable(function)
-    entries: dict[str, Any] = {name: jit(getattr(module, name)) for name in module.ENTRIES}
-    for name, entry in entries.items():
-        entry._cache = CheckedCache(getattr(module, name), state)
-    return SimpleNamespace(**entries)
-
-
-@functools.cache
-def state() -> tuple[str, ...]:
-    """What tells one state of the kernel's files from another."""
-    return tuple(inspect.getsource(part) for part in PARTS)
+    entry: Any = numba.njit(**OPTIONS)(_calling_parts(function))
+    if isinstance(entry, Dispatcher):  # not so under NUMBA_DISABLE_JIT
+        compiling = no_garbage_looked_for()(entry.compile)
+        kept = CheckedCache(function, functools.partial(state, function), allocates=False)
+        vars(entry).update(_cache=kept, compile=compiling)
+    return entry
 
 
 @functools.cache
-def _make_callable(function: FunctionType) -> None:
-    """Let compiled functions call this one. The tree's small functions become part of each caller."""
-    from numba.extending import register_jitable
+def _part(function: FunctionType) -> Any:  # noqa: ANN401
+    """A function that compiled ones call."""
+    from abw.pqtree.parts import part
 
-    of_tree = function.__module__ in [part.__name__ for part in PARTS]
-    register_jitable(forceinline=of_tree and function.__name__ not in kernel.LARGE)(function)
+    return part(_calling_parts(function))
+
+
+def _calling_parts(function: FunctionType) -> FunctionType:
+    """The function once more, in which the names of other functions mean these compiled."""
+    named = _named(function)
+    known = {name: _part(value) if _is_called(value) else value for name, value in named.items()}
+    return FunctionType(function.__code__, known | {"__name__": function.__module__}, function.__name__)
+
+
+@functools.cache
+def state(function: FunctionType) -> tuple[str, ...]:
+    """What tells one state of the files from another that a function's machine code is made of."""
+    return tuple(inspect.getsource(sys.modules[name]) for name in sorted(_modules(function)))
+
+
+@functools.cache
+def _modules(function: FunctionType) -> frozenset[str]:
+    """The modules of a function, of all below it, and of the constants that they share."""
+    called = filter(_is_called, _named(function).values())
+    return frozenset({function.__module__, table.__name__}).union(*map(_modules, called))
+
+
+def _named(function: FunctionType) -> dict[str, Any]:
+    """What a function names of its module."""
+    known = function.__globals__
+    return {name: known[name] for name in function.__code__.co_names if name in known}
+
+
+def _is_called(value: object) -> bool:
+    return isinstance(value, FunctionType)

@@ -43,7 +43,6 @@ from abw.pqtree.table import start as start
 from abw.pqtree.table import undo as undo
 
 ENTRIES = ("start", "survey", "reduce_row", "reduce_rows", "encode", "encode_row", "undo")
-LARGE = ("reduce_rows", "encode_row")  # compiled once, not into each caller
 
 
 def reduce_row(T: Table, J: Journal, W: Table, S: Table, low: int, high: int) -> int:
@@ -53,7 +52,7 @@ def reduce_row(T: Table, J: Journal, W: Table, S: Table, low: int, high: int) ->
     if apex <= 0:
         return apex
     changes = T[VISITED] - before + 4  # at most so many new nodes, and 32 times as many writes
-    if J is not None and J[0] + 64 * changes > len(J):
+    if J[0] > 0 and J[0] + 64 * changes > len(J):
         return JOURNAL_FULL
     if T[END] + WIDTH * changes > len(T):
         return TABLE_FULL

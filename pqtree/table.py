@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 Table = Any  # list[int] or an int32 array
-Journal = Any  # the same, or None where no checkpoint is open: J[0] is its top, then pairs (place, old value)
+Journal = Any  # the same: J[0] is its top, 0 where no checkpoint is open; then pairs (place, old value)
 
 WIDTH = 16
 HALF = 8
@@ -35,8 +35,8 @@ REJECTED, KEPT, CHANGED, TABLE_FULL, JOURNAL_FULL, NOT_A_LEAF = 0, -1, -2, -3, -
 
 def put(T: Table, J: Journal, at: int, value: int) -> None:
     """Write to the structure; under a checkpoint the journal keeps the old value."""
-    if J is not None:
-        top = J[0]
+    top = J[0]
+    if top > 0:
         J[top] = at
         J[top + 1] = T[at]
         J[0] = top + 2
@@ -68,14 +68,14 @@ def table_size(n: int, inner: int) -> int:
     return (2 + inner) * WIDTH + n * HALF
 
 
-def start(T: Table, n: int) -> None:
-    """The tree of all orders of n leaves, one P-node, in a table of zeros."""
+def start(T: Table, J: Journal, n: int) -> None:
+    """The tree of all orders of n leaves, one P-node, in a table of zeros; no checkpoint is open."""
     T[LEAVES] = n
     T[END] = WIDTH + (n * HALF + WIDTH - 1) // WIDTH * WIDTH
     if n == 1:
         T[ROOT] = WIDTH
     elif n > 1:
-        root = new(T, None, P)
+        root = new(T, J, P)
         T[ROOT] = root
         T[root + FIRST] = WIDTH
         T[root + LAST] = WIDTH + (n - 1) * HALF
@@ -92,7 +92,7 @@ def parent(T: Table, J: Journal, x: int) -> int:
     up: int = T[p + UNION]
     while up != p:
         over = T[up + UNION]
-        if J is None or J[0] + 2 <= len(J):
+        if J[0] == 0 or J[0] + 2 <= len(J):
             put(T, J, p + UNION, over)
         p = over
         up = T[p + UNION]

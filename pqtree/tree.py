@@ -24,7 +24,7 @@ class PQTree:
     results are the same.
     """
 
-    __slots__ = ("_compiled", "_journal", "_kernel", "_marks", "_spare", "_table", "_work", "n")
+    __slots__ = ("_compiled", "_journal", "_kernel", "_marks", "_table", "_work", "n")
 
     def __init__(self, n: int, *, use_compiled: bool | None = None) -> None:
         """All orders of n leaves. Raises ValueError for n < 0."""
@@ -35,10 +35,9 @@ class PQTree:
         self._kernel: ModuleType | SimpleNamespace = compiled.compiled() if self._compiled else kernel
         self._table: Any = self.array(table.table_size(n, 2 * n + 8))
         self._work: Any = self.array(8 * n + 64)
-        self._spare: Any = None  # the journal, kept for the next checkpoint
-        self._journal: Any = None
+        self._journal: Any = self.array(1)
         self._marks: list[int] = []
-        self._kernel.start(self._table, n)
+        self._kernel.start(self._table, self._journal, n)
 
     # --- for kernels that build on the tree's
 
@@ -168,10 +167,7 @@ class PQTree:
 
         Costs nothing at once, and little at each change after it.
         """
-        if self._journal is None:
-            if self._spare is None:
-                self._spare = self.array(1024)
-            self._journal = self._spare
+        if not self._marks:
             self._journal[0] = 1
         self._marks.append(int(self._journal[0]))
         return len(self._marks) - 1
@@ -190,7 +186,7 @@ class PQTree:
             raise ValueError("the checkpoint is closed already")
         del self._marks[mark:]
         if not self._marks:
-            self._spare, self._journal = self._journal, None
+            self._journal[0] = 0
 
     # --- asking
 

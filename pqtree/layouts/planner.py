@@ -34,7 +34,7 @@ def plan_layout(
     An ideal layout is found where there is one, exactly. Else half of `time_limit` (seconds of searching)
     goes into an exact search, the other half into exchanges: `Layout.gap` says what is not proven. At 0 the
     operands are tried once, the heaviest first. From 64 variables on it runs as machine code, which a process
-    loads beforehand, and compiles if it was never used (15 s of CPU time). Raises ValueError for a wrong
+    loads beforehand, and compiles if it was never used (6 to 10 s of CPU time). Raises ValueError for a wrong
     program.
     """
     program = Program.of(sizes, batches, arenas, constant, launch)
