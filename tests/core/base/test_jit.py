@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -129,17 +129,12 @@ def test_where_no_machine_code_can_be_kept_it_is_compiled_still(
 
 
 CALLER = """
-import sys
 import callee
 from abw.core.base.jit import njit
 
 @njit
 def tripled(x):
     return {name} * x
-
-if __name__ == "__main__":
-    import caller
-    print(caller.tripled(int(sys.argv[1])), sum(caller.tripled.stats.cache_hits.values()))
 """
 CALLEE = """
 from abw.core.base.jit import njit
@@ -149,19 +144,43 @@ FACTOR = {factor}
 def times(x):
     return FACTOR * x
 """
+FORKS = """
+import os, sys
+import numba
+from abw.core.base.jit import njit
+
+njit(lambda x: 2 * x)(1)  # numba makes its tables at the first
+for line in sys.stdin:
+    folder = line.strip()
+    if os.fork():
+        if os.wait()[1]:
+            print("failed", flush=True)
+        continue
+    sys.path.insert(0, folder)
+    sys.dont_write_bytecode = True  # Python would believe it where a file changes within a second
+    numba.config.CACHE_DIR = f"{folder}/cache"
+    from caller import tripled
+    print(tripled(7), sum(tripled.stats.cache_hits.values()), flush=True)
+    os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def forks(root: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that has compiled neither, of which each that shall is a fork: a new one takes a second."""
+    command = [sys.executable, "-c", FORKS]
+    with subprocess.Popen(
+        command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as running:
+        yield running
 
 
 class Program:
     """A compiled function in a file of its own, which names what another file holds; run in new processes."""
 
-    def __init__(self, folder: Path, root: Path, name: str = "callee.FACTOR") -> None:
+    def __init__(self, folder: Path, forks: subprocess.Popen[str], name: str = "callee.FACTOR") -> None:
         self.folder = folder
-        self.environment = {
-            **os.environ,
-            "PYTHONPATH": str(root),
-            "NUMBA_CACHE_DIR": str(folder / "cache"),
-            "PYTHONDONTWRITEBYTECODE": "1",  # which Python would believe where a file changes within a second
-        }
+        self.forks = forks
         self.write(3)
         (folder / "caller.py").write_text(CALLER.format(name=name))
 
@@ -170,10 +189,9 @@ class Program:
 
     def run(self) -> str:
         """What it computed of 7, and whether the machine code was found."""
-        command = [sys.executable, "caller.py", "7"]
-        done = subprocess.run(command, env=self.environment, cwd=self.folder, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        assert self.forks.stdin and self.forks.stdout
+        print(self.folder, file=self.forks.stdin)
+        return self.forks.stdout.readline().strip()
 
     @property
     def files(self) -> list[Path]:
@@ -181,16 +199,18 @@ class Program:
 
 
 @pytest.mark.parametrize("name", ["callee.FACTOR", "callee.times(1)"])
-def test_a_constant_that_changes_in_another_file_is_noticed(root: Path, tmp_path: Path, name: str) -> None:
-    program = Program(tmp_path, root, name)
+def test_a_constant_that_changes_in_another_file_is_noticed(
+    forks: subprocess.Popen[str], tmp_path: Path, name: str
+) -> None:
+    program = Program(tmp_path, forks, name)
     assert [program.run(), program.run()] == ["21 0", "21 1"]
     program.write(5)
     assert [program.run(), program.run()] == ["35 0", "35 1"]
     assert len(program.files) == 1  # what is out of date is written over
 
 
-def test_a_damaged_file_is_compiled_anew(root: Path, tmp_path: Path) -> None:
-    program = Program(tmp_path, root)
+def test_a_damaged_file_is_compiled_anew(forks: subprocess.Popen[str], tmp_path: Path) -> None:
+    program = Program(tmp_path, forks)
     assert program.run() == "21 0"
     (file,) = program.files
     whole = file.read_bytes()
@@ -203,24 +223,28 @@ def _halved(x: int) -> float:
     return x / 2
 
 
-@settings(max_examples=300)
-@given(st.data())
-def test_no_damage_is_loaded(data: st.DataObject) -> None:
+@pytest.fixture(scope="module")
+def halved_file() -> Iterator[tuple[Path, bytes]]:
+    """The machine code of `_halved`, which is whole again in the end."""
     assert _halved(3) == 1.5
     files = _halved._cache._cache_file  # type: ignore[attr-defined]
     (path,) = (path for path in files._files() if files._read(path) is not None)
     whole = path.read_bytes()
+    yield path, whole
+    path.write_bytes(whole)
+    assert is_compiled(_halved)
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_no_damage_is_loaded(halved_file: tuple[Path, bytes], data: st.DataObject) -> None:
+    path, whole = halved_file
     at = data.draw(st.integers(0, len(whole) - 1))
     damaged = bytearray(whole)
     damaged[at] ^= 1 << data.draw(st.integers(0, 7))
-    cut = data.draw(st.sampled_from([len(whole), len(whole), at]))
-    try:
-        path.write_bytes(damaged[:cut])
-        assert files._read(path) is None
-        assert not is_compiled(_halved)
-    finally:
-        path.write_bytes(whole)
-    assert is_compiled(_halved)
+    path.write_bytes(damaged[: data.draw(st.sampled_from([len(whole), len(whole), at]))])
+    assert _halved._cache._cache_file._read(path) is None  # type: ignore[attr-defined]
+    assert not is_compiled(_halved)
 
 
 def test_ctrl_c_waits_until_a_function_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
