@@ -64,7 +64,8 @@ def run(
     while jobs:
         name, number = jobs[0][0], jobs[0][1] - 1
         with tempfile.TemporaryFile() as errors:
-            worker = _start(jobs, seed, errors.fileno())
+            modules = sorted({targets[name].attempt.__module__ for name, *_ in jobs})
+            worker = _start(modules, jobs, seed, errors.fileno())
             begun, ended = time.perf_counter(), "the worker died"
             try:
                 for event in _events(worker, patience):
@@ -104,8 +105,10 @@ def _left(jobs: list[tuple[str, int, int]], name: str, number: int) -> list[tupl
     return [(name, number + 1, jobs[at][2]), *jobs[at + 1 :]]
 
 
-def _start(jobs: list[tuple[str, int, int]], seed: int, errors: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.fuzz.worker", json.dumps(jobs), str(seed)]
+def _start(
+    modules: list[str], jobs: list[tuple[str, int, int]], seed: int, errors: int
+) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.fuzz.worker", json.dumps(modules), json.dumps(jobs), str(seed)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors)
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from abw.core.spec.text import document
 from tests.fuzz.mutate import damaged
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,23 +85,6 @@ def shipped(*names: str, most: int = 700) -> Callable[[], list[bytes]]:
         return [text if len(text) <= most else text[: text.rfind(b"\n", 0, most) + 1] for text in found]
 
     return cases
-
-
-@cache
-def read_shipped_once() -> None:
-    """Keep the nodes of the specs that ship, for targets that attack something else."""
-    composed, kept = document._Composer.compose, dict[str, document.Node | None]()
-
-    def compose(self: document._Composer, text: str) -> document.Node | None:
-        path = self.lines.file
-        if path not in kept:
-            found = composed(self, text)
-            if not Path(path).is_relative_to(ROOT / "specs"):
-                return found
-            kept[path] = found
-        return kept[path]
-
-    document._Composer.compose = compose  # type: ignore[method-assign]
 
 
 def put(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -15,12 +15,13 @@ import tempfile
 import time
 import traceback
 import unicodedata
+from importlib import import_module
 from pathlib import Path
 from random import Random
 
 from abw.core.base.errors import AbwError
 from abw.core.base.memory import peak_since, settle
-from tests.fuzz.target import Case, Target, load_targets
+from tests.fuzz.target import TARGETS, Case, Target
 
 INTACT = -1
 """The number of the case that is all of the corpus, undamaged."""
@@ -68,17 +69,18 @@ def unshowable(text: str) -> str:
     return ", ".join(f"U+{ord(c):04X}" for c in sorted(wrong))
 
 
-def main(jobs: list[tuple[str, int, int]], seed: int) -> None:
-    """Run cases `first` to `last` (exclusive) of targets, one after the other."""
+def main(modules: list[str], jobs: list[tuple[str, int, int]], seed: int) -> None:
+    """Run cases `first` to `last` (exclusive) of the targets of modules, one after the other."""
     says = os.fdopen(os.dup(1), "w", buffering=1)
     # nothing that abw prints may get in between
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     sys.stdin = Path(os.devnull).open()  # noqa: SIM115
     faulthandler.enable()
-    targets = load_targets()
+    for module in modules:
+        import_module(module)
     for name, first, last in jobs:
-        target = targets[name]
+        target = TARGETS[name]
         corpus = list(target.corpus())
         for number in (INTACT, *range(max(first, 0), last)):
             says.write(json.dumps({"target": name, "case": number}) + "\n")
@@ -95,4 +97,4 @@ def main(jobs: list[tuple[str, int, int]], seed: int) -> None:
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
-    main(json.loads(sys.argv[1]), int(sys.argv[2]))
+    main(json.loads(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3]))

@@ -9,15 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import yaml
 
-from abw.core.base.errors import Span, missing_file
+from abw.core.base.errors import Problem, Span, missing_file
 from abw.core.base.files import why_no_file
 from abw.core.spec.text.report import Report
 
 MAX_BYTES = 1_000_000
+MAX_KEPT = 10_000
+"""Nodes of a text of at most so many characters are kept."""
 MAX_DEPTH = 20
 COMMAS = 'inside { } put quotes around a text with commas: equations: "y = maximum(x, 0)"'
 MAX_ALIASED = 1000
@@ -96,16 +99,26 @@ Node = Scalar | Mapping | Sequence
 def read(path: Path, report: Report, asked: Span | None = None) -> Node | None:
     """The node at the top of a YAML file; None, with the problems in `report`, where there is none.
 
-    `asked` is the place that names the file. Cost: linear in the file (at most 1 MB).
+    `asked` is the place that names the file. Cost: linear in the file (at most 1 MB); nothing
+    where a small one was read before.
     """
     text = _text(path, report, asked)
     if text is None:
         return None
-    lines = Lines(str(path), tuple(re.split("\r\n|[\n\r\x85\u2028\u2029]", text)))
+    node, problems = (_composed if len(text) <= MAX_KEPT else _compose)(str(path), text)
+    report.extend(problems)
+    return node
+
+
+def _compose(file: str, text: str) -> tuple[Node | None, tuple[Problem, ...]]:
+    """The node at the top of a file's text, and what is wrong with it."""
+    report = Report()
+    lines = Lines(file, tuple(re.split("\r\n|[\n\r\x85\u2028\u2029]", text)))
+    node = None
     try:
-        return _Composer(lines, report).compose(text)
+        node = _Composer(lines, report).compose(text)
     except _StopError:
-        return None
+        pass
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = lines.span(mark.line + 1, mark.column + 1) if mark else None
@@ -117,7 +130,11 @@ def read(path: Path, report: Report, asked: Span | None = None) -> Node | None:
         report.add(f"not YAML: a control character (U+{int(error.character):04X})", where)
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         report.add(f"not YAML: {error}", lines.span(1, 1))
-    return None
+    return node, report.problems
+
+
+_composed = lru_cache(maxsize=128)(_compose)
+"""A spec is opened again and again, cells are shared by models, and YAML takes most of a model's reading."""
 
 
 def _text(path: Path, report: Report, asked: Span | None) -> str | None:

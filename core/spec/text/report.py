@@ -19,6 +19,11 @@ class Report:
         """How many were noted: it grows with every mistake, also one that was found before."""
         return self._noted
 
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """All of them, each once, as first met."""
+        return tuple(self._problems)
+
     def add(self, message: str, where: Span | None = None, hint: str = "") -> None:
         """Note a mistake."""
         self.extend([Problem(message, where, hint)])

@@ -201,3 +201,14 @@ def test_scalars_mean_what_yaml_1_2_says(tmp_path: Path) -> None:
     key, value = node.items[0]
     assert isinstance(value, Scalar)
     assert (key.text, value.text) == ("on", "yes")
+
+
+def test_a_text_that_was_read_before_is_told_of_again_and_one_that_changed_is_read(tmp_path: Path) -> None:
+    (first, _), (again, _) = load(tmp_path, "a: 1\n"), load(tmp_path, "a: 1\n")
+    assert first is again
+    other, _ = load(tmp_path, "a: 2\n")
+    assert isinstance(other, Mapping) and isinstance(value := other.get("a"), Scalar) and value.text == "2"
+    for _ in range(2):
+        node, report = load(tmp_path, "a: 1\na: 3\n")
+        assert isinstance(node, Mapping)
+        assert problems(report) == [("duplicate key 'a'", 2, 1)]

@@ -37,7 +37,7 @@ from abw.viz.data.fsm import policy_alone
 from abw.viz.data.scene import scene_of_run
 from abw.viz.data.times import times_document, times_picture
 from tests.core.policy import graphs
-from tests.fuzz.target import ROOT, damaged_case, put, read_shipped_once, target
+from tests.fuzz.target import ROOT, damaged_case, put, target
 
 NUMBERS = (b"Infinity", b"NaN", b"-1", b"2000000000", b"1e400", b"true", b"null", b"[]", b"{}")
 
@@ -117,7 +117,6 @@ def costs(case: bytes, folder: Path) -> None:
 def _runs() -> list[Mapping[str, bytes]]:
     """The folders of three runs: one with a learned policy, one whose instances have grown."""
     home = Path(tempfile.mkdtemp())
-    read_shipped_once()
     os.environ["ABW_HOME"] = str(home)
     for name, policy in (("fig1", "fsm"), ("treelstm", "agenda"), ("beam", "agenda")):
         spec, overrides = ROOT / "specs" / f"{name}.yaml", Overrides(limit=2, dims={"hidden": 2})

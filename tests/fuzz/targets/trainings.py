@@ -19,7 +19,7 @@ from abw.core.store.trainings import list_trainings, stored_training
 from abw.core.tools.trainingdiff import diff_trainings
 from abw.core.train.checkpoint import load_checkpoint
 from abw.core.train.session import TrainOptions, resume, train
-from tests.fuzz.target import ROOT, put, read_shipped_once, target
+from tests.fuzz.target import ROOT, put, target
 
 NUMBERS = (b"Infinity", b"NaN", b"-1", b"2000000000", b"1e400", b"true", b"null", b"[]", b"{}", b'"x"')
 NAMES = (b'"loss"', b'"rows"', b'"best_epoch"', b'"options"', b'"overrides"', b'"path"', b'"/dev/zero"')
@@ -29,7 +29,6 @@ NAMES = (b'"loss"', b'"rows"', b'"best_epoch"', b'"options"', b'"overrides"', b'
 def _training() -> Mapping[str, bytes]:
     """The folder of a training of one epoch."""
     os.environ["ABW_HOME"] = tempfile.mkdtemp()
-    read_shipped_once()
     small = Overrides(limit=2, dims={"hidden": 2})
     train(ROOT / "specs" / "sst.yaml", small, TrainOptions(epochs=1, executor="reference"))
     (folder,) = (home() / "training").iterdir()
