@@ -45,31 +45,41 @@ class Plain:
 
 def plain(instances: Instances) -> list[Plain]:
     """What the arrays say, own links and fields only."""
-    schema, result = instances.schema, []
-    for i in range(len(instances)):
-        start, end = (int(v) for v in instances.start[i : i + 2])
-        one = Plain(int(instances.lines[i]), [schema.kinds[k] for k in instances.kind[start:end]])
-        for name in instances.links:
-            way = link_of(instances, name)
-            for v in range(start, end):
-                if way.indptr is None:
-                    targets = way.target[v : v + 1]
-                    targets = targets[targets >= 0]
-                else:
-                    targets = way.target[way.indptr[v] : way.indptr[v + 1]]
-                for target in targets:
-                    assert start <= target < end, "a link leaves its instance"
-                    one.join(name, v - start, int(target) - start)
-        for name in instances.fields:
-            numbers, words = field_of(instances, name), instances.vocabulary.get(name)
-            for v in range(start, end):
-                if numbers[v] >= 0:
-                    value = int(numbers[v]) if words is None else words[int(numbers[v])]
-                    one.fields.setdefault(name, {})[v - start] = value
-        for name, item in instances.values.items():
-            for v, row in zip(item.vertex.tolist(), item.rows.tolist(), strict=True):
-                if start <= v < end:
-                    one.fields.setdefault(name, {})[v - start] = tuple(row)
+    schema, starts, kinds = instances.schema, instances.start.tolist(), instances.kind.tolist()
+    links: dict[str, list[list[int]]] = {}
+    for name in instances.links:
+        way = link_of(instances, name)
+        to = way.target.tolist()
+        if way.indptr is None:
+            links[name] = [[target] if target >= 0 else [] for target in to]
+        else:
+            links[name] = [to[a:b] for a, b in pairwise(way.indptr.tolist())]
+    fields = {name: field_of(instances, name).tolist() for name in instances.fields}
+    rows = {
+        n: dict(zip(f.vertex.tolist(), f.rows.tolist(), strict=True)) for n, f in instances.values.items()
+    }
+    result = []
+    for line, start, end in zip(instances.lines.tolist(), starts[:-1], starts[1:], strict=True):
+        one = Plain(line, [schema.kinds[k] for k in kinds[start:end]])
+        for name, targets in links.items():
+            joined = {v - start: [t - start for t in targets[v]] for v in range(start, end) if targets[v]}
+            assert all(0 <= t < end - start for some in joined.values() for t in some), (
+                "a link leaves its instance"
+            )
+            if joined:
+                one.links[name] = joined
+        for name, numbers in fields.items():
+            words = instances.vocabulary.get(name)
+            found: dict[int, Value] = {
+                v - start: numbers[v] if words is None else words[numbers[v]]
+                for v in range(start, end)
+                if numbers[v] >= 0
+            }
+            if found:
+                one.fields[name] = found
+        for name, item in rows.items():
+            if valued := {v - start: tuple(item[v]) for v in range(start, end) if v in item}:
+                one.fields[name] = {**one.fields.get(name, {}), **valued}
         result.append(one)
     return result
 
@@ -94,14 +104,14 @@ def check_arrays(instances: Instances) -> None:
     owner, index = link_of(instances, "instance").target, field_of(instances, "index")
     groups = (*schema.kinds[1:], *schema.groups)
     members = [(link_of(instances, g), np.isin(schema.kinds, list(schema.members(g)))) for g in groups]
-    for i in range(len(instances)):
-        start, end = instances.start[i : i + 2]
+    kind_of, numbers = instances.kind.tolist(), index.tolist()
+    for start, end in pairwise(instances.start.tolist()):
         assert instances.kind[start] == 0 and owner[start] == -1 and np.all(owner[start + 1 : end] == start)
         assert np.all(instances.kind[start + 1 : end] != 0)
         seen: Counter[int] = Counter()
         for v in range(start, end):
-            assert index[v] == seen[int(instances.kind[v])]
-            seen[int(instances.kind[v])] += 1
+            assert numbers[v] == seen[kind_of[v]]
+            seen[kind_of[v]] += 1
         for way, member in members:
             assert way.indptr is not None
             expected = start + np.flatnonzero(member[instances.kind[start:end]])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from abw.core.base.errors import CheckError
 from abw.core.exec.blas.executor import BlasExecutor
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.cpu.njit.executor import NjitExecutor
+from abw.core.exec.cpu.njit import executor as njit
 from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params, init_params
@@ -30,13 +31,14 @@ from tests.core.exec.builder import (
     random_schedule,
     reference,
 )
+from tests.core.exec.cpu.test_njit import _interpreted
 from tests.core.exec.cuda.simulated import SimulatedDevice
 
 EXECUTORS: dict[str, Callable[[], Executor]] = {
     "reference": ReferenceExecutor,
     "blas": BlasExecutor,
     "cpu": CpuExecutor,
-    "njit": NjitExecutor,
+    "njit": njit.NjitExecutor,
     "cuda": lambda: CudaExecutor(SimulatedDevice()),
 }
 CHEAP = ("reference", "blas", "cpu")
@@ -139,6 +141,14 @@ def test_rounds_compute_what_one_run_does(name: str, seed: int, nodes: int, data
     rounds.run(executor, expected)  # from the beginning, in the memory of the rounds before
 
 
+@pytest.fixture
+def interpreted() -> Iterator[None]:
+    """What plain numba would compile for seconds is run as it is written."""
+    with patch.object(njit, "_load", _interpreted):
+        yield
+
+
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("name", ["njit", "cuda"])
 def test_rounds_of_executors_that_compile_long(name: str) -> None:
     rng = np.random.default_rng(3)
@@ -208,6 +218,7 @@ def test_a_plan_that_goes_on_keeps_all() -> None:
         plan(graph, schedule, np.zeros(1, np.int32), earlier)
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("name", EXECUTORS)
 def test_renewed_parameters_are_those_of_an_executor_prepared_with_them(name: str) -> None:
     rng = np.random.default_rng(16)
