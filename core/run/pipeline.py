@@ -40,7 +40,7 @@ from abw.core.run.learning import (
 )
 from abw.core.run.minibatches import planned
 from abw.core.run.options import RunOptions as RunOptions
-from abw.core.run.precompile import BOUND, EDGES, PLAN, Beside, compiling_beside
+from abw.core.run.precompile import BOUND, PLAN, Beside, compiling_beside
 from abw.core.run.resident import Resident
 from abw.core.run.shards import Share
 from abw.core.run.streaming import Job, run_stream
@@ -286,8 +286,7 @@ def _warm_up(sample: Workload, instances: int, executor: Executor, beside: Besid
     """
     if beside.process:
         sample.graph(0, instances)
-        for part in (EDGES, PLAN):
-            beside.wait(part)
+        beside.wait(PLAN)
     # the mini-batches to come may be larger in more than their number
     times = 2 * -(-sample.model.data.batch // instances)
     batch = planned(sample, Depth(), executor, 0, instances, times=times)

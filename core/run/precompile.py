@@ -1,4 +1,4 @@
-"""Compiling side by side: a second process compiles edges, plans and all policies, this one the rest.
+"""Compiling side by side: a second process compiles plans, bounds and all policies, this one the rest.
 
 numba compiles one function at a time in a process, and those take about half of what a first run compiles.
 Machine code comes into this process by way of the cache on disk.
@@ -20,7 +20,6 @@ from abw.core.base.cores import usable_cores
 from abw.core.base.jit import is_compiled
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag, Reads, build_dag
-from abw.core.graph.edges import consumers
 from abw.core.plan.kernels import fill_plan
 from abw.core.policy.learned.choice import RULES
 from abw.core.policy.learned.learner import BEST_OF, learn, trial
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from abw.core.run.learning import Asked  # the other process does without what that imports
 
-EDGES, PLAN, BOUND = "edges", "plan", "bound"
+PLAN, BOUND = "plan", "bound"
 """What the other process compiles first, in this order: a run needs these before policies."""
 FIRST = ("agenda", *RULES)
 """The policies that it compiles next, in this order, before FSMs."""
@@ -83,9 +82,9 @@ class Beside:
         tells.close()
 
     def wait(self, part: str) -> None:
-        """Until it has compiled a part (EDGES, PLAN, BOUND, a policy), has ended, or has taken too long."""
+        """Until it has compiled a part (PLAN, BOUND, a policy), has ended, or has taken too long."""
         name = part.removesuffix(REVERSED)
-        if name not in (EDGES, PLAN, BOUND, *FIRST, LEARNED):
+        if name not in (PLAN, BOUND, *FIRST, LEARNED):
             return
         while self.process and not self._told.closed and name not in self._said:
             try:
@@ -134,15 +133,13 @@ def _compile_quietly(what: str, tells: Connection) -> None:
 
 
 def compile_parts(what: str) -> Iterator[str]:
-    """Compile what every run takes: edges, plans, bounds, `agenda`, which it is compared with.
+    """Compile what every run takes: plans, bounds, `agenda`, which it is compared with.
 
     Then all that learning an FSM with an encoding (`best`: with each that is tried) uses; or the rules and
     FSMs that `auto` tries; or, for '', no more.
 
     Yields the name of each part as soon as it is ready.
     """
-    _connect_nothing()
-    yield EDGES
     _plan_nothing()
     yield PLAN
     # a chain of four nodes, whose types recur
@@ -165,13 +162,6 @@ def compile_parts(what: str) -> Iterator[str]:
             learned.schedule(dag)
             learned.schedule(other)
     yield LEARNED
-
-
-def _connect_nothing() -> None:
-    """Find the edges of a graph without nodes: its arrays have the types of every graph's."""
-    ints, none = np.zeros(1, np.int32), np.zeros(0, np.int32)
-    table = np.full((1, 1), -1, np.int32)
-    consumers(np.zeros(2, np.int32), ints, np.zeros(1, np.bool_), table, ints, none, 0)
 
 
 def _plan_nothing() -> None:
