@@ -110,3 +110,12 @@ def no_garbage_looked_for() -> Iterator[None]:
     finally:
         if collects:
             gc.enable()
+
+
+def for_compiled_alone(made: Any) -> None:  # noqa: ANN401 (numba's)
+    """Let Python's calls of a compiled function raise TypeError: without an entry they would crash."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise TypeError(f"{made.__name__} can be called by compiled functions alone")
+
+    vars(made).update(_insert=lambda *_, **__: None, _compile_for_args=refuse)

@@ -15,7 +15,7 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.dispatcher import Dispatcher
 
-from abw.pqtree.loops import OPTIONS, PASSES, Loops
+from abw.pqtree.loops import OPTIONS, PASSES, Loops, for_compiled_alone
 
 
 class _Part(JITCodeLibrary):
@@ -68,15 +68,8 @@ def part(function: Callable[..., Any]) -> Any:  # noqa: ANN401
     if not isinstance(made, Dispatcher):  # under NUMBA_DISABLE_JIT
         return made
     template = made.get_call_template
-
-    def refuse(*_: object, **__: object) -> None:
-        raise TypeError(f"{function.__name__} can be called by compiled functions alone")
-
-    vars(made).update(
-        get_call_template=lambda args, kws: template(tuple(map(_wide, args)), kws),
-        _insert=lambda *_, **__: None,  # what Python would call
-        _compile_for_args=refuse,
-    )
+    vars(made).update(get_call_template=lambda args, kws: template(tuple(map(_wide, args)), kws))
+    for_compiled_alone(made)
     return made
 
 

@@ -14,7 +14,7 @@ from numba.core.dispatcher import Dispatcher
 
 from abw.core.base.interrupts import finished_before_interrupt
 from abw.pqtree.checkedcache import CheckedCache
-from abw.pqtree.loops import OPTIONS, no_garbage_looked_for
+from abw.pqtree.loops import OPTIONS, for_compiled_alone, no_garbage_looked_for
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,12 +42,8 @@ def inner(function: F) -> F:
     Python's calls raise TypeError.
     """
     compiled: Any = _compiled(function, {"no_cpython_wrapper": True})
-
-    def refuse(*_: object, **__: object) -> None:
-        raise TypeError(f"{function.__name__} can be called by compiled functions alone")
-
     if isinstance(compiled, Dispatcher):
-        vars(compiled).update(_insert=lambda *_, **__: None, _compile_for_args=refuse)  # else a crash
+        for_compiled_alone(compiled)
     return cast(F, compiled)
 
 

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,7 +125,7 @@ def _safe_start() -> Iterator[None]:
 
 def _compile_quietly(what: str, tells: Connection) -> None:
     """Tell the name of each part as soon as it is ready, and nothing else."""
-    with open(os.devnull, "w") as nothing:  # noqa: PTH123
+    with Path(os.devnull).open("w") as nothing:
         for standard in (1, 2):
             os.dup2(nothing.fileno(), standard)
     with suppress(BaseException):  # Ctrl-C, say: then this process compiles it, or nobody

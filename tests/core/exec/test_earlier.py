@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from unittest.mock import patch
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from abw.core.base.errors import CheckError
 from abw.core.exec.blas.executor import BlasExecutor
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.cpu.njit import executor as njit
+from abw.core.exec.cpu.njit.executor import NjitExecutor
 from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params, init_params
@@ -31,14 +30,13 @@ from tests.core.exec.builder import (
     random_schedule,
     reference,
 )
-from tests.core.exec.cpu.test_njit import _interpreted
 from tests.core.exec.cuda.simulated import SimulatedDevice
 
 EXECUTORS: dict[str, Callable[[], Executor]] = {
     "reference": ReferenceExecutor,
     "blas": BlasExecutor,
     "cpu": CpuExecutor,
-    "njit": njit.NjitExecutor,
+    "njit": NjitExecutor,
     "cuda": lambda: CudaExecutor(SimulatedDevice()),
 }
 CHEAP = ("reference", "blas", "cpu")
@@ -139,13 +137,6 @@ def test_rounds_compute_what_one_run_does(name: str, seed: int, nodes: int, data
     expected = reference(graph, params)
     rounds.run(executor, expected)
     rounds.run(executor, expected)  # from the beginning, in the memory of the rounds before
-
-
-@pytest.fixture
-def interpreted() -> Iterator[None]:
-    """What plain numba would compile for seconds is run as it is written."""
-    with patch.object(njit, "_load", _interpreted):
-        yield
 
 
 @pytest.mark.usefixtures("interpreted")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -25,8 +24,8 @@ from abw.core.plan.plan import plan
 from abw.core.policy.rules.sufficient import Sufficient
 from tests.core.exec.builder import error, reference
 from tests.core.exec.corners import EDGES, functions, one_type
-from tests.core.exec.cpu.test_njit import _interpreted
 from tests.core.exec.cuda.simulated import SimulatedDevice
+from tests.core.exec.interpreted import njit_interpreted
 from tests.core.exec.operations import by_numpy, operations_cell
 
 HERE: list[TargetName] = [name for name in TARGETS if TARGETS.index(name) >= TARGETS.index(get_target().name)]
@@ -68,7 +67,7 @@ def run(name: str, graph: Graph, params: Params) -> Result:
     planned = plan(graph, Sufficient().schedule(graph.dag))
     check_plan(graph, planned)
     executor = EXECUTORS[name]()
-    with patch.object(njit, "_load", _interpreted), np.errstate(all="ignore"):
+    with njit_interpreted(), np.errstate(all="ignore"):
         executor.prepare(graph.network, params, 1)
         return executor.run(planned)
 

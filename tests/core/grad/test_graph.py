@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -42,8 +41,8 @@ from abw.core.run.workload import (
 )
 from abw.core.spec.load import Overrides
 from tests.core.exec.builder import launched, random_graph, random_network, random_schedule
-from tests.core.exec.cpu.test_njit import _interpreted
 from tests.core.exec.cuda.simulated import SimulatedDevice
+from tests.core.exec.interpreted import njit_interpreted
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.float64]
@@ -213,7 +212,7 @@ def test_random_graphs_in_every_executor(name: str) -> None:
         params = init_params(graph.network, seed)
         executor = EXECUTORS[name]()
         expected = nodewise_gradients(graph.network, params, graph, gradients)
-        with patch.object(njit, "_load", _interpreted), np.errstate(all="ignore"):
+        with njit_interpreted(), np.errstate(all="ignore"):
             executor.prepare(made.training.network, params, 1)
             assert apart(run(executor, made, plan, params), expected) < 1e-4
 

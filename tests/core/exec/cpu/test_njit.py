@@ -6,7 +6,6 @@ Compiling a network takes seconds. So most tests run the generated Python as it 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from unittest.mock import patch
@@ -20,7 +19,6 @@ from abw.core.base.errors import AbwError
 from abw.core.cell.normal import normalise
 from abw.core.exec import registry
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.cpu.njit import executor as module
 from abw.core.exec.cpu.njit.executor import SCALAR, NjitExecutor
 from abw.core.exec.cpu.tiling import StageLayout, layout_of
 from abw.core.exec.interface import Executor, Result
@@ -53,24 +51,9 @@ from tests.core.exec.corners import (
     words_network,
 )
 from tests.core.exec.cpu.test_cpu import LARGE, RANDOM_TOLERANCE, SPECS, WIDTH
+from tests.core.exec.interpreted import njit_interpreted
 
 seeds = st.integers(0, 2**32 - 1)
-
-
-def _interpreted(source: str) -> ModuleType:
-    """The module without compiling it; the loops that it calls are compiled."""
-    found = ModuleType("interpreted")
-    lines = [line for line in source.splitlines() if not line.startswith(("@numba.njit(", "@allocating"))]
-    assert len(lines) < len(source.splitlines())
-    with np.errstate(all="ignore"):
-        exec("\n".join(lines), found.__dict__)
-    return found
-
-
-@pytest.fixture
-def interpreted() -> Iterator[None]:
-    with patch.object(module, "_load", _interpreted):
-        yield
 
 
 def run(executor: Executor, planned: Plan, params: Params) -> Result:
@@ -166,7 +149,7 @@ def test_compiled_as_interpreted_and_kept(tmp_path: Path, monkeypatch: pytest.Mo
     result, compiled = fresh()
     assert not compiled.walk.stats.cache_hits
     assert error(result, reference(graph, params)) < 1e-5
-    with patch.object(module, "_load", _interpreted):
+    with njit_interpreted():
         assert error(result, run(NjitExecutor(), planned, params)) < 1e-6
 
     result, again = fresh()
@@ -194,7 +177,7 @@ def test_results_do_not_outlive_the_next_run() -> None:
     network = words_network()
     graph = make_graph(network, [0], [[-1, -7, -7]])
     executor = NjitExecutor()
-    with patch.object(module, "_load", _interpreted):
+    with njit_interpreted():
         planned = plan(graph, one_by_one(graph))
         first = run(executor, planned, init_params(network, 0))
         executor.run(planned)
