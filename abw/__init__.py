@@ -10,13 +10,14 @@ __all__ = [
     *("best", "cells", "each", "from_networkx", "from_pyg", "load"),
 ]
 
+_MODULES = ("arrow", "torch")
 _EXPORTED = {
     "abw.core.api": ("LoadedModel", "load"),
     "abw.core.base.errors": ("AbwError", "DataError", "SpecError"),
     "abw.core.data.given.graphs": ("from_networkx", "from_pyg"),
     "abw.core.data.instances": ("Instances",),
     "abw.core.program.net": ("Net", "cells"),
-    "abw.core.program.several": ("best", "each"),
+    "abw.core.program.combinators": ("best", "each"),
     "abw.core.program.recording.values": ("Value",),
     "abw.core.store.ragged": ("Outputs", "Ragged"),
 }
@@ -28,6 +29,11 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401
         if name in names:
             found = globals()[name] = getattr(importlib.import_module(module), name)
             return found
+    if name in _MODULES:
+        try:
+            return importlib.import_module(f"abw.{name}")
+        except ModuleNotFoundError as error:  # what looks for attributes expects this one
+            raise AttributeError(f"abw.{name} needs {error.name}, which is not installed") from error
     if not name.startswith("_") and (made := _operation(name)):
         return made
     raise AttributeError(f"module 'abw' has no attribute '{name}'")
@@ -45,7 +51,10 @@ def _operation(name: str) -> Any:  # noqa: ANN401
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    from abw.core.ir.operations import FUNCTIONS
+
+    ours = {name for name in globals() if name.startswith("__")}
+    return sorted({*ours, *__all__, *_MODULES, *FUNCTIONS})
 
 
 def _show_in_notebooks() -> None:

@@ -13,6 +13,7 @@ Needs pyarrow.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from abw.core.api import Floats, LoadedModel, load
+from abw.core.base.errors import AbwError
 from abw.core.store.ragged import Outputs, Ragged
 
 
@@ -43,11 +45,22 @@ class Predictor:
         return _again, self._given
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        """The table with its outputs. Errors: those of `abw.load` and of a model's call; KeyError."""
+        """The table with its outputs.
+
+        Errors: those of `abw.load` and of a model's call; AbwError where two columns would have one name;
+        KeyError.
+        """
         spec, column, errors, options = self._given
         if self._model is None:
             self._model = load(spec, **options)
         texts = table.column(column).to_pylist()
+        added = [*(output.name for output in self._model.outputs), *([errors] if errors else [])]
+        names = Counter([*table.column_names, *added])
+        if twice := [name for name in added if names[name] > 1]:
+            raise AbwError(
+                f"the table would have two columns '{twice[0]}'",
+                hint="rename or drop its own, rename the output of the model, or give another `errors`",
+            )
         found = self._outputs(self._model, ["" if text is None else text for text in texts])
         single = {output.name for output in self._model.outputs if output.single}
         for name, ragged in found.items():

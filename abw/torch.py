@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from abw.core import api
+from abw.core.exec.values import single
 from abw.core.graph.graph import Graph
 from abw.core.policy.registry import get_policy
 from abw.core.train.backward import Backward, Half
@@ -25,46 +26,74 @@ from abw.core.train.checkpoint import named
 
 
 class Layer(torch.nn.Module):  # type: ignore[misc]
-    """A model of abw as a module: from instances to its outputs, which can be differentiated.
+    """A model of abw as a module: from instances to its outputs, which can be differentiated once.
 
-    Its parameters and tables are this module's, called as in the spec with '-' for '.', in the memory that
-    abw reads: what an optimiser does to them counts from the next call on, without copies. All is in single
-    precision, on the processor.
+    Its parameters and tables are this module's, in the memory that abw reads: what an optimiser does to them
+    counts from the next call on, without copies. Their names are the spec's with '-' for '.', and with '_'
+    behind where a module or another parameter has that name already; `names` says which is which. All is in
+    single precision, on the processor. A layer can be copied, pickled and saved as a whole.
     """
 
     def __init__(self, spec: str, *, policy: str = "sufficient", **options: Any) -> None:  # noqa: ANN401
         """`options`: those of `abw.load`. Errors: as there, and AbwError for what cannot be trained."""
         super().__init__()
         self.model = api.load(spec, policy=policy, **options)
-        model = self.model
-        outputs = [name for name, _ in model.spec.outputs]
-        self.passes = Backward(
-            model.spec, model._networks, model._params, get_policy(policy), outputs, model.executor.name,
-            options.get("threads"),
-        )  # fmt: skip
+        self.names: dict[str, str] = {}
+        self._options = policy, options.get("threads")
+        self.passes = self._passes()
         for name, value in named(self.passes.network, self.passes.params).items():
-            shared = torch.nn.Parameter(torch.from_numpy(value))
-            self.register_parameter(name.replace(".", "-"), shared)
+            free = name.replace(".", "-")
+            while hasattr(self, free):
+                free += "_"
+            self.names[name] = free
+            self.register_parameter(free, torch.nn.Parameter(torch.from_numpy(value)))
+
+    def _passes(self) -> Backward:
+        (policy, threads), model = self._options, self.model
+        outputs = [name for name, _ in model.spec.outputs]
+        return Backward(
+            model.spec, model._networks, model._params, get_policy(policy), outputs, model.executor.name,
+            threads,
+        )  # fmt: skip
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        del state["passes"]  # compiled again where the copy is made
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.passes = self._passes()
+        for shared, value in zip(self._shared(), self._values(), strict=True):
+            value[...] = shared.detach().numpy()
+            if not shared.is_shared():  # by several processes: they go on sharing it
+                shared.data = torch.from_numpy(value)
 
     def forward(self, instances: api.Given) -> Mapping[str, torch.Tensor]:
         """The outputs of some instances by name, (m, *shape), instance after instance.
 
-        Errors: as `LoadedModel`'s calls.
+        Errors: as `LoadedModel`'s calls; RuntimeError for parameters that are not float32 on the processor.
         """
         graph = self.model.graph(instances)
         names = tuple(self.passes.training.losses)
-        values = _Run.apply(self, graph, *self.parameters())
+        values = _Run.apply(self, graph, *self._shared())
         return dict(zip(names, values, strict=True))
 
     def _versions(self) -> tuple[int, ...]:
-        return tuple(parameter._version for parameter in self.parameters())
+        return tuple(parameter._version for parameter in self._shared())
 
     def _begin(self, graph: Graph) -> Half:
-        for shared, value in zip(self.parameters(), self._values(), strict=True):
-            if shared.data_ptr() != value.ctypes.data:
-                raise RuntimeError("a parameter has other memory now than abw reads: copy into it instead")
+        for shared, value in zip(self._shared(), self._values(), strict=True):
+            if shared.dtype != torch.float32 or shared.device.type != "cpu":
+                found = f"{shared.dtype} on {shared.device}"
+                raise RuntimeError(f"abw trains in float32 on the CPU, and a parameter is {found}")
+            if shared.data_ptr() != value.ctypes.data:  # PyTorch has moved it, as for other processes
+                value[...] = shared.detach().numpy()
         self.passes.changed()  # what has been written to them since nobody tells
         return self.passes.forward(self.passes.planned(graph))
+
+    def _shared(self) -> list[torch.nn.Parameter]:
+        return [self._parameters[name] for name in self.names.values()]
 
     def _values(self) -> tuple[np.ndarray[Any, Any], ...]:
         params = self.passes.params
@@ -88,10 +117,30 @@ class _Run(torch.autograd.Function):  # type: ignore[misc]
         if not layer.passes.waits(half):  # another mini-batch took the memory: compute this one again
             half = layer._begin(ctx.graph)
         for rows, gradient in zip(half.gradients.values(), gradients, strict=True):
-            rows[...] = 0 if gradient is None else gradient.numpy()
-        vector = layer.passes.backward(half).vector(layer.passes.params).astype(np.float32)
+            rows[...] = 0 if gradient is None else gradient.detach().numpy()
+        vector = single(layer.passes.backward(half).vector(layer.passes.params))
         found, at = [], 0
         for value in layer._values():
             found.append(torch.from_numpy(vector[at : at + value.size].reshape(value.shape)))
             at += value.size
+        if torch.is_grad_enabled():  # create_graph=True
+            found = _Once.apply(*(gradient.requires_grad_() for gradient in found))
         return None, None, *found
+
+
+class _Once(torch.autograd.Function):  # type: ignore[misc]
+    """Gradients that have none themselves.
+
+    PyTorch's `once_differentiable` refuses less: what depends on parameters alone is a constant to it, and a
+    penalty on gradients would add nothing.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *gradients: torch.Tensor) -> Any:  # noqa: ANN401
+        return tuple(gradient.view_as(gradient) for gradient in gradients)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:  # noqa: ANN401
+        raise RuntimeError(
+            "abw.torch.Layer can be differentiated once: what is made of its gradients has no gradients"
+        )

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from abw.bench.workloads import Case, learned_policy
+from abw.bench.workloads import Case, files_of, learned_policy
 from abw.core.base.errors import AbwError
 
 if TYPE_CHECKING:
@@ -89,14 +89,15 @@ class System:
         from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
         from abw.core.spec.load import Overrides
 
+        spec, source = files_of(chosen, specs, data)
         overrides = Overrides(
-            data=data / chosen.data,
+            data=source,
             batch=batch,
             limit=batch * mini_batches,
             dims={"hidden": hidden},
             hoist=setting.hoist,
         )
-        model = open_model(specs / chosen.spec, overrides)
+        model = open_model(spec, overrides)
         self.setting = setting
         networks = open_networks(
             model, setting.granularity, setting.layout, fuse=setting.fuse, group=setting.group
@@ -118,7 +119,7 @@ class System:
         steps share by what all threads took for them.
         """
         from abw.core.base.progress import Clock
-        from abw.core.run.abreast import Part, read_parts
+        from abw.core.run.parallel import Part, read_parts
 
         part = Part(self._workload, list(self._workload.windows()))
         clock = Clock(*STEPS, timer=time.thread_time if self.setting.threads == 1 else time.perf_counter)

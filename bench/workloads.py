@@ -96,8 +96,8 @@ def mini_batch(name: str, specs: Path, data: Path, batch: int, hidden: int) -> t
     from abw.core.spec.load import Overrides
 
     chosen = case(name)
-    overrides = Overrides(data=data / chosen.data, batch=batch, limit=batch, dims={"hidden": hidden})
-    model = open_model(specs / chosen.spec, overrides)
+    spec, source = files_of(chosen, specs, data)
+    model = open_model(spec, Overrides(data=source, batch=batch, limit=batch, dims={"hidden": hidden}))
     workload = load_workload(model, "cell")
     graph = workload.graph(0, len(workload.instances))
     return plan(graph, Sufficient().schedule(graph.dag)), init_params(workload.network, 0)

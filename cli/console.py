@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from abw.core.base.errors import GLUE, AbwError
+from abw.core.base.errors import GLUE, AbwError, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -103,15 +103,25 @@ def standard_output() -> Iterator[None]:
         outlet.detach()
 
 
+def say(text: object) -> None:
+    """Print lines of text on standard output, control characters escaped."""
+    print(printable(str(text)))
+
+
 def print_json(document: Any) -> None:  # noqa: ANN401
     """Print one JSON document, whole: nothing of it is printed where it cannot be made."""
     unicode = sys.stdout.encoding.lower().startswith("utf")
     sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=not unicode) + "\n")
 
 
-def give(report: dict[str, Any], as_json: bool, say: Callable[[dict[str, Any]], None]) -> None:
-    """Print a report: as JSON, or for people, by `say`."""
-    print_json(report) if as_json else say(report)
+def give(
+    report: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None], quiet: bool = False
+) -> None:
+    """Print a report: as JSON, or for people, by `show`, unless quiet."""
+    if as_json:
+        print_json(report)
+    elif not quiet:
+        show(report)
 
 
 def grid(
@@ -142,14 +152,14 @@ class _Lines:
 
     def phase(self, name: str, total: int | None = None) -> None:
         """Begin a phase."""
-        print(f"{name} ...", file=sys.stderr, flush=True)
+        print(printable(f"{name} ..."), file=sys.stderr, flush=True)
         self.name, self.total, self.told = name, total, time.monotonic()
 
     def reached(self, step: int, note: object = "") -> None:
         """`step` steps of the phase are done."""
         if time.monotonic() > self.told + SECONDS:
             said = note if isinstance(note, str) and note else f"{step} of {self.total or '?'}"
-            print(f"{self.name}: {said}", file=sys.stderr, flush=True)
+            print(printable(f"{self.name}: {said}"), file=sys.stderr, flush=True)
             self.told = time.monotonic()
 
 
@@ -202,6 +212,17 @@ def amount(value: float, unit: str = "") -> str:
             return f"{value / scale:.3g}{GLUE}{prefix}{unit}"
     text = f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
     return f"{text}{GLUE}{unit}" if unit else text
+
+
+def say_random(grows: bool) -> None:
+    """Say of a model that grows by untrained weights that its graphs are no trained model's."""
+    if grows:
+        from rich.text import Text
+
+        from abw.core.base.console import Console
+
+        why = ", and what grows depends on them: --weights FILE\n"
+        Console().print(Text.assemble(("its weights are random", "yellow"), why))
 
 
 def counted(number: int, noun: str, plural: str = "s") -> str:

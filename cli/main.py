@@ -13,7 +13,8 @@ import typer
 
 from abw.cli.console import DEGRADED, standard_output
 from abw.cli.groups import Group
-from abw.core.base.errors import AbwError, InterruptedWorkError, from_system
+from abw.cli.usage import UsageError, told
+from abw.core.base.errors import AbwError, InterruptedWorkError, from_system, printable
 from abw.core.base.interrupts import INTERRUPTED, Terminated
 from abw.core.base.memory import keep_freed_memory
 
@@ -76,11 +77,18 @@ def main() -> None:
         sys.stderr.reconfigure(errors=DEGRADED)
     try:
         with standard_output():
-            app(prog_name="abw")
+            done = app(prog_name="abw", standalone_mode=False)
+            raise SystemExit(done if isinstance(done, int) else 0)
+    except UsageError as error:
+        if type(error).__name__ != "NoArgsIsHelpError":
+            _say(f"error: {told(error)}")
+        elif error.message:  # else rich has printed the help
+            _say(error.message)
+        sys.exit(error.exit_code)
     except (AbwError, MemoryError, OSError, RecursionError, UnicodeError) as error:
-        told = error if isinstance(error, AbwError) else from_system(error)
-        _say(str(told) if isinstance(told, InterruptedWorkError) else f"error: {told}")
-        sys.exit(told.exit_code)
+        ours = error if isinstance(error, AbwError) else from_system(error)
+        _say(str(ours) if isinstance(ours, InterruptedWorkError) else f"error: {ours}")
+        sys.exit(ours.exit_code)
     except SystemExit as end:
         if end.code == INTERRUPTED or isinstance(end, Terminated):
             word = "terminated" if isinstance(end, Terminated) else "interrupted"
@@ -89,5 +97,8 @@ def main() -> None:
 
 
 def _say(text: str) -> None:
+    for given in sys.argv[1:]:  # an argument is shown on one line
+        if given.strip():
+            text = text.replace(printable(given), printable(given).replace("\n", "\\n").replace("\t", "\\t"))
     with suppress(OSError, ValueError):  # nobody may hear it: the exit code says that it failed
         print(text, file=sys.stderr, flush=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from abw.cli import completion
+from abw.cli.usage import one_of
 
 if TYPE_CHECKING:
     from abw.core.run.shards import Shard as Shard_
@@ -60,7 +61,7 @@ Spec = Annotated[
     Path,
     typer.Argument(
         metavar="SPEC",
-        help="The model's YAML file, or the name of one that ships, as lattice (`abw specs`).",
+        help="The model's YAML file, or the name of a shipped one (`abw specs`).",
         callback=found,
         autocompletion=completion.specs,
     ),
@@ -69,8 +70,7 @@ SpecOrProgram = Annotated[
     Path,
     typer.Argument(
         metavar="SPEC",
-        help="The model's YAML file, or the name of one that ships; or program.py:function, a model as a "
-        "Python function (docs/programs.md).",
+        help="The model's YAML file, the name of a shipped one, or program.py:function (docs/programs.md).",
         callback=found_or_program,
         autocompletion=completion.specs_and_programs,
     ),
@@ -79,53 +79,68 @@ SpecOrNone = Annotated[
     Path | None,
     typer.Argument(
         metavar="[SPEC]",
-        help="The model's YAML file, or the name of one that ships.",
+        help="The model's YAML file, or the name of a shipped one.",
         callback=found_or_none,
         autocompletion=completion.specs,
     ),
 ]
 Data = Annotated[
     Path | None,
-    typer.Option("--data", metavar="PATH", help="Read the instances from here, not from the spec's path."),
+    typer.Option("--data", metavar="PATH", help="Read instances from this file instead of the spec's."),
 ]
 DataOrPipe = Annotated[
     Path | None,
     typer.Option(
         "--data",
         metavar="PATH",
-        help="Read the instances from here, not from the spec's path; - is standard input.",
+        help="Read instances from this file instead of the spec's; - is standard input.",
     ),
 ]
 Limit = Annotated[
-    int | None, typer.Option("--limit", min=1, metavar="N", help="Take only the first N instances.")
+    int | None, typer.Option("--limit", min=1, metavar="N", help="Use only the first N instances.")
 ]
 TrainLimit = Annotated[
     int, typer.Option("--train-limit", min=1, metavar="N", help="Learn from the first N instances.")
 ]
-Trials = Annotated[int, typer.Option("--trials", min=1, metavar="N", help="Trials at most.")]
+Trials = Annotated[int, typer.Option("--trials", min=1, metavar="N", help="Maximum number of trials.")]
 Batch = Annotated[int | None, typer.Option("--batch", min=1, metavar="B", help="Instances in a mini-batch.")]
 Set = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="DIM=SIZE", help="Change one of the spec's dims, as hidden=256; can be repeated."
+        "--set", metavar="DIM=SIZE", help="Change a dim of the spec, for example hidden=256; repeatable."
     ),
 ]
+
+
+def trained(weights: Path | None) -> Path | None:
+    """The file of weights that is named, by its path or by a training's name."""
+    if weights is None:
+        return None
+    from abw.core.store.trainings import weights_of
+
+    return weights_of(weights)
+
+
 Weights = Annotated[
     Path | None,
     typer.Option(
-        "--weights", metavar="FILE", help="Trained weights (.safetensors, .npz, .pt), not the spec's."
+        "--weights",
+        metavar="FILE",
+        help="Use these weights instead of the spec's: a .safetensors, .npz or .pt file, or a training (t1).",
+        callback=trained,
     ),
 ]
 Seed = Annotated[
     int | None,
     typer.Option(
-        "--seed", help="Of learning, of weights not given (0), and of the data's coin (the spec's)."
+        "--seed",
+        help="Random seed of policy learning, untrained weights (0) and the field `coin` (the spec's).",
     ),
 ]
 POLICY = "NAME|FILE|MODULE:CLASS"
 """How policies are named everywhere: by a name, a learned one's .json, your own class or .py file."""
-ENCODING_HELP = "What a state of the FSM is; best: what does best in training of base, sort, critical."
-GRANULARITY_HELP = "What a node is: a cell, or an operation as in vanilla DyNet."
+ENCODING_HELP = "Encoding of the FSM's states; best: the best of base, sort and critical in training."
+GRANULARITY_HELP = "Whether a node is a cell or an operation (as in vanilla DyNet)."
 GRAPH_HELP = f"{GRANULARITY_HELP[:-1]}; graph: a program's instances of equal structure share a schedule."
 Encoding = Annotated[
     Literal["best", "base", "max", "sort", "critical"],
@@ -141,35 +156,36 @@ Granularity = Annotated[
 ]
 Hoist = Annotated[
     bool,
-    typer.Option("--hoist", help="Compute products that wait for no state beforehand, all steps at once."),
+    typer.Option(
+        "--hoist", help="Compute products that depend on no state in advance, for all steps at once."
+    ),
 ]
-Fuse = Annotated[bool, typer.Option("--fuse", help="Read reductions in place where only cells read them.")]
+Fuse = Annotated[
+    bool, typer.Option("--fuse", help="Let cells read reductions in place, if nothing else reads them.")
+]
 Group = Annotated[
-    bool, typer.Option("--group", help="Batch types together that differ in parameters only: one launch.")
+    bool, typer.Option("--group", help="Batch types that differ only in parameters in one launch.")
 ]
 Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, metavar="N", help="Threads to compute with (all).")
+    int | None, typer.Option("--threads", min=1, metavar="N", help="Number of threads (all cores).")
 ]
 Tags = Annotated[
     list[str] | None,
-    typer.Option("--tag", metavar="WORD", help="A tag of the run; can be repeated.", callback=_words),
+    typer.Option("--tag", metavar="WORD", help="Tag the run; repeatable.", callback=_words),
 ]
 Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document and nothing else on standard output.")
+    bool, typer.Option("--json", help="Print one JSON document and nothing else to standard output.")
 ]
 AllowOutside = Annotated[
     bool,
-    typer.Option(
-        "--allow-outside", help="Let the spec name cells, data, vocabularies and weights outside its folder."
-    ),
+    typer.Option("--allow-outside", help="Let the spec read files outside its folder."),
 ]
 Shard = Annotated[
     str | None,
     typer.Option(
         "--shard",
         metavar="I/N",
-        help="Run part I (from 1) of N alone, for as many machines; abw join puts them together "
-        "(docs/scale.md).",
+        help="Run only part I (from 1) of N; `abw join` combines the parts (docs/scale.md).",
     ),
 ]
 Address = Annotated[
@@ -178,7 +194,7 @@ Address = Annotated[
         "--address",
         metavar="HOST:PORT",
         envvar="RAY_ADDRESS",
-        help="A Ray cluster that runs already; auto: the one here.",
+        help="Address of a running Ray cluster; auto: the local one.",
         show_default="one started for the run",
     ),
 ]
@@ -186,8 +202,7 @@ Precision = Annotated[
     Literal["float32", "bf16", "int8"] | None,
     typer.Option(
         "--precision",
-        help="What executor cpu keeps the weights of products in: a half or a quarter of float32's memory, "
-        "and less exact (docs/cpu.md; `abw compare-precision` says what that does to the outputs).",
+        help="Store the weights of matrix products in fewer bits: faster, less exact (docs/cpu.md).",
         show_default="float32",
     ),
 ]
@@ -195,11 +210,18 @@ NoTensorCores = Annotated[
     bool,
     typer.Option(
         "--no-tensor-cores",
-        help="Leave products for many lanes to the float32 units; else executor cuda has tensor cores "
-        "compute them where those are faster (3xTF32: about float32's own accuracy).",
+        help="Use float32 units only, instead of tensor cores for large products (3xTF32, as "
+        "accurate as float32).",
     ),
 ]
-QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on standard error but errors.")]
+QuietFlag = Annotated[
+    bool,
+    typer.Option(
+        "--quiet",
+        "-q",
+        help="Print only errors and requested output: no progress, no summary.",
+    ),
+]
 
 
 def shard_of(text: str | None) -> Shard_ | None:
@@ -272,19 +294,10 @@ def policies(help: str, *names: str, metavar: str = POLICY) -> Any:  # noqa: ANN
 
 def require_policy(name: str, option: str, *more: str) -> None:
     """Refuse a policy that nobody knows; one of your own is loaded. Errors: a usage error, AbwError."""
-    from abw.core.policy.own import is_own
     from abw.core.policy.registry import NAMES, REVERSED, get_policy
+    from abw.core.policy.user_policy import is_own
 
     if is_own(name.removesuffix(REVERSED)):
         get_policy(name)
     elif not name.endswith(".json"):
         one_of(name, (*NAMES, *more), option)
-
-
-def one_of(value: str, allowed: Sequence[str], option: str) -> str:
-    """The value if it is allowed, else a usage error that names what is."""
-    if value not in allowed:
-        from abw.core.base.errors import did_you_mean
-
-        raise typer.BadParameter(f"'{value}': {did_you_mean(value, allowed)}", param_hint=option)
-    return value

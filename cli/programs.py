@@ -21,7 +21,7 @@ Format = Annotated[
     Literal["trees", "lattice", "tags", "pairs", "words", "json"] | None,
     typer.Option(
         "--format",
-        help="Of a program: what its data are; json: a JSON value a line, as in .jsonl.",
+        help="Data format of a program; json: one JSON value on each line.",
         show_default="by the file's ending",
     ),
 ]
@@ -113,6 +113,20 @@ def whole_number(batch: str | None) -> int:
     return int(batch)
 
 
+def common(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What the parameters of `abw run` say of specs and programs alike, as `CommonOptions` has it."""
+    own = {name: params[name] for name in ("kernels", "precision", "scheme")}
+    own["tensor_cores"] = False if params["no_tensor_cores"] else None
+    same = ("threads", "verify", "check_finite", "skip_bad", "note")
+    return {name: params[name] for name in same} | {
+        "told": {name: value for name, value in own.items() if value is not None},
+        "output": params["output"] and Path(params["output"]),
+        "keep": not params["no_keep"],
+        "tags": tuple(params["tags"] or ()),
+        "shard": options.shard_of(params["shard"]),
+    }
+
+
 def run(
     params: Mapping[str, Any],
     *,
@@ -126,8 +140,6 @@ def run(
     policy = policy_of(params["policy"])
     if policy:
         options.require_policy(policy, "--policy")
-    own = {name: params[name] for name in ("kernels", "precision", "scheme")}
-    own["tensor_cores"] = False if params["no_tensor_cores"] else None
     to_stdout = str(params["output"]) == "-" or params["as_json"] or params["show_kernels"] is not None
     changes = options.overrides(None, params["limit"], None, params["sizes"], params["seed"])
     chosen = ProgramOptions(
@@ -138,21 +150,12 @@ def run(
         policy=policy,
         executor=params["executor"],
         granularity=params["granularity"] or "cell",
-        told={name: value for name, value in own.items() if value is not None},
         dims=changes.dims,
         weights=params["weights"] and Path(params["weights"]),
         seed=params["seed"],
-        threads=params["threads"],
-        verify=params["verify"],
-        check_finite=params["check_finite"],
-        output=params["output"] and Path(params["output"]),
-        skip_bad=params["skip_bad"],
         stdout=to_stdout,
-        keep=not params["no_keep"],
         allow_outside=params["allow_outside"],
-        note=params["note"],
-        tags=tuple(params["tags"] or ()),
-        shard=options.shard_of(params["shard"]),
+        **common(params),
     )
     return run_program(str(params["spec"]), chosen, progress=progress, command=command, prepared=prepared)
 
@@ -170,6 +173,7 @@ def looked_at(params: Mapping[str, Any]) -> ProgramOptions:
         batch=params["batch"] or 64,
         granularity=params["granularity"],
         dims=changes.dims,
+        weights=params["weights"] and Path(params["weights"]),
         seed=params["seed"],
         allow_outside=params["allow_outside"],
     )

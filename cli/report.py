@@ -52,13 +52,19 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
     first = f" (first {kept} mini-batches)" if kept < report["mini_batches"] else ""
     table = grid("policy", f"batches{first}", "of the lower bound")
     bound = report.get("kept_lower_bound", report["lower_bound"])
-    table.add_row("lower bound", f"{bound:,}", "")
-    for name, batches in sorted(report["compared"].items(), key=lambda item: item[1]):
-        mine = name == policy_name(report)
-        behind = report.get("picked", report["encoding"])
-        shown = f"{name} ({behind})" if mine and behind else name
-        style = "bold" if mine else None
-        table.add_row(shown, f"{batches:,}", f"{batches / bound:.2f} x" if bound else "", style=style)
+    behind, own, grows = report.get("picked", report["encoding"]), policy_name(report), report.get("growth")
+    named = f"{own} ({behind})" if behind else own
+    others = dict(report["compared"])
+    if grows:  # the graph in the end can be scheduled as no run could, which meets it round by round
+        mine, rounds = others.pop(own), report.get("kept_bound_by_rounds")
+        if rounds is not None:
+            table.add_row("lower bound, round by round", f"{rounds:,}", "")
+        table.add_row(f"{named}, round by round", f"{mine:,}", _ratio(mine, rounds), style="bold")
+    end = ", of the graph in the end" if grows else ""
+    table.add_row(f"lower bound{end}", f"{bound:,}", "")
+    for name, batches in sorted(others.items(), key=lambda item: item[1]):
+        shown, style = (named, "bold") if name == own else (f"{name}{end}", None)
+        table.add_row(shown, f"{batches:,}", _ratio(batches, bound), style=style)
     console.print(table)
     if report["training"]:
         console.print(_training(report))
@@ -75,12 +81,14 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
     )
     avoided = report["memory_kernels_avoided"]
     read_in_place = (
-        f" ({amount(avoided)} and {amount(report['bytes_avoided'], 'B')} avoided)" if avoided else ""
+        f" (the layout avoided {counted(avoided, 'kernel')}, {amount(report['bytes_avoided'], 'B')})"
+        if avoided
+        else ""
     )
     console.print(
         f"{counted(report['launches'], 'launch', 'es')}, "
-        f"{counted(report['memory_kernels'], 'memory kernel')}, "
-        f"{amount(report['bytes_moved'], 'B')} moved{read_in_place}; "
+        f"copied {amount(report['bytes_moved'], 'B')} in "
+        f"{counted(report['memory_kernels'], 'kernel')}{read_in_place}; "
         f"peak memory {amount(report['peak_memory_bytes'], 'B')}"
     )
     if memory := report["memory"]:
@@ -123,6 +131,10 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
         console.print(f"report: {report['report']}", soft_wrap=True)
 
 
+def _ratio(batches: int, bound: int | None) -> str:
+    return f"{batches / bound:.2f} x" if bound else ""
+
+
 def _programs(report: dict[str, Any]) -> list[str]:
     """Of a program its name and how often it waited."""
     program = report.get("program")
@@ -136,11 +148,11 @@ def _grown(report: dict[str, Any]) -> list[str]:
     growth = report.get("growth")
     if not growth:
         return []
-    kinds = ", ".join(f"{amount(count)} {kind}" for kind, count in growth["vertices"].items())
+    kinds = ", ".join(f"{amount(count)} of {kind}" for kind, count in growth["vertices"].items())
     rounds = counted(growth["rounds"], "round")
     how = f"driven by Python: {growth['driven']}" if growth["driven"] else "compiled"
     if kinds:
-        said = [f"grown: {kinds} in {rounds}, {how}"]
+        said = [f"grown vertices: {kinds}, in {rounds}, {how}"]
     else:  # there is nothing to grow, or no mini-batch was left
         said = [f"nothing grew: {rounds} of decisions alone" if growth["rounds"] else "nothing grew"]
     for kind, cut in growth["cut"].items():
@@ -184,14 +196,17 @@ def _training(report: dict[str, Any]) -> Text:
     training = report["training"]
     how = "learned now" if training["fresh"] else "learned earlier"
     own, here = training["of_these_instances"], report["instances"]
-    if own is None:
+    source = training.get("data")  # runs of earlier versions have none
+    if report["data"] == "stdin":
         where = ("not from a pipe", "")
+    elif own is None:
+        where = (f"from another file, {source}", "")
     elif own == here:
         where = ("this is its training data", "yellow")
     elif own:
         where = (f"{own} of these {here} instances are its training data", "yellow")
     else:
-        where = ("none of these instances is its training data", "")
+        where = ("they come before these in the file" if source else "of other data", "")
     if training.get("tried") is not None:
         source = counted(training["instances"], "instance")
         head = f"policy {how} from {source}: {report['picked']}, of {training['tried']} tried; "

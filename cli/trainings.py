@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from abw.cli.console import amount, grid, show
-from abw.core.base.errors import printable
+from abw.cli.console import amount, grid, say, show
 
 if TYPE_CHECKING:
     from abw.core.store.trainings import StoredTraining
@@ -81,9 +80,9 @@ def print_training(training: StoredTraining) -> None:
     show(trainings_table([training]), "")
     show_curves(training)
     about = training.about
-    print(printable(f"command: {about['command']}"))
-    print(printable(f"files: {', '.join(sorted(p.name for p in training.path.iterdir()))}"))
-    print(printable("versions: " + ", ".join(f"{name} {v}" for name, v in about.get("versions", {}).items())))
+    say(f"command: {about['command']}")
+    say(f"files: {', '.join(sorted(p.name for p in training.path.iterdir()))}")
+    say("versions: " + ", ".join(f"{name} {v}" for name, v in about.get("versions", {}).items()))
 
 
 def print_training_diff(report: dict[str, Any], one: StoredTraining, other: StoredTraining) -> None:
@@ -96,5 +95,5 @@ def print_training_diff(report: dict[str, Any], one: StoredTraining, other: Stor
     table.add_row("of epoch", *(str(epoch or "") for epoch in report["best_epoch"]))
     show(table)
     for name in report["files"]:
-        print(printable(f"not the same: {name}"))
+        say(f"not the same: {name}")
     show_curves(one, other)

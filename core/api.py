@@ -28,13 +28,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.ahead import overlapping
 from abw.core.base.errors import AbwError, InstanceError, did_you_mean
+from abw.core.base.prefetch import overlapping
 from abw.core.base.progress import Clock, Quiet
 from abw.core.data.feed import open_feed
 from abw.core.data.given.conform import conform
@@ -54,11 +54,11 @@ from abw.core.policy.foreign import Foreign, checked
 from abw.core.policy.learned.states import Encoding
 from abw.core.policy.registry import CHOSEN, LEARNED, get_policy, require_name
 from abw.core.policy.schedule import Policy, Schedule
-from abw.core.run.abreast import Part, read_parts
 from abw.core.run.finite import refuse_values, refuse_weights
 from abw.core.run.footprint import require_weights
 from abw.core.run.learning import Asked, Choice, launch_seconds, policy_of
 from abw.core.run.minibatches import MiniBatch, run_one
+from abw.core.run.parallel import Part, read_parts
 from abw.core.run.streaming import columns_of, read_ahead
 from abw.core.run.workload import (
     Networks,
@@ -111,14 +111,16 @@ def load(
     fuse: bool = False,
     group: bool = False,
     threads: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     allow_outside: bool = False,
     check_finite: bool = False,
 ) -> LoadedModel:
     """A model ready to run: what `abw run`'s options of the same names say.
 
     `spec` is a file, or the name of a model that ships (`abw specs` lists them).
-    `weights` is a file of trained ones (else those that the spec names, else random ones from `seed`),
+    `weights` is a file of trained ones (else those that the spec names, else random ones from `seed`);
+    `seed` is that of learning, of weights not given and of the data's coin: with None the coin's is the
+    spec's `data.seed`, the others are 0;
     `data` what a policy is learned from that is not on disk yet (else what the spec names): a file, or
     instances, of which a spec of format json has its kinds, links and fields then; `policy` a name, a
     policy's `.json` file, one of your own by its place (`module:Class` or `policy.py`) or as an object with
@@ -151,13 +153,30 @@ def load(
     model = open_model(find_spec(Path(spec)), overrides)
     require_weights(model)
     networks = open_networks(model, granularity, layout, fuse=fuse, group=group)
-    params = make_params(networks.cells, load_weights(model), seed)
+    used = seed or 0
+    params = make_params(networks.cells, load_weights(model), used)
     if check_finite:
         refuse_weights(networks.cells, params)
-    ready = executor_of(executor, precision)
-    ready.prepare(networks.network, params, threads)
     sample = data if isinstance(data, Instances) else None
-    return LoadedModel(model, networks, params, ready, policy, encoding, seed, check_finite, sample, threads)
+    options = (policy, encoding, used, check_finite, sample, threads)
+    return _prepared(model, networks, params, (executor, precision), options)
+
+
+_Options = tuple[str | Policy, Choice, int, bool, Instances | None, int | None]
+"""What a `LoadedModel` takes behind its executor."""
+
+
+def _prepared(
+    model: Model,
+    networks: Networks,
+    params: Params,
+    executor: tuple[str, Precision],
+    options: _Options,
+) -> LoadedModel:
+    """A model with a fresh executor. Errors: AbwError for one that this machine does not have."""
+    ready = executor_of(*executor)
+    ready.prepare(networks.network, params, options[-1])
+    return LoadedModel(model, networks, params, ready, *options)
 
 
 def _require(what: str, given: str, known: Sequence[str]) -> None:
@@ -172,8 +191,12 @@ class LoadedModel:
     Instances are given as a file in the model's data format (a `Path`), or as a sequence of Python objects:
     what these are in each format says `abw.core.data.given.objects.EXPECTED`. An instance's text, as it
     stands in a file, is right in all formats. `spec` is the checked spec, `executor` what computes, `outputs`
-    what the spec's outputs are. Its memory is one
-    run's: of several threads only one may use a model at a time.
+    what the spec's outputs are. Its memory is one run's: of several threads only one may use a model at a
+    time.
+
+    A model can be copied (`copy.deepcopy`) and pickled, for another process too: the copy has the weights of
+    that moment, and an executor of its own, compiled or loaded from disk where the copy is made. A policy
+    that is an object of one's own is copied along.
     """
 
     def __init__(
@@ -205,6 +228,13 @@ class LoadedModel:
         self.outputs = outputs_of(spec)
         self._name = policy if isinstance(policy, str) else ""
         self._policy: Policy | None = None if isinstance(policy, str) else Foreign(policy)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        policy = self._name or cast(Foreign, self._policy).policy
+        given = (policy, self._encoding, self._seed, self._check_finite, self._sample, self._threads)
+        params = Params(self._params.values, self._params.tables)
+        executor = (self.executor.name, self.executor.precision)
+        return _prepared, (self.spec, self._networks, params, executor, given)
 
     def __call__(self, instances: Given, *, errors: Errors = "raise") -> Outputs:
         """The outputs of some instances, in their order; run in mini-batches of the spec's size.

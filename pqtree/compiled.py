@@ -40,8 +40,8 @@ def _entry(function: FunctionType) -> Any:  # noqa: ANN401
     import numba
     from numba.core.dispatcher import Dispatcher
 
-    from abw.pqtree.checkedcache import CheckedCache
-    from abw.pqtree.loops import OPTIONS, no_garbage_looked_for
+    from abw.core.jit.checkedcache import CheckedCache
+    from abw.core.jit.loops import OPTIONS, no_garbage_looked_for
 
     entry: Any = numba.njit(**OPTIONS)(_calling_parts(function))
     if isinstance(entry, Dispatcher):  # not so under NUMBA_DISABLE_JIT
@@ -54,7 +54,7 @@ def _entry(function: FunctionType) -> Any:  # noqa: ANN401
 @functools.cache
 def _part(function: FunctionType) -> Any:  # noqa: ANN401
     """A function that compiled ones call."""
-    from abw.pqtree.parts import part
+    from abw.core.jit.inlined import part
 
     return part(_calling_parts(function))
 

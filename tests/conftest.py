@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -43,6 +44,12 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("few")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no benches where they are left out."""
+    left_out = "not bench" in config.option.markexpr
+    return True if left_out and "bench" in collection_path.parts[len(ROOT.parts) :] else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before marks are looked at
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
@@ -57,6 +64,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if met[test] <= 2:
                 kept.append(item)
         items[:] = kept
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let the garbage collector go through thousands of tests less often: they stay until the end.
+
+    `gc.freeze` would hide what refers to an object, for which old releases of Hypothesis look.
+    """
+    gc.set_threshold(50_000)
 
 
 @pytest.fixture(scope="session")
@@ -80,8 +95,18 @@ def kernels_home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
     The code is named by what it was made of: a change of the code under test finds none of it.
     """
-    cache = request.config.cache
+    cache = getattr(request.config, "cache", None)  # not there under `-p no:cacheprovider`
     return tmp_path_factory.mktemp("home") if cache is None else Path(cache.mkdir("abw-home"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Workers that begin to run all tests do not compile the same functions: each compiles a part of them."""
+    worker = getattr(request.config, "workerinput", None)
+    if worker is not None and len(request.session.items) > 1000:
+        from tests.compiled import compile_once
+
+        compile_once(tmp_path_factory.getbasetemp().parent, int(worker["workerid"].removeprefix("gw")))
 
 
 @pytest.fixture

@@ -19,6 +19,16 @@ from abw.core.base.errors import AbwError
 
 pa = pytest.importorskip("pyarrow", reason="the extra arrow is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")
+COINS = """
+model: coins
+data: {format: words, path: d.txt, seed: 5}
+tables: {w: {dim: 2, rows: 9}}
+cells:
+  c: {inputs: {x: 2}, equations: "y = x + 1", outputs: {y: y}}
+types:
+  t: {per: token, where: coin == 1, cell: c, inputs: {x: "w[index]"}}
+outputs: {y: t.y}
+"""
 OPTIONS = {"dims": {"hidden": 8}, "policy": "critical", "threads": 1}
 
 
@@ -46,6 +56,20 @@ def test_a_table_gets_its_outputs(texts: list[str]) -> None:
     assert found.column("classes").to_pylist() == expected(texts)
 
 
+def test_without_a_seed_the_coin_is_the_specs(tmp_path: Path, texts: list[str]) -> None:
+    from abw.arrow import Predictor
+
+    (tmp_path / "d.txt").write_text("a b\n")
+    spec = tmp_path / "coins.yaml"
+    spec.write_text(COINS)
+    found = Predictor(str(spec), policy="critical")(pa.table({"text": ["a b c d e f g h"]}))
+    usual, zero = (
+        abw.load(spec, policy="critical", seed=seed)(["a b c d e f g h"])["y"] for seed in (None, 0)
+    )
+    assert found.column("y").to_pylist() == [rows.tolist() for rows in usual]
+    assert [rows.tolist() for rows in usual] != [rows.tolist() for rows in zero]  # whose weights are the same
+
+
 def test_what_is_wrong_is_null_and_said(texts: list[str]) -> None:
     table = pa.table({"text": [texts[0], "(3 (2 It)", None, texts[1]]})
     with pytest.raises(AbwError, match="inside a tree"):
@@ -55,6 +79,14 @@ def test_what_is_wrong_is_null_and_said(texts: list[str]) -> None:
     assert [first, last] == expected(texts[:2]) and wrong == [None, None]
     said = found.column("wrong").to_pylist()
     assert said[0] is said[3] is None and "inside a tree" in said[1] and said[2]
+
+
+def test_two_columns_of_one_name_are_refused(texts: list[str]) -> None:
+    table = pa.table({"text": texts[:2]})
+    again = table.append_column("classes", pa.array([1, 2]))
+    for given, errors in ((again, ""), (table, "text"), (table, "classes")):
+        with pytest.raises(AbwError, match=f"would have two columns '{errors or 'classes'}'"):
+            predictor(errors=errors)(given)
 
 
 def test_one_value_an_instance_and_none_at_all(root: Path, tmp_path: Path, texts: list[str]) -> None:

@@ -171,7 +171,7 @@ def self_attention(p: Params) -> dict[str, Any]:
     return {"y": np.concatenate(heads, axis=1) @ p["mix.W"].T + p["mix.b"]}
 
 
-def childsum(p: Params) -> dict[str, Any]:
+def at_root(p: Params) -> dict[str, Any]:
     tree = json.loads(line("dependency.jsonl", 0))
     words = embedded(p, "words", "words.txt", [v["word"] for v in tree["vertices"]])
     children = linked(tree, "children")
@@ -186,7 +186,8 @@ def childsum(p: Params) -> dict[str, Any]:
             c = c + sigmoid(p["forget.W"] @ words[v] + p["forget.U"] @ h + p["forget.b"]) * cell
         return sigmoid(o) * np.tanh(c), c
 
-    return {"h": np.array([node(v)[0] for v in range(len(words))])}
+    h = np.array([node(v)[0] for v in range(len(words))])
+    return {"classes": p["output.W"] @ h[tree["links"]["root"]] + p["output.b"], "h": h}
 
 
 def features(p: Params) -> dict[str, Any]:
@@ -261,7 +262,7 @@ def decode(p: Params, end: str = "</s>") -> dict[str, Any]:
 MODELS: dict[str, tuple[Callable[[Params], dict[str, Any]], Callable[[], object]]] = {
     "tagger": (tagger, lambda: SENTENCE),
     "self-attention": (self_attention, lambda: SENTENCE),
-    "childsum": (childsum, lambda: json.loads(line("dependency.jsonl", 0))),
+    "root": (at_root, lambda: json.loads(line("dependency.jsonl", 0))),
     "features": (features, lambda: json.loads(line("rings.jsonl", 0))),
     "sage": (sage, lambda: json.loads(line("molecules.jsonl", 2))),
     "gated": (gated, lambda: json.loads(line("molecules.jsonl", 2))),

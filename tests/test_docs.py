@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,8 +28,13 @@ pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def anchors(page: Path) -> set[str]:
     """The headings of a page as GitHub names them in links."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    named: Counter[str] = Counter()
+    found = set()
+    for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        name = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+        found.add(f"{name}-{named[name]}" if named[name] else name)  # the second of a name is name-1
+        named[name] += 1
+    return found
 
 
 def shell_lines(text: str) -> Iterator[str]:
@@ -68,6 +74,14 @@ def test_every_link_leads_to_a_page_and_a_heading_of_it(page: Path) -> None:
         file = page.parent / path if path else page
         assert file.exists(), target
         assert not heading or heading in anchors(file), target
+
+
+@pytest.mark.parametrize("name", ["reference.md", "cli.md"])
+def test_generated_pages_begin_with_their_contents(name: str) -> None:
+    page = ROOT / "docs" / name
+    head = page.read_text().partition("\n## ")[0]
+    linked = set(re.findall(r"\]\(#([^)]+)\)", head))
+    assert linked == anchors(page) - {re.match(r"# (\w+)", head)[1].lower()}  # type: ignore[index]
 
 
 @pages

@@ -32,3 +32,17 @@ def test_ci_pins_every_dependency_to_the_oldest_version_named(root: Path) -> Non
     steps = (root / ".ci" / "run").read_text()
     assert 'python .ci/oldest test | tee "$work/oldest.txt"' in steps
     assert 'pip install --quiet --constraint "$work/oldest.txt" ".[test]"' in steps
+
+
+def test_what_is_said_of_extras_works_from_a_clone(root: Path) -> None:
+    extras = set(tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    pages = [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.md")]
+    sources = [p for top in ("abw", "bench", "cli", "core", "viz") for p in (root / top).glob("**/*.py")]
+    named: set[str] = set()
+    for path in (*pages, *sources):
+        text = path.read_text()
+        for line in text.splitlines():  # no package index has abw
+            assert "--no-index" in line or not re.search(r"pip install [^`]*abw\[", line), f"{path}: {line}"
+        for found in re.findall(r"""['"]\.\[([\w,]+)\]['"]|\binstall\(['"](\w+)['"]\)""", text):
+            named |= set("".join(found).split(","))
+    assert {"serve", "images", "cuda", "ray", "programs"} <= named <= extras

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import io
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +87,95 @@ def test_two_mini_batches_before_their_backward_passes() -> None:
         torch.testing.assert_close(p.grad, one + other)
 
 
+def test_what_depends_on_gradients_is_refused() -> None:
+    made = layer()
+    loss = made(TREES)["classes"].sum()
+    gradients = torch.autograd.grad(loss, list(made.parameters()), create_graph=True)
+    penalty = sum(gradient.square().sum() for gradient in gradients)
+    with pytest.raises(RuntimeError, match="can be differentiated once"):
+        (made(TREES)["classes"].sum() + penalty).backward()
+
+
+def by_torch(made: Any) -> Any:  # noqa: ANN401
+    file = io.BytesIO()
+    torch.save(made, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+def by_pickle(made: Any) -> Any:  # noqa: ANN401
+    return pickle.loads(pickle.dumps(made))
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, by_pickle, by_torch])
+def test_a_copy_has_the_same_weights_and_memory_of_its_own(again: Any) -> None:  # noqa: ANN401
+    made = layer()
+    with torch.no_grad():
+        made.get_parameter("output-b").add_(1)
+    before = made(TREES)["classes"].detach()
+    made.eval()
+    other = again(made)
+    assert not other.training
+    torch.testing.assert_close(other(TREES)["classes"].detach(), before, rtol=0, atol=0)
+    optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
+    other(TREES)["classes"].square().sum().backward()
+    optimizer.step()
+    assert not torch.equal(other(TREES)["classes"], before)
+    torch.testing.assert_close(made(TREES)["classes"].detach(), before, rtol=0, atol=0)
+
+
+def test_an_average_of_weights_is_kept_by_pytorch() -> None:
+    made = layer()
+    average = torch.optim.swa_utils.AveragedModel(made)
+    average.update_parameters(made)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.mul_(3)
+    average.update_parameters(made)
+    for parameter, mean in zip(made.parameters(), average.parameters(), strict=True):
+        torch.testing.assert_close(mean, parameter * 2 / 3)
+    assert not torch.equal(average(TREES)["classes"], made(TREES)["classes"])
+
+
+def test_parameters_that_pytorch_moves_are_read_where_they_are() -> None:
+    made = layer()
+    before = made(TREES)["classes"].detach()
+    made.share_memory()  # as what is sent to another process is
+    torch.testing.assert_close(made(TREES)["classes"].detach(), before, rtol=0, atol=0)
+    with torch.no_grad():
+        made.get_parameter("output-b").add_(1)
+    assert not torch.equal(made(TREES)["classes"], before)
+    with pytest.raises(RuntimeError, match=r"float32 on the CPU, and a parameter is torch.float64 on cpu"):
+        made.double()(TREES)
+
+
+NAMES = """\
+model: names
+data: {{format: words, path: t.txt}}
+tables: {{{table}: {{dim: 5, rows: 7}}}}
+cells:
+  c: {{inputs: {{x: 5}}, params: {{A: [5, 5]}}, equations: "y = A @ x", outputs: {{y: y}}}}
+types:
+  c: {{per: token, cell: c, inputs: {{x: "{table}[word]"}}}}
+outputs: {{h: c.y}}
+"""
+
+
+@pytest.mark.parametrize("table", ["training", "half", "model", "passes", "names", "c-A", "words"])
+def test_any_name_that_a_spec_allows(table: str, tmp_path: Path) -> None:
+    from abw.torch import Layer
+
+    (tmp_path / "m.yaml").write_text(NAMES.format(table=table))
+    (tmp_path / "t.txt").write_text("a b\n")
+    made = Layer(str(tmp_path / "m.yaml"), threads=1)
+    assert made.names == {"c.A": "c-A", table: table if table == "words" else f"{table}_"}
+    made(["a b"])["h"].sum().backward()
+    assert dict(made.named_parameters())[made.names[table]].grad.abs().sum() > 0
+    other = Layer(str(tmp_path / "m.yaml"), threads=1, seed=1)
+    other.load_state_dict(made.state_dict())
+    torch.testing.assert_close(other(["a b"])["h"], made(["a b"])["h"], rtol=0, atol=0)
+
+
 def test_parameters_changed_before_the_backward_pass_are_an_error() -> None:
     made = layer()
     loss = made(TREES)["classes"].sum()
@@ -91,3 +183,23 @@ def test_parameters_changed_before_the_backward_pass_are_an_error() -> None:
         made.get_parameter("output-b").add_(1)
     with pytest.raises(RuntimeError, match="changed between its forward and backward pass"):
         loss.backward()
+
+
+def test_without_a_seed_a_layers_coin_is_the_specs(tmp_path: Path) -> None:
+    from abw.torch import Layer
+
+    (tmp_path / "d.txt").write_text("a b\n")
+    spec = tmp_path / "coins.yaml"
+    spec.write_text("""
+model: coins
+data: {format: words, path: d.txt, seed: 5}
+tables: {w: {dim: 2}}
+cells:
+  c: {inputs: {x: 2}, params: {A: [2, 2]}, equations: "y = A @ x", outputs: {y: y}}
+types:
+  t: {per: token, where: coin == 1, cell: c, inputs: {x: "w[word]"}}
+outputs: {y: t.y}
+""")
+    text = ["a b c d e f g h"]
+    assert Layer(str(spec))(text)["y"].shape == Layer(str(spec), seed=5)(text)["y"].shape
+    assert Layer(str(spec))(text)["y"].shape != Layer(str(spec), seed=0)(text)["y"].shape

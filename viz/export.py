@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from abw.core.base.errors import AbwError
+from abw.core.base.extras import install
 from abw.viz.data.collect import Picture
 from abw.viz.data.pictures import GraphPicture, ModelPicture, PolicyPicture
 from abw.viz.drawing.dot import as_dot, render
@@ -57,7 +58,7 @@ def image(svg: bytes, format: Literal["png", "pdf"], *, resolution: int = RESOLU
     except ImportError:
         raise AbwError(
             f"{format.upper()} needs a library that is not here",
-            hint="pip install 'abw[images]'; --svg needs nothing",
+            hint=f"--svg needs nothing; or, {install('images')}",
         ) from None
     page = '#set page(width: auto, height: auto, margin: 0pt)\n#image(bytes(sys.inputs.svg), format: "svg")'
     made: bytes = typst.compile(

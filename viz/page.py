@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -98,25 +98,37 @@ def _all_sections(scenes: Sequence[Scene]) -> str:
 
 
 def _sections(scene: Scene) -> list[str]:
-    """The model, memory and PQ-trees, folded; nothing where a run's model cannot be read any more."""
-    model = [as_svg(model_picture(scene.spec))] if scene.spec else []
-    found = [_details("the model: types, cells, parameters, links", model)]
-    if scene.network is not None and scene.graph is not None:
-        arenas = arena_picture(scene.graph, scene.schedules[scene.own])
-        cells = [as_svg(picture) for picture in memory_pictures(scene.network)]
-        rows = [as_svg(arenas)] if len(arenas.blocks) <= STILL else []
-        trees = [as_svg(picture) for picture in tree_pictures(scene.network)]
-        found += [
-            _details("memory: the cells' variables", cells),
-            _details("memory: the arenas' rows", rows),
-            _details("PQ-trees", trees),
-        ]
-    return [section for section in found if section]
+    """The model, memory and PQ-trees, folded; in place of those that are missing, why they are."""
+    found = []
+    if scene.spec:
+        found.append(
+            _details("the model: types, cells, parameters, links", [as_svg(model_picture(scene.spec))])
+        )
+    elif not scene.missing:
+        found.append(_missing("the model", "what joins a program's cells is its code"))
+    if scene.network is None or scene.graph is None:
+        what = "memory and PQ-trees" if scene.spec else "the model, memory and PQ-trees"
+        return [*found, _missing(what, scene.missing)]
+    arenas = arena_picture(scene.graph, scene.schedules[scene.own])
+    many = f"{len(arenas.blocks):,} blocks are too many to draw (at most {STILL:,})"
+    return [
+        *found,
+        _details("memory: the cells' variables", map(as_svg, memory_pictures(scene.network))),
+        _details("memory: the arenas' rows", [as_svg(arenas)])
+        if len(arenas.blocks) <= STILL
+        else _missing("memory: the arenas' rows", many),
+        _details("PQ-trees", map(as_svg, tree_pictures(scene.network))),
+    ]
 
 
-def _details(name: str, drawn: Sequence[Svg]) -> str:
+def _missing(name: str, why: str) -> str:
+    return f'<p class="missing soft">Not shown: {escape(name)}. Reason: {escape(why)}.</p>'
+
+
+def _details(name: str, drawn: Iterable[Svg]) -> str:
     inside = "".join(f'<div class="scroll" tabindex="0">{inline(svg)}</div>' for svg in drawn)
-    return f"<details><summary>{escape(name)}</summary>{inside}</details>" if drawn else ""
+    none = "<p>No cell has more than one variable of its own.</p>"
+    return f"<details><summary>{escape(name)}</summary>{inside or none}</details>"
 
 
 def _still(scene: Scene) -> str:

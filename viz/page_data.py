@@ -9,12 +9,13 @@ import numpy as np
 from abw.core.exec.precision import Precision
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.graph import Graph
+from abw.core.graph.growing.history import bound_by_rounds
 from abw.core.plan.arenas import arenas_of
 from abw.core.plan.plan import plan
 from abw.core.policy.schedule import Schedule
 from abw.core.tools.needed import bytes_picture
 from abw.viz.data.fsm import policy_picture
-from abw.viz.data.pictures import ENCODINGS, FATES, PolicyPicture
+from abw.viz.data.pictures import ENCODINGS, FATES, NO_STATES, PolicyPicture
 from abw.viz.data.rounds import rounds_picture
 from abw.viz.data.scene import Kept, Scene
 from abw.viz.data.steps import frontier_picture
@@ -48,6 +49,9 @@ def scene_document(scene: Scene) -> dict[str, Any]:
         f"mini-batch {scene.number + 1} of {scene.mini_batches}",
         f"lower bound {int(bound.sum()):,} batches",
     ]
+    if scene.growth:
+        rounds = int(bound_by_rounds(dag, scene.growth.node_round).sum())
+        facts[-1] += f" of the graph in the end, {rounds:,} round by round"
     return {
         "facts": " · ".join(facts),
         "types": dag.types,
@@ -122,6 +126,7 @@ def _policy(scene: Scene, name: str) -> dict[str, Any]:
         "behind": picture.lane.behind.tolist(),
         "nodes": schedule.nodes.tolist(),
         "ready": picture.ready.ravel().tolist(),
+        "rounds": scene.rounds(name) is not None,
         "machine": _machine(policy_picture(scene, name)),
         "base": _base(graph, schedule),
         "memory": _memory(graph, schedule, scene.report.get("precision") or "float32"),
@@ -134,9 +139,10 @@ def _machine(picture: PolicyPicture) -> dict[str, Any]:
     number = {name: t for t, name in enumerate(picture.types)}
     said = f"{len(picture.states):,} states, encoding {picture.encoding} ({ENCODINGS[picture.encoding]})"
     if picture.training is None:
-        said += "; as observed: this policy is no state machine"
+        said += f"; {NO_STATES}"
     return {
         "said": said,
+        "learned": picture.training is not None,
         "steps": picture.steps,
         "states": [
             {

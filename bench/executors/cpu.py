@@ -4,99 +4,80 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
+import typer
 
-from abw.bench.executors.blas import Contender, Ours, import_torch, refuse_different
+from abw.bench.executors.contenders import Contender, Ours, refuse_different, torch_or_none
 from abw.bench.executors.torch_levels import TorchLevels
+from abw.bench.options import SPECS, BatchSizes, DataDir, HiddenSizes, Runs, SpecsDir, ThreadCounts
 from abw.bench.rates import read_seconds
+from abw.bench.rows import Row, Rows
 from abw.bench.workloads import mini_batch
 
 if TYPE_CHECKING:
-    from abw.core.exec.cpu.target import TargetName
     from abw.core.plan.plan import Plan
 
 MODELS = ("TreeLSTM", "LatticeLSTM")
 WARMING = 3
+Target = Annotated[
+    Literal["avx512", "avx2", "plain"] | None,
+    typer.Option("--target", help="Instruction set of kernels and peak.", show_default="the best available"),
+]
 
 
-def bench_cpu(
-    data: Path,
-    hidden: list[int],
-    batches: list[int],
-    runs: int,
-    specs: Path = Path("specs"),
-    models: tuple[str, ...] = MODELS,
-    threads: tuple[int, ...] = (1,),
-    target: TargetName | None = None,
-) -> dict[str, Any]:
-    """Medians of `runs` rounds in which all take turns, the peak among them.
+def cpu(
+    data: DataDir,
+    specs: SpecsDir = SPECS,
+    hidden: HiddenSizes = [64, 128, 256, 512],
+    batch: BatchSizes = [64, 8],
+    threads: ThreadCounts = [1],
+    runs: Runs = 9,
+    target: Target = None,
+) -> Rows:
+    """Run plans on the executor cpu: share of the measured peak, compared with PyTorch by level and blas.
 
-    A row for each number of threads: `seconds` from a plan to its outputs, by the thread's CPU time for one
-    thread, else by the wall clock; `wall_seconds` by the wall clock for all. `share_of_peak` counts the
-    arithmetic of matrix products alone, of as many times the peak as there are threads; `allowed_share` is
-    what `least_seconds` would make of it. For one thread
-    `torch_seconds` is the better of two ways to batch the TreeLSTM by level (see `TorchLevels`), null for
-    other models and where PyTorch is absent, and `blas_seconds` our executor `blas`. `target`: what kernels
-    and peak are compiled for, the best that the machine has unless told. Errors: AbwError where outputs
-    differ, and where the machine has it not.
+    CPU time for one thread, wall clock for several. `of peak` counts only matrix products; `allowed` is
+    what perfect overlap of reading and computing would reach (see `least_seconds`).
     """
-    from abw.core.base.errors import AbwError
     from abw.core.exec.cpu.executor import CpuExecutor
     from abw.core.exec.cpu.profile.peak import peak_meter
     from abw.core.exec.cpu.target import get_target
     from abw.core.exec.registry import get_executor
 
-    try:
-        torch = import_torch()
-        torch.set_num_threads(1)
-    except AbwError:
-        torch = None
-    meter = peak_meter(target)
-    peaks, rows = [], []
-    for model in models:
-        for size in hidden:
-            for batch in batches:
-                planned, params = mini_batch(model, specs, data, batch, size)
-                contenders: dict[str, Contender] = {
-                    f"cpu {count}": Ours(CpuExecutor(target), planned, params, count) for count in threads
-                }
-                contenders["blas"] = Ours(get_executor("blas"), planned, params)
-                if torch and model == "TreeLSTM":
-                    contenders["torch split"] = TorchLevels(torch, planned, params, split=True)
-                    contenders["torch dense"] = TorchLevels(torch, planned, params)
-                refuse_different(contenders, "blas", size)
-                peak, seconds = _rounds(meter, contenders, runs)
-                by_torch = [taken[0] for name, taken in seconds.items() if name.startswith("torch")]
-                peaks.append(peak)
-                allowed = planned.product_flops / least_seconds(planned, peak) / peak
-                for count in threads:
-                    taken = seconds[f"cpu {count}"][count > 1]
-                    rows.append(
-                        {
-                            "model": model,
-                            "hidden": size,
-                            "batch": batch,
-                            "threads": count,
-                            "seconds": taken,
-                            "wall_seconds": seconds[f"cpu {count}"][1],
-                            "share_of_peak": planned.product_flops / taken / peak / count,
-                            "allowed_share": allowed if count == 1 else None,
-                            "instances_per_second": planned.graph.instances / taken,
-                            "torch_seconds": min(by_torch, default=None) if count == 1 else None,
-                            "blas_seconds": seconds["blas"][0] if count == 1 else None,
-                        }
-                    )
-    return {
-        "schema_version": 1,
-        "target": get_target(target).name,
-        "runs": runs,
-        "peak_gflops": median(peaks) / 1e9,
-        "rows": rows,
-    }
+    torch, meter, peaks = torch_or_none(), peak_meter(target), []
+    for model, size, instances in ((m, h, b) for m in MODELS for h in hidden for b in batch):
+        planned, params = mini_batch(model, specs, data, instances, size)
+        contenders: dict[str, Contender] = {
+            f"cpu {count}": Ours(CpuExecutor(target), planned, params, count) for count in threads
+        }
+        contenders["blas"] = Ours(get_executor("blas"), planned, params)
+        if torch and model == "TreeLSTM":
+            contenders["torch split"] = TorchLevels(torch, planned, params, split=True)
+            contenders["torch dense"] = TorchLevels(torch, planned, params)
+        refuse_different(contenders, "blas", size)
+        peak, seconds = _rounds(meter, contenders, runs)
+        peaks.append(peak)
+        torches = [taken[0] for name, taken in seconds.items() if name.startswith("torch")]
+        allowed = planned.product_flops / least_seconds(planned, peak) / peak
+        for count in threads:
+            taken = seconds[f"cpu {count}"][count > 1]
+            yield Row(
+                "",
+                model=model,
+                hidden=size,
+                batch=instances,
+                threads=count,
+                execute_seconds=taken,
+                of_peak_share=planned.product_flops / taken / peak / count,
+                allowed_share=allowed if count == 1 else None,
+                instances_per_second=planned.graph.instances / taken,
+                torch_seconds=min(torches, default=None) if count == 1 else None,
+                blas_seconds=seconds["blas"][0] if count == 1 else None,
+            )
+    yield f"measured peak of one thread ({get_target(target).name}): {median(peaks) / 1e9:.1f} GFLOP/s"
 
 
 def least_seconds(planned: Plan, peak: float) -> float:

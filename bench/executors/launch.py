@@ -4,39 +4,54 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from abw.bench.options import SPECS, Batch, DataDir, HiddenSizes, SpecsDir
+from abw.bench.rows import Row, Rows
 from abw.bench.workloads import case, files_of
-from abw.core.base.progress import Progress, each
 
 WORKLOADS = ("TreeLSTM", "LatticeGRU")
 """Cells with two and with one state, types that are read by few and by many."""
 
 
-def bench_launch(
-    specs: Path, data: Path, executors: list[str], hidden: list[int], batch: int, progress: Progress
-) -> dict[str, Any]:
-    """For each executor, seconds a `launch` and an `operation` of a batch, and bytes `reading` a second.
+def launch(
+    data: DataDir,
+    specs: SpecsDir = SPECS,
+    executor: Annotated[list[str], typer.Option("--executor", help="Executors; repeatable.")] = [
+        "cpu",
+        "blas",
+    ],
+    hidden: HiddenSizes = [32, 64, 128, 256, 512],
+    batch: Batch = 256,
+) -> Rows:
+    """Measure what a batch costs apart from its rows: a launch, its operations, its weights.
 
-    They are fitted to what a launch takes as `measure` finds it on one mini-batch, for each type and size
-    (`types`); CPU time of one thread. `error` is the mean relative one. Types whose rows alone explain all of
-    their time say nothing, and are left out. Errors: AbwError.
+    Fitted to the CPU time of launches of each type and size on one mini-batch. Types explained by their
+    rows alone are left out. `fit` is the mean relative error.
     """
     import numpy as np
 
     from abw.core.run.measure import fit_terms
 
-    jobs = [(executor, name, size) for executor in executors for name in WORKLOADS for size in hidden]
-    types = [row for job in each(jobs, progress, "launches") for row in _types(specs, data, *job, batch)]
-    rows = []
-    for executor in executors:
-        mine = [t for t in types if t["executor"] == executor]
-        terms = np.array([(1, t["operations"], t["weights_bytes"]) for t in mine], np.float64)
-        (launch, operation, byte), error = fit_terms(terms, np.array([t["launch"] for t in mine]))
-        reading = 1 / max(float(byte), 1e-15)
-        costs = {"launch": float(launch), "operation": float(operation), "reading": reading}
-        rows.append({"executor": executor, **costs, "error": error})
-    return {"schema_version": 1, "hidden": hidden, "batch": batch, "rows": rows, "types": types}
+    for chosen in executor:
+        types = [
+            t for name in WORKLOADS for size in hidden for t in _types(specs, data, chosen, name, size, batch)
+        ]
+        terms = np.array([(1, t["operations"], t["weights_bytes"]) for t in types], np.float64)
+        found, error = fit_terms(terms, np.array([t["launch_seconds"] for t in types]))
+        seconds, operation, byte = map(float, found)
+        yield Row(
+            "what a batch costs",
+            executor=chosen,
+            launch_seconds=seconds,
+            operation_seconds=operation,
+            weight_bytes_per_second=1 / max(byte, 1e-15),
+            fit_error=error,
+        )
+        for row in types:
+            yield Row("by type", **row)
 
 
 def _types(
@@ -58,9 +73,15 @@ def _types(
     found = measure(workload.graph(0, len(workload.instances)), chosen, clock=time.thread_time)
     return [
         {
-            "executor": executor, "workload": name, "hidden": hidden, "type": m.type, "launch": m.launch,
-            "row": m.row, "weights_bytes": weights, "operations": operations_of(t),
+            "executor": executor,
+            "workload": name,
+            "hidden": hidden,
+            "type": m.type,
+            "operations": operations_of(t),
+            "weights_bytes": weights,
+            "launch_seconds": m.launch,
+            "row_seconds": m.row,
         }
         for m, weights, t in zip(found, weight_bytes(workload.network), workload.network.types, strict=True)
         if m.launch > 0
-    ]  # fmt: skip
+    ]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from abw.bench.executors.blas import Ours, import_torch
+from abw.bench.executors.contenders import Ours, torch_or_none
 from abw.bench.executors.cpu import MODELS
+from abw.bench.options import SPECS, BatchSizes, DataDir, HiddenSizes, Runs, SpecsDir
+from abw.bench.rows import Row, Rows
 from abw.bench.workloads import mini_batch
 from abw.core.exec.lower.stages import Stage, stages_of
 from abw.core.exec.precision import PRECISIONS
@@ -23,68 +24,49 @@ WARMING = 2
 Run = Callable[[], object]
 
 
-def bench_precision(
-    data: Path,
-    hidden: list[int],
-    batches: list[int],
-    runs: int,
-    specs: Path = Path("specs"),
-    models: tuple[str, ...] = MODELS,
-) -> dict[str, Any]:
-    """Medians of `runs` rounds in which all take turns, one thread's CPU time each.
+def precision(
+    data: DataDir,
+    specs: SpecsDir = SPECS,
+    hidden: HiddenSizes = [256, 512],
+    batch: BatchSizes = [64, 8],
+    runs: Runs = 9,
+) -> Rows:
+    """Compare weights in bfloat16 and int8 with float32, and with PyTorch's products, on one thread.
 
-    A row for each precision: `seconds` from a plan to its outputs; `speed`, the median over the rounds of
-    float32's time over this one's; `packed_bytes` of weights; `error`, the largest difference of the model's
-    output to float32's over its root mean square. `torch_seconds` are PyTorch's for the plan's products
-    alone, a call a batch and stage, and `torch_speed` is as `speed`: bfloat16 by oneDNN, int8 by
-    `quantize_dynamic`; null where PyTorch is absent.
+    `speed` is the median ratio to float32's time; `output` the largest error over float32's root mean
+    square. PyTorch computes the plan's products alone, bfloat16 by oneDNN, int8 by `quantize_dynamic`.
     """
-    from abw.core.base.errors import AbwError
     from abw.core.exec.cpu.target import get_target
     from abw.core.exec.registry import executor_of
 
-    try:
-        torch = import_torch()
-        torch.set_num_threads(1)
-    except AbwError:
-        torch = None
-    rows = []
-    for model in models:
-        for size in hidden:
-            for batch in batches:
-                planned, params = mini_batch(model, specs, data, batch, size)
-                ours = {p: Ours(executor_of("cpu", p), planned, params) for p in PRECISIONS}
-                contenders: dict[str, Run] = {p: own.run for p, own in ours.items()}
-                if torch:
-                    contenders |= _of_torch(torch, planned)
-                seconds = _rounds(contenders, runs)
-                outputs = {p: ours[p].outputs().astype(np.float64) for p in PRECISIONS}
-                rms = float(np.sqrt(np.mean(np.square(outputs["float32"]))))
-                for p in PRECISIONS:
-                    theirs = seconds.get(f"torch {p}")
-                    rows.append(
-                        {
-                            "model": model,
-                            "hidden": size,
-                            "batch": batch,
-                            "precision": p,
-                            "seconds": median(seconds[p]),
-                            "speed": _speed(seconds["float32"], seconds[p]),
-                            "packed_bytes": ours[p].packed_bytes,
-                            "error": float(np.abs(outputs[p] - outputs["float32"]).max()) / rms,
-                            "torch_seconds": theirs and median(theirs),
-                            "torch_speed": theirs and _speed(seconds["torch float32"], theirs),
-                        }
-                    )
+    torch = torch_or_none()
+    for model, size, instances in ((m, h, b) for m in MODELS for h in hidden for b in batch):
+        planned, params = mini_batch(model, specs, data, instances, size)
+        ours = {p: Ours(executor_of("cpu", p), planned, params) for p in PRECISIONS}
+        contenders: dict[str, Run] = {p: own.run for p, own in ours.items()}
+        if torch:
+            contenders |= _of_torch(torch, planned)
+        seconds = _rounds(contenders, runs)
+        outputs = {p: ours[p].outputs().astype(np.float64) for p in PRECISIONS}
+        rms = float(np.sqrt(np.mean(np.square(outputs["float32"]))))
+        for p in PRECISIONS:
+            theirs = seconds.get(f"torch {p}")
+            yield Row(
+                "",
+                model=model,
+                hidden=size,
+                batch=instances,
+                precision=p,
+                execute_seconds=median(seconds[p]),
+                speed_times=_speed(seconds["float32"], seconds[p]),
+                weights_bytes=ours[p].packed_bytes,
+                output_error=float(np.abs(outputs[p] - outputs["float32"]).max()) / rms,
+                torch_products_seconds=theirs and median(theirs),
+                torch_speed_times=theirs and _speed(seconds["torch float32"], theirs),
+            )
     target = get_target()
-    return {
-        "schema_version": 1,
-        "target": target.name,
-        "instructions": {"bf16": target.pairs, "int8": target.fours},
-        "torch": torch and torch.__version__,
-        "runs": runs,
-        "rows": rows,
-    }
+    for name, there in (("bfloat16 (AVX-512 BF16)", target.pairs), ("int8 (VNNI)", target.fours)):
+        yield f"products of {name} in one instruction: {'yes' if there else 'no'}"
 
 
 def _speed(usual: list[float], taken: list[float]) -> float:

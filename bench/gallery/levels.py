@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from abw.bench.executors.byhand import Flat, Levels, TreeLSTM, flattened, levels, tree_of
 from abw.bench.gallery.batches import Edges, Graph, Tensor, graph, joined, padded, vocabulary
+from abw.bench.gallery.trees import Flat, Levels, TreeLSTM, flattened, levels, tree_of
 
 CLASSES = 3
 

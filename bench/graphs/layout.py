@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from abw.bench.graphs.planted import bench_planted
-from abw.bench.workloads import CASES, case, open_case
-from abw.core.base.progress import Progress
+from abw.bench.graphs.planted import planted_rows
+from abw.bench.options import SPECS, Batch, DataDir, SpecsDir
+from abw.bench.rows import Row, Rows
+from abw.bench.workloads import CASES, Case, open_case
 
 if TYPE_CHECKING:
     from abw.core.cell.program import CellProgram
@@ -18,39 +19,36 @@ if TYPE_CHECKING:
     from abw.core.plan.plan import Plan
 
 
-def bench_layout(specs: Path, data: Path, batch: int, progress: Progress) -> dict[str, Any]:
-    """Kernels and bytes between cells with variables in order of declaration, and with planned cells.
+def layout(data: DataDir, specs: SpecsDir = SPECS, batch: Batch = 64) -> Rows:
+    """Count copies between cells before and after planning, and plan programs with a hidden order and noise.
 
-    By the sufficient-condition policy, on the first instances of the real files. Beside these, `planted`:
-    layout programs of 50 to 300 variables with 10 to 30 % noise, eight of each, 1.9 s each. Errors: AbwError.
+    Counts use the first instances and the policy sufficient; the programs have 50 to 300 variables and 10
+    to 30 % noise, eight of each, with at most 1.9 s each.
     """
-    progress.phase("layouts", len(CASES))
-    boundaries = []
-    for number, chosen in enumerate(CASES, 1):
-        boundaries.append({"workload": chosen.name, **boundaries_of(chosen.name, specs, data, batch)})
-        progress.reached(number)
-    planted = [
-        row
-        for noise in (0.1, 0.2, 0.3)
-        for row in bench_planted([50, 100, 200, 300], noise=noise, seeds=8, time_limit=1.9)
-    ]
-    return {"schema_version": 1, "batch": batch, "boundaries": boundaries, "planted": planted}
+    for chosen in CASES:
+        planned, batches = _planned(chosen, specs, data, batch)
+        before, after = boundary(planned, "declared"), boundary(planned, "planned")
+        yield Row(
+            "copies between cells",
+            workload=chosen.name,
+            batches=batches,
+            kernels_before=before.kernels,
+            before_bytes=before.bytes,
+            kernels_after=after.kernels,
+            after_bytes=after.bytes,
+        )
+    for noise in (0.1, 0.2, 0.3):
+        yield from planted_rows([50, 100, 200, 300], noise=noise, seeds=8, time_limit=1.9)
 
 
-def boundaries_of(name: str, specs: Path, data: Path, batch: int) -> dict[str, Any]:
-    """A row of `boundaries`: one workload."""
+def _planned(chosen: Case, specs: Path, data: Path, batch: int) -> tuple[Plan, int]:
+    """A workload's first mini-batch, and its number of batches."""
     from abw.core.plan.plan import plan
     from abw.core.policy.rules.sufficient import Sufficient
 
-    graph = open_case(case(name), specs, data, batch).graph(0, batch)
+    graph = open_case(chosen, specs, data, batch).graph(0, batch)
     schedule = Sufficient().schedule(graph.dag)
-    planned = plan(graph, schedule)
-    before, after = boundary(planned, "declared"), boundary(planned, "planned")
-    return {
-        "batches": len(schedule),
-        "before": {"kernels": before.kernels, **asdict(before)},
-        "after": {"kernels": after.kernels, **asdict(after)},
-    }
+    return plan(graph, schedule), len(schedule)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from typing import Any
 
+from abw.bench.rows import Row, Rows
 from abw.pqtree import declared_layout, plan_layout
 
 SIZE = 64
@@ -30,13 +30,12 @@ def planted_program(rng: random.Random, n: int, noise: float) -> tuple[list[int]
     return order, batches
 
 
-def bench_planted(sizes: list[int], noise: float, seeds: int, time_limit: float) -> list[dict[str, Any]]:
+def planted_rows(sizes: list[int], noise: float, seeds: int, time_limit: float) -> Rows:
     """For each number of variables: the planner's cost beside the planted order's, summed over `seeds`.
 
-    `reached`: programs where it costs no more. `proven`: those known to be optimal. `seconds`: the longest.
+    `reached`: programs where it costs no more; `proven`: those known to be optimal; `longest`: of one.
     """
     plan_layout([SIZE] * 128, planted_program(random.Random(0), 128, 0.5)[1], time_limit=0)  # loads all code
-    rows = []
     for n in sizes:
         costs, planted, seconds, bounds = [], [], [], []
         for seed in range(seeds):
@@ -47,16 +46,14 @@ def bench_planted(sizes: list[int], noise: float, seeds: int, time_limit: float)
             costs.append(layout.cost)
             bounds.append(layout.bound)
             planted.append(declared_layout([SIZE] * n, batches, order).cost)
-        rows.append(
-            {
-                "variables": n,
-                "noise": noise,
-                "programs": seeds,
-                "cost": sum(costs),
-                "planted": sum(planted),
-                "reached": sum(cost <= other for cost, other in zip(costs, planted, strict=True)),
-                "proven": sum(cost == bound for cost, bound in zip(costs, bounds, strict=True)),
-                "seconds": max(seconds),
-            }
+        yield Row(
+            "noisy programs",
+            variables=n,
+            noise_share=noise,
+            programs=seeds,
+            cost_bytes=sum(costs),
+            planted_bytes=sum(planted),
+            reached=sum(cost <= other for cost, other in zip(costs, planted, strict=True)),
+            proven=sum(cost == bound for cost, bound in zip(costs, bounds, strict=True)),
+            longest_seconds=max(seconds),
         )
-    return rows

@@ -12,6 +12,7 @@ import numpy as np
 import abw
 from abw.bench.growth.byhand import WIDTH, Beam
 from abw.bench.growth.opened import opened
+from abw.bench.rows import Row, Rows
 from abw.bench.timing import interleaved
 from abw.core.base.errors import AbwError
 from abw.core.data.lookup import hashed
@@ -50,20 +51,19 @@ def translator(net: Net) -> Callable[[Start], list[int]]:
     return translate
 
 
-def beams(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> list[dict[str, Any]]:  # noqa: ANN401
+def beams(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> Rows:  # noqa: ANN401
     """Sentences that get as many words as their translations have, at mini-batches of 1, 8 and 64.
 
     Errors: AbwError where PyTorch decides otherwise.
     """
     net = opened(specs, LIBRARY, hidden)
     starts = _starts(net, file, 64)
-    translate, rows = translator(net), []
+    translate = translator(net)
     for batch in (1, 8, 64):
         some = starts[: max(8, batch)]
         chunks = [some[at : at + batch] for at in range(0, len(some), batch)]
         said = net.run(translate, some, batch=batch)
         assert net._last is not None
-        row = {"hidden": hidden, "batch": batch, "sentences": len(some), "words": sum(map(len, said))}
         work: dict[str, Callable[[], object]] = {
             "plain": lambda some=some, batch=batch: net.run(translate, some, batch=batch)  # type: ignore[misc]
         }
@@ -72,8 +72,19 @@ def beams(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> list
             if [words for each in theirs for words in each.run()] != said:
                 raise AbwError("PyTorch decides otherwise than the program")
             work["torch"] = lambda theirs=theirs: [each.run() for each in theirs]  # type: ignore[misc]
-        rows.append(row | interleaved(work, runs))
-    return rows
+        seconds = beside(interleaved(work, runs))
+        words = sum(map(len, said))
+        yield Row("beam of 4", hidden=hidden, batch=batch, sentences=len(some), words=words, **seconds)
+
+
+def beside(seconds: dict[str, float]) -> dict[str, float]:
+    """Seconds by name, and how many times as long PyTorch takes as each of the programs."""
+    times = {
+        f"torch_over_{name}_times": seconds["torch"] / taken
+        for name, taken in seconds.items()
+        if "torch" in seconds and name != "torch"
+    }
+    return {f"{name}_seconds": taken for name, taken in seconds.items()} | times
 
 
 def _by_hand(library: Any, net: Net, starts: list[Start]) -> Beam:  # noqa: ANN401

@@ -135,7 +135,7 @@ class Parser:
     ) -> None:
         """`words`: rows of the table; `buffer`: of each sentence its tokens' states (tokens, hidden)."""
         self.torch = torch
-        self.w = {name: torch.from_numpy(values) for name, values in weights.items()}
+        self.w = {name: torch.tensor(values) for name, values in weights.items()}
         self.turned = {
             name: torch.cat([self.w[f"{name}.{p}"].T for p in parts]).contiguous()
             for name, parts in (

@@ -111,7 +111,7 @@ class Growing:
         module.add(Function(module, "nothing", PARAMS, public=True))
         code = compile_ir(module.text(), target)
         during = list(self._ground.sprouter.phases.during)
-        kernels = self._rounds.tables["kernel"]
+        kernels = self._rounds.tables["kernel"].words
         held = kernels[during].copy()
         kernels[during] = code.address("nothing")
         yield

@@ -14,65 +14,43 @@ from typing import Any
 
 import numpy as np
 
-from abw.bench.executors.blas import import_torch
-from abw.bench.growth.acrobat import beside_acrobat
+from abw.bench.executors.contenders import import_torch
 from abw.bench.growth.byhand import Arrays, Beam, Greedy, GreedyLoop, Parser
 from abw.bench.growth.growing import BEAM, GREEDY, Growing
 from abw.bench.growth.limits import at_least, live
-from abw.bench.growth.overhead import overhead, score_seconds
-from abw.bench.growth.whole import whole
+from abw.bench.growth.overhead import overhead
+from abw.bench.options import SPECS, DataDir, Runs, SpecsDir, Torch
+from abw.bench.rows import Row, Rows
 from abw.core.base.errors import AbwError
 from abw.core.data.lookup import word_rows
 from abw.core.run.growing.grow import Grown
 
 SIZES = ((64, 256), (256, 256), (256, 8192))
 BATCHES = (1, 8, 64)
-SCORES = (256, 8192)
 
 
-def bench_growth(data: Path, runs: int, specs: Path = Path("specs"), *, torch: bool = True) -> dict[str, Any]:
-    """CPU time of one thread, medians of `runs` interleaved runs; tokens and actions are the same words.
+def growth(data: DataDir, specs: SpecsDir = SPECS, torch: Torch = True, runs: Runs = 7) -> Rows:
+    """Time rounds of growing models, compared with PyTorch batched by hand (needs torch).
 
-    `seconds` are the rounds' (from what was computed before growth to the last decision), for both;
-    `whole_seconds` what abw takes from instances to finished ones. Errors: AbwError where PyTorch is absent,
-    unless it is not asked for, or where it decides otherwise.
+    CPU time of one thread, medians of interleaved runs with equal decisions. `rounds` covers growth only;
+    `limit` is the longer of products at the peak and reading all weights in each round; `whole` is abw
+    from instances to finished ones.
     """
     library = import_torch() if torch else None
-    if library is not None:
-        library.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         pairs = (data / "pairs/tst2012.en-vi.txt").resolve()
         spec, beam = Path(folder) / "greedy.yaml", Path(folder) / "beam.yaml"
         for path, text in ((spec, GREEDY), (beam, BEAM)):
             placed = text.replace("SPECS", str(specs.resolve())).replace("DATA", str(pairs))
             path.write_text(placed, encoding="utf-8")
-        greedy, beams = (
-            [
-                decoding(library, path, pairs, hidden, words, batch, runs)
-                for hidden, words in SIZES
-                for batch in BATCHES
-            ]
-            for path in (spec, beam)
-        )
-        beside = overhead(spec, pairs, 3 * runs)
-        ends = [
-            row
-            for hidden, words in SIZES
-            for batch in BATCHES
-            for row in whole(Path(folder), specs, pairs, _dims(hidden, words), batch, 3 * runs)
-        ]
-    parsers = [parsing(library, specs, data / "tags/dev.txt", hidden, runs) for hidden in (64, 256)]
-    table = beside_acrobat(specs, data, runs)
-    scores = [{"words": words, "seconds": score_seconds(words, 3 * runs)} for words in SCORES]
-    return {
-        "overhead": beside,
-        "scores": scores,
-        "whole": ends,
-        "decoding": greedy,
-        "beams": beams,
-        "parsing": parsers,
-        "published": table,
-    }
+        for what, seconds in overhead(spec, pairs, 3 * runs).items():
+            yield Row("beside kernels", what=what, taken_seconds=seconds)
+        for path in (spec, beam):
+            for hidden, words in SIZES:
+                for batch in BATCHES:
+                    yield decoding(library, path, pairs, hidden, words, batch, runs)
+    for hidden in (64, 256):
+        yield parsing(library, specs, data / "tags/dev.txt", hidden, runs)
 
 
 def _dims(hidden: int, words: int) -> dict[str, int]:
@@ -87,12 +65,13 @@ def decoding(
     words: int,
     batch: int,
     runs: int,
-) -> dict[str, Any]:
+) -> Row:
     """Greedy decoding of one mini-batch, or with a beam.
 
     Without one, `limit` is what rounds take at least, and `masked_limit` where none is left out (`at_least`).
     """
     growing = Growing(spec, data, batch, _dims(hidden, words))
+    batch = len(growing.workload.instances)
     made = growing.grown(0, batch)
     said = _decided(made, "step", "next")
     theirs: dict[str, Greedy | GreedyLoop | Parser] = {}
@@ -105,14 +84,32 @@ def decoding(
         theirs["torch"] = (Beam if beam else Greedy)(library, *beginning)
         if not beam and (jax := import_jax()) is not None:
             theirs["jax"] = GreedyLoop(jax, *beginning)
-    row = _measured(growing, theirs, said, batch, runs)
+    seconds = _measured(growing, theirs, said, batch, runs)
+    limits: dict[str, float | None] = {}
     if made.picks is None:
         going = live([len(words) for words in said])
-        row["limit"], row["masked_limit"] = at_least(growing, going), at_least(growing, [batch] * len(going))
-    return {"hidden": hidden, "words": words, "batch": batch, "tokens": sum(map(len, said)), **row}
+        limits["of_limit_share"] = at_least(growing, going) / seconds["abw"]
+        if "torch" in seconds:
+            limits["torch_of_limit_share"] = at_least(growing, [batch] * len(going)) / seconds["torch"]
+    tokens = sum(map(len, said))
+    return Row(
+        "greedy decoding" if made.picks is None else "decoding by a beam of 4",
+        hidden=hidden,
+        words=words,
+        batch=batch,
+        tokens_per_second=tokens / seconds["abw"],
+        **limits,
+        **_beside(seconds),
+        whole_per_second=tokens / seconds["whole"],
+    )
 
 
-def parsing(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> dict[str, Any]:  # noqa: ANN401
+def _beside(seconds: Mapping[str, float]) -> dict[str, float]:
+    """How many times as long the others take."""
+    return {f"over_{n}_times": seconds[n] / seconds["abw"] for n in ("torch", "jax") if n in seconds}
+
+
+def parsing(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> Row:  # noqa: ANN401
     """The parser on up to 64 sentences, by one thread and by two."""
     dims = {"hidden": hidden, "in": hidden}
     growing = Growing(specs / "stackrnn.yaml", file, 64, dims)
@@ -135,11 +132,19 @@ def parsing(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> di
         words = [rows[a:b][token[a:b]].tolist() for a, b in _spans(made)]
         buffer = [states[whose == i].copy() for i in range(count)]
         theirs["torch"] = Parser(library, _weights(growing), words, buffer, 200)
-    row = _measured(growing, theirs, said, count, runs)
+    seconds = _measured(growing, theirs, said, count, runs)
     two = Growing(specs / "stackrnn.yaml", file, 64, dims, threads=2)
     two.grown(0, count)
-    row["two_seconds"] = median(two.seconds(0, count) for _ in range(runs))
-    return {"hidden": hidden, "batch": count, "actions": sum(map(len, said)), **row}
+    return Row(
+        "parser",
+        hidden=hidden,
+        batch=count,
+        actions=sum(map(len, said)),
+        rounds_seconds=seconds["abw"],
+        **_beside(seconds),
+        two_threads_times=seconds["abw"] / median(two.seconds(0, count) for _ in range(runs)),
+        whole_seconds=seconds["whole"],
+    )
 
 
 def _measured(
@@ -148,8 +153,8 @@ def _measured(
     said: list[list[int]],
     batch: int,
     runs: int,
-) -> dict[str, Any]:
-    """All in turns. Errors: AbwError where they decide otherwise."""
+) -> dict[str, float]:
+    """All in turns, in seconds by name. Errors: AbwError where they decide otherwise."""
     for name, contender in theirs.items():
         if contender.run() != said:
             raise AbwError(f"{name} decides otherwise than abw in {growing.workload.model.name}")
@@ -165,11 +170,7 @@ def _measured(
             start = time.process_time()  # JAX works on a thread of its own
             contender.run()
             others[name].append(time.process_time() - start)
-    return {
-        "seconds": median(ours),
-        "whole_seconds": median(whole),
-        **{f"{name}_seconds": median(taken) for name, taken in others.items()},
-    }
+    return {name: median(taken) for name, taken in {"abw": ours, "whole": whole, **others}.items()}
 
 
 def import_jax() -> Any:  # noqa: ANN401

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from abw.bench.executors.blas import import_torch
-from abw.bench.growth.beams import beams
+from abw.bench.executors.contenders import import_torch
+from abw.bench.growth.beams import beams, beside
 from abw.bench.growth.byhand import Parser
 from abw.bench.growth.opened import opened
+from abw.bench.options import SPECS, DataDir, Runs, SpecsDir, Torch
+from abw.bench.rows import Row, Rows
 from abw.bench.timing import interleaved
 from abw.core.base.errors import AbwError
 from abw.core.data.lookup import hashed
@@ -47,26 +49,19 @@ types:
 """
 
 
-def bench_programs(
-    data: Path, runs: int, specs: Path = Path("specs"), *, torch: bool = True
-) -> dict[str, Any]:
-    """CPU time of one thread, medians of `runs` interleaved runs.
+def programs(data: DataDir, specs: SpecsDir = SPECS, torch: Torch = True, runs: Runs = 7) -> Rows:
+    """Time models as Python functions, compared with PyTorch batched by hand (needs torch).
 
-    Errors: AbwError where PyTorch is absent, unless it is not asked for, or where it decides otherwise.
+    CPU time of one thread, medians of interleaved runs with equal decisions.
     """
     library = import_torch() if torch else None
-    if library is not None:
-        library.set_num_threads(1)
-    return {
-        "recording": recording(specs, runs),
-        "trees": trees(specs, data / "trees/dev.txt", 64, runs),
-        "parsing": [parsing(library, specs, data / "tags/dev.txt", hidden, runs) for hidden in (64, 256)],
-        "beams": [
-            row
-            for hidden in (64, 256)
-            for row in beams(library, specs, data / "pairs/tst2012.en-vi.txt", hidden, runs)
-        ],
-    }
+    for what, seconds in recording(specs, runs).items():
+        yield Row("one", what=what, taken_seconds=seconds)
+    yield trees(specs, data / "trees/dev.txt", 64, runs)
+    for hidden in (64, 256):
+        yield parsing(library, specs, data / "tags/dev.txt", hidden, runs)
+    for hidden in (64, 256):
+        yield from beams(library, specs, data / "pairs/tst2012.en-vi.txt", hidden, runs)
 
 
 def recording(specs: Path, runs: int) -> dict[str, float]:
@@ -106,18 +101,18 @@ def recording(specs: Path, runs: int) -> dict[str, float]:
             yield net.score(zero, zero, zero).argmax()
 
     work: dict[str, tuple[Callable[[], object], int]] = {
-        "call": (lambda: recorded(nets["call"]), CALLS),
-        "python": (lambda: recorded(nets["python"]), CALLS),
-        "empty": (lambda: calling(empty, net.zeros("hidden")), CALLS),
-        "ask": (lambda: net.run(asking, range(64)), 64 * ASKS),
-        "yielded": (lambda: net.run(yielding, range(64)), 64 * ASKS),
-        "round": (lambda: net.run(rounds, [0]), CALLS // 10),
+        "call, recorded by machine code": (lambda: recorded(nets["call"]), CALLS),
+        "call, recorded by Python": (lambda: recorded(nets["python"]), CALLS),
+        "call of an empty function": (lambda: calling(empty, net.zeros("hidden")), CALLS),
+        "question of one of 64 programs": (lambda: net.run(asking, range(64)), 64 * ASKS),
+        "question, yielded": (lambda: net.run(yielding, range(64)), 64 * ASKS),
+        "round of one program": (lambda: net.run(rounds, [0]), CALLS // 10),
     }
     taken = interleaved({name: function for name, (function, _) in work.items()}, runs)
     return {name: seconds / work[name][1] for name, seconds in taken.items()}
 
 
-def trees(specs: Path, file: Path, hidden: int, runs: int) -> dict[str, float]:
+def trees(specs: Path, file: Path, hidden: int, runs: int) -> Row:
     """A tree LSTM by recursion on up to 64 trees: recorded alone, by machine code and by Python; run; and
     its kernels, by the plan of all nodes.
     """
@@ -165,11 +160,12 @@ def trees(specs: Path, file: Path, hidden: int, runs: int) -> dict[str, float]:
     by_machine, by_python = programs
     work = {
         "recorded": lambda: recorded(by_machine),
-        "python": lambda: recorded(by_python),
+        "recorded_by_python": lambda: recorded(by_python),
         "run": run,
         "kernels": lambda: net.executor.run(made),
     }
-    return {"trees": len(roots), "nodes": len(graph), **interleaved(work, runs)}
+    seconds = {f"{name}_seconds": taken for name, taken in interleaved(work, runs).items()}
+    return Row("TreeLSTM by recursion", trees=len(roots), nodes=len(graph), **seconds)
 
 
 class Parsing:
@@ -225,7 +221,7 @@ class Parsing:
         return done
 
 
-def parsing(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> dict[str, Any]:  # noqa: ANN401
+def parsing(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> Row:  # noqa: ANN401
     """The parser on up to 64 sentences, and by PyTorch's hand-made batches.
 
     PyTorch is given the buffer's states. Errors: AbwError where it decides otherwise.
@@ -244,8 +240,7 @@ def parsing(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> di
 
     said = run(programs.plain)
     assert net._last is not None
-    row: dict[str, Any] = {"hidden": hidden, "sentences": len(sentences), "actions": sum(map(len, said))}
-    row |= {"rounds": net._last.rounds, "nodes": sum(map(len, net._ready().engine.segments))}
+    rounds = net._last.rounds
     work: dict[str, Callable[[], object]] = {
         "plain": lambda: run(programs.plain),
         "yielding": lambda: run(programs.yielding),
@@ -258,7 +253,15 @@ def parsing(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> di
         if [actions[:-1] for actions in theirs.run()] != said:
             raise AbwError("PyTorch decides otherwise than the program")
         work["torch"] = theirs.run
-    return row | interleaved(work, runs)
+    seconds = interleaved(work, runs)
+    return Row(
+        "parser",
+        hidden=hidden,
+        sentences=len(sentences),
+        actions=sum(map(len, said)),
+        rounds=rounds,
+        **beside(seconds),
+    )
 
 
 def _buffer(net: Net, sentence: list[int]) -> list[Value]:

@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.bench.executors.blas import import_torch
+from abw.bench.executors.contenders import import_torch
 from abw.bench.libraries.dgl_trees import DglTrees, import_dgl
 from abw.bench.libraries.fold_trees import FoldTrees, import_torchfold
-from abw.bench.libraries.levels import Levels
+from abw.bench.libraries.levels import Levels, OneByOne
 from abw.bench.libraries.trees import Library, Trees
+from abw.bench.options import SPECS, Batch, DataDir, HiddenSizes, Instances, Runs, SpecsDir
+from abw.bench.rows import Row, Rows
 from abw.bench.timing import interleaved
 from abw.bench.workloads import case, files_of
 from abw.core.base.errors import AbwError
-from abw.core.base.progress import Progress, each
 from abw.core.exec.interface import Executor
 from abw.core.exec.params import init_params
 from abw.core.exec.registry import get_executor
@@ -35,27 +36,24 @@ Floats = NDArray[np.float32]
 Makes = Callable[[Trees], Library]
 
 
-def bench_libraries(
-    data: Path, hidden: list[int], batch: int, instances: int, runs: int, specs: Path, told: Progress
-) -> dict[str, Any]:
-    """Trees a second of processor time, one thread each, medians of `runs` rounds in which all take turns.
+def libraries(
+    data: DataDir,
+    specs: SpecsDir = SPECS,
+    hidden: HiddenSizes = [64, 128, 256],
+    batch: Batch = 64,
+    instances: Instances = 256,
+    runs: Runs = 5,
+) -> Rows:
+    """Compare TreeLSTM forward passes with PyTorch, DGL and TorchFold, on one thread.
 
-    `per_second`: forward alone, what each makes of the trees made before: indices, a graph, a fold, a plan.
-    `made_per_second`: that made anew each time. `times`: how many times as many abw's are. Everybody has the
-    same weights, trees and mini-batches of `batch`; `difference` is the largest of the outputs from abw's.
-    Errors: AbwError where PyTorch or a file is absent, or where outputs differ.
+    CPU time. `alone`: the pass alone; `whole`: also what each system makes of trees in memory (a plan,
+    indices, a graph, a fold). All have the same weights, trees and mini-batches.
     """
     torch = import_torch()
-    torch.set_num_threads(1)
     spec, source = files_of(case("TreeLSTM"), specs, data)
-    rows: list[dict[str, Any]] = []
-    for size in each(hidden, told, "libraries"):
+    for size in hidden:
         with torch.no_grad():  # DGL does not go with inference mode
-            rows += _rows(torch, spec, source, size, batch, instances, runs)
-    versions = {"torch": torch.__version__}
-    if dgl := import_dgl():
-        versions["dgl"] = dgl.__version__
-    return {"schema_version": 1, "batch": batch, "versions": versions, "rows": rows}
+            yield from _rows(torch, spec, source, size, batch, instances, runs)
 
 
 def _rows(
@@ -66,7 +64,7 @@ def _rows(
     batch: int,
     instances: int,
     runs: int,
-) -> list[dict[str, Any]]:
+) -> Rows:
     """One size of the model, a row for each that is there."""
     model = open_model(spec, Overrides(dims={"hidden": size}, data=source, batch=batch, limit=instances))
     networks = open_networks(model, "cell")
@@ -82,7 +80,7 @@ def _rows(
 
     made = [make(*window) for window in windows]
     trees = [Trees(torch, networks.network, params, one.graph, found) for one in made]
-    others: dict[str, Makes] = {"PyTorch by hand": Levels}
+    others: dict[str, Makes] = {"PyTorch tree by tree": OneByOne, "PyTorch by hand": Levels}
     if dgl := import_dgl():
         others["DGL"] = partial(DglTrees, dgl)
     if torchfold := import_torchfold():
@@ -105,18 +103,17 @@ def _rows(
     anew = {f"made {name}": work for name, work in anew.items()}
     seconds = interleaved(alone | anew, runs, time.process_time)  # of all threads: PyTorch has its own
     rate = {name: len(found) / taken for name, taken in seconds.items()}
-    return [
-        {
-            "hidden": size,
-            "name": name,
-            "per_second": rate[name],
-            "made_per_second": rate[f"made {name}"],
-            "times": rate["abw"] / rate[name],
-            "made_times": rate["made abw"] / rate[f"made {name}"],
-            "difference": differences.get(name, 0.0),
-        }
-        for name in alone
-    ]
+    for name in alone:
+        yield Row(
+            "",
+            library=name,
+            hidden=size,
+            alone_per_second=rate[name],
+            abw_over_it_times=rate["abw"] / rate[name],
+            whole_per_second=rate[f"made {name}"],
+            abw_over_all_of_it_times=rate["made abw"] / rate[f"made {name}"],
+            output_error=differences.get(name, 0.0),
+        )
 
 
 def _outputs(executor: Executor, mini_batch: MiniBatch) -> Floats:

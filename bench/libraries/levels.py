@@ -28,6 +28,28 @@ class Levels:
         return by_level(self.trees, self.words, self.below), self.order
 
 
+class OneByOne:
+    """Each tree by itself and node after node, as one writes it first."""
+
+    def __init__(self, trees: Trees) -> None:
+        """Order the nodes so that children come first."""
+        self.trees = trees
+        leaves, self.below = len(trees.words), trees.children.tolist()
+        height = heights(trees.children.numpy(), leaves)
+        self.inner = (leaves + np.argsort(height[leaves:], kind="stable")).tolist()
+        self.order = trees.torch.arange(leaves + len(self.below))
+
+    def scores(self) -> tuple[Any, Any]:
+        """The scores of all nodes by number."""
+        trees, torch, leaves = self.trees, self.trees.torch, len(self.trees.words)
+        states: list[Any] = [trees.leaf_states(word) for word in trees.words.split(1)]
+        states += [None] * len(self.below)
+        for node in self.inner:
+            (hl, cl), (hr, cr) = (states[child] for child in self.below[node - leaves])
+            states[node] = trees.inner_states(torch.cat([hl, hr], 1), cl, cr)
+        return trees.classes(torch.cat([h for h, _ in states])), self.order
+
+
 def by_level(model: TreeLstm, words: Any, below: list[Any]) -> Any:  # noqa: ANN401
     """The scores of all nodes by height, of the `words` of leaves and each level's children (2 k,)."""
     torch = model.torch

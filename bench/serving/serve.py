@@ -16,10 +16,14 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from abw.bench.options import SPECS, DataDir, Hidden, Runs, SpecsDir
+from abw.bench.rows import Row, Rows
 from abw.core.base.errors import AbwError
-from abw.core.base.progress import Progress, each
+from abw.core.base.extras import install
 
 START = """
 import sys
@@ -62,30 +66,30 @@ class Running:
         return sum(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def bench_serve(
-    specs: Path,
-    data: Path,
-    hidden: int,
-    connections: int,
-    rate: int,
-    seconds: float,
-    runs: int,
-    requests: int,
-    progress: Progress,
-) -> dict[str, Any]:
-    """Requests a second over `connections`, and times at `rate` a second, medians of `runs` in turns.
+def serve(
+    data: DataDir,
+    specs: SpecsDir = SPECS,
+    hidden: Hidden = 128,
+    connections: Annotated[int, typer.Option("--connections", min=1, help="Concurrent clients.")] = 64,
+    rate: Annotated[int, typer.Option("--rate", min=1, help="Requests a second.")] = 500,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Duration of each load.")] = 4.0,
+    requests: Annotated[
+        int, typer.Option("--requests", min=0, metavar="N", help="Further requests, to measure memory.")
+    ] = 0,
+    runs: Runs = 3,
+) -> Rows:
+    """Serve a tree LSTM over HTTP: batched across requests, one at a time, and with PyTorch.
 
-    Each request is a tree of the data. `requests`: so many more to the first engine, for the memory that it
-    and the server hold before and after. Errors: AbwError without the extra, or without Linux's /proc.
+    Each request is a tree of the data; medians of interleaved runs. Needs the extra `serve` and Linux's
+    /proc.
     """
     for package in ("uvicorn", "uvloop", "prometheus_client"):
         if find_spec(package) is None:
-            raise AbwError(f"a server needs {package}", hint='pip install "abw[serve]"')
+            raise AbwError(f"a server needs {package}", hint=install("serve"))
     trees = data / "trees" / "train.txt"
     engines = {n: e for n, e in ENGINES.items() if "torch" not in e[0] or find_spec("torch")}
-    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in engines}
-    memory: dict[str, Any] = {}
-    for turn in each(range(runs), progress, "serve"):
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in engines}
+    for turn in range(runs):
         for name, (module, batch) in engines.items():
             with _serving(module, specs / "treelstm.yaml", trees, hidden, batch) as server:
                 _ask(server, trees, "closed", connections, min(1.0, seconds))
@@ -94,37 +98,37 @@ def bench_serve(
                 took = [b - a for a, b in zip(before, server.cpu(), strict=True)]
                 calm = _ask(server, trees, "fixed", rate, seconds)
                 cpu = [t / full["requests"] for t in took]
-                rows[name].append({"full": full, "calm": calm, "http_cpu": cpu[0], "engine_cpu": cpu[1]})
+                found[name].append({"full": full, "calm": calm, "http_cpu": cpu[0], "engine_cpu": cpu[1]})
                 if turn == 0 and name == "abw" and requests:
-                    memory = _memory(server, trees, connections, requests)
-    found = [{"engine": name, **_medians(several)} for name, several in rows.items()]
-    return {
-        "schema_version": 1,
-        "hidden": hidden,
-        "connections": connections,
-        "rate": rate,
-        "seconds": seconds,
-        "runs": runs,
-        "rows": found,
-        "memory": memory or None,
-    }
+                    yield _memory(server, trees, connections, requests)
+    for name, several in found.items():
+        yield _row(name, several, rate)
 
 
-def _medians(several: list[dict[str, Any]]) -> dict[str, Any]:
-    names = ("per_second", "p50", "p99")
-    found: dict[str, Any] = {
-        load: {n: median(run[load][n] for run in several) for n in names} for load in ("full", "calm")
-    }
-    found |= {n: median(run[n] for run in several) for n in ("http_cpu", "engine_cpu")}
-    found["failed"] = sum(run[load]["failed"] for run in several for load in ("full", "calm"))
-    return found
+def _row(name: str, several: list[dict[str, Any]], rate: int) -> Row:
+    def middle(load: str, key: str) -> float:
+        return float(median(run[load][key] for run in several))
+
+    return Row(
+        "",
+        engine=name,
+        requests_per_second=middle("full", "per_second"),
+        p50_seconds=middle("full", "p50"),
+        p99_seconds=middle("full", "p99"),
+        asked_per_second=rate,
+        p50_then_seconds=middle("calm", "p50"),
+        p99_then_seconds=middle("calm", "p99"),
+        http_cpu_seconds=median(run["http_cpu"] for run in several),
+        engine_cpu_seconds=median(run["engine_cpu"] for run in several),
+        failed=sum(run[load]["failed"] for run in several for load in ("full", "calm")),
+    )
 
 
-def _memory(server: Running, trees: Path, connections: int, requests: int) -> dict[str, Any]:
+def _memory(server: Running, trees: Path, connections: int, requests: int) -> Row:
     before, done = server.resident(), 0
     while done < requests:
         done += int(_ask(server, trees, "closed", connections, 5.0)["requests"])
-    return {"requests": done, "before_bytes": before, "after_bytes": server.resident()}
+    return Row("memory", requests=done, before_bytes=before, after_bytes=server.resident())
 
 
 def _ask(server: Running, trees: Path, how: str, number: int, seconds: float) -> dict[str, Any]:

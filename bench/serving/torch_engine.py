@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from abw.bench.executors.blas import import_torch
+from abw.bench.executors.contenders import import_torch
 from abw.core.serve.answers import Answer, Reply, as_lines
 from abw.core.serve.process import main
 from abw.core.serve.requests import Request
-from abw.core.store.outputs import Column, Output
+from abw.core.store.outputs import Column, Output, line_of
 
 CLASSES, ROWS = 5, 256
 OUTPUTS = (Output("classes", (CLASSES,), False),)
@@ -39,13 +39,17 @@ class TorchEngine:
 
     def run(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply, int]]:
         """Each tree by itself."""
+
+        def line(answer: Answer, at: int) -> bytes:
+            return line_of(answer.name, at, OUTPUTS, answer.given)
+
         for number, request in requests.items():
             answers = []
             for i, text in enumerate(request.texts):
                 values = self.scores(text)
                 column = Column(values, np.array([len(values)]), np.zeros(len(values), np.int32))
                 answers.append(Answer(i, ((column, 0, len(values)),)))
-            yield number, as_lines(answers, OUTPUTS, request.lines), 0
+            yield number, as_lines(answers, request.lines, line), 0
 
     def scores(self, text: str) -> Any:  # noqa: ANN401 (an array)
         """The scores of each node of a tree, in preorder (nodes, CLASSES)."""

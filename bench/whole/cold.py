@@ -10,41 +10,41 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from abw.bench.process import RUN, printed
-from abw.core.base.progress import Progress
+from abw.bench.rows import Row, Rows
 
 _LISTED = "from abw.bench.whole.cold import print_compiles as run; from abw.cli.main import main; run(main)"
 
 
-def bench_cold(spec: Path, runs: int, slowest: int, progress: Progress) -> dict[str, Any]:
-    """`abw run` in fresh processes: with empty caches, then with what that left; seconds of each run.
+def cold(
+    spec: Annotated[Path, typer.Argument(metavar="[SPEC]", help="Spec to run.")] = Path("specs/lattice.yaml"),
+    runs: Annotated[int, typer.Option("--runs", min=1, metavar="N", help="Pairs of runs.")] = 3,
+    slowest: Annotated[
+        int, typer.Option("--slowest", min=0, metavar="N", help="Number of compilations to list.")
+    ] = 10,
+) -> Rows:
+    """Time the first `abw run`, with nothing compiled, and the second; list the slowest compilations.
 
-    `cpu_seconds` are of all processes (on Windows, which does not say, 0). `compiles` are numba's `slowest`
-    ones, as seconds without those of the functions that they call, from one run before on a single core where
-    no other process compiles. It leaves Python's bytecode for all, as an installed package has it.
+    CPU time covers all processes (on Windows it is 0). A compilation's time excludes the functions it
+    calls.
     """
-    progress.phase("runs", 2 * runs + 1)
-    rows = []
     with tempfile.TemporaryDirectory() as bytecode:
         with tempfile.TemporaryDirectory() as folder:
             compiles = json.loads(_timed(_LISTED, spec, folder, bytecode)[2])
-        for number in range(runs):
+        compiles.sort(key=lambda row: -row["seconds"])
+        for row in compiles[:slowest]:
+            yield Row("compiled on one core", function=row["function"], taken_seconds=row["seconds"])
+        total = sum(row["seconds"] for row in compiles)
+        yield Row("compiled on one core", function=f"all {len(compiles)}", taken_seconds=total)
+        for number in range(1, runs + 1):
             with tempfile.TemporaryDirectory() as folder:
-                for state in ("cold", "warm"):
+                for caches in ("nothing compiled", "the second time"):
                     seconds, cpu, _ = _timed(RUN, spec, folder, bytecode)
-                    rows.append({"run": number, "caches": state, "seconds": seconds, "cpu_seconds": cpu})
-                    progress.reached(1 + len(rows))
-    compiles.sort(key=lambda row: -row["seconds"])
-    return {
-        "schema_version": 1,
-        "spec": str(spec),
-        "rows": rows,
-        "compiles": compiles[:slowest],
-        "compiled": len(compiles),
-        "compile_seconds": sum(row["seconds"] for row in compiles),
-    }
+                    yield Row("abw run", caches=caches, pair=number, taken_seconds=seconds, cpu_seconds=cpu)
 
 
 def _timed(code: str, spec: Path, folder: str, bytecode: str) -> tuple[float, float, str]:

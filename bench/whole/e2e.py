@@ -5,35 +5,37 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-from abw.bench.workloads import CASES, Case, learned_policy
+from abw.bench.options import SPECS, BatchSizes, DataDir, Hidden, Runs, SpecsDir
+from abw.bench.rows import Row, Rows
+from abw.bench.workloads import CASES, Case, files_of, learned_policy
 from abw.core.base.progress import Clock
 
 STEPS = ("read", "construct", "schedule", "plan", "execute", "outputs")
 
 
-def bench_e2e(
-    data: Path, hidden: int, batches: list[int], runs: int, specs: Path = Path("specs")
-) -> dict[str, Any]:
-    """Medians over `runs` of each step's thread CPU time, one mini-batch on one thread, policies as learned.
+def e2e(
+    data: DataDir,
+    specs: SpecsDir = SPECS,
+    hidden: Hidden = 128,
+    batch: BatchSizes = [64, 256],
+    runs: Runs = 9,
+) -> Rows:
+    """Time each step from text to outputs, on one thread and one mini-batch."""
+    for chosen in CASES:
+        for instances in batch:
+            yield _row(chosen, specs, data, hidden, instances, runs)
 
-    `execute` is the executor's run, `outputs` reading what the model gives back; `outside` is the share of
-    all steps but `execute`. Errors: AbwError.
-    """
-    rows = [_row(chosen, specs, data, hidden, batch, runs) for chosen in CASES for batch in batches]
-    return {"schema_version": 1, "hidden": hidden, "runs": runs, "rows": rows}
 
-
-def _row(chosen: Case, specs: Path, data: Path, hidden: int, batch: int, runs: int) -> dict[str, Any]:
+def _row(chosen: Case, specs: Path, data: Path, hidden: int, batch: int, runs: int) -> Row:
     from abw.core.exec.params import init_params
     from abw.core.exec.registry import get_executor
     from abw.core.run.minibatches import planned
     from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
     from abw.core.spec.load import Overrides
 
-    overrides = Overrides(data=data / chosen.data, batch=batch, limit=batch, dims={"hidden": hidden})
-    model = open_model(specs / chosen.spec, overrides)
+    spec, source = files_of(chosen, specs, data)
+    model = open_model(spec, Overrides(data=source, batch=batch, limit=batch, dims={"hidden": hidden}))
     networks = open_networks(model, "cell")
     policy = learned_policy(model, networks, name="auto")
     executor = get_executor("cpu")
@@ -56,11 +58,12 @@ def _row(chosen: Case, specs: Path, data: Path, hidden: int, batch: int, runs: i
         nodes = len(made.graph)
     seconds = {name: median(clock.seconds[name] for clock in clocks[1:]) for name in STEPS}
     total = sum(seconds.values())
-    return {
-        "model": chosen.name,
-        "batch": batch,
-        "nodes": nodes,
-        "seconds": seconds,
-        "outside": 1 - seconds["execute"] / total,
-        "instances_per_second": batch / total,
-    }
+    return Row(
+        "",
+        model=chosen.name,
+        batch=batch,
+        nodes=nodes,
+        **{f"{step}_seconds": taken for step, taken in seconds.items()},
+        outside_share=1 - seconds["execute"] / total,
+        instances_per_second=batch / total,
+    )

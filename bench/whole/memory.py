@@ -6,12 +6,16 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from abw.bench.options import SPECS, BatchSizes, DataDir, HiddenSizes, SpecsDir
 from abw.bench.process import abw_check, abw_run, abw_train
+from abw.bench.rows import Row, Rows
 from abw.bench.workloads import CASES, case
-from abw.core.base.progress import Progress, each
 
 LARGE = ("TreeLSTM", 4096)
 """A workload and a size with more than a gigabyte of weights."""
@@ -20,38 +24,54 @@ LARGEST_MV = 128
 """MV-RNN has matrices at every node: beyond this size a mini-batch takes gigabytes."""
 
 
-def bench_memory(
-    specs: Path, data: Path, batch: int, hidden: list[int], progress: Progress
-) -> dict[str, Any]:
-    """What `abw check` predicts of each workload's process, and the peak of `abw run` on one mini-batch.
+def memory(
+    data: DataDir,
+    specs: SpecsDir = SPECS,
+    batch: BatchSizes = [256],
+    hidden: HiddenSizes = [32, 128, 512],
+    training: Annotated[
+        bool,
+        typer.Option(
+            "--training", help="Measure `abw train` instead, on trees, lattices, chains and growth."
+        ),
+    ] = False,
+) -> Rows:
+    """Compare the memory that `abw check` predicts with the peak of `abw run`, for each workload.
 
-    Each is a process of its own, after another has compiled all that is kept on disk. `memory`: what was
-    predicted of the mini-batch when it was run, and the peak then (null where that cannot be measured).
+    Each run is a process of its own with warm caches. The last row has more than 1 GB of weights; a
+    training has two epochs of at most ten mini-batches.
     """
-    rows = []
+    yield from (_trainings if training else _runs)(specs, data, batch, hidden)
+
+
+def _runs(specs: Path, data: Path, batches: list[int], hidden: list[int]) -> Rows:
     jobs = [(c, h) for c in CASES for h in hidden if c.name != "MV-RNN" or h <= LARGEST_MV]
     jobs.append((case(LARGE[0]), LARGE[1]))
-    progress.phase("runs", len(jobs))
     with tempfile.TemporaryDirectory() as home:
-        for chosen, size in jobs:
+        for (chosen, size), batch in product(jobs, batches):
             options = ["--data", str(data / chosen.data), "--limit", str(batch), "--batch", str(batch)]
             options += ["--set", f"hidden={size}"]
             _, report = (abw_run(specs / chosen.spec, options, Path(home)) for _ in range(2))
             said = abw_check(specs / chosen.spec, options, Path(home))["process_bytes"]
-            rows.append(
-                {
-                    "workload": chosen.name,
-                    "hidden": size,
-                    "batch": batch,
-                    "nodes": report["nodes"],
-                    "weights_bytes": said["weights"],
-                    "predicted_bytes": said["total"],
-                    "peak_memory_bytes": report["peak_memory_bytes"],
-                    "memory": report["memory"],
-                }
+            yield Row(
+                "",
+                workload=chosen.name,
+                hidden=size,
+                batch=batch,
+                nodes=report["nodes"],
+                weights_bytes=said["weights"],
+                **_beside(said["total"], report),
             )
-            progress.reached(len(rows))
-    return {"schema_version": 1, "hidden": hidden, "rows": rows}
+
+
+def _beside(predicted: int, report: dict[str, Any]) -> dict[str, Any]:
+    """A prediction beside the peak, which not every system tells."""
+    peak = report["peak_memory_bytes"]
+    return {
+        "predicted_bytes": predicted,
+        "peak_bytes": peak,
+        "predicted_over_peak_times": peak and predicted / peak,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,37 +109,25 @@ TRAININGS = (
 """Trees by AdaGrad and without a state, lattices and chains by Adam, and a model that grows."""
 
 
-def bench_training_memory(
-    specs: Path, data: Path, batches: list[int], hidden: list[int], progress: Progress
-) -> dict[str, Any]:
-    """What `abw check` predicts of a training's process, and the peak of two epochs of `abw train`.
-
-    Of at most ten mini-batches an epoch; each is a process of its own, after another has compiled all that is
-    kept on disk. `parts`: what was predicted.
-    """
-    rows = []
+def _trainings(specs: Path, data: Path, batches: list[int], hidden: list[int]) -> Rows:
     with tempfile.TemporaryDirectory() as made:
         home, folder = Path(made, "home"), Path(made, "specs")
         for part in ("cells", "data"):
             shutil.copytree(specs / part, folder / part)
         for name in ("trees", "lattice"):  # the specs' dev data
             shutil.copy(data / name / "dev.txt", folder / "data" / f"{name}.txt")
-        jobs = [(t, h, b) for t in TRAININGS for h in hidden for b in batches]
-        for trained, size, batch in each(jobs, progress, "trainings"):
+        for trained, size, batch in product(TRAININGS, hidden, batches):
             spec = trained.write(specs, folder)
             options = ["--batch", str(batch), "--limit", str(10 * batch), "--set", f"hidden={size}"]
             if trained.data:
                 options += ["--data", str(data / trained.data)]
             parts = abw_check(spec, options, home)["training_bytes"]
             _, report = (abw_train(spec, [*options, "--epochs", "2"], home) for _ in range(2))
-            rows.append(
-                {
-                    "training": trained.name,
-                    "hidden": size,
-                    "batch": batch,
-                    "parts": parts,
-                    "predicted_bytes": parts["total"],
-                    "peak_memory_bytes": report["peak_memory_bytes"],
-                }
+            yield Row(
+                "",
+                training=trained.name,
+                hidden=size,
+                batch=batch,
+                **{f"{part}_bytes": taken for part, taken in parts.items() if part != "total"},
+                **_beside(parts["total"], report),
             )
-    return {"schema_version": 1, "rows": rows}

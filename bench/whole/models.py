@@ -8,20 +8,27 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
-from abw.bench.executors.blas import import_torch
-from abw.bench.executors.trained import STEPS, TOLERANCE, AbwRuns
+from abw.bench.executors.contenders import import_torch, torch_or_none
+from abw.bench.options import SPECS, Batch, HiddenSizes, Instances, Runs, SpecsDir
+from abw.bench.rows import Row, Rows
+from abw.bench.systems import STEPS
 from abw.bench.timing import rounds
+from abw.bench.workloads import learned_policy
 from abw.core.base.errors import AbwError
-from abw.core.base.progress import Clock, Progress, each
+from abw.core.base.progress import Clock
 
 if TYPE_CHECKING:
     from abw.bench.gallery.batches import Batched
+    from abw.core.data.instances import Instances as Read
 
+TOLERANCE = 1e-5
+"""How far outputs, of order 1 and in float32, may be apart."""
 DATA = {
     "gat": "molecules.jsonl",
     "ggnn": "molecules.jsonl",
@@ -35,38 +42,37 @@ DATA = {
 """The data of each model, which ships with it."""
 
 
-def bench_models(
-    specs: Path, names: Sequence[str] | None, hidden: list[int], batch: int, instances: int, runs: int,
-    told: Progress,
-) -> dict[str, Any]:  # fmt: skip
-    """CPU seconds for `instances` instances, the shipped ones repeated; medians of `runs` rounds in turns.
+def models(
+    specs: SpecsDir = SPECS,
+    names: Annotated[
+        str | None,
+        typer.Option("--models", metavar="NAME,...", help="For example gat,bidag.", show_default="all"),
+    ] = None,
+    hidden: HiddenSizes = [64, 256],
+    batch: Batch = 64,
+    instances: Instances = 256,
+    runs: Runs = 15,
+) -> Rows:
+    """Compare the shipped models of graphs, trees and attention with PyTorch, from instances to outputs.
 
-    One thread each. What abw does from instances in memory to outputs counts: construction, scheduling,
-    planning, execution (`seconds` by step); learning the policy and compiling do not. `torch` has, for each
-    way to batch a model, what PyTorch takes to `compute` mini-batches of which indices and masks are there
-    before, and to make these of instances in memory, too (`batch_and_compute`), in seconds and as the median
-    of the rounds' ratios (`over_abw`: above 1 abw is ahead). It is empty where PyTorch is absent; the
-    report's own `torch`, the version, is null then. `max_error` is how far outputs are apart. Errors:
-    AbwError for a model that is not in the gallery, a file that is not there, or outputs that differ.
+    CPU time of one thread on the shipped instances, repeated. PyTorch is batched by hand: `computation`
+    excludes indices and masks, `all of it` includes them. Factors are medians of interleaved rounds.
     """
-    chosen = list(DATA) if names is None else list(names)
+    chosen = list(DATA) if names is None else names.split(",")
     for name in chosen:
         if name not in DATA:
-            raise AbwError(f"the gallery has no model {name!r}", hint=f"one of {', '.join(DATA)}")
-    try:
-        torch = import_torch()
-        torch.set_num_threads(1)
-    except AbwError:
-        torch = None
-    cases = [(name, size) for name in chosen for size in hidden]
-    rows = [
-        _row(torch, name, specs, size, batch, instances, runs) for name, size in each(cases, told, "models")
-    ]
-    version = None if torch is None else torch.__version__
-    return {"schema_version": 1, "torch": version, "batch": batch, "runs": runs, "threads": 1, "rows": rows}
+            raise AbwError(
+                f"the gallery has no model {name!r}", hint=f"one of {', '.join(DATA)}", exit_code=2
+            )
+    torch = torch_or_none()
+    for name in chosen:
+        for size in hidden:
+            yield from _rows(torch, name, specs, size, batch, instances, runs)
+    if torch is None:
+        yield "PyTorch is not installed: nothing to compare with (pip install torch, the build for the CPU)"
 
 
-def _row(
+def _rows(
     torch: Any,  # noqa: ANN401
     name: str,
     specs: Path,
@@ -74,7 +80,7 @@ def _row(
     batch: int,
     instances: int,
     runs: int,
-) -> dict[str, Any]:
+) -> Rows:
     shipped = specs / "data" / DATA[name]
     if not shipped.is_file():
         raise AbwError(f"there is no {shipped}", hint="say where the specs are: --specs DIR")
@@ -90,7 +96,7 @@ def _row(
             }
             weights = Path(folder) / "weights.pt"
             torch.save(next(iter(theirs.values())).model.state(), weights)
-        ours = AbwRuns(specs / f"{name}.yaml", file, weights, hidden, batch, hoist=False)
+        ours = AbwRuns(specs / f"{name}.yaml", file, weights, hidden, batch)
         read = ours.read()
     found = ours.run_on(read, Clock(*STEPS))
     errors = [_error(name, hidden, found, run()) for some in theirs.values() for run in some.runs().values()]
@@ -102,24 +108,24 @@ def _row(
 
     given = {f"{way} {what}": run for way, some in theirs.items() for what, run in some.runs().items()}
     taken = rounds({"abw": run, **given}, runs, time.process_time)
-    return {
-        "model": name,
-        "hidden": hidden,
-        "instances": instances,
-        "abw_seconds": median(taken["abw"]),
-        "seconds": {step: median(clock.seconds[step] for clock in clocks) for step in STEPS},
-        "torch": {
-            way: {
-                **{f"{what}_seconds": median(taken[f"{way} {what}"]) for what in some.runs()},
-                **{
-                    f"{what}_over_abw": median(np.divide(taken[f"{way} {what}"], taken["abw"]).tolist())
-                    for what in some.runs()
-                },
-            }
-            for way, some in theirs.items()
-        },
-        "max_error": max(errors, default=None),
-    }
+    ours_rate = instances / median(taken["abw"])
+    steps = {f"{step}_seconds": median(clock.seconds[step] for clock in clocks) for step in STEPS}
+    yield Row("abw", model=name, hidden=hidden, instances_per_second=ours_rate, **steps)
+    for way in theirs:
+        times = {
+            what: median(np.divide(taken[f"{way} {key}"], taken["abw"]).tolist())
+            for what, key in (("computation", "compute"), ("all_of_it", "batch_and_compute"))
+        }
+        yield Row(
+            "PyTorch by hand",
+            model=name,
+            hidden=hidden,
+            batched_by=way,
+            abw_per_second=ours_rate,
+            over_computation_times=times["computation"],
+            over_all_of_it_times=times["all_of_it"],
+            output_error=max(errors),
+        )
 
 
 class ByHand:
@@ -175,3 +181,40 @@ def _error(name: str, hidden: int, found: NDArray[Any], expected: NDArray[Any]) 
     if not worst < TOLERANCE:
         raise AbwError(f"{name}, hidden {hidden}: the outputs differ from PyTorch's by {worst:.1e}")
     return worst
+
+
+class AbwRuns:
+    """What `abw run SPEC --data FILE --weights FILE --threads 1` does between reading and writing a file."""
+
+    def __init__(self, spec: Path, file: Path, weights: Path | None, hidden: int, batch: int) -> None:
+        from abw.core.exec.registry import get_executor
+        from abw.core.exec.trained import load_weights, make_params
+        from abw.core.run.workload import open_model, open_networks
+        from abw.core.spec.load import Overrides
+
+        overrides = Overrides({"hidden": hidden}, file, batch=batch, weights=weights)
+        self._model = open_model(spec, overrides)
+        self._networks = open_networks(self._model, "cell")
+        self._executor = get_executor("cpu")
+        params = make_params(self._networks.network, load_weights(self._model), 0)
+        self._executor.prepare(self._networks.network, params, 1)
+        self._policy = learned_policy(self._model, self._networks, name="auto")
+
+    def read(self) -> Read:
+        """The file's instances."""
+        from abw.core.run.workload import read_instances
+
+        return read_instances(self._model.data, None)
+
+    def run_on(self, instances: Read, clock: Clock) -> NDArray[Any]:
+        """Outputs in the order of instances and vertices; `clock` counts the steps."""
+        from abw.core.run.minibatches import run_all
+        from abw.core.run.workload import open_workload
+
+        with clock("construct"):
+            workload = open_workload(self._model, instances, self._networks)
+        outputs = [
+            result.values(batch.graph.results[0].reference)
+            for batch, result in run_all(workload, self._policy, self._executor, clock)
+        ]
+        return np.concatenate(outputs)

@@ -7,33 +7,39 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import quantiles
-from typing import Any
+from typing import Annotated
 
+import typer
+
+from abw.bench.options import SPECS, DataDir, Hidden, Runs, SpecsDir
+from abw.bench.rows import Row, Rows
 from abw.bench.timing import rounds
 from abw.core.api import LoadedModel, load
 from abw.core.base.errors import AbwError
-from abw.core.base.progress import Progress, each
 
 TREES = 100
 """So many trees take turns."""
 
 
-def bench_one(
-    specs: Path, data: Path, hidden: int, nodes: list[int], runs: int, progress: Progress
-) -> dict[str, Any]:
-    """Calls of a tree LSTM with one tree each, warm, on one thread: for each number of tree nodes.
+def one(
+    data: DataDir,
+    specs: SpecsDir = SPECS,
+    hidden: Hidden = 128,
+    nodes: Annotated[list[int], typer.Option("--nodes", min=1, help="Nodes of a tree; repeatable.")] = [37],
+    runs: Runs = 100,
+) -> Rows:
+    """Time a warm call from Python: a tree LSTM with one tree's text, on one thread.
 
-    A row: of `runs` calls for each of 100 trees the seconds that half (`p50`) and nine in ten (`p90`) take
-    at most, by the wall clock; `kernels`, the median of executing the same plans alone. Errors: AbwError.
+    Wall clock of `runs` calls for each of 100 trees; `kernels` is the execution of the same plans alone.
     """
     file = data / "trees" / "train.txt"
     model = load(specs / "treelstm.yaml", data=file, dims={"hidden": hidden}, threads=1)
     model.warm()
-    rows = [_row(model, file, count, runs) for count in each(nodes, progress, "trees")]
-    return {"schema_version": 1, "hidden": hidden, "runs": runs, "rows": rows}
+    for count in nodes:
+        yield _row(model, file, count, runs)
 
 
-def _row(model: LoadedModel, file: Path, nodes: int, runs: int) -> dict[str, Any]:
+def _row(model: LoadedModel, file: Path, nodes: int, runs: int) -> Row:
     with file.open() as lines:
         trees = list(islice((line.rstrip("\n") for line in lines if line.count("(") == nodes), TREES))
     if not trees:
@@ -43,10 +49,11 @@ def _row(model: LoadedModel, file: Path, nodes: int, runs: int) -> dict[str, Any
     alone = rounds({str(i): partial(model.run, p) for i, p in enumerate(plans)}, runs + 1, time.perf_counter)
     tenths = quantiles([t for times in calls.values() for t in times[1:]], n=10, method="inclusive")
     kernels = quantiles([t for times in alone.values() for t in times[1:]], n=2, method="inclusive")
-    return {
-        "nodes": nodes,
-        "trees": len(trees),
-        "p50": tenths[4],
-        "p90": tenths[8],
-        "kernels": kernels[0],
-    }
+    return Row(
+        "",
+        nodes=nodes,
+        trees=len(trees),
+        p50_seconds=tenths[4],
+        p90_seconds=tenths[8],
+        kernels_seconds=kernels[0],
+    )

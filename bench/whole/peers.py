@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated
 
+import typer
+
+from abw.bench.options import SPECS, Batch, DataDir, Hidden, Runs, SpecsDir, ThreadCounts, Workloads
+from abw.bench.rows import Row, Rows
 from abw.bench.systems import System, chosen_cases, preset, side_by_side
-from abw.core.base.progress import Progress, each
 
 THEIR_PEAK = 115.6
 """GFLOP/s of the core on which the programs below were measured, by the same peak loop."""
@@ -27,62 +29,56 @@ PEERS: dict[str, tuple[float, float, float]] = {
 depth of vanilla DyNet and of DyNet on static subgraphs, and ED-Batch with encoding sort (its fork of DyNet,
 commit 82c200fd, one core of an AMD EPYC, Zen 4)."""
 
-PROGRAMS = ("vanilla_dynet", "cavs_dynet", "ed_batch")
+PROGRAMS = ("DyNet", "DyNet_with_static_subgraphs", "ED-Batch")
 
 
-def bench_peers(
-    specs: Path,
-    data: Path,
-    workloads: str | None,
-    hidden: int,
-    batch: int,
-    mini_batches: int,
-    threads: list[int],
-    runs: int,
-    progress: Progress,
-) -> dict[str, Any]:
-    """A row for each workload and number of threads, from instances (already read) to outputs.
+def peers(
+    data: DataDir,
+    specs: SpecsDir = SPECS,
+    workloads: Workloads = None,
+    hidden: Hidden = 128,
+    batch: Batch = 64,
+    mini_batches: Annotated[
+        int, typer.Option("--mini-batches", min=1, help="Mini-batches of each workload.")
+    ] = 4,
+    threads: ThreadCounts = [1],
+    runs: Runs = 5,
+) -> Rows:
+    """Compare all workloads, end to end, with the machine's limit and the papers' own programs.
 
-    `limit` is the instances a second if every matrix product ran at the measured peak of all threads and
-    nothing else took time; `share_of_limit` what of it is reached. `peers` are instances a second of the
-    programs above, scaled by the measured peak over theirs, for size 128 and mini-batch 64 only, else null.
-    One thread by CPU time, several by the wall clock. Errors: AbwError.
+    The limit is the time of all matrix products at the measured peak. The programs' rates were measured
+    elsewhere (size 128, mini-batch 64) and are scaled by the peaks. CPU time for one thread, wall clock
+    for several.
     """
     from abw.core.exec.cpu.profile.peak import peak_meter
 
-    meter = peak_meter()
-    known = (hidden, batch) == (128, 64)
-    rows: list[dict[str, Any]] = []
-    peaks: list[float] = []
-    for chosen in each(chosen_cases(workloads), progress, "workloads"):
+    meter, peaks = peak_meter(), []
+    for chosen in chosen_cases(workloads):
         systems = {
             str(count): System(chosen, preset("abw", count), specs, data, hidden, batch, mini_batches)
             for count in threads
         }
-        before = [max(meter() for _ in range(5)) for _ in range(3)]
+        measured = [max(meter() for _ in range(5)) for _ in range(3)]
         taken_by = side_by_side(systems, runs)
-        peak = median([*before, *(max(meter() for _ in range(5)) for _ in range(3))])
+        peak = median([*measured, *(max(meter() for _ in range(5)) for _ in range(3))])
         peaks.append(peak)
-        scaled = [programs * peak / 1e9 / THEIR_PEAK for programs in PEERS[chosen.name]]
+        scaled = [rate * peak / 1e9 / THEIR_PEAK for rate in PEERS[chosen.name]]
         for count in threads:
             taken = taken_by[str(count)]
+            rate = taken.instances_per_second
             limit = taken.instances * peak * count / taken.product_flops
-            rows.append(
-                {
-                    "workload": chosen.name,
-                    "threads": count,
-                    "instances_per_second": taken.instances_per_second,
-                    "limit": limit,
-                    "share_of_limit": taken.instances_per_second / limit,
-                    "seconds": dict(taken.seconds),
-                    "peers": dict(zip(PROGRAMS, scaled, strict=True)) if known else None,
-                }
+            known = (hidden, batch, count) == (128, 64, 1)
+            yield Row(
+                "",
+                workload=chosen.name,
+                threads=count,
+                instances_per_second=rate,
+                of_the_limit_share=rate / limit,
+                **{f"{step}_seconds": seconds for step, seconds in taken.seconds.items()},
+                **{
+                    f"{name}_per_second": other if known else None
+                    for name, other in zip(PROGRAMS, scaled, strict=True)
+                },
+                ahead_times=rate / max(scaled) if known else None,
             )
-    return {
-        "schema_version": 1,
-        "hidden": hidden,
-        "batch": batch,
-        "runs": runs,
-        "peak_gflops": median(peaks) / 1e9,
-        "rows": rows,
-    }
+    yield f"measured peak of one thread: {median(peaks) / 1e9:.1f} GFLOP/s"

@@ -11,41 +11,39 @@ from typing import Any
 
 import numpy as np
 
+from abw.bench.options import SPECS, Instances, Runs, SpecsDir
+from abw.bench.rows import Row, Rows
 from abw.bench.timing import interleaved
-from abw.core.data.instances import Instances
+from abw.core.data.instances import Instances as Read
 from abw.core.data.read import read
 
 ATOMS = 20
 PATTERN = r"\w+|[^\w\s]"
 
 
-def bench_reading(specs: Path, instances: int, runs: int) -> dict[str, Any]:
-    """Thread CPU time, medians of interleaved runs, of `instances` instances of each format.
+def reading(specs: SpecsDir = SPECS, instances: Instances = 5000, runs: Runs = 5) -> Rows:
+    """Time the reading of all formats in nanoseconds a value, on one thread.
 
-    A value is a word, a tag, a label or a number, as many as are written; of json also each vertex's kind and
-    each end of a link. `json` has the sentences of `tags` with their links in both directions, `molecules`
-    are atoms of a kind with a whole number, a float and three floats, in a ring; `arrays` are the same as
-    arrays of NumPy.
+    A value is a word, a tag, a label or a number; in JSON also a vertex's kind and each end of a link.
+    `json` has the sentences of `tags` with links both ways; `molecules` are rings of atoms with an
+    integer and four floats; `arrays` are these as NumPy arrays.
     """
     with tempfile.TemporaryDirectory() as folder:
         cases = _written(specs / "data", Path(folder), instances)
         arrays, count = _arrays(instances)
-        work: dict[str, Callable[[], Instances]] = {name: reads for name, (reads, _) in cases.items()}
-        work["arrays"] = partial(Instances.from_arrays, *arrays)
+        work: dict[str, Callable[[], object]] = {name: reads for name, (reads, _) in cases.items()}
+        work["arrays"] = partial(Read.from_arrays, *arrays)
         for each in work.values():
             each()
         seconds = interleaved(work, runs)
     values = {**{name: n for name, (_, n) in cases.items()}, "arrays": count}
-    rows = [
-        {"format": name, "values": values[name], "ns_per_value": 1e9 * taken / values[name]}
-        for name, taken in seconds.items()
-    ]
-    return {"schema_version": 1, "instances": instances, "runs": runs, "rows": rows}
+    for name, taken in seconds.items():
+        yield Row("", data=name, values=values[name], value_ns=1e9 * taken / values[name])
 
 
-def _written(data: Path, folder: Path, instances: int) -> dict[str, tuple[Callable[[], Instances], int]]:
+def _written(data: Path, folder: Path, instances: int) -> dict[str, tuple[Callable[[], Read], int]]:
     """What reads each case, and how many values that is."""
-    cases: dict[str, tuple[Callable[[], Instances], int]] = {}
+    cases: dict[str, tuple[Callable[[], Read], int]] = {}
 
     def case(name: str, format: str, lines: list[str], values: int, tokens: str = "") -> None:
         file = folder / name.replace(" ", "-")

@@ -10,44 +10,43 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import typer
+
+from abw.bench.options import SPECS, BatchSizes, DataDir, Hidden, Instances, Runs, SpecsDir
+from abw.bench.rows import Row, Rows
 from abw.bench.timing import interleaved
 from abw.bench.workloads import case
 from abw.core.api import load
 from abw.core.base.errors import AbwError
-from abw.core.base.progress import Progress, each
 
 MODELS = ("TreeLSTM", "LatticeLSTM", "BiLSTM-Tagger", "LSTM-NMT")
 
 
-def bench_threads(
-    data: Path,
-    hidden: int,
-    batches: list[int],
-    threads: list[int],
-    instances: int,
-    runs: int,
-    specs: Path,
-    progress: Progress,
-) -> dict[str, Any]:
-    """Medians of `runs` rounds by the wall clock, in which all numbers of threads take turns with one.
+def threads(
+    data: DataDir,
+    specs: SpecsDir = SPECS,
+    hidden: Hidden = 128,
+    batch: BatchSizes = [64, 8],
+    threads: Annotated[
+        list[int], typer.Option("--threads", min=2, help="Threads to compare with one; repeatable.")
+    ] = [2],
+    instances: Instances = 1024,
+    runs: Runs = 9,
+) -> Rows:
+    """Compare several threads and several processes with one, from text to outputs.
 
-    A row a model and size of mini-batch: `seconds` of one thread for the first `instances` of the model's
-    file; of each number of threads `times` how many times as fast it is, `limit` how many times as much so
-    many processes side by side do as one, each on one thread, and `busy` as `times` beside a process that
-    keeps one processor busy. Errors: AbwError.
+    Wall clock. `processes`: the throughput of as many single-threaded processes over one; `beside a busy
+    one`: the speed-up while another process keeps a core busy.
     """
-    rows = []
     with _others(max(threads) - 1) as others:
-        for name, batch in each([(n, b) for n in MODELS for b in batches], progress, "threads"):
-            row = _Row(str(specs / case(name).spec), str(data / case(name).data), hidden, batch, instances)
-            rows.append({"model": name, "batch": batch, **_measured(row, threads, runs, others)})
-    return {"schema_version": 1, "hidden": hidden, "instances": instances, "runs": runs, "rows": rows}
+        for name, size in ((n, b) for n in MODELS for b in batch):
+            job = _Job(str(specs / case(name).spec), str(data / case(name).data), hidden, size, instances)
+            yield from _measured(name, job, threads, runs, others)
 
 
-class _Row(NamedTuple):
+class _Job(NamedTuple):
     """What is run: so many instances of a file through a spec."""
 
     spec: str
@@ -70,10 +69,10 @@ class _Row(NamedTuple):
         return run
 
 
-def _measured(row: _Row, threads: list[int], runs: int, others: list[_Other]) -> dict[str, Any]:
-    work = {str(count): row.on(count) for count in [1, *threads]}
+def _measured(name: str, job: _Job, threads: list[int], runs: int, others: list[_Other]) -> Rows:
+    work = {str(count): job.on(count) for count in [1, *threads]}
     for other in others:
-        other.tell(row)
+        other.tell(job)
 
     def side_by_side(some: list[_Other]) -> None:
         for other in some:
@@ -88,12 +87,17 @@ def _measured(row: _Row, threads: list[int], runs: int, others: list[_Other]) ->
     idle = _seconds({**work, **apart}, runs)
     with _busy():
         beside = _seconds(work, runs)
-    return {
-        "seconds": idle["1"],
-        "times": {str(n): idle["1"] / idle[str(n)] for n in threads},
-        "limit": {str(n): n * idle["1"] / idle[f"apart {n}"] for n in threads},
-        "busy": {str(n): beside["1"] / beside[str(n)] for n in threads},
-    }
+    for count in threads:
+        yield Row(
+            "",
+            model=name,
+            batch=job.batch,
+            threads=count,
+            one_thread_seconds=idle["1"],
+            threads_times=idle["1"] / idle[str(count)],
+            processes_times=count * idle["1"] / idle[f"apart {count}"],
+            beside_a_busy_one_times=beside["1"] / beside[str(count)],
+        )
 
 
 def _seconds(work: dict[str, Any], runs: int) -> dict[str, float]:
@@ -110,7 +114,7 @@ class _Other:
             [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def tell(self, row: _Row | None) -> None:
+    def tell(self, row: _Job | None) -> None:
         """Get a row ready, or run it."""
         assert self.process.stdin is not None
         print(json.dumps(row), file=self.process.stdin, flush=True)
@@ -128,7 +132,7 @@ def other() -> None:
     for line in sys.stdin:
         row = json.loads(line)
         if row is not None:
-            run = _Row(*row).on(1)
+            run = _Job(*row).on(1)
         assert run is not None
         run()
         print("done", flush=True)

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from abw.bench.executors.blas import import_torch
+from abw.bench.executors.contenders import torch_or_none
 from abw.bench.libraries.dgl_trees import DglTrees, import_dgl
 from abw.bench.libraries.fold_trees import FoldTrees, import_torchfold
 from abw.bench.libraries.levels import Levels
 from abw.bench.libraries.trees import Library, Trees
+from abw.bench.options import SPECS, Batch, DataDir, HiddenSizes, Runs, SpecsDir
+from abw.bench.rows import Row, Rows
 from abw.bench.timing import interleaved
 from abw.bench.workloads import case, files_of
-from abw.core.base.errors import AbwError
 from abw.core.exec.params import init_params
 from abw.core.graph.graph import Graph
 from abw.core.ir.training import Loss, Metric, Optimizer, Target, Training
@@ -31,28 +32,28 @@ LIBRARIES = ("torch", "dgl", "torchfold")
 """What takes turns with abw, where it is there."""
 
 
-def bench_train(data: Path, hidden: list[int], batch: int, runs: int, specs: Path) -> dict[str, Any]:
-    """Medians of `runs` rounds in which all take turns, CPU time of one thread; TreeLSTM, AdaGrad.
+def train(
+    data: DataDir,
+    specs: SpecsDir = SPECS,
+    hidden: HiddenSizes = [64, 128, 256],
+    batch: Batch = 64,
+    runs: Runs = 15,
+) -> Rows:
+    """Time a training step of TreeLSTM (AdaGrad) by part, compared with PyTorch, DGL and TorchFold.
 
-    A row a size: `step_seconds` from instances to changed weights; of a plan that is there `passes_seconds`
-    (forward, backward), `weights_seconds` (the gradients of weights) and `update_seconds`; `share_of_peak`
-    of passes and weights together, which counts products alone. Of PyTorch by level with autograd, of DGL and
-    of TorchFold forward, loss and backward, what they make of the trees made before: `torch_seconds` and
-    `torch_share_of_peak` and so on, None where one is absent. `difference`: the largest of the losses.
+    CPU time of one thread. `passes` (forward, backward) and `weights` (gradients) use an existing plan,
+    as the others use existing indices. `of peak` counts only products; `loss` is the largest relative
+    difference of losses.
     """
     from abw.core.exec.cpu.profile.peak import peak_meter
 
-    try:
-        torch = import_torch()
-        torch.set_num_threads(1)
-    except AbwError:
-        torch = None
+    torch = torch_or_none()
     spec, source = files_of(case("TreeLSTM"), specs, data)
-    rows = [_row(spec, source, size, batch, runs, torch, peak_meter()) for size in hidden]
-    return {"schema_version": 1, "batch": batch, "torch": torch and torch.__version__, "rows": rows}
+    for size in hidden:
+        yield from _rows(spec, source, size, batch, runs, torch, peak_meter())
 
 
-def _row(
+def _rows(
     spec: Path,
     source: Path,
     size: int,
@@ -60,7 +61,7 @@ def _row(
     runs: int,
     torch: Any,  # noqa: ANN401
     meter: Callable[[], float],
-) -> dict[str, Any]:
+) -> Rows:
     """One size of the model."""
     model = open_model(spec, Overrides(dims={"hidden": size}, data=source, limit=batch))
     loss = Loss(0, "cross-entropy", Target("label"), None, 1.0, (), model.data.span)
@@ -105,16 +106,28 @@ def _row(
     def share(taken: float) -> float:
         return float(products / taken / np.median(peaks))
 
-    return {
-        "hidden": size,
-        "nodes": planned.made.forward,
-        **{f"{name}_seconds": seconds[name] for name in ("step", "passes", "weights", "update")},
-        "share_of_peak": share(seconds["passes"] + seconds["weights"]),
-        "instances_per_second": batch / seconds["step"],
-        **{f"{name}_seconds": seconds.get(name) for name in LIBRARIES},
-        **{f"{name}_share_of_peak": share(seconds[name]) if name in seconds else None for name in LIBRARIES},
-        "difference": difference,
-    }
+    ours = seconds["passes"] + seconds["weights"]
+    yield Row(
+        "a step",
+        hidden=size,
+        nodes=planned.made.forward,
+        passes_seconds=seconds["passes"],
+        weights_seconds=seconds["weights"],
+        update_seconds=seconds["update"],
+        step_seconds=seconds["step"],
+        of_peak_share=share(ours),
+        instances_per_second=batch / seconds["step"],
+        loss_error=difference,
+    )
+    for name in (n for n in LIBRARIES if n in seconds):
+        yield Row(
+            "forward and backward",
+            library=name,
+            hidden=size,
+            taken_seconds=seconds[name],
+            of_peak_share=share(seconds[name]),
+            over_abw_times=seconds[name] / ours,
+        )
 
 
 def weight_flops(learner: Learner, graph: Graph) -> int:

@@ -1,75 +1,123 @@
-"""What the commands of `abw bench` share: how they print, options."""
+"""Runs a bench: prints, saves and compares the rows that it yields."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+import json
+import platform
+from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from abw.bench.options import SPECS
+from abw.bench.rows import Row, Rows
 from abw.cli import options
+from abw.cli.bench.tables import tables
 from abw.cli.console import print_json, progress, show
-from abw.core.base.errors import InterruptedWorkError
-from abw.core.base.interrupts import INTERRUPTED, STOP
+from abw.core.base.errors import AbwError, InterruptedWorkError
+from abw.core.base.interrupts import INTERRUPTED, STOP, stopping_after_a_step
 
-DataDir = Annotated[Path, typer.Option("--data", metavar="DIR", help="The folder with the real data.")]
-SPECS = Path("specs")
-"""Where specs are looked for unless told otherwise: here, or else those that ship."""
-SpecsDir = Annotated[
-    Path,
-    typer.Option("--specs", metavar="DIR", help="The folder with the specs; absent, those that ship."),
+Save = Annotated[
+    Path | None,
+    typer.Option("--save", metavar="FILE.json", help="Also write the JSON document to this file."),
 ]
-Workloads = Annotated[
-    str | None, typer.Option("--workloads", metavar="NAME,...", help="As TreeLSTM,LatticeLSTM (all).")
+Against = Annotated[
+    Path | None,
+    typer.Option("--compare", metavar="FILE.json", help="Show the speed-up over this document."),
 ]
-Hidden = Annotated[int, typer.Option("--hidden", min=1, help="The size of the model.")]
-HiddenSizes = Annotated[list[int], typer.Option("--hidden", min=1, help="Sizes; can be repeated.")]
-Batch = Annotated[int, typer.Option("--batch", min=1, help="Instances in a mini-batch.")]
-BatchSizes = Annotated[
-    list[int], typer.Option("--batch", min=1, help="Instances in a mini-batch; can be repeated.")
-]
-ThreadCounts = Annotated[list[int], typer.Option("--threads", min=1, help="Threads; can be repeated.")]
-Runs = Annotated[int, typer.Option("--runs", min=1, metavar="N", help="Runs that a median is taken of.")]
+ADDED = {"save": Save, "compare": Against, "quiet": options.QuietFlag, "as_json": options.Json}
+VERSION = 2
+"""Of the document."""
 
 
-Shown = Iterator[Any]
-"""What a bench says: first its report, then tables and lines of text."""
+def command(bench: Callable[..., Rows]) -> Callable[..., None]:
+    """The command of a bench: its parameters and those of `ADDED`.
 
-
-def bench(body: Callable[..., Shown]) -> Callable[..., None]:
-    """Make a generator a command: with --json its report alone is printed, else the rest.
-
-    One whose first parameter is `told`, the progress, also has the option --quiet. Ctrl-C ends it after the
-    row under way (see `each`), with exit code 130; what was measured is shown.
+    Ctrl-C ends it after the row under way, with exit code 130; what was measured is shown and saved.
     """
-    params = list(inspect.signature(body, eval_str=True).parameters.values())
-    tells = params[0].name == "told"
+    params = list(inspect.signature(bench, eval_str=True).parameters.values())
 
-    def command(*, as_json: bool, quiet: bool = True, **given: object) -> None:
+    def run(*, save: Path | None, compare: Path | None, quiet: bool, as_json: bool, **given: Any) -> None:  # noqa: ANN401
+        before = _read(compare, bench.__name__) if compare else ()
         if given.get("specs") == SPECS and not SPECS.exists():
             from abw.core.spec.shipped import FOLDER
 
             given["specs"] = FOLDER
+        rows: list[Row] = []
+        notes: list[str] = []
         try:
-            with progress(quiet) as told:
-                shown = body(told, **given) if tells else body(**given)
-                report = next(shown)
-            if as_json:
-                print_json(report)
-            else:
-                show(*shown)
-            if STOP.asked:
-                raise InterruptedWorkError("ended early: what is shown was measured", exit_code=INTERRUPTED)
+            with progress(quiet) as told, stopping_after_a_step():
+                told.phase(bench.__name__)
+                for found in bench(**given):
+                    if isinstance(found, Row):
+                        rows.append(found)
+                        told.reached(len(rows))
+                    else:
+                        notes.append(found)
+                    if STOP.asked:
+                        break
+            ended = STOP.asked
         finally:
             STOP.asked = False
+        document = _document(bench.__name__, given, rows, notes)
+        if save is not None:
+            from abw.core.base.files import write_json
 
-    own = {"quiet": options.QuietFlag, "as_json": options.Json} if tells else {"as_json": options.Json}
-    flag = functools.partial(inspect.Parameter, kind=params[0].kind, default=False)
-    added = [flag(key, annotation=annotation) for key, annotation in own.items()]
-    functools.update_wrapper(command, body)
-    command.__signature__ = inspect.Signature([*params[tells:], *added])  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in [*params[tells:], *added]}
-    return command
+            write_json(save, document)
+        if as_json:
+            print_json(document)
+        else:
+            show(*tables(rows, before), *notes)
+        if ended:
+            raise InterruptedWorkError("ended early: what is shown was measured", exit_code=INTERRUPTED)
+
+    functools.update_wrapper(run, bench)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    added = [
+        inspect.Parameter(name, kind, default=None if name in ("save", "compare") else False, annotation=a)
+        for name, a in ADDED.items()
+    ]
+    every = [*(p.replace(kind=kind) for p in params), *added]
+    run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in every}
+    return run
+
+
+def _document(name: str, given: dict[str, Any], rows: list[Row], notes: list[str]) -> dict[str, Any]:
+    """What --json prints and --save writes."""
+    packages = ("numpy", "numba", "llvmlite", "torch")
+    versions = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return {
+        "schema_version": VERSION,
+        "bench": name,
+        "options": {k: str(v) if isinstance(v, Path) else v for k, v in given.items()},
+        "versions": versions,
+        "rows": [{"table": row.table, **row} for row in rows],
+        "notes": notes,
+    }
+
+
+def _read(path: Path, name: str) -> list[Row]:
+    """The rows of a saved document. Errors: AbwError for another bench's, or another file."""
+    try:
+        document = json.loads(path.read_text("utf-8"))
+        rows = [
+            Row(row["table"], **{k: v for k, v in row.items() if k != "table"}) for row in document["rows"]
+        ]
+        if document["bench"] != name:
+            raise AbwError(f"{path} is of abw bench {document['bench']}, not of {name}", exit_code=2)
+    except OSError as error:
+        raise AbwError(f"cannot read {path}: {error.strerror}", exit_code=2) from None
+    except (ValueError, KeyError, TypeError):
+        hint = f"abw bench {name} --save {path} writes one"
+        raise AbwError(f"{path} is not a document of abw bench", hint=hint, exit_code=2) from None
+    return rows

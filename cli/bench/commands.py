@@ -2,35 +2,51 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from importlib import import_module
+from typing import Any, ClassVar
 
 import typer
 
+from abw.cli.bench.app import command
 from abw.cli.groups import Group
 
-MODULES = {
-    "cuda": ["cuda"],
-    "engine": ["engine"],
-    "graphs": ["graph", "policies", "fig7", "layout", "memory"],
-    "growth": ["growth"],
-    "one": ["one"],
-    "programs": ["programs"],
-    "serving": ["serve"],
-    "speed": [
-        *("cpu", "precision", "train", "epoch", "blas", "reading", "torch", "models", "operations"),
-        *("e2e", "passes", "cost", "launch", "cold"),
-    ],
-    "systems": ["ablation", "peers", "paper", "libraries"],
-    "threads": ["threads", "steps"],
+BENCHES = {
+    "cpu": "executors.cpu",
+    "precision": "executors.precision",
+    "e2e": "whole.e2e",
+    "one": "whole.one",
+    "reading": "whole.reading",
+    "threads": "whole.threads",
+    "cold": "whole.cold",
+    "memory": "whole.memory",
+    "libraries": "libraries.forward",
+    "peers": "whole.peers",
+    "models": "whole.models",
+    "paper": "whole.paper",
+    "policies": "graphs.policies",
+    "launch": "executors.launch",
+    "layout": "graphs.layout",
+    "growth": "growth.growth",
+    "programs": "growth.programs",
+    "train": "whole.training",
+    "serve": "serving.serve",
 }
-"""Where each bench is: a function of its name in a module here."""
+"""Where in `abw.bench` each bench is: a generator of its own name."""
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    """The command of a bench, made when it is looked for."""
+    if name not in BENCHES:
+        raise AttributeError(name)
+    return command(getattr(import_module(f"abw.bench.{BENCHES[name]}"), name))
 
 
 class Benches(Group):
     """What `abw bench --help` lists."""
 
     places: ClassVar = {
-        name: f"abw.cli.bench.{module}:{name}" for module, names in MODULES.items() for name in names
+        **{name: f"{__name__}:{name}" for name in BENCHES},
+        "cuda": "abw.cli.bench.cuda:cuda",
     }
 
 

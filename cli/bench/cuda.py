@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from abw.bench.options import SPECS, BatchSizes, DataDir, HiddenSizes, Runs, SpecsDir, Workloads
 from abw.cli import options
-from abw.cli.bench.app import SPECS, BatchSizes, DataDir, HiddenSizes, Runs, SpecsDir, Workloads
 from abw.cli.console import print_json, progress
 from abw.core.base.errors import AbwError
 
@@ -28,37 +28,35 @@ def cuda(
         bool,
         typer.Option(
             "--quick",
-            help="All workloads checked, three of them timed at one size: a first call.",
+            help="Check all workloads, and time three at one size.",
         ),
     ] = False,
     minutes: Annotated[
         float | None,
-        typer.Option("--minutes", min=0, metavar="N", help="Begin no row after this many minutes."),
+        typer.Option("--minutes", min=0, metavar="N", help="Begin no row after N minutes."),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
             metavar="FILE",
-            help="Where the page is written, too, after every row; all numbers beside it as FILE.json.",
+            help="Also write the page to this file after every row, and all numbers to FILE.json.",
         ),
     ] = None,
     compile_only: Annotated[
         bool,
         typer.Option(
             "--compile-only",
-            help="Only compile all kernels, for compute capability 9.0; this needs no GPU. They are kept "
-            "under ABW_HOME/kernels, which another machine can be given.",
+            help="Only compile all kernels for compute capability 9.0, without a GPU, into ABW_HOME/kernels.",
         ),
     ] = False,
     no_tensor_cores: options.NoTensorCores = False,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
-    """The executor cuda on a GPU: all workloads checked, then timed beside the floor and PyTorch.
+    """Check all workloads on a GPU, then time them, compared with the floor and PyTorch.
 
-    What says most is timed first. What fails or hangs is reported at the end, and the
-    rest goes on (exit code 1).
+    The most informative rows come first. Failures and hangs are reported at the end (exit code 1).
     """
     from abw.bench.cuda.bench import CALL_SECONDS, bench_cuda, checks, compile_all, in_order, quick_settings
     from abw.bench.cuda.rig import Rig

@@ -8,24 +8,22 @@ from typing import Annotated, Any
 import typer
 
 from abw.cli import options
-from abw.cli.console import duration, give, grid, progress
+from abw.cli.console import duration, give, grid, progress, say
 from abw.core.base.errors import AbwError
 
 
 def calibrate(
     spec: options.SpecOrNone = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the costs here (YAML).")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the costs to this YAML file.")
     ] = None,
     executor: Annotated[
         str,
         typer.Option(
-            "--executor", "--device", help="The executor to measure: blas or cpu, or cuda without SPEC."
+            "--executor", "--device", help="Executor to measure: blas or cpu, or cuda without SPEC."
         ),
     ] = "blas",
-    threads: Annotated[
-        int, typer.Option("--threads", min=1, metavar="N", help="Threads to compute with.")
-    ] = 1,
+    threads: Annotated[int, typer.Option("--threads", min=1, metavar="N", help="Number of threads.")] = 1,
     data: options.Data = None,
     limit: options.Limit = None,
     sizes: options.Set = None,
@@ -35,14 +33,13 @@ def calibrate(
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
-    """Measure what a launch and a row of each type cost, for `abw compare --cost FILE`.
+    """Measure the cost of a launch and of a row of each type, for `abw compare --cost FILE`.
 
-    Batches of 1 to 256 rows, as many as the data gives, are run on real operands; the costs are in seconds.
-    `--device cuda`, without SPEC and --output, measures the GPU instead, once for all models: by that, kept
-    beside the compiled kernels, its executor chooses how to launch.
+    Runs batches of up to 256 rows on real operands; costs are in seconds. `--device cuda` without SPEC and
+    --output measures the GPU once for all models; the executor then uses this to choose how to launch.
     """
     if executor == "cuda" and spec is None and output is None:
-        _gpu(as_json)
+        _gpu(quiet, as_json)
         return
     if spec is None or output is None:
         hint = "a GPU is measured without either: abw calibrate --device cuda"
@@ -54,20 +51,20 @@ def calibrate(
         report = run_calibrate(
             spec, changes, output, executor=executor, granularity=granularity, threads=threads, progress=told
         )
-    give(report, as_json, _print)
+    give(report, as_json, _print, quiet)
 
 
-def _gpu(as_json: bool) -> None:
+def _gpu(quiet: bool, as_json: bool) -> None:
     from abw.core.tools.calibrate import calibrate_gpu
 
-    give(calibrate_gpu(), as_json, _print_gpu)
+    give(calibrate_gpu(), as_json, _print_gpu, quiet)
 
 
 def _print_gpu(report: dict[str, Any]) -> None:
     from abw.core.exec.cuda.measure.floor import Limits
 
     measured = Limits(*(report[name] for name in ("flops", "bytes_per_second", "barrier", "launch")))
-    print(f"{report['gpu']}: {measured.said()}\n\nkept: {report['path']}")
+    say(f"{report['gpu']}: {measured.said()}\n\nkept: {report['path']}")
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from abw.cli import options
-from abw.cli.console import amount, counted, give, grid
+from abw.cli.console import amount, counted, give, grid, say
 
 
 def check(
@@ -16,10 +16,13 @@ def check(
     limit: options.Limit = None,
     batch: options.Batch = None,
     sizes: options.Set = None,
+    weights: options.Weights = None,
     granularity: options.Granularity = "cell",
     policy: Annotated[
         str | None,
-        options.policies("Also schedule all mini-batches by this one, and check it.", "--policy"),
+        options.policies(
+            "Also schedule all mini-batches with this policy, and check the schedules.", "--policy"
+        ),
     ] = None,
     precision: options.Precision = None,
     seed: options.Seed = None,
@@ -29,11 +32,11 @@ def check(
     allow_outside: options.AllowOutside = False,
     as_json: options.Json = False,
 ) -> None:
-    """Check a spec and all its data without running anything; says what graph they give.
+    """Check a spec and all its data without running anything, and describe the graph.
 
     SPEC may also be a cell's file.
     """
-    changes = options.overrides(data, limit, batch, sizes, seed, allow_outside=allow_outside)
+    changes = options.overrides(data, limit, batch, sizes, seed, weights=weights, allow_outside=allow_outside)
     from abw.core.spec.load import is_cell
     from abw.core.tools.inspect import inspect, inspect_cell
 
@@ -68,13 +71,13 @@ def _print_cell(report: dict[str, Any]) -> None:
 
 def _print_backward(report: dict[str, Any]) -> None:
     for number, told in enumerate(report["types"]):
-        print(f"{chr(10) if number else ''}{told['type']}")
+        say(f"{chr(10) if number else ''}{told['type']}")
         for part in told.get("parts", ()):
             sums = f", {', '.join(part['summed'])} summed over its edges" if part["summed"] else ""
-            print("\n    ".join([f"  at each {part['at']}{sums}", *part["equations"]]))
+            say("\n    ".join([f"  at each {part['at']}{sums}", *part["equations"]]))
         if "reduction" in told:
             if not told["parts"]:
-                print("  each neighbour has the gradient of the sum")
+                say("  each neighbour has the gradient of the sum")
             continue
         for title, lines in (
             ("saved by the forward pass", [", ".join(told["saved"])]),
@@ -85,7 +88,7 @@ def _print_backward(report: dict[str, Any]) -> None:
             ("no gradient", [", ".join(told["none"])]),
         ):
             if any(lines):
-                print("\n    ".join([f"  {title}", *lines]))
+                say("\n    ".join([f"  {title}", *lines]))
 
 
 def _print_growth(growth: dict[str, Any]) -> None:
@@ -98,6 +101,11 @@ def _print_growth(growth: dict[str, Any]) -> None:
         decisions = "; ".join(f"{name}: {how}" for name, how in kind["decisions"].items())
         adds = f"; adds {', '.join(kind['adds'])}" if kind["adds"] else ""
         console.print(f"    {kind['kind']}{most}{'; ' if decisions else ''}{decisions}{adds}")
+    for name in growth["numbers"]:
+        console.print(
+            f"    output '{name}' is written as numbers: it has words where a clause gives the decision to a "
+            "field whose table has a vocab"
+        )
     for phase, what in (("before", ""), ("during", " (each round, in this order)"), ("after", "")):
         if growth[phase]:
             console.print(f"    {phase} growth{what}: {', '.join(growth[phase])}")
@@ -105,13 +113,14 @@ def _print_growth(growth: dict[str, Any]) -> None:
 
 def _print_room(taken: dict[str, int]) -> None:
     """What to do where more is taken than is free."""
+    from rich.text import Text
+
     from abw.core.base.console import Console
 
     if taken["total"] > taken["available"]:
-        Console().print(
-            f"[yellow]too much: {amount(taken['available'], 'B')} are free[/]; a smaller mini-batch "
-            "(--batch) takes less, or smaller dims (--set)"
-        )
+        free = f"too much: {amount(taken['available'], 'B')} are free"
+        less = "; a smaller mini-batch (--batch) takes less, or smaller dims (--set)"
+        Console().print(Text.assemble((free, "yellow"), less))
 
 
 def _print_training(training: dict[str, Any]) -> None:
@@ -130,9 +139,10 @@ def _print_training(training: dict[str, Any]) -> None:
         "instances": "instances",
         "mini_batches": "mini-batches",
         "moment": "first step or dev data",
+        "pytorch": "PyTorch to read them",
         "at_rest": "abw itself",
     }
-    said = ", ".join(f"{name} {amount(training[key], 'B')}" for key, name in parts.items())
+    said = ", ".join(f"{name} {amount(training[key], 'B')}" for key, name in parts.items() if training[key])
     Console().print(Text(f"    abw train takes {amount(training['total'], 'B')}: {said}"))
     _print_room(training)
 
@@ -165,10 +175,12 @@ def _print(report: dict[str, Any]) -> None:
             f"    the largest mini-batch takes{most} {amount(report['memory_bytes'], 'B')} of memory"
         )
         process = report["process_bytes"]
+        reads = process["pytorch"]
+        pytorch = f"PyTorch, which reads them, {amount(reads, 'B')}, " if reads else ""
         console.print(
             f"    abw run takes {amount(process['total'], 'B')} with it: weights "
-            f"{amount(process['weights'], 'B')}, instances {amount(process['instances'], 'B')}, abw itself "
-            f"{amount(process['at_rest'], 'B')}"
+            f"{amount(process['weights'], 'B')}, {pytorch}instances "
+            f"{amount(process['instances'], 'B')}, abw itself {amount(process['at_rest'], 'B')}"
         )
         _print_room(process)
     if training := report["training_bytes"]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from abw.cli import completion, options
-from abw.cli.console import counted, duration, grid, print_json, progress
+from abw.cli.console import counted, duration, grid, print_json, progress, say_random
 
 if TYPE_CHECKING:
     from abw.viz.drawing.chart import Chart
@@ -26,13 +26,11 @@ def compare(
             "--policies",
             metavar="NAME,...",
             autocompletion=completion.policies,
-            help="Which, named as in `abw run`; fsm-base, fsm-max, ..., fsm-best for an encoding "
-            "(depth, agenda, sufficient, phases, critical, search, auto, fsm; at granularity op no fsm).",
+            help="Policies as for `abw run`; fsm-base, fsm-max, ..., fsm-best for an encoding (depth, "
+            "agenda, sufficient, phases, critical, search, auto, fsm; at granularity op no fsm).",
         ),
     ] = None,
-    seeds: Annotated[
-        int, typer.Option("--seeds", min=1, metavar="N", help="Repeat with N seeds of learning and coin.")
-    ] = 1,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="Repeat with N seeds.")] = 1,
     data: options.Data = None,
     skip: Annotated[
         int,
@@ -45,10 +43,13 @@ def compare(
     batches: Annotated[
         str | None,
         typer.Option(
-            "--batches", metavar="B,...", help="Also with mini-batches of these sizes, as 1,8,32,64,128,256."
+            "--batches",
+            metavar="B,...",
+            help="Also use mini-batches of these sizes, for example 1,8,32,64,128,256.",
         ),
     ] = None,
     sizes: options.Set = None,
+    weights: options.Weights = None,
     encoding: options.Encoding = "best",
     granularity: options.Granularity = "cell",
     fuse: options.Fuse = False,
@@ -58,16 +59,17 @@ def compare(
         typer.Option(
             "--cost",
             metavar="FILE",
-            help="What launches and rows cost by type (`abw calibrate` measures it): a column, and what "
-            "search, critical-free and the choice among learned policies minimise.",
+            help="Costs from `abw calibrate`: shown in a column, and minimised by search, "
+            "critical-free and the choice among learned policies.",
         ),
     ] = None,
     bound: Annotated[
         Literal["paper", "tight"],
-        typer.Option("--bound", help="The bound that ratios are to; tight: of pairs of instances, too."),
+        typer.Option("--bound", help="Lower bound for ratios; tight also considers pairs of instances."),
     ] = "paper",
     plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw training and batch sizes here.")
+        Path | None,
+        typer.Option("--plot", metavar="FILE.svg", help="Draw training and batch sizes to this file."),
     ] = None,
     seed: options.Seed = None,
     allow_outside: options.AllowOutside = False,
@@ -76,9 +78,9 @@ def compare(
 ) -> None:
     """Compare batching policies: batches, their ratio to the lower bound, time to schedule and to learn.
 
-    Nothing is executed or kept. --fuse and --group show what graphs with fewer nodes or types would give.
+    Executes and keeps nothing. --fuse and --group show the effect of fewer nodes or types.
     """
-    changes = options.overrides(data, limit, batch, sizes, seed, allow_outside=allow_outside)
+    changes = options.overrides(data, limit, batch, sizes, seed, weights=weights, allow_outside=allow_outside)
     from abw.core.tools.compare import LEARNED_WITH, CompareOptions
     from abw.core.tools.compare import compare as run_compare
 
@@ -179,6 +181,7 @@ def _print(report: dict[str, Any], plot: Path | None) -> None:
     console = Console()
     seeds = f", mean of {len(report['seeds'])} seeds" if len(report["seeds"]) > 1 else ""
     after = f" after the first {report['skip']}" if report["skip"] else ""
+    say_random(report["random_weights"])
     console.print(Text.assemble((report["model"], "bold"), f" on {report['data']}"))
     console.print(
         f"{counted(report['instances'], 'instance')}{after} in "

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from abw.cli import options
-from abw.cli.console import print_json
+from abw.cli.console import print_json, say
 
 
 def doctor(
@@ -18,8 +18,8 @@ def doctor(
         typer.Option(
             "--warm",
             metavar="SPEC",
-            help="Instead, compile what serving this model or running it takes and learn its policy, so that "
-            "the next process begins at once; for images. Or a program.py:function, whose file is run.",
+            help="Compile this model or program.py:function and learn its policy, so that the next "
+            "process starts at once.",
             callback=options.found_or_program_or_none,
         ),
     ] = None,
@@ -27,7 +27,7 @@ def doctor(
     sizes: options.Set = None,
     as_json: options.Json = False,
 ) -> None:
-    """Say what works here, what does not, and how to get it: versions, cores, BLAS, GPU, Graphviz."""
+    """Show what works here and how to get the rest: versions, cores, BLAS, GPU, Graphviz."""
     if warm:
         _warm(warm, weights, sizes, as_json)
         return
@@ -56,7 +56,7 @@ def _warm(spec: Path, weights: Path | None, sizes: list[str] | None, as_json: bo
 
     begun = time.perf_counter()
     if options.is_program(spec):
-        from abw.core.program.told import Told
+        from abw.core.program.overrides import Told
         from abw.core.script.find import warmed
 
         name, count = warmed(str(spec), Told(changes.dims, weights)), 0
@@ -69,4 +69,4 @@ def _warm(spec: Path, weights: Path | None, sizes: list[str] | None, as_json: bo
     if as_json:
         print_json({"schema_version": 1, "model": name, "instances": count, "seconds": took})
     else:
-        print(f"warm: {name}, {count} instances run, {took:.1f} s")
+        say(f"warm: {name}, {count} instances run, {took:.1f} s")

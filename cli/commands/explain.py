@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from abw.cli import completion, options, programs
-from abw.cli.console import amount, counted, duration, give, grid, progress
+from abw.cli.console import amount, counted, duration, give, grid, progress, say_random
 
 REASONS, INSTANCES, TYPES = 5, 4, 12
 """The most reasons, instances and types that a screen is given; --json has all."""
@@ -20,22 +20,23 @@ def explain(
         str | None,
         typer.Argument(
             metavar="[RUN|SPEC]",
-            help="A run's number or folder, a spec, or program.py:function; the latest run.",
+            help="A run's number or folder, a spec, or program.py:function; by default the latest run.",
             autocompletion=completion.runs_and_specs,
         ),
     ] = None,
     policy: Annotated[
         str | None,
-        options.policies("Schedule by this one (auto; of a run, its own).", "--policy"),
+        options.policies("Schedule with this policy (a run's own; for a spec auto).", "--policy"),
     ] = None,
     mini_batch: Annotated[
-        int, typer.Option("--mini-batch", min=0, metavar="N", help="Which mini-batch.")
+        int, typer.Option("--mini-batch", min=0, metavar="N", help="Number of the mini-batch.")
     ] = 0,
     data: options.Data = None,
     format: programs.Format = None,
     limit: options.Limit = None,
     batch: options.Batch = None,
     sizes: options.Set = None,
+    weights: options.Weights = None,
     encoding: options.Encoding = "best",
     granularity: options.GranularityOrGraph = "cell",
     seed: options.Seed = None,
@@ -43,11 +44,11 @@ def explain(
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
-    """Say why a mini-batch took so many batches: by type, by what held them back, and by instance.
+    """Explain why a mini-batch took so many batches, by type, cause and instance.
 
-    Options that change a spec apply to specs; a run is explained as it was, or scheduled anew by --policy.
+    Options that change a spec apply only to specs; a run is explained as it was, or with --policy.
     """
-    changes = options.overrides(data, limit, batch, sizes, seed, allow_outside=allow_outside)
+    changes = options.overrides(data, limit, batch, sizes, seed, weights=weights, allow_outside=allow_outside)
     from abw.core.spec.shipped import find_shipped
     from abw.core.tools.explain import explain_program, explain_run, explain_spec
 
@@ -84,14 +85,18 @@ def _print(report: dict[str, Any]) -> None:
 
     from abw.core.base.console import Console
 
+    say_random(report["random_weights"])
     console = Console()
-    more = report["batches"] - report["lower_bound"]
+    more, growth = report["batches"] - report["lower_bound"], report["growth"]
+    by_rounds = growth and growth["bound_by_rounds"]
     console.print(
         Text.assemble(
             (report["model"], "bold"),
             f", mini-batch {report['mini_batch']} of {report['mini_batches']}, policy {report['policy']}: ",
             (counted(report["batches"], "batch", "es"), "bold"),
-            f" for {counted(report['nodes'], 'node')}; no schedule has fewer than {report['lower_bound']}\n",
+            f" for {counted(report['nodes'], 'node')}; no schedule has fewer than {report['lower_bound']}"
+            + (f", and none that goes round by round than {by_rounds}" if by_rounds is not None else "")
+            + "\n",
         ),
     )
     console.print(_types(report))
@@ -169,8 +174,11 @@ def _print_reasons(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN40
     rest = sum(reason["batches"] for reason in reasons[REASONS:])
     if rest:
         console.print(f"  {rest:>4} for {len(reasons) - REASONS} other reasons (--json)")
-    first = ", ".join(f"{i['instance']} ({i['batches']})" for i in report["instances"][:INSTANCES])
-    console.print(f"The last late node was in instance {first}" + _etc(report["instances"], INSTANCES))
+    first = ", ".join(
+        f"{i['instance']} (in {counted(i['batches'], 'batch', 'es')})"
+        for i in report["instances"][:INSTANCES]
+    )
+    console.print(f"The last late node belonged to instance {first}" + _etc(report["instances"], INSTANCES))
 
 
 def _print_alone(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401

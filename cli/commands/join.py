@@ -8,31 +8,29 @@ from typing import Annotated
 import typer
 
 from abw.cli import options
-from abw.cli.console import amount, counted, print_json
+from abw.cli.console import amount, counted, print_json, say
 
 
 def join(
     output: Annotated[
-        Path, typer.Argument(metavar="OUTPUT", help="What --output of the shards was, as out.jsonl.")
+        Path, typer.Argument(metavar="OUTPUT", help="The --output of the shards, for example out.jsonl.")
     ],
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the folder of the parts, OUTPUT.parts.")
-    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder of parts, OUTPUT.parts.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Put the parts that `abw run --shard` wrote together: byte for byte what one run of all writes.
+    """Combine the parts that `abw run --shard` wrote into the output of a single run, byte for byte.
 
-    Parts that are missing, damaged or of another run are named, and nothing is written.
+    Writes nothing if parts are missing, damaged or of another run, and names them.
     """
-    from abw.core.store import parts
+    from abw.core.store import shard_files
 
-    report = parts.join(output)
+    report = shard_files.join(output)
     if not keep:
-        parts.discard(output)
+        shard_files.discard(output)
     if as_json:
         print_json(report)
         return
     skipped = f", {amount(report['skipped'])} left out" if report["skipped"] else ""
-    print(
+    say(
         f"{output}: {counted(report['instances'], 'instance')}{skipped} of {counted(report['parts'], 'part')}"
     )

@@ -14,18 +14,16 @@ from abw.cli.console import amount, counted, duration, give, grid
 def layout(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="A cell, a list of batches, or a model (all of its cells)."),
+        typer.Argument(metavar="FILE...", help="A cell, a list of batches, or a model (all its cells)."),
     ],
     how: Annotated[
         Literal["planned", "declared", "paper"],
-        typer.Option("--layout", help="The planner's; as DyNet has it; by the paper's Algorithm 2."),
+        typer.Option("--layout", help="Planned by abw, as DyNet allocates, or by the paper's Algorithm 2."),
     ] = "planned",
     table: Annotated[
-        bool, typer.Option("--table", help="Tables 2 and 5 of the paper beside ours, timed on this machine.")
+        bool, typer.Option("--table", help="Compare with the paper's Tables 2 and 5, timed on this machine.")
     ] = False,
-    batch: Annotated[
-        int, typer.Option("--batch", min=1, metavar="N", help="Lanes of the mini-batch, for bytes and times.")
-    ] = 8,
+    batch: Annotated[int, typer.Option("--batch", min=1, metavar="N", help="Lanes of the mini-batch.")] = 8,
     sizes: options.Set = None,
     svg: Annotated[
         Path | None, typer.Option("--svg", metavar="FILE", help="Draw the PQ-tree to this file.")
@@ -33,7 +31,7 @@ def layout(
     allow_outside: options.AllowOutside = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show the order of a cell's variables in memory, its PQ-tree, and which operands are copied, and why."""
+    """Show the order of a cell's variables in memory, its PQ-tree, and why operands are copied."""
     files = [options.found(path) for path in files]
     changes = options.overrides(None, None, None, sizes, None, allow_outside=allow_outside)
     from abw.core.tools.layouts import files_read, layout_report, open_items, picture, table_row

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from abw.cli import options
-from abw.cli.console import duration, grid, print_json, progress
+from abw.cli.console import duration, grid, print_json, progress, say_random
 
 if TYPE_CHECKING:
     from abw.core.policy.learned.choice import ChosenPolicy
@@ -20,17 +20,18 @@ def learn(
     spec: options.Spec,
     data: options.Data = None,
     sizes: options.Set = None,
+    weights: options.Weights = None,
     policy: Annotated[
         Literal["auto", "fsm"],
-        typer.Option("--policy", help="auto: the best of rules, FSMs and searches; fsm: an FSM, always."),
+        typer.Option("--policy", help="auto: the best of rules, FSMs and searches; fsm: always an FSM."),
     ] = "auto",
     encoding: Annotated[
         Literal["best", "base", "max", "sort", "critical"] | None,
-        typer.Option("--encoding", help=options.ENCODING_HELP + " Makes the policy an FSM."),
+        typer.Option("--encoding", help=options.ENCODING_HELP + " Implies --policy fsm."),
     ] = None,
     executor: Annotated[
         Literal["cpu", "cuda", "blas", "reference"],
-        typer.Option("--executor", help="For which a search must pay to be tried."),
+        typer.Option("--executor", help="Executor whose batch cost decides whether searches are tried."),
     ] = "cpu",
     batch: options.Batch = None,
     granularity: options.Granularity = "cell",
@@ -42,33 +43,45 @@ def learn(
     phases: Annotated[
         int,
         typer.Option(
-            "--phases", min=0, metavar="N", help="Let states say which N-th of the graph is executed."
+            "--phases",
+            min=0,
+            metavar="N",
+            help="Divide the graph into N phases and add the phase to each state.",
         ),
     ] = 0,
     seed: options.Seed = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the policy here, not to .abw/policies/."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the policy to this file instead of .abw/policies/."
+        ),
     ] = None,
     allow_outside: options.AllowOutside = False,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
-    """Choose a policy, or learn an FSM by Q-learning, and keep it; `abw run` then uses it on any data.
+    """Choose a policy, or learn an FSM by Q-learning, and store it for `abw run` on any data.
 
-    Candidates are rules in both directions, FSMs, and beam searches where batches are expensive enough; they
-    are judged on mini-batches of instances that none of them has seen.
+    Candidates are rules in both directions, FSMs, and beam searches if batches are expensive enough, compared
+    on unseen instances.
     """
-    changes = options.overrides(data, None, batch, sizes, seed, allow_outside=allow_outside)
+    changes = options.overrides(data, None, batch, sizes, seed, weights=weights, allow_outside=allow_outside)
     from abw.core.run.learning import Asked, launch_seconds, learn_policy, steps_at_most
-    from abw.core.run.workload import open_model, open_networks, open_sample
+    from abw.core.run.workload import (
+        grows_at_random,
+        open_model,
+        open_networks,
+        open_sample,
+        usual_executor,
+    )
 
     model = open_model(spec, changes)
     networks = open_networks(model, granularity)
     name = "fsm" if encoding or phases else policy
     launch = launch_seconds(networks.network, executor)
     asked = Asked(name, encoding or "best", seed or 0, model.data.batch, launch, train_limit)
-    workload, used = open_sample(model, networks, asked.instances)
+    executor_of_rounds = usual_executor(model, networks, asked.seed) if model.growth else None
+    workload, used = open_sample(model, networks, asked.instances, executor=executor_of_rounds)
     with progress(quiet) as told:
         told.phase("learn a policy", steps_at_most(asked, trials))
         learned = learn_policy(
@@ -82,8 +95,9 @@ def learn(
         )
     if as_json:
         print_json({"schema_version": 1, "path": str(learned.path), **json.loads(learned.path.read_bytes())})
-    else:
+    elif not quiet:
         _print(learned, model.name)
+        say_random(grows_at_random(model))
 
 
 def _print(learned: Learned, model: str) -> None:

@@ -7,21 +7,24 @@ from typing import Annotated, Literal
 
 import typer
 
+from abw.cli.console import say
+
 
 def new(
     template: Annotated[
-        Literal["chain", "tree", "lattice", "graph"],
-        typer.Argument(help="What an instance is.", show_default=False),
+        Literal["chain", "tree", "lattice", "graph", "classifier", "growing"],
+        typer.Argument(help="Kind of model.", show_default=False),
     ],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new or empty folder.")],
 ) -> None:
-    """Make a project that works: a spec, its cells, some data, a README.
+    """Make a working project: a spec, its cells, some data, a README.
 
-    chain: a tagger of sentences. tree: a tree LSTM. lattice: a lattice LSTM. graph: a network over any graph
-    without cycles, its data JSON lines.
+    chain: a tagger of sentences. tree: a tree LSTM. lattice: a lattice LSTM. graph: a network over any
+    acyclic graph, with JSON lines as data. classifier: a tree LSTM that learns labels. growing: a translator
+    with attention that learns to grow its words one by one.
     """
     from abw.core.tools.project import create_project
 
     for path in create_project(template, folder):
-        print(path)
-    print(f"\nnext: cd {folder} && abw run model.yaml")
+        say(path)
+    say(f"\nnext: cd {folder} && abw run model.yaml")

@@ -8,12 +8,13 @@ import typer
 
 from abw.cli import options
 from abw.cli.console import amount, counted, duration, grid, print_json, progress
+from abw.cli.usage import one_of
 
 
 def compare_precision(
     spec: options.Spec,
     precisions: Annotated[
-        str, typer.Option("--precisions", metavar="NAME,...", help="Which, beside float32: bf16, int8.")
+        str, typer.Option("--precisions", metavar="NAME,...", help="Precisions to compare with float32.")
     ] = "bf16,int8",
     data: options.Data = None,
     limit: options.Limit = None,
@@ -26,18 +27,16 @@ def compare_precision(
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
-    """Say what weights in bfloat16 and int8 (`abw run --precision`) do to a model's outputs on its data.
+    """Show what weights in bfloat16 and int8 (`abw run --precision`) do to a model's outputs.
 
-    For each output how often its largest element is the same as in float32, and the largest and mean error;
-    and what the weights take in memory, and how fast the kernels of executor cpu are.
+    For each output: how often its largest element is the same as in float32, the largest and mean error;
+    also the weights' memory and the kernels' speed on executor cpu.
     """
     changes = options.overrides(data, limit, batch, sizes, seed, weights=weights, allow_outside=allow_outside)
     from abw.core.exec.precision import PRECISIONS
     from abw.core.tools.precisions import compare_precisions
 
-    chosen = [
-        options.one_of(name.strip(), PRECISIONS, "--precisions") for name in precisions.split(",") if name
-    ]
+    chosen = [one_of(name.strip(), PRECISIONS, "--precisions") for name in precisions.split(",") if name]
     with progress(quiet) as shown:
         report = compare_precisions(
             spec,

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from abw.cli import completion, options, programs
-from abw.cli.console import CLOSED_PIPE, amount, counted, print_json, progress
+from abw.cli.console import CLOSED_PIPE, amount, counted, print_json, progress, say
 from abw.cli.groups import Command
 from abw.cli.report import print_run
+from abw.cli.usage import one_of
 from abw.core.base.interrupts import Terminated, stopped
 
 if TYPE_CHECKING:
@@ -53,28 +54,29 @@ def run(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write the outputs here: .jsonl (a line an instance), .npz or .safetensors; - is JSON lines "
-            "on standard output. Without it they lie in the run's folder.",
+            help="Write outputs to this .jsonl, .npz or .safetensors file instead of the run's "
+            "folder; - writes JSON lines to standard output.",
         ),
     ] = None,
     skip_bad: Annotated[
         bool,
-        typer.Option("--skip-bad", help="Leave malformed instances out, count them, mark their place."),
+        typer.Option("--skip-bad", help="Leave malformed instances out, count them, and mark their places."),
     ] = False,
     grown: Annotated[
         Path | None,
         typer.Option(
             "--grown",
             metavar="FILE",
-            help="Write the instances of a model that grows here, with all that grew: .jsonl, data of the "
-            "format json.",
+            help="Write the instances with all grown vertices to this .jsonl file (format json).",
         ),
     ] = None,
     limit: options.Limit = None,
     batch: Annotated[
         str | None,
         typer.Option(
-            "--batch", metavar="B|auto", help="Instances in a mini-batch; auto: by predicted rate and memory."
+            "--batch",
+            metavar="B|auto",
+            help="Instances in a mini-batch; auto: choose by predicted rate and memory.",
         ),
     ] = None,
     memory: Annotated[
@@ -82,7 +84,7 @@ def run(
         typer.Option(
             "--memory",
             metavar="SIZE",
-            help="What a mini-batch of --batch auto may take, as 500M or 2G.",
+            help="Memory limit of a mini-batch for --batch auto, for example 500M or 2G.",
             show_default="half of what is available",
         ),
     ] = None,
@@ -94,10 +96,10 @@ def run(
             "--policy",
             metavar=options.POLICY,
             autocompletion=completion.policies,
-            help="auto, fsm, depth, agenda, agenda-static, phases, sufficient, critical, critical-free, "
-            "share, share-free, weight, weight-free, beam, search, exact (with -reversed: from the outputs "
-            "to the inputs); the .json file of a learned policy; your own: module:Class or policy.py "
-            "(docs/policies.md).",
+            help="auto, fsm, depth, agenda, agenda-static, phases, sufficient, critical, "
+            "critical-free, share, share-free, weight, weight-free, beam, search, exact (with "
+            "-reversed: from outputs to inputs); a learned policy's .json file; or your own, as "
+            "module:Class or policy.py (docs/policies.md).",
             show_default="auto",
         ),
     ] = None,
@@ -108,14 +110,14 @@ def run(
     executor: Annotated[
         Literal["cpu", "cuda", "blas", "reference"] | None,
         typer.Option(
-            "--executor", "--device", help="What computes; cuda: on a GPU (docs/cuda.md).", show_default="cpu"
+            "--executor", "--device", help="Executor; cuda runs on a GPU (docs/cuda.md).", show_default="cpu"
         ),
     ] = None,
     scheme: Annotated[
         Literal["auto", "batch", "plan"] | None,
         typer.Option(
             "--scheme",
-            help="How executor cuda launches: each step of a batch by itself, or a whole plan at once.",
+            help="How executor cuda launches: each step of a batch, or a whole plan at once.",
             show_default="auto",
         ),
     ] = None,
@@ -124,9 +126,8 @@ def run(
         Literal["ir", "njit"] | None,
         typer.Option(
             "--kernels",
-            help="What executor cpu's kernels are written in: LLVM's IR, or plain numba, which is slower and "
-            "runs wherever numba does.",
-            show_default="ir; njit where neither x86-64 nor AArch64",
+            help="Kernels of executor cpu: LLVM IR, or plain numba, which is slower and more portable.",
+            show_default="ir on x86-64 and AArch64, otherwise njit",
         ),
     ] = None,
     precision: options.Precision = None,
@@ -138,8 +139,8 @@ def run(
         Literal["planned", "declared", "paper"] | None,
         typer.Option(
             "--layout",
-            help="Where a cell's variables lie, where they do (executor blas): planned; as they come; by the "
-            "paper's algorithm.",
+            help="Order of a cell's variables in memory (executor blas): planned, as declared, or by "
+            "the paper's algorithm.",
             show_default="planned",
         ),
     ] = None,
@@ -151,8 +152,7 @@ def run(
         typer.Option(
             "--preset",
             metavar="NAME",
-            help="What the options above are unless given: vanilla-dynet, cavs-dynet, ed-batch (what these "
-            "systems do), or abw.",
+            help="Defaults of the options above, as in vanilla-dynet, cavs-dynet, ed-batch, or abw.",
         ),
     ] = "abw",
     train_limit: Annotated[
@@ -161,19 +161,20 @@ def run(
             "--train-limit",
             min=1,
             metavar="N",
-            help="Learn from the first N instances, also where a policy learned from others is kept (32).",
+            help="Learn from the first N instances (32), even if a learned policy is stored.",
         ),
     ] = None,
     verify: Annotated[
         bool,
-        typer.Option("--verify", help="Check schedules and plans, and every node against the reference."),
+        typer.Option(
+            "--verify", help="Check schedules and plans, and compare every node with the reference."
+        ),
     ] = False,
     check_finite: Annotated[
         bool,
         typer.Option(
             "--check-finite",
-            help="End at the first number that is NaN or infinite, in the weights or in any value, and say "
-            "where it is.",
+            help="Stop at the first NaN or infinity in the weights or any value, and say where it is.",
         ),
     ] = False,
     seed: options.Seed = None,
@@ -181,7 +182,7 @@ def run(
     profile: Annotated[
         bool,
         typer.Option(
-            "--profile", help="Say where the time of executor cpu goes: by type and reason, beside the peak."
+            "--profile", help="Show the time of executor cpu by type and cause, and its share of the peak."
         ),
     ] = False,
     trace: Annotated[
@@ -189,8 +190,7 @@ def run(
         typer.Option(
             "--trace",
             metavar="FILE",
-            help="Write the run's timeline here (JSON, for Perfetto): phases, and by thread each batch "
-            "of the first mini-batches.",
+            help="Write a timeline for Perfetto (JSON): phases, and each thread's batches.",
         ),
     ] = None,
     show_kernels: Annotated[
@@ -198,45 +198,49 @@ def run(
         typer.Option(
             "--show-kernels",
             metavar="[TYPE]",
-            help="Print what was compiled, of one type or of all, on standard output; the summary goes to "
-            "standard error.",
+            help="Print the compiled kernels of one type or all to standard output, and the summary "
+            "to standard error.",
         ),
     ] = None,
     page: Annotated[
-        bool, typer.Option("--report", help="Also write report.html: the run to look at and walk through.")
+        bool, typer.Option("--report", help="Also write report.html, a page to explore the run.")
     ] = False,
     allow_outside: options.AllowOutside = False,
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="What `abw runs` says of it.")] = "",
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Note shown by `abw runs`.")] = "",
     tags: options.Tags = None,
     no_keep: Annotated[
-        bool, typer.Option("--no-keep", help="Keep no run: outputs go to --output, or nowhere.")
+        bool, typer.Option("--no-keep", help="Do not keep the run; outputs go only to --output.")
     ] = False,
     shard: options.Shard = None,
     engine: Annotated[
         Literal["ray"] | None,
-        typer.Option("--engine", help="Run shards on a cluster, or in many processes here (docs/scale.md)."),
+        typer.Option("--engine", help="Run shards on a Ray cluster or in local processes (docs/scale.md)."),
     ] = None,
     workers: Annotated[
         int | None,
         typer.Option(
-            "--workers", min=1, metavar="N", help="Shards at once by --engine.", show_default="all processors"
+            "--workers",
+            min=1,
+            metavar="N",
+            help="Number of shards to run at once.",
+            show_default="all processors",
         ),
     ] = None,
     address: options.Address = None,
     shard_size: Annotated[
-        str, typer.Option("--shard-size", metavar="SIZE", help="Bytes of data a shard of --engine has.")
+        str, typer.Option("--shard-size", metavar="SIZE", help="Bytes of data in a shard.")
     ] = "4M",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Take the parts that an earlier run by --engine has left.")
+        bool, typer.Option("--resume", help="Reuse the parts of an earlier run with --engine.")
     ] = False,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
     """Run a model on its data, batched by a policy, and keep the run under .abw/runs/.
 
-    The policies `auto` and `fsm` are learned on first use, and kept under .abw/policies/ for the next.
+    The policies `auto` and `fsm` are learned on first use and stored under .abw/policies/.
 
-    SPEC may be program.py:function: that file's code is run, the function once for each instance of --data.
+    With program.py:function the file's code runs, and the function once for each instance of --data.
     """
     to_stdout = output is not None and str(output) == "-"
     claims = {"--json": as_json, "--output -": to_stdout, "--show-kernels": show_kernels is not None}
@@ -279,7 +283,7 @@ def run(
     from abw.core.run.pipeline import run as run_pipeline
     from abw.core.run.presets import PRESETS
 
-    usual = PRESETS[options.one_of(preset, tuple(PRESETS), "--preset")]
+    usual = PRESETS[one_of(preset, tuple(PRESETS), "--preset")]
     nodes = programs.of_spec(granularity or usual.granularity)
     if policy is None:
         policy = LEARNED if encoding else usual.policy
@@ -287,39 +291,23 @@ def run(
         options.require_policy(policy, "--policy")
     if encoding and policy != LEARNED:
         raise typer.BadParameter(f"it goes with --policy fsm, not with {policy}", param_hint="--encoding")
-    own = {
-        "kernels": kernels,
-        "precision": precision,
-        "scheme": scheme,
-        "tensor_cores": False if no_tensor_cores else None,
-    }
-    told = {option: value for option, value in own.items() if value is not None}
     chosen = RunOptions(
         policy=policy,
         encoding=encoding or usual.encoding,
         executor=executor or usual.executor,
-        told=told,
         granularity=nodes,
         layout=layout or usual.layout,
         fuse=fuse,
         group=group,
         seed=seed or 0,
-        threads=threads,
-        verify=verify,
-        check_finite=check_finite,
         train_limit=train_limit,
         profile=profile,
         input=pipe,
-        output=output,
         grown=grown,
-        skip_bad=skip_bad,
         auto_batch=batch == "auto",
         memory=parse_bytes(memory) if memory else None,
         trace=trace,
-        keep=not no_keep,
-        note=note,
-        tags=tuple(tags or ()),
-        shard=options.shard_of(shard),
+        **programs.common(context.params),
     )
     if engine:
         wanted = {
@@ -375,14 +363,15 @@ def _scaled(
         report = run_scaled(spec, changes, chosen, scale, on_ray, shown)
     if as_json:
         print_json(report)
+    if as_json or quiet:
         return
     left_out = f", {amount(report['skipped'])} left out" if report["skipped"] else ""
     taken = f" ({report['resumed']} from before)" if report["resumed"] else ""
-    print(
+    say(
         f"{report['model']}: {counted(report['instances'], 'instance')}{left_out} in "
         f"{counted(report['shards'], 'shard')}{taken}, {amount(report['instances_per_second'])} instances/s"
     )
-    print(f"outputs: {report['output']}")
+    say(f"outputs: {report['output']}")
 
 
 @contextmanager
@@ -418,10 +407,9 @@ def _show(
         print_json(report)
         return
     for text in texts:
-        print(text)
-    on_stderr = to_stdout or bool(texts)
-    if not (quiet and on_stderr):
-        print_run(report, on_stderr=on_stderr)
+        say(text)
+    if not quiet:
+        print_run(report, on_stderr=to_stdout or bool(texts))
 
 
 def kernels_of(executor: Executor, wanted: str) -> str:

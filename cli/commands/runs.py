@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from abw.cli import completion, options
-from abw.cli.console import amount, counted, duration, give, grid, print_json, show
+from abw.cli.console import amount, counted, duration, give, grid, print_json, say, show
+from abw.cli.groups import Command, Several
 from abw.cli.report import print_run
 from abw.cli.trainings import print_training, print_training_diff, training_document, trainings_table
-from abw.core.base.errors import AbwError, printable
+from abw.cli.usage import one_of
+from abw.core.base.errors import AbwError
 
 if TYPE_CHECKING:
     from abw.core.store.runs import StoredRun
     from abw.core.store.trainings import StoredTraining
 
 app = typer.Typer(
-    help="The runs kept here, and trainings (t1, t2): list, show, compare, annotate, remove them.",
+    cls=Several,
+    help="List, show, compare, annotate and remove runs and trainings (t1, t2).",
     invoke_without_command=True,
     add_completion=False,
 )
@@ -43,7 +46,7 @@ Which = Annotated[
     list[str],
     typer.Argument(
         metavar="RUN...",
-        help="Numbers or folders; 3-7 is those from 3 to 7; t1 is a training.",
+        help="Numbers or folders; 3-7 means 3 to 7; t1 is a training.",
         autocompletion=completion.runs,
     ),
 ]
@@ -59,13 +62,13 @@ def list_all(
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="TEXT", help="Only of models whose name has this in it.")
+        str | None, typer.Option("--model", metavar="TEXT", help="Only models whose name contains TEXT.")
     ] = None,
     policy: Annotated[
-        str | None, typer.Option("--policy", metavar="TEXT", help="The same of policies.")
+        str | None, typer.Option("--policy", metavar="TEXT", help="Only policies whose name contains TEXT.")
     ] = None,
     tags: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="WORD", help="Only with this tag; can be repeated.")
+        list[str] | None, typer.Option("--tag", metavar="WORD", help="Only runs with this tag; repeatable.")
     ] = None,
     sort: Annotated[
         str, typer.Option("--sort", metavar="KEY", help=f"One of {', '.join(KEYS)}; the largest last.")
@@ -75,7 +78,7 @@ def list_all(
     """List the runs kept here, the latest last; `abw runs show` explains one."""
     if context.invoked_subcommand:
         return
-    key = KEYS[options.one_of(sort, tuple(KEYS), "--sort")]
+    key = KEYS[one_of(sort, tuple(KEYS), "--sort")]
     from abw.core.store.runs import list_runs, run_folders, runs_folder
     from abw.core.store.trainings import list_trainings
 
@@ -145,7 +148,8 @@ def _table(stored: list[StoredRun]) -> Any:  # noqa: ANN401
         if run.damage:
             table.add_row(str(run.number), date, "damaged", *[""] * 8, style="red")
             continue
-        bound = "" if report["lower_bound"] is None else f"{report['lower_bound']:,}"
+        least = report.get("kept_bound_by_rounds") or report["lower_bound"]
+        bound = "" if report["lower_bound"] is None else f"{least:,}"
         table.add_row(
             str(run.number), date, report["model"], report["data"], report["policy"], report["executor"],
             f"{report['batches']:,}", bound, amount(report["instances_per_second"]),
@@ -154,17 +158,19 @@ def _table(stored: list[StoredRun]) -> Any:  # noqa: ANN401
     return table
 
 
-@app.command("show")
+@app.command("show", cls=Command)
 def show_one(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="RUN", help="Its number or folder; the latest if absent.", autocompletion=completion.runs
+            metavar="RUN",
+            help="A run's number or folder; by default the latest.",
+            autocompletion=completion.runs,
         ),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Show one run as `abw run` did, with the command that made it and the files it left."""
+    """Show a run's summary, command and files."""
     from abw.core.store.runs import find_run
     from abw.core.store.trainings import is_training, stored_training
 
@@ -178,26 +184,26 @@ def show_one(
         print_json({**report, "note": found.note, "tags": list(found.tags)})
         return
     print_run(report)
-    print(printable(f"date: {found.date:%Y-%m-%d %H:%M:%S}"))
+    say(f"date: {found.date:%Y-%m-%d %H:%M:%S}")
     if found.note or found.tags:
-        print(printable(f"note: {' '.join([found.note, *(f'[{tag}]' for tag in found.tags)]).strip()}"))
-    print(printable(f"command: {report['command']}"))
-    print(printable(f"files: {', '.join(sorted(p.name for p in found.path.iterdir()))}"))
-    print(printable("versions: " + ", ".join(f"{name} {v}" for name, v in report["versions"].items())))
+        say(f"note: {' '.join([found.note, *(f'[{tag}]' for tag in found.tags)]).strip()}")
+    say(f"command: {report['command']}")
+    say(f"files: {', '.join(sorted(p.name for p in found.path.iterdir()))}")
+    say("versions: " + ", ".join(f"{name} {v}" for name, v in report["versions"].items()))
 
 
-@app.command("note")
+@app.command("note", cls=Command)
 def note(
     name: Annotated[
-        str, typer.Argument(metavar="RUN", help="Its number or folder.", autocompletion=completion.runs)
+        str, typer.Argument(metavar="RUN", help="A run's number or folder.", autocompletion=completion.runs)
     ],
-    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The note; '' takes it away.")] = None,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The note; '' removes it.")] = None,
     tags: options.Tags = None,
     untag: Annotated[
-        list[str] | None, typer.Option("--untag", metavar="WORD", help="Take a tag away; can be repeated.")
+        list[str] | None, typer.Option("--untag", metavar="WORD", help="Remove a tag; repeatable.")
     ] = None,
 ) -> None:
-    """Give a run a note, or tags, by which `abw runs` finds it."""
+    """Set a run's note or tags, by which `abw runs` finds it."""
     from abw.core.store.runs import find_run, write_note
     from abw.core.store.trainings import is_training, stored_training
 
@@ -208,32 +214,35 @@ def note(
     write_note(run.path, run.note if text is None else text, kept)
 
 
-@app.command("rm")
+@app.command("rm", cls=Command)
 def remove(which: Which) -> None:
-    """Remove runs, with all that is in their folders."""
+    """Remove runs with everything in their folders."""
     _remove([path for name in which for path in _named(name)])
 
 
-@app.command("prune")
+@app.command("prune", cls=Command)
 def prune(
-    keep: Annotated[int, typer.Option("--keep", min=0, metavar="N", help="How many of the latest stay.")],
+    keep: Annotated[int, typer.Option("--keep", min=0, metavar="N", help="Number of latest runs to keep.")],
 ) -> None:
-    """Remove all runs but the latest N, and those with a note or a tag."""
+    """Remove all runs except the latest N and those with a note or a tag."""
     from abw.core.store.runs import list_runs
 
     stored = list_runs()
     _remove([run.path for run in stored[: max(0, len(stored) - keep)] if not (run.note or run.tags)])
 
 
-@app.command("diff")
+@app.command("diff", cls=Command)
 def diff(
     one: Annotated[
         str, typer.Argument(metavar="A", help="A run's number or folder.", autocompletion=completion.runs)
     ],
-    other: Annotated[str, typer.Argument(metavar="B", help="Another one.", autocompletion=completion.runs)],
+    other: Annotated[
+        str,
+        typer.Argument(metavar="B", help="Another run's number or folder.", autocompletion=completion.runs),
+    ],
     as_json: options.Json = False,
 ) -> None:
-    """Say how two runs differ: spec, options, counts, times, batches, and outputs beyond the tolerance."""
+    """Show how two runs differ: spec, options, counts, times, batches, and outputs beyond the tolerance."""
     from abw.core.store.runs import find_run
     from abw.core.store.trainings import is_training, stored_training
     from abw.core.tools.rundiff import diff_runs

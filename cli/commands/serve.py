@@ -19,7 +19,7 @@ def serve(
         str | None,
         typer.Option(
             "--policy",
-            help="As of `abw run`; what is learned is learned on the spec's data.",
+            help="As for `abw run`; policies are learned on the spec's data.",
             show_default="auto",
         ),
     ] = None,
@@ -31,12 +31,20 @@ def serve(
     threads: Annotated[
         int | None,
         typer.Option(
-            "--threads", min=1, metavar="N", help="Threads of the engine.", show_default="all but one"
+            "--threads",
+            min=1,
+            metavar="N",
+            help="Number of the engine's threads.",
+            show_default="all but one",
         ),
     ] = None,
     seed: options.Seed = None,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = 8000,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: any free port.")
+    ] = 8000,
     name: Annotated[
         str | None,
         typer.Option("--name", help="The model's name in /v2/models/NAME.", show_default="spec's"),
@@ -50,7 +58,7 @@ def serve(
             "--max-nodes",
             min=1,
             metavar="N",
-            help="Vertices (of a program: nodes) in a mini-batch; one with more runs alone.",
+            help="Vertices (in programs nodes) in a mini-batch; larger instances run alone.",
         ),
     ] = 16384,
     max_wait: Annotated[
@@ -58,28 +66,34 @@ def serve(
         typer.Option(
             "--max-wait",
             metavar="TIME",
-            help="Wait so long for more while the engine is idle, as 2ms.",
+            help="How long an idle engine waits for more instances, for example 2ms.",
         ),
     ] = "0ms",
     queue: Annotated[
         int,
-        typer.Option("--queue", min=1, metavar="N", help="Instances that may wait; then it is 429."),
+        typer.Option(
+            "--queue",
+            min=1,
+            metavar="N",
+            help="Length of the queue in instances; beyond it requests get 429.",
+        ),
     ] = 1024,
     timeout: Annotated[
-        str, typer.Option("--timeout", metavar="TIME", help="From a request to its answer; then it is 504.")
+        str, typer.Option("--timeout", metavar="TIME", help="Time limit of a request; then it gets 504.")
     ] = "1s",
     max_body: Annotated[
-        str, typer.Option("--max-body", metavar="SIZE", help="Of a request, as 1M; beyond that it is 413.")
+        str,
+        typer.Option("--max-body", metavar="SIZE", help="Size limit of a request; beyond it, it gets 413."),
     ] = "1M",
     drain: Annotated[
         str,
-        typer.Option("--drain", metavar="TIME", help="For those who wait when the server ends."),
+        typer.Option("--drain", metavar="TIME", help="Time for waiting requests when the server ends."),
     ] = "30s",
     allow_outside: options.AllowOutside = False,
 ) -> None:
     """Serve a model over HTTP, batched across requests (docs/serving.md). Needs the extra `serve`.
 
-    SPEC may be program.py:function: that file's code is run, by the engine, the function for each instance.
+    With program.py:function the engine runs the file's code, and the function once for each instance.
     """
     changes = options.overrides(data, None, None, sizes, seed, weights=weights, allow_outside=allow_outside)
     from abw.core.base.cores import usable_cores
@@ -100,7 +114,7 @@ def serve(
         programs.refuse_format(format)
         module, chosen = ENGINE, policy or "auto"
         loading = Loading(
-            str(spec), *told, chosen, executor or "cpu", precision or "float32", own, seed or 0, allow_outside
+            str(spec), *told, chosen, executor or "cpu", precision or "float32", own, seed, allow_outside
         )
     limits = Limits(
         batch=max_batch,
@@ -120,6 +134,7 @@ def _serve(*given: object) -> bool:
     import os
 
     from abw.core.base.errors import AbwError
+    from abw.core.base.extras import install
 
     if os.name == "nt":
         raise AbwError("abw serve does not run on Windows: its engine is handed a socket as Unix does it")
@@ -129,7 +144,7 @@ def _serve(*given: object) -> bool:
         missing = str(error.name).partition(".")[0]
         if missing == "abw":
             raise
-        raise AbwError(f"abw serve needs {missing}", hint='pip install "abw[serve]"') from None
+        raise AbwError(f"abw serve needs {missing}", hint=install("serve")) from None
     return run(*given)  # type: ignore[arg-type]
 
 

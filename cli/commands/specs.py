@@ -9,9 +9,9 @@ from abw.cli.console import give, grid, show
 
 
 def specs(as_json: options.Json = False) -> None:
-    """List the models that ship with abw: every command takes their names, as `abw run treelstm`.
+    """List the shipped models; every command takes their names, as `abw run treelstm`.
 
-    Programs, models as Python functions, are for `abw run`, `abw viz` and `abw explain` with --data.
+    Programs (models as Python functions) run with `abw run`, `abw viz` and `abw explain` and need --data.
     """
     from abw.core.spec.shipped import shipped, shipped_programs
 

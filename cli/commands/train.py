@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from abw.cli import options
-from abw.cli.console import amount, counted, print_json, progress
+from abw.cli.console import amount, counted, print_json, progress, say
+from abw.core.base.errors import AbwError
 from abw.core.base.interrupts import Terminated, stopped
 from abw.core.store.folders import number_of
 
@@ -28,19 +29,23 @@ def train(
     data: options.Data = None,
     dev: Annotated[
         Path | None,
-        typer.Option("--dev", metavar="PATH", help="Tell the metrics by these data, not by the spec's."),
+        typer.Option(
+            "--dev", metavar="PATH", help="Compute metrics on this file instead of the spec's `dev`."
+        ),
     ] = None,
     epochs: Annotated[
         int | None,
-        typer.Option("--epochs", min=1, metavar="N", help="So often all instances are seen (the spec's)."),
+        typer.Option(
+            "--epochs", min=1, metavar="N", help="Number of passes over the training data (the spec's)."
+        ),
     ] = None,
     resume: Annotated[
         str | None,
         typer.Option(
             "--resume",
             metavar="N",
-            help="Go on with the training of that number or folder, or with the last one, with the same bits "
-            "as if it had not ended; no SPEC, no other options.",
+            help="Continue a training, by its number or folder, or the last one, with the same bits "
+            "as without interruption; takes no SPEC or other options.",
         ),
     ] = None,
     limit: options.Limit = None,
@@ -52,50 +57,51 @@ def train(
         typer.Option(
             "--metric",
             metavar="MODULE:FUNCTION",
-            help="A metric of your own, too: a function of module or file.py, whose code is run.",
+            help="Add your own metric, a function in a module or file.py.",
         ),
     ] = None,
     policy: Annotated[
         str,
-        options.policies("What batches, as for `abw run`; gradients are the same bits by any.", "--policy"),
+        options.policies("Batching policy as for `abw run`; it does not change the gradients.", "--policy"),
     ] = POLICY,
-    executor: Annotated[Executor, typer.Option("--executor", help="What computes.")] = EXECUTOR,
+    executor: Annotated[Executor, typer.Option("--executor", help="Executor.")] = EXECUTOR,
     seed: options.Seed = None,
     threads: options.Threads = None,
     checkpoint: Annotated[
         float,
-        typer.Option("--checkpoint", min=0, metavar="SECONDS", help="How often a checkpoint is written."),
+        typer.Option("--checkpoint", min=0, metavar="SECONDS", help="Interval between checkpoints."),
     ] = EVERY,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Compare the gradients with finite differences, and train nothing."),
+        typer.Option("--check", help="Compare the gradients with finite differences, without training."),
     ] = False,
     engine: Annotated[
         Literal["ray"] | None,
-        typer.Option("--engine", help="Let many processes compute the gradients (docs/scale.md)."),
+        typer.Option("--engine", help="Compute gradients in many processes (docs/scale.md)."),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", min=1, metavar="N", help="So many of --engine, of --threads each (1)."),
+        typer.Option("--workers", min=1, metavar="N", help="Number of processes, with --threads each (1)."),
     ] = None,
     address: options.Address = None,
     allow_outside: options.AllowOutside = False,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
-    """Train a model as the section `train` of its spec says, and keep curve and weights under .abw/training/.
+    """Train a model by the section `train` of its spec; keep curve and weights under .abw/training/.
 
-    After Ctrl-C, or when it was killed, `abw train --resume last` goes on.
+    After Ctrl-C or a kill, `abw train --resume last` continues.
     """
     changes = options.overrides(data, limit, batch, sizes, seed, False, weights, allow_outside)
     from abw.core.train import session
 
-    if (spec is None) == (resume is None):
-        raise typer.BadParameter("a spec, or --resume", param_hint="SPEC")
-    how = (policy, executor, checkpoint) != (POLICY, EXECUTOR, EVERY)
+    if spec is None and resume is None:
+        hint = "`abw specs` lists the models that ship; --resume goes on with a training"
+        raise AbwError("abw train needs SPEC or --resume", hint=hint, exit_code=2)
+    how = spec is not None or (policy, executor, checkpoint) != (POLICY, EXECUTOR, EVERY)
     where = (data, dev, epochs, limit, batch, sizes, weights, seed, threads, metric, check, engine, workers)
     if resume and (how or any(where)):
-        message = "a training goes on as it was begun: leave the other options out"
+        message = "a training goes on as it was begun: leave SPEC and the other options out"
         raise typer.BadParameter(message, param_hint="--resume")
     if bool(engine) != bool(workers):
         message = "--engine and --workers go together: the bits of a gradient depend on how many add to it"
@@ -122,7 +128,7 @@ def train(
     )
     if check:
         assert spec is not None
-        _check(spec, changes, chosen, as_json)
+        _check(spec, changes, chosen, quiet, as_json)
         return
 
     def told(row: Row) -> None:
@@ -157,16 +163,17 @@ def train(
         raise stopped(end, again) from None
     if as_json:
         print_json(report)
+    if as_json or quiet:
         return
     best = f", the best after epoch {report['best_epoch']}" if report["best"] is not None else ""
     seen = f"{counted(report['epochs'], 'epoch')}, {counted(report['steps'], 'step')}"
-    print(f"{report['model']}: {seen}{best}")
-    if len(report["curve"]) > 1 and not quiet:
+    say(f"{report['model']}: {seen}{best}")
+    if len(report["curve"]) > 1:
         from abw.cli.trainings import show_curves
         from abw.core.store.trainings import stored_training
 
         show_curves(stored_training(report["path"]))
-    print(f"weights: {report['weights']}")
+    say(f"weights: {report['weights']}")
 
 
 def _line(row: Row) -> str:
@@ -183,13 +190,14 @@ def _number(value: Any) -> str:  # noqa: ANN401
     return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.4g}"
 
 
-def _check(spec: Path, changes: Any, chosen: Any, as_json: bool) -> None:  # noqa: ANN401
+def _check(spec: Path, changes: Any, chosen: Any, quiet: bool, as_json: bool) -> None:  # noqa: ANN401
     from abw.core.train.check import check_gradients
 
     report = check_gradients(spec, changes, chosen)
     if as_json:
         print_json(report)
+    if as_json or quiet:
         return
     for row in report["parameters"]:
-        print(f"{row['name']}: {row['checked']} of {row['size']} numbers, error {row['error']:.1e}")
-    print(f"{report['model']}: gradients are right, error {report['error']:.1e} of the largest")
+        say(f"{row['name']}: {row['checked']} of {row['size']} numbers, error {row['error']:.1e}")
+    say(f"{report['model']}: gradients are right, error {report['error']:.1e} of the largest")

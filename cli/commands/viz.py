@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from abw.cli import completion, options, programs
-from abw.cli.console import print_json, progress, show
+from abw.cli.console import print_json, progress, say, show
 from abw.cli.groups import Command
 from abw.core.base.errors import AbwError
 
@@ -54,8 +54,8 @@ class VizCommand(Command):
 
 def _is_policy(name: str) -> bool:
     """Whether a word names a policy, and no spec or file that could be drawn."""
-    from abw.core.policy.own import is_own
     from abw.core.policy.registry import NAMES
+    from abw.core.policy.user_policy import is_own
     from abw.core.spec.shipped import find_shipped
 
     return is_own(name) or (name in NAMES and not Path(name).exists() and not find_shipped(name))
@@ -68,36 +68,38 @@ def viz(
         str | None,
         typer.Argument(
             metavar="[RUN|SPEC]",
-            help="A run's number or folder, a training (t1), a spec, program.py:function, or a policy's "
-            ".json; the latest run.",
+            help="A run's number or folder, a training (t1), a spec, program.py:function, or a "
+            "policy's .json; by default the latest run.",
             autocompletion=completion.runs_and_specs,
         ),
     ] = None,
-    policy: Annotated[bool, typer.Option("--policy", help="The policy as a state machine.")] = False,
-    graph: Annotated[bool, typer.Option("--graph", help="The graph, nodes numbered by batch.")] = False,
-    frontier: Annotated[bool, typer.Option("--frontier", help="What was ready at every step.")] = False,
+    policy: Annotated[bool, typer.Option("--policy", help="The policy's states and choices.")] = False,
+    graph: Annotated[bool, typer.Option("--graph", help="The graph, with nodes numbered by batch.")] = False,
+    frontier: Annotated[bool, typer.Option("--frontier", help="What was ready at each step.")] = False,
     batches: Annotated[bool, typer.Option("--batches", help="The schedules of several policies.")] = False,
     rounds: Annotated[
         bool,
-        typer.Option("--rounds", help="What grew in each round: every decision, its score, the next best."),
+        typer.Option(
+            "--rounds", help="What grew in each round, with every decision, its score and the runner-up."
+        ),
     ] = False,
-    memory: Annotated[bool, typer.Option("--memory", help="Cells' variables in memory; arenas.")] = False,
-    pqtree: Annotated[bool, typer.Option("--pqtree", help="The PQ-trees behind cells' memory.")] = False,
+    memory: Annotated[bool, typer.Option("--memory", help="Cells' variables in memory, and arenas.")] = False,
+    pqtree: Annotated[bool, typer.Option("--pqtree", help="The PQ-trees of the cells' variables.")] = False,
     model: Annotated[
         bool, typer.Option("--model", help="The model: types, cells, shapes, parameters, links.")
     ] = False,
     by: Annotated[
         str | None,
-        options.policies("Look at this policy's schedule (the run's own; of a spec auto).", "--by"),
+        options.policies("Show this policy's schedule (a run's own; for a spec auto).", "--by"),
     ] = None,
     against: Annotated[
         list[str] | None,
-        options.policies("Compare with this one; repeat (depth, agenda).", "--against"),
+        options.policies("Compare with this policy; repeatable (depth, agenda).", "--against"),
     ] = None,
     mini_batch: Annotated[
         list[int] | None,
         typer.Option(
-            "--mini-batch", min=0, metavar="N", help="Which mini-batch (0); repeat for a page of several."
+            "--mini-batch", min=0, metavar="N", help="Number of the mini-batch (0); repeatable for a page."
         ),
     ] = None,
     beside: Annotated[
@@ -105,14 +107,14 @@ def viz(
         typer.Option(
             "--with",
             metavar="RUN|SPEC",
-            help="Another run or spec in the same page; repeat.",
+            help="Show another run or spec in the same page; repeatable.",
             autocompletion=completion.runs_and_specs,
         ),
     ] = None,
     instances: Annotated[
         int | None,
         typer.Option(
-            "--instances", min=1, metavar="N", help="Only the first N instances of graph and choices."
+            "--instances", min=1, metavar="N", help="Show only the first N instances of graph and rounds."
         ),
     ] = None,
     data: options.Data = None,
@@ -120,47 +122,46 @@ def viz(
     limit: options.Limit = None,
     batch: options.Batch = None,
     sizes: options.Set = None,
+    weights: options.Weights = None,
     encoding: Annotated[
         Literal["best", "base", "max", "sort", "critical"] | None,
         typer.Option("--encoding", help=options.ENCODING_HELP + " Shows a spec's FSM instead of auto."),
     ] = None,
     granularity: options.GranularityOrGraph = "cell",
     seed: options.Seed = None,
-    html: Annotated[bool, typer.Option("--html", help="One page with everything, for any browser.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="A page with everything, for any browser.")] = False,
     svg: Annotated[bool, typer.Option("--svg", help="SVG.")] = False,
     dot: Annotated[
         bool, typer.Option("--dot", help="DOT text for Graphviz: a policy, a graph or a model.")
     ] = False,
     png: Annotated[bool, typer.Option("--png", help="PNG (needs the extra images).")] = False,
     pdf: Annotated[bool, typer.Option("--pdf", help="PDF (needs the extra images).")] = False,
-    text: Annotated[
-        bool, typer.Option("--text", help="The terminal's picture, as it is by default.")
-    ] = False,
+    text: Annotated[bool, typer.Option("--text", help="Text (the default).")] = False,
     engine: Annotated[
         Literal["own", "dot"],
         typer.Option(
-            "--engine", help="What lays out a picture of a policy, graph or model; own where dot is absent."
+            "--engine", help="Layout of a policy, graph or model: abw's own, or Graphviz's dot if installed."
         ),
     ] = "own",
     theme: Annotated[
         Literal["light", "dark"] | None,
-        typer.Option("--theme", help="Colours of SVG, PNG, PDF (light) and the page (the system's)."),
+        typer.Option("--theme", help="Colours (light; for a page the system's)."),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write to this file; its ending says the format."
+            "--output", "-o", metavar="FILE", help="Write to this file; its extension sets the format."
         ),
     ] = None,
-    open_it: Annotated[bool, typer.Option("--open", help="Show the file when it is written.")] = False,
+    open_it: Annotated[bool, typer.Option("--open", help="Open the file afterwards.")] = False,
     allow_outside: options.AllowOutside = False,
     quiet: options.QuietFlag = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show what was batched, how, and why, or a model: as text, SVG, PNG, PDF, DOT or one HTML page.
+    """Show batches and their reasons, or a model, as text, SVG, PNG, PDF, DOT or an HTML page.
 
-    Options that change a spec (--data, --limit, --batch, --set, --granularity, --encoding) apply to specs;
-    a run is shown as it was.
+    Options that change a spec (--data, --limit, --batch, --set, --weights, --granularity, --encoding) apply
+    to specs; a run is shown as it was.
     """
     named = {
         "policy": policy,
@@ -192,7 +193,7 @@ def viz(
     if format != "html" and (len(numbers) > 1 or beside):
         said = "several mini-batches or runs go into one page: --html"
         raise typer.BadParameter(said, param_hint="--with" if beside else "--mini-batch")
-    changes = options.overrides(data, limit, batch, sizes, seed, allow_outside=allow_outside)
+    changes = options.overrides(data, limit, batch, sizes, seed, weights=weights, allow_outside=allow_outside)
     from abw.core.run.workload import open_model
     from abw.core.store.trainings import is_training, stored_training
     from abw.viz.data.collect import KINDS, USUAL, collect, document
@@ -206,7 +207,7 @@ def viz(
         if any(named.values()) or as_json or format == "dot":
             said = "of a training there are curves: text, --html, --svg, --png or --pdf"
             raise typer.BadParameter(said, param_hint="RUN")
-        _curves(stored_training(target), format, theme, output, open_it)
+        _curves(stored_training(target), format, theme, output, open_it, quiet)
         return
     # DOT holds one graph
     asked = [kind for kind in KINDS if named[kind]]
@@ -235,7 +236,7 @@ def viz(
         scene = scenes[0]
         if format == "html" and not as_json:
             files = [file for each in scenes for file in each.reads]
-            _write(page(*scenes, theme=theme), output or Path(f"{scene.model}.html"), files, open_it)
+            _write(page(*scenes, theme=theme), output or Path(f"{scene.model}.html"), files, open_it, quiet)
             return
         if scene.growth and kinds == USUAL:
             kinds = (*USUAL, "rounds")
@@ -250,6 +251,7 @@ def viz(
             output or _file(kinds, format),
             reads,
             open_it,
+            quiet,
         )
 
 
@@ -267,7 +269,12 @@ def _file(kinds: Sequence[str], format: FileFormat) -> Path | None:
 
 
 def _curves(
-    training: StoredTraining, format: FileFormat, theme: Theme | None, output: Path | None, open_it: bool
+    training: StoredTraining,
+    format: FileFormat,
+    theme: Theme | None,
+    output: Path | None,
+    open_it: bool,
+    quiet: bool,
 ) -> None:
     """Loss and metrics of a training. Errors: AbwError before its first epoch has ended."""
     from abw.cli.trainings import best_said, charts_of
@@ -290,7 +297,7 @@ def _curves(
         if output is None:
             show(*map(chart_text, charts))
             return
-    _write(content, output or _file(["curves"], format), (), open_it)
+    _write(content, output or _file(["curves"], format), (), open_it, quiet)
 
 
 def _format(flags: dict[FileFormat, bool], output: Path | None, open_it: bool) -> FileFormat:
@@ -337,8 +344,8 @@ def _program(
     return scene_of_program(target, programs.looked_at(context.params), mini_batch, others, by)
 
 
-def _write(content: bytes, output: Path | None, reads: Sequence[Path], open_it: bool) -> None:
-    """To a file that is none of those read, and whose name is printed, or to standard output."""
+def _write(content: bytes, output: Path | None, reads: Sequence[Path], open_it: bool, quiet: bool) -> None:
+    """To a file that is none of those read, and whose name is printed unless quiet, or to standard output."""
     from abw.core.base.files import spare, write_bytes
 
     if output is None:
@@ -347,6 +354,7 @@ def _write(content: bytes, output: Path | None, reads: Sequence[Path], open_it: 
         return
     spare(output, *reads)
     write_bytes(output, content)
-    print(output)
+    if not quiet:
+        say(output)
     if open_it:
         typer.launch(str(output))

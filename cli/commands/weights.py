@@ -15,15 +15,19 @@ def weights(
     spec: options.Spec,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="A file of weights; the spec's own unless one is given."),
+        typer.Argument(
+            metavar="[FILE]",
+            help="A file of weights, or a training (t1); by default the spec's.",
+            callback=options.trained,
+        ),
     ] = None,
     sizes: options.Set = None,
     allow_outside: options.AllowOutside = False,
     as_json: options.Json = False,
 ) -> None:
-    """List the parameters and tables a spec needs; with a FILE, its tensors, and how they fit by the map.
+    """List the parameters and tables that a spec needs, and how the tensors of a FILE fit.
 
-    Exit code 1 where they do not fit: then all that is missing, misshapen or left over is listed below.
+    If they do not fit, the exit code is 1, and missing, misshapen and unused tensors are listed.
     """
     changes = options.overrides(None, None, None, sizes, None, weights=file, allow_outside=allow_outside)
     from abw.core.tools.inspect import inspect_weights

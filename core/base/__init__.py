@@ -1,1 +1,1 @@
-"""What everything stands on: errors, files, progress, memory, compiled functions. Knows no model."""
+"""What everything stands on: errors, files, progress, memory. Knows no model."""

@@ -167,7 +167,10 @@ def missing_file(path: Path) -> str:
         names = sorted(entry.name for entry in folder.iterdir())
     except (OSError, ValueError):  # no text with a NUL names a folder
         return f"there is no folder {folder}"
-    if near := difflib.get_close_matches(path.name, names[:1000], n=1, cutoff=0.6):
+    # an ending that two names share makes them no more alike
+    stems = difflib.get_close_matches(path.stem, {Path(name).stem for name in names[:1000]}, n=3, cutoff=0.6)
+    beside = [name for name in names[:1000] if Path(name).stem in stems]
+    if near := difflib.get_close_matches(path.name, beside, n=1, cutoff=0.6):
         return f"did you mean '{near[0]}'?"
     alike = [name for name in names if Path(name).suffix == path.suffix and (folder / name).is_file()]
     if not alike:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
+from abw.core.base.compiling import OWN
 from abw.core.base.interrupts import STOP, stopping_after_a_step
 
 T = TypeVar("T")
@@ -47,11 +48,14 @@ def each(items: Sequence[T], progress: Progress, phase: str) -> Iterator[T]:
 
 
 class Clock:
-    """Seconds by phase, summed over all times a phase was entered; those of the wall clock, or of `timer`."""
+    """Seconds by phase, summed over all times a phase was entered; those of the wall clock, or of `timer`.
 
-    def __init__(self, *phases: str, timer: Callable[[], float] = time.perf_counter) -> None:
+    What is compiled in a phase counts to the phase `compile`, or where there is none to no phase.
+    """
+
+    def __init__(self, *phases: str, timer: Callable[[], float] | None = None) -> None:
         self.seconds = dict.fromkeys(phases, 0.0)
-        self._timer = timer
+        self._timer = timer or time.perf_counter
 
     def __call__(self, phase: str) -> _Timed:
         """Count the time inside the block to a phase."""
@@ -82,16 +86,25 @@ class SpanClock(Clock):
 class _Timed:
     """A block whose time counts. A fourth of what a generator's block costs."""
 
-    __slots__ = ("_phase", "_seconds", "_start", "_timer")
+    __slots__ = ("_compiled", "_phase", "_seconds", "_start", "_timer")
 
     def __init__(self, seconds: dict[str, float], phase: str, timer: Callable[[], float]) -> None:
         self._seconds, self._phase, self._timer = seconds, phase, timer
 
     def __enter__(self) -> None:
+        self._compiled = OWN.seconds
         self._start = self._timer()
 
     def __exit__(self, *_: object) -> None:
-        self._seconds[self._phase] += self._timer() - self._start
+        self._add(self._timer())
+
+    def _add(self, end: float) -> None:
+        self._seconds[self._phase] += end - self._start
+        if compiled := OWN.seconds - self._compiled:
+            self._seconds[self._phase] -= compiled
+            if "compile" in self._seconds:
+                self._seconds["compile"] += compiled
+            OWN.seconds = self._compiled  # blocks around this one have no more of it
 
 
 class _Noted(_Timed):
@@ -105,5 +118,5 @@ class _Noted(_Timed):
 
     def __exit__(self, *_: object) -> None:
         end = time.perf_counter()
-        self._seconds[self._phase] += end - self._start
+        self._add(end)
         self._clock.note(self._phase, self._start, end)

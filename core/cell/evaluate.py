@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from abw.core.ir.operations import OPERATIONS
 
 Array = NDArray[np.float64]
 
+Rounded = Callable[[Op, Sequence[Array], Array], Array]
+"""What becomes of an operation's result, by its arguments."""
+
 NUMPY = Arrays(np)
 
 
@@ -22,15 +25,21 @@ def evaluate(op: Op, arguments: Sequence[Array]) -> Array:
     return value.reshape(op.shape) if op.name == "constant" else value
 
 
-def cell_values(cell: Cell, inputs: Sequence[Array], params: Sequence[Array]) -> list[Array]:
-    """All of a cell's values for one node, by their numbers."""
+def cell_values(
+    cell: Cell, inputs: Sequence[Array], params: Sequence[Array], rounded: Rounded | None = None
+) -> list[Array]:
+    """All of a cell's values for one node, by their numbers; `rounded`: what becomes of each result."""
     values = [*inputs, *params]
     for op in cell.ops:
-        values.append(evaluate(op, [values[a] for a in op.args]))
+        arguments = [values[a] for a in op.args]
+        value = evaluate(op, arguments)
+        values.append(value if rounded is None else rounded(op, arguments, value))
     return values
 
 
-def run_cell(cell: Cell, inputs: Sequence[Array], params: Sequence[Array]) -> list[Array]:
-    """A cell's outputs for one node."""
-    values = cell_values(cell, inputs, params)
+def run_cell(
+    cell: Cell, inputs: Sequence[Array], params: Sequence[Array], rounded: Rounded | None = None
+) -> list[Array]:
+    """A cell's outputs for one node; `rounded` as of `cell_values`."""
+    values = cell_values(cell, inputs, params, rounded)
     return [values[value] for _, value in cell.outputs]

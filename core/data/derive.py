@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import Lazy, along, following, inverse, reverse, where
 from abw.core.ir.schema import Derived, Schema
+from abw.core.jit.decorators import njit
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _WORD = 2**64 - 1

@@ -96,8 +96,9 @@ class Instances:
         `vertices[kind]` are arrays of the kind's n vertices, by the fields' names: strings or whole numbers
         from 0 (n,), floats (n,) or vectors (n, size); and `instance` (n,), the instance that each belongs to,
         ascending (all to one where it is left out). `links[name]` is (from kind, to kind, index), or several
-        of these; `index` (2, E) numbers the vertices of the kinds, whatever their instance. Of data with one
-        kind, `index` alone will do. `names` (N,) are the instances' ids; without them there are as many
+        of these; `index` (2, E) numbers the vertices of the kinds, whatever their instance. A link from the
+        instances themselves has the kind 'instance', and their numbers. Of data with one kind, `index` alone
+        will do. `names` (N,) are the instances' ids; without them there are as many
         instances as `instance` says.
 
         In an instance the vertices are in the order of the kinds. Nothing is copied but columns as a whole.
@@ -148,7 +149,8 @@ def _from_arrays(
         place = (begin[:, k] - first)[owner] + np.arange(len(owner))
         kinds[name] = _Kind(owner, place.astype(np.int32))
         kind[place] = 1 + k
-    made_links = {name: _link(name, given, kinds, len(kind)) for name, given in links.items()}
+    ends = {**kinds, "instance": _Kind(np.arange(count), start[:-1].astype(np.int32))}
+    made_links = {name: _link(name, given, ends, len(kind)) for name, given in links.items()}
     fields, values, vocabulary, schemas = _fields(columns, kinds, len(kind))
     schema = with_common(
         Schema("json", tuple(columns), {}, {name: item for name, (_, item) in made_links.items()}, schemas)
@@ -187,20 +189,20 @@ def _owners(kind: str, fields: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
 def _link(
     name: str, given: Edges | Sequence[Edges], kinds: Mapping[str, _Kind], count: int
 ) -> tuple[Link, LinkSchema]:
-    """A link of columns. Errors: AbwError."""
+    """A link of columns; `kinds` end with the instances themselves. Errors: AbwError."""
     parts = given if isinstance(given, list) and given and isinstance(given[0], tuple) else [given]
     ends: list[tuple[Ints, Ints]] = []
     sources, targets = set(), set()
     for part in parts:
         whole = part if isinstance(part, tuple) and len(part) == 3 else (None, None, part)
         named = isinstance(part, tuple) and any(isinstance(end, str) for end in part)
-        if whole[0] is None and (len(kinds) > 1 or named):
+        if whole[0] is None and (len(kinds) > 2 or named):
             raise AbwError(f"link '{name}' does not say its kinds", hint='("atom", "atom", index)')
         only = next(iter(kinds))
         source, target = (str(only if kind is None else kind) for kind in whole[:2])
-        for kind in (source, target):
-            if kind not in kinds:
-                raise AbwError(f"link '{name}': no kind '{kind}'", hint=did_you_mean(kind, tuple(kinds)))
+        for kind, known in ((source, tuple(kinds)), (target, tuple(kinds)[:-1])):
+            if kind not in known:
+                raise AbwError(f"link '{name}': no kind '{kind}'", hint=did_you_mean(kind, known))
         index = _index(name, whole[2])
         if index.size == 0:
             index = np.zeros((2, 0), np.int64)

@@ -8,7 +8,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import inner, njit
+from abw.core.jit.decorators import inner, njit
 
 Ints = NDArray[np.int32]
 Eights = NDArray[np.uint64]
@@ -26,7 +26,8 @@ def intern(data: bytes, begin: Ints, end: Ints) -> tuple[Ints, Words]:
     """
     number = np.empty(len(begin), np.int32)
     room = min(4096, 1 << len(begin).bit_length())  # of a single instance its table is no longer than that
-    padded = data if len(data) >= EIGHT else data + bytes(EIGHT)
+    # two places at least: an array of one has another layout to numba, which would compile it anew
+    padded = data if len(data) > EIGHT else data + bytes(EIGHT + 1)
     eights: Eights = np.ndarray(len(padded) - EIGHT + 1, np.uint64, padded, strides=(1,))
     while True:
         # starting anew where there are more words than room is cheap: most words appear early

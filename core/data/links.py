@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
-from abw.core.base.jit import njit
 from abw.core.base.memory import require_memory
 from abw.core.data.instances import Ints, Link
+from abw.core.jit.decorators import njit
 
 T = TypeVar("T")
 

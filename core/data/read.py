@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+
+import orjson
 
 from abw.core.base.errors import AbwError, DataError, Problem, Span, did_you_mean
 from abw.core.data.feed import ALL, Feed, open_feed
@@ -31,10 +34,11 @@ def read(
 
     `frequency` (format tags): words that occur less often in the file are spelt out as characters. `tokens`
     (format words): a regular expression that finds a line's tokens ('': what stands between blanks). `beside`
-    (format json): the suffix of the file of arrays beside it (`abw.core.data.beside`). An
+    (format json): the suffix of the file of arrays beside it (`abw.core.data.sidecar`). An
     instance's vertices begin with its own of kind 'instance'; the modules of the formats say how the others
     follow. Blank lines, CRLF, a byte order mark and a missing last newline are accepted; any byte up to 32
-    parts words. Errors: AbwError for a wrong argument, DataError with up to ten places of a wrong file.
+    parts words, but a line of control characters alone is malformed. Errors: AbwError for a wrong argument,
+    DataError with up to ten places of a wrong file.
     Cost: at most 60 ns for a node of the graphs that the shipped models make; with a limit, only so much of
     the file is parsed (of json, and of tags with a frequency, all).
     """
@@ -78,6 +82,24 @@ def take(
     `schema` (of format json) is what the instances must be made of; without it all that is left of the file
     is read, to find it. Errors: DataError; then nothing was taken.
     """
+    try:
+        return _taken(feed, format, skip, limit, frequency, tokens, beside, schema)
+    except DataError as error:
+        if format != "json" and _is_json(error.problems[0]):
+            raise _for_json(error, format) from None
+        raise
+
+
+def _taken(
+    feed: Feed,
+    format: str,
+    skip: int,
+    limit: int,
+    frequency: int,
+    tokens: str,
+    beside: str,
+    schema: Schema | None,
+) -> Instances:
     match format:
         case "trees":
             return read_trees(feed, skip, limit)
@@ -91,3 +113,22 @@ def take(
             return read_words(feed, skip, limit, tokens)
         case _:
             return read_json(feed, skip, limit, schema, beside)
+
+
+def _is_json(problem: Problem) -> bool:
+    """Whether a line with a mistake is an object of JSON."""
+    text = problem.where.text.strip() if problem.where else ""
+    if not text.startswith("{"):
+        return False
+    try:
+        return isinstance(orjson.loads(text), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _for_json(error: DataError, format: str) -> DataError:
+    """One error in place of one for each line of JSON."""
+    where = error.problems[0].where
+    message = f"this looks like JSON lines, and format {format} is read"
+    hint = "data: {format: json} reads them; --data names another file"
+    return DataError([Problem(message, where and replace(where, column=1), hint)], error.spans[:1])

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.data.feed import BOM, Bytes, Section, open_data
+from abw.core.data.readers.blanks import control
 from abw.core.data.readers.pairs import LEAST_WORDS
+from abw.core.jit.decorators import njit
 
 Longs = NDArray[np.int64]
 
@@ -132,9 +133,10 @@ def _scan(
                 left = words
             else:
                 words += 1
-        begins = words > 0
+        odd = words == 0 and rule != _LATTICES and control(text, begin) >= 0
+        begins = words > 0 or odd
         if rule == _PAIRS:
-            wrong = twice or (left < 0 and words > 0)
+            wrong = twice or odd or (left < 0 and words > 0)
             begins = wrong or (left >= LEAST_WORDS and words - left >= LEAST_WORDS)
         elif rule == _LATTICES and words > 0:
             begins = state[_LEFT] == 0

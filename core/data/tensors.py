@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, missing_file
 from abw.core.base.filehash import file_digest
+from abw.core.base.memory import resident
 
 Array = NDArray[Any]
 
@@ -35,6 +38,10 @@ convert it where PyTorch is installed:
     import torch, safetensors.torch
     state = torch.load({name!r}, map_location="cpu", weights_only=True)
     safetensors.torch.save_file({{k: v.contiguous().clone() for k, v in state.items()}}, {target!r})"""
+
+_SAVE = "save what it has learned alone: torch.save(model.state_dict(), FILE)"
+_OBJECT = re.compile(r"\b(?:GLOBAL|class|global) ([A-Za-z_][\w.]*\.\w+)")
+"""Where PyTorch's refusal names what it would have to import."""
 
 _TYPES = {
     "F64": np.float64,
@@ -218,7 +225,23 @@ def _member(path: Path, archive: ZipFile, member: ZipInfo) -> Stored:
     return Stored(shape, dtype.name, read)
 
 
+TORCH_BYTES = 200_000_000
+"""What importing PyTorch takes: measured of 2.13 for the CPU. One process may have measured its own."""
+_measured: list[int] = []
+
+
+def reader_bytes(path: Path | None) -> int:
+    """What a process takes that reads a file of tensors, beside these: PyTorch, for its own files.
+
+    As measured where this process has imported it to read one; else as it is known of one version.
+    """
+    if path is None or FORMATS.get(path.suffix) != "torch":
+        return 0
+    return _measured[0] if _measured else TORCH_BYTES
+
+
 def _torch(path: Path) -> dict[str, Stored]:
+    before = None if "torch" in sys.modules else resident()
     try:
         import torch
     except ImportError:
@@ -226,28 +249,51 @@ def _torch(path: Path) -> dict[str, Stored]:
         raise AbwError(
             f"{path}: only PyTorch reads its own files, and it is not installed", hint=hint
         ) from None
-    from pickle import UnpicklingError
+    if before is not None and (after := resident()) is not None:
+        _measured[:] = [max(0, after - before)]
 
-    save = "save what it has learned alone: torch.save(model.state_dict(), FILE)"
+    def is_state(value: object) -> bool:
+        """Whether a value is tensors by name, as `state_dict()` gives them."""
+        return (
+            isinstance(value, Mapping)
+            and bool(value)
+            and all(isinstance(n, str) and isinstance(v, torch.Tensor) for n, v in value.items())
+        )
+
     try:
         with warnings.catch_warnings(action="ignore"):
             state = torch.load(path, map_location="cpu", weights_only=True)
-    except (UnpicklingError, RuntimeError, AttributeError) as error:
-        first = str(error).strip().split("\n")[0]
-        raise AbwError(f"{path} holds more than tensors, or is damaged: {first}", hint=save) from None
+    except Exception as error:  # of bytes of any kind, whatever its unpickler meets
+        # PyTorch's own text advises to run the file's code
+        found = _OBJECT.search(str(error))
+        what = f"a Python object ({found[1]}), not tensors alone" if found else "nothing that PyTorch reads"
+        raise AbwError(f"{path} holds {what}", hint=_SAVE) from None
     if not isinstance(state, Mapping) or not state:
-        raise AbwError(f"{path} holds no state_dict but a {type(state).__name__}", hint=save)
+        raise AbwError(f"{path} holds no state_dict but a {type(state).__name__}", hint=_SAVE)
+    if not is_state(state):
+        raise _no_state(path, state, is_state)
     tensors = {}
     for name, value in state.items():
-        if not isinstance(value, torch.Tensor) or not isinstance(name, str):
-            message = f"{path} is no state_dict: {name!r} is a {type(value).__name__}, not a tensor"
-            raise AbwError(message, hint=save)
         if value.layout != torch.strided or value.is_quantized:
             raise AbwError(f"{path}: tensor '{name}' is sparse or quantized", hint="save it dense")
         kind = str(value.dtype).removeprefix("torch.")
         whole = value.float() if kind == "bfloat16" else value
         tensors[name] = _held(whole.detach().resolve_conj().resolve_neg().numpy(), kind)
     return tensors
+
+
+def _no_state(path: Path, given: Mapping[Any, object], is_state: Callable[[object], bool]) -> AbwError:
+    """What to say of a mapping that is no state_dict, but may hold some."""
+    if inside := [name for name, value in given.items() if is_state(value)]:
+        held = " and ".join(f"[{name!r}]" for name in inside)
+        load = f"torch.load({path.name!r}, weights_only=True)[{inside[0]!r}]"
+        return AbwError(
+            f"{path} is a checkpoint that holds a state_dict in {held}",
+            hint=f"save that alone: torch.save({load}, {path.stem + '-weights.pt'!r})",
+        )
+    name, value = next((name, value) for name, value in given.items() if not is_state({name: value}))
+    kind = type(value).__name__
+    return AbwError(f"{path} is no state_dict: {name!r} is of type {kind}, not a tensor", hint=_SAVE)
 
 
 _READERS: Mapping[str, Callable[[Path], dict[str, Stored]]] = {

@@ -10,13 +10,13 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.data.derive import link
 from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import Lazy, inverse
 from abw.core.ir.growth import Growth
 from abw.core.ir.paths import Hop
 from abw.core.ir.schema import Schema
+from abw.core.jit.decorators import njit
 
 KIND, INSTANCE, INDEX = "kind", "instance", "index"
 """Columns that are always there: the number of a vertex's kind, of its instance in the mini-batch, and among

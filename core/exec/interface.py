@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # what grows or is trained is imported by what grows or train
     from abw.core.grad.graph import TrainingGraph
     from abw.core.graph.growing.beam import Beam
     from abw.core.graph.growing.decide import Grower
-    from abw.core.graph.growing.sprout import Sprouter
-    from abw.core.graph.growing.whose import Whose
+    from abw.core.graph.growing.growth_index import Whose
+    from abw.core.graph.growing.round_graph import Sprouter
 
 
 class TooLargeError(AbwError):

@@ -14,6 +14,7 @@ from abw.core.exec.interface import Abilities, Executor, Result, refuse_threads
 from abw.core.exec.params import Params, constant_value
 from abw.core.exec.values import refuse_lost
 from abw.core.graph.graph import Graph
+from abw.core.ir.cell import Cell
 from abw.core.ir.model import KEYS, QUERY, SLOPE, VALUES, Attention, Reduction
 from abw.core.ir.network import Network, Slot
 from abw.core.plan.counts import Counts
@@ -22,15 +23,25 @@ from abw.core.plan.plan import Earlier, Plan
 Array = NDArray[np.float64]
 
 
-def attend(attention: Attention, values: Array, keys: Array, query: Array) -> Array:
-    """Attention at one node: of values (n, e) with keys (n, d) by a query (d,) a vector (e,)."""
+def scores_of(attention: Attention, keys: Array, query: Array) -> Array:
+    """The scores (n, heads) of keys (n, d) by a query (d,)."""
     heads = attention.heads
     pairs = keys.reshape(len(keys), heads, -1), query.reshape(heads, -1)
     if attention.added:
         sums = np.add(*pairs)
-        scores = np.where(sums > 0, sums, SLOPE * sums).sum(axis=-1)
-    else:
-        scores = np.einsum("nhd,hd->nh", *pairs) * attention.factor(len(query))
+        return np.asarray(np.where(sums > 0, sums, SLOPE * sums).sum(axis=-1))
+    return np.asarray(np.einsum("nhd,hd->nh", *pairs) * attention.factor(len(query)))
+
+
+def attend(
+    attention: Attention, values: Array, keys: Array, query: Array, moved: Array | float = 0.0
+) -> Array:
+    """Attention at one node: of values (n, e) with keys (n, d) by a query (d,) a vector (e,).
+
+    `moved`: by how much the scores are other ones.
+    """
+    heads = attention.heads
+    scores = scores_of(attention, keys, query) + moved
     powers = np.exp(scores - scores.max(axis=0))
     weights = powers / powers.sum(axis=0)
     return np.asarray(np.einsum("nh,nhe->he", weights, values.reshape(len(values), heads, -1)).ravel())
@@ -92,6 +103,15 @@ class ReferenceExecutor(Executor):
         order = [node for node in topological(plan.graph) if node in wanted]
         return self._walk(plan.graph, (), order, self._begun[1])
 
+    def _cell(self, cell: Cell, operands: Sequence[Array], params: Sequence[Array]) -> list[Array]:
+        return run_cell(cell, operands, params)
+
+    def _reduced(self, reduction: Reduction, rows: Array) -> Array:
+        return np.asarray(getattr(np, reduction)(rows, axis=-1))
+
+    def _attended(self, attention: Attention, values: Array, keys: Array, query: Array) -> Array:
+        return attend(attention, values, keys, query)
+
     def _held(self, earlier: Earlier) -> list[Array]:
         """The values of earlier runs that lie where a plan says."""
         held: dict[tuple[int, int], tuple[Result, int]] = {}
@@ -126,7 +146,7 @@ class ReferenceExecutor(Executor):
         def reduced(reduction: Reduction, wanted: list[int]) -> Array:
             # along neighbours in memory NumPy adds pairwise
             rows = np.stack([value(reference) for reference in wanted], axis=-1)
-            return np.asarray(getattr(np, reduction)(rows, axis=-1))
+            return self._reduced(reduction, rows)
 
         def operand(slot: Slot, reference: int) -> Array:
             if slot.reduction is None:
@@ -141,14 +161,14 @@ class ReferenceExecutor(Executor):
                 if net_type.cell is not None:
                     params = [self._values[number] for number in net_type.params]
                     operands = [operand(*pair) for pair in zip(net_type.slots, read, strict=True)]
-                    outputs[node] = run_cell(net_type.cell, operands, params)
+                    outputs[node] = self._cell(net_type.cell, operands, params)
                 elif net_type.reduction is not None:
                     links = len(read) // len(net_type.slots)
                     runs = [read[s * links : (s + 1) * links] for s in range(len(net_type.slots))]
                     if isinstance(net_type.reduction, Attention):
                         values_of, keys = (np.stack([value(r) for r in runs[s]]) for s in (VALUES, KEYS))
                         query = value(runs[QUERY][0])
-                        outputs[node] = [attend(net_type.reduction, values_of, keys, query)]
+                        outputs[node] = [self._attended(net_type.reduction, values_of, keys, query)]
                     else:
                         outputs[node] = [reduced(net_type.reduction, run) for run in runs]
 

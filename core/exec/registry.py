@@ -75,14 +75,16 @@ def _cuda(options: CudaOptions) -> Executor:
 
 EXECUTORS: dict[str, Entry] = {
     "reference": Entry(
-        "the meaning: float64, a node at a time", lambda _: ReferenceExecutor(), ReferenceExecutor.abilities
+        "the definition of all results: float64, one node at a time",
+        lambda _: ReferenceExecutor(),
+        ReferenceExecutor.abilities,
     ),
     "blas": Entry(
-        "NumPy calls, one for each batch of operations, with gathers between, as frameworks do it",
+        "a NumPy call for each batch of operations, with gathers in between, as in other frameworks",
         lambda _: BlasExecutor(),
     ),
     "cpu": Entry(
-        "the default: one fused kernel a cell, on as many cores as there are",
+        "the default: one fused kernel for each cell, on all cores",
         _cpu,
         CpuExecutor.abilities,
         CpuOptions,

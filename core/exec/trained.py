@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError, Problem, Span, SpecError, did_you_mean
 from abw.core.data.tensors import TRAINING, VOCABULARY, Stored, TensorFile, read_tensors
 from abw.core.exec.params import Floats, Params, init_params
+from abw.core.exec.proposal import Want, as_yaml, could_be, propose, written
 from abw.core.ir.cell import Shape
 from abw.core.ir.library import Library
 from abw.core.ir.model import Model, ParamSource, TableSource
@@ -174,7 +175,9 @@ def make_params(network: Network, trained: Trained | None, seed: int) -> Params:
 
 
 def problems_of(matched: Matched, model: Owner) -> list[Problem]:
-    """All that is wrong, what is missing grouped by where the spec asks for it."""
+    """All that is wrong, what is missing grouped by where the spec asks for it, with a map that would fit."""
+    wants = _wants(matched, model)
+    found = propose(wants, {name: matched.file.tensors[name] for name in matched.unused})
     tensors, path = matched.file.tensors, matched.file.path
     missing: dict[tuple[Span | None, str], list[Need]] = {}
     problems: list[Problem] = []
@@ -196,12 +199,45 @@ def problems_of(matched: Matched, model: Owner) -> list[Problem]:
             )
             example = f"{group[0].owner}: PREFIX.*" if group[0].owner else f"{group[0].name}: TENSOR"
             hint = f"weights: {{map: {{{example}}}}}; `abw weights SPEC FILE` shows what the file has"
+            hint = "" if found else hint
         problems.append(Problem(message, where, hint))
     if matched.unused:
         message = f"{path} has {_listed(matched.unused)}, which nothing uses"
-        hint = f"map it, or say that it may be left: ignore: ['{matched.unused[0]}']"
+        used = {name for expr in found.values() for name in names_in(expr)}
+        left = [
+            name
+            for name in matched.unused
+            if name not in used and not any(could_be(want, name, tensors[name].shape) for want in wants)
+        ]
+        hint = f"map it, or say that it may be left: ignore: ['{left[0]}']" if left else ""
         problems.append(Problem(message, model.weights.where, hint))
-    return sorted(problems, key=lambda p: (p.where.line, p.where.column) if p.where else (0, 0))
+    problems.sort(key=lambda p: (p.where.line, p.where.column) if p.where else (0, 0))
+    if found:
+        hint = "by shapes and names this map fits; compare it with the model before you take it:\n"
+        hint += _section(matched, found)
+        problems[-1] = replace(problems[-1], hint="\n".join(filter(None, (problems[-1].hint, hint))))
+    return problems
+
+
+def _wants(matched: Matched, model: Owner) -> tuple[Want, ...]:
+    """The parameters and tables that do not fit."""
+    tables = {table.name for table in model.tables}
+    unfit = (fit.need for fit in matched.fits if fit.state != "ok")
+    return tuple(Want(need.name, need.shape, need.name in tables) for need in unfit)
+
+
+def _section(matched: Matched, found: Mapping[str, Expr]) -> str:
+    """A section `weights`, ready to paste: the map as far as it fits, and what was found."""
+    values, notes = {}, {}
+    for need, state in ((fit.need, fit.state) for fit in matched.fits):
+        if expr := found.get(need.name):
+            values[need.name] = written(expr)
+            rows = matched.file.tensors[next(names_in(expr))].shape[:1]
+            if isinstance(expr, Tensor) and rows != need.shape[:1]:
+                notes[need.name] = f"with tables: {{{need.name}: {{rows: {rows[0]}}}}}"
+        elif state == "ok" and need.value:
+            values[need.name] = need.text
+    return as_yaml(values, notes)
 
 
 def _listed(names: Sequence[str], most: int = 12) -> str:

@@ -8,15 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.exec.params import Params, constant_value
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
+from abw.core.jit.decorators import njit
 from abw.core.plan.arenas import Arenas
 from abw.core.plan.plan import Plan
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
+
+
+def single(values: NDArray[np.floating[Any]]) -> Floats:
+    """Values in single precision; what is too large for it is infinite, without a warning of NumPy's."""
+    if values.dtype == np.float32:
+        return values
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32)
 
 
 def fill_constants(memory: Floats, arena: int, arenas: Arenas, network: Network, params: Params) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import inner, njit
 from abw.core.grad.program import COUNT, EDGE, EDGES, GRADIENT, HOLDER, NODE, NONE, OPERAND, OUTPUT, OWN
 from abw.core.ir.network import LISTED
+from abw.core.jit.decorators import inner, njit
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.grad.graph import TrainingGraph
 from abw.core.grad.program import program_of
+from abw.core.jit.decorators import njit
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]

@@ -9,7 +9,6 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.data.derive import field, floats, link
 from abw.core.data.instances import Instances, Link, Values
 from abw.core.data.links import along
@@ -18,6 +17,7 @@ from abw.core.graph.bytecode import Bytecode
 from abw.core.ir.model import Model
 from abw.core.ir.network import Network
 from abw.core.ir.paths import Comparison
+from abw.core.jit.decorators import njit
 
 Ints = NDArray[np.int32]
 Outputs = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]

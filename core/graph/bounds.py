@@ -7,8 +7,8 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.graph.dag import Dag
+from abw.core.jit.decorators import njit
 
 Ints = NDArray[np.int32]
 

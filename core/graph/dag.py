@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
+from abw.core.jit.decorators import njit
 
 Ints = NDArray[np.int32]
 

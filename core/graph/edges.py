@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.graph.dag import Successors
 from abw.core.ir.model import FieldSource, Input, Model, NodeSource, TableSource
 from abw.core.ir.network import Network, loops_of, order_of
+from abw.core.jit.decorators import njit
 
 Ints = NDArray[np.int32]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import allocating, inner, njit
 from abw.core.graph.dag import Dag, Successors, build_dag
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import LISTED, NetType, Network, Slot, order_of
+from abw.core.jit.decorators import allocating, inner, njit
 
 Ints = NDArray[np.int32]
 

@@ -225,7 +225,7 @@ def expand(graph: Graph, ops: OpNetwork) -> Graph:
     cells, network = graph.network, ops.network
     blocks: list[list[_Block]] = [[] for _ in network.types]
     count = _block_starts(graph, ops)
-    value = np.zeros(len(graph) * cells.width, np.int32)
+    value = np.zeros(max(len(graph) * cells.width, 1), np.int32)  # one, where all results are constants
     for t, template in enumerate(ops.templates):
         nodes = np.arange(graph.type_ptr[t], graph.type_ptr[t + 1], dtype=np.int32)
         for o, made_by in enumerate(template.outputs):

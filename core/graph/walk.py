@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
+from abw.core.jit.decorators import njit
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]

@@ -11,13 +11,18 @@ FORMS: tuple[Form, ...] = get_args(Form)[1:]
 """Those that a spec writes, in `as`."""
 
 
+VERTEX = "vertex"
+"""Beside values: the number of their vertex in its instance, unless the data have a field of this name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """`values` as they are; their `probabilities` (softmax); or the `label`, the number of the largest.
 
     Of labels the `top` most probable ones, with probabilities; 0: the first alone, without. `names[i]` is
     what label i is called, None where it has none but its number. `fields` are those of the vertices that
-    stand beside the values in JSON lines. `path` is the file that the names come from.
+    stand beside the values: fields, links that lead to one vertex, and `VERTEX`. `path` is the file that the
+    names come from.
     """
 
     form: Form = "values"

@@ -1,7 +1,7 @@
 """What the functions are made of that need no kernel of their own, written with those that have one.
 
 `xp` has the table's functions, `x.shape` the numbers of a value's shape; the signs broadcast as NumPy's do.
-What makes one number of a vector gives a vector of size 1.
+Reductions to a scalar return a vector of size 1.
 """
 
 from __future__ import annotations

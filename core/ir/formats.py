@@ -86,7 +86,7 @@ _TREES = _schema(
         "left": _link("internal", "leaf internal", "the first child"),
         "right": _link("internal", "leaf internal", "the last child"),
         "children": _link("internal", "leaf internal", "the children, in order", many=True),
-        "parent": _link("leaf internal", "internal", "the node it is a child of"),
+        "parent": _link("leaf internal", "internal", "the parent node"),
         "root": _link("instance", "leaf internal", "the node without a parent"),
     },
     {
@@ -103,8 +103,8 @@ _LATTICE = _schema(
         "from": _link("char-arc word-arc", "position", "the position after which the arc begins"),
         "to": _link("char-arc word-arc", "position", "the position at which it ends"),
         "arcs": _link("position", "char-arc word-arc", "the arcs that end here, in file order", many=True),
-        "prev": _link("position", "position", "the position before"),
-        "next": _link("position", "position", "the position behind"),
+        "prev": _link("position", "position", "the previous position"),
+        "next": _link("position", "position", "the next position"),
     },
     {
         "id": _field("char-arc word-arc", "the character's or word's number"),
@@ -118,8 +118,8 @@ _TAGS = _schema(
     "common rare char",
     {"token": "common rare"},
     {
-        "prev": _within("the token or character before", "common rare", "char"),
-        "next": _within("the token or character behind", "common rare", "char"),
+        "prev": _within("the previous token or character", "common rare", "char"),
+        "next": _within("the next token or character", "common rare", "char"),
         "chars": _link("rare", "char", "the bytes of a rare word, in order", many=True),
         "of": _link("char", "rare", "the word it spells"),
         "first": _link("instance", "common rare", "the first token"),
@@ -137,8 +137,8 @@ _PAIRS = _schema(
     "source target",
     {},
     {
-        "prev": _within("the word before, in the same sentence", "source", "target"),
-        "next": _within("the word behind, in the same sentence", "source", "target"),
+        "prev": _within("the previous word of the sentence", "source", "target"),
+        "next": _within("the next word of the sentence", "source", "target"),
     },
     {"word": _field("source target", "the word", text=True)},
 )
@@ -148,8 +148,8 @@ _WORDS = _schema(
     "token",
     {},
     {
-        "prev": _link("token", "token", "the token before"),
-        "next": _link("token", "token", "the token behind"),
+        "prev": _link("token", "token", "the previous token"),
+        "next": _link("token", "token", "the next token"),
         "first": _link("instance", "token", "the first token"),
         "last": _link("instance", "token", "the last token"),
     },

@@ -58,6 +58,11 @@ class Test:
     negated: bool = False
 
 
+PARENT, CLAUSE = "parent", "clause"
+ORIGIN = (PARENT, CLAUSE)
+"""Where a grown vertex comes from, for outputs that name it: a link to the vertex whose clause added it, and
+the number of that clause in its kind's `then`, from 0. A kind's own link or field of the name goes first."""
+
 Tests = tuple[Test, ...]
 """All must hold."""
 
@@ -121,7 +126,7 @@ class GrowingKind:
     `kinds` are its vertices' (itself, or the members of a group of the data). `fields`: by name the number
     of the table whose rows it holds, None for any number. `start`: what an instance begins with, told from
     the instance's own vertex. At every vertex, once it is computed, `decisions` are made, then `clauses`
-    done, each in order.
+    done, each in order. `origin`: which of `ORIGIN` its vertices have because an output asks for it.
     """
 
     name: str
@@ -134,6 +139,7 @@ class GrowingKind:
     decisions: tuple[Decision, ...]
     clauses: tuple[Clause, ...]
     span: Span
+    origin: frozenset[str] = frozenset()
 
     @property
     def best(self) -> Decision | None:

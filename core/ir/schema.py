@@ -56,10 +56,10 @@ class FieldSchema:
 
 How = Literal["reverse", "previous", "next", "all"]
 DERIVED: Mapping[str, str] = {
-    "reverse": "from a vertex to all whose link of that name leads to it",
-    "previous": "to the vertex before, of the same kind or group in the same instance",
-    "next": "to the vertex behind, of the same kind or group in the same instance",
-    "all": "from every vertex to all of a kind or group in the same instance",
+    "reverse": "to all vertices whose link of this name leads here",
+    "previous": "to the previous vertex of the same kind or group in the instance",
+    "next": "to the next vertex of the same kind or group in the instance",
+    "all": "to all vertices of a kind or group in the instance",
 }
 """What a link can be made of."""
 

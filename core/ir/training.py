@@ -15,10 +15,18 @@ LossKind = Literal["cross-entropy", "binary", "squared"]
 LOSSES: tuple[LossKind, ...] = get_args(LossKind)
 
 OptimizerName = Literal["sgd", "momentum", "adam", "adamw", "adagrad"]
-OPTIMIZERS: Mapping[OptimizerName, float] = {
-    "sgd": 0.1, "momentum": 0.05, "adam": 1e-3, "adamw": 1e-3, "adagrad": 0.05,
-}  # fmt: skip
-"""Each with the learning rate that it has unless told another."""
+_ADAM = {"rate": 1e-3, "decay": 0.0, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
+OPTIMIZERS: Mapping[OptimizerName, Mapping[str, float]] = {
+    "sgd": {"rate": 1e-3, "decay": 0.0},
+    "momentum": {"rate": 1e-3, "decay": 0.0, "momentum": 0.9},
+    "adam": _ADAM,
+    "adamw": {**_ADAM, "decay": 1e-2},
+    "adagrad": {"rate": 1e-2, "decay": 0.0, "epsilon": 1e-10},
+}
+"""Each with its numbers and what they are unless told otherwise: the defaults of PyTorch's `torch.optim`.
+
+PyTorch has no default for `momentum`: there it is an SGD that is told one.
+"""
 
 ScheduleName = Literal["constant", "linear", "cosine", "inverse-root", "exponential"]
 SCHEDULES: tuple[ScheduleName, ...] = get_args(ScheduleName)
@@ -127,7 +135,7 @@ class Training:
     tables (by number) the probability that a word is read as unknown; `dropout` for inputs of cells (by the
     numbers of type and input) that of each number to be 0. `patience`: so many epochs without a better metric
     end it, 0: none does. `vocabulary`: words of the training data that are there less often have no row of
-    their own.
+    their own. `asked`: where the spec asks for metrics, if it does.
     """
 
     losses: tuple[Loss, ...]
@@ -144,3 +152,4 @@ class Training:
     patience: int = 0
     vocabulary: int = 1
     dev: Path | None = None
+    asked: Span | None = None

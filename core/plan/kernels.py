@@ -7,9 +7,9 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import inner, njit
 from abw.core.cell.layout import BROADCAST, CONTIGUOUS, COPIED, STRIDED
 from abw.core.ir.network import LISTED
+from abw.core.jit.decorators import inner, njit
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]

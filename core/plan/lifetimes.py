@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import inner, njit
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import LISTED
+from abw.core.jit.decorators import inner, njit
 from abw.core.plan.arenas import Arenas
 from abw.core.policy.schedule import Schedule
 

@@ -184,7 +184,7 @@ GIVEN_AGAIN = 32 << 20
 which takes three times as long as the rest of planning, and no kernel gains by it."""
 
 
-def wanted_of(graph: Graph, times: int = 1) -> Ints | None:
+def outputs_to_keep(graph: Graph, times: int = 1) -> Ints | None:
     """What a plan shall keep of a graph of which the outputs alone are wanted; None, for all, of a small one.
 
     Where the graph stands for `times` as many instances, it is small if those are.

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, CheckError
-from abw.core.base.jit import njit
 from abw.core.graph.dag import Dag
+from abw.core.jit.decorators import njit
 from abw.core.policy.check import check_schedule
 from abw.core.policy.schedule import Policy, Schedule
 

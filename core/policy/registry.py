@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.graph.dag import Dag
-from abw.core.policy.own import is_own, own_policy
 from abw.core.policy.reverse import reversed_dag, reversed_schedule
 from abw.core.policy.rules.agenda import Agenda
 from abw.core.policy.rules.critical import Critical
@@ -18,6 +17,7 @@ from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.policy.rules.weight import SHARE, Weight
 from abw.core.policy.schedule import Policy, Schedule
 from abw.core.policy.search.search import Search
+from abw.core.policy.user_policy import is_own, own_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +62,22 @@ NAMES: tuple[str, ...] = (*POLICIES, *(f"{name}{REVERSED}" for name in PLAIN))
 """All that a policy can be named by."""
 
 SUMMARIES: dict[str, str] = {
-    "depth": "nothing: batches are the (depth, type) groups, as in TensorFlow Fold",
-    "agenda": "the type whose remaining nodes have the smallest average depth, as DyNet's; then the first",
-    "agenda-static": "the same with the average over all nodes, computed once, as DyNet's code does",
-    "phases": "ACRoBat's: the loops of types one after the other, by depth inside each",
+    "depth": "batches are the groups by depth and type, as in TensorFlow Fold",
+    "agenda": "the type whose remaining nodes have the smallest average depth, as in DyNet",
+    "agenda-static": "as agenda, with averages over all nodes, computed once, as in DyNet's code",
+    "phases": "loops of types one after the other, each by depth, as in ACRoBat",
     "sufficient": "the type with the largest share of its own frontier ready (ED-Batch, Lemma 2.1)",
     "critical": "the type of the ready node at the head of the longest remaining path",
-    "critical-free": "the same, but batches that lower the remaining lower bound, or cost, go first",
-    "share": "the type of which most is ready, nodes at the head of long paths weighing most",
-    "share-free": "the same, but batches that lower the remaining lower bound, or cost, go first",
-    "weight": "the type whose ready nodes weigh most, times the square of their share of it",
-    "weight-free": "the same, but batches that lower the remaining lower bound, or cost, go first",
-    "beam": "a narrow beam search: what auto takes where launches are dear",
-    "search": "beam search over sequences of types, in both directions; shows what is attainable",
-    "exact": "the search, wider and wider until its schedule is proven best, or its effort is spent",
-    "fsm": "what a state machine says that was learned by Q-learning (ED-Batch 2.3)",
-    "auto": "the one of these that does best on graphs it was not made from; the default",
+    "critical-free": "as the one above, but batches that lower the remaining bound or cost go first",
+    "share": "the type with the largest share ready, weighted by the remaining path",
+    "share-free": "as the one above, but batches that lower the remaining bound or cost go first",
+    "weight": "the type with the largest weight of ready nodes times the square of their share",
+    "weight-free": "as the one above, but batches that lower the remaining bound or cost go first",
+    "beam": "a narrow beam search; auto tries it where launches are expensive",
+    "search": "a beam search over sequences of types in both directions; shows what is attainable",
+    "exact": "a search that widens until its schedule is proven best, or a limit is reached",
+    "fsm": "a state machine learned by Q-learning (ED-Batch 2.3)",
+    "auto": "the best of these on unseen graphs; the default",
 }
 """What each policy picks as the type of the next batch, in one line."""
 
@@ -91,8 +91,8 @@ NANOSECONDS: dict[str, float] = {
 }  # fmt: skip
 """What scheduling takes a node: what `auto` reckons with. `-reversed` is what turning round adds.
 
-Measured by `abw bench graph`: means of trees and lattices, of the beam what lattices take; of phases what it
-takes where types have an order.
+Means of trees and lattices (`abw bench policies --unseen`, last row); of the beam what lattices take, of
+phases what it takes where types have an order.
 """
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.graph.dag import Dag
+from abw.core.jit.decorators import njit
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]

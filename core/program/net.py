@@ -24,6 +24,7 @@ from abw.core.policy.foreign import Foreign
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
 from abw.core.program.network import constants_of, shapes_of, width_of
+from abw.core.program.overrides import told
 from abw.core.program.recording.given import numbers_of
 from abw.core.program.recording.recorder import Callee, joined
 from abw.core.program.recording.values import BITS, SHAPES, Value, kind_of, owner
@@ -33,7 +34,6 @@ from abw.core.program.running.verify import Verified, verify
 from abw.core.program.scope import Batching
 from abw.core.program.session import DEFAULT_GRANULARITY, How, ProgramGranularity, Session
 from abw.core.program.tables import Rows
-from abw.core.program.told import told
 from abw.core.spec.cells.traced import Symbol, traced
 from abw.core.spec.library import load_library, with_cell
 from abw.core.spec.load import Overrides
@@ -53,12 +53,12 @@ def cells(
     executor: str | Executor = "cpu",
     precision: Precision = "float32",
     threads: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     allow_outside: bool = False,
 ) -> Net:
     """The cells, tables and parameters of a library's file, to be called by programs.
 
-    `weights`: a file of trained ones (else those that the file names, else random ones from `seed`);
+    `weights`: a file of trained ones (else those that the file names, else random ones from `seed`, None: 0);
     `policy`: by what each piece of a mini-batch is scheduled, a name or an object with `schedule(dag)`;
     `executor`: a name, with the weights of products in `precision`, or one that was made with options of its
     own. Errors: SpecError with all that is wrong in the file, AbwError. Cost: the kernels' compilation, 0.1
@@ -78,7 +78,8 @@ def cells(
     chosen = get_policy(policy) if isinstance(policy, str) else Foreign(policy)
     ready = executor_of(executor, precision) if isinstance(executor, str) else executor
     name = policy if isinstance(policy, str) else type(policy).__name__
-    how = How(name, said.threads or threads, seed if said.seed is None else said.seed)
+    used = seed if said.seed is None else said.seed
+    how = How(name, said.threads or threads, used or 0)
     return Net(loaded, ready, chosen, how)
 
 

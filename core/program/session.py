@@ -28,7 +28,7 @@ from abw.core.program.recording.asks import Ask
 from abw.core.program.recording.given import Given
 from abw.core.program.recording.machine import new_recorder
 from abw.core.program.recording.recorder import Recorder
-from abw.core.program.running.alone import EagerRunner
+from abw.core.program.running.eager_runner import EagerRunner
 from abw.core.program.running.fibers import Asked, Done, Failed, Fibers, Program, require_program
 from abw.core.program.running.results import in_arrays
 from abw.core.program.running.runner import BatchRunner

@@ -12,7 +12,7 @@ import numpy as np
 
 from abw.core.base.memory import available_memory, require_memory
 from abw.core.cell.normal import size_of
-from abw.core.exec.cpu.narrow import narrow_of
+from abw.core.exec.cpu.quantized import narrow_of
 from abw.core.exec.cpu.target import get_target
 from abw.core.exec.cpu.tiling import layout_of
 from abw.core.exec.lower.rows import row_floats
@@ -106,11 +106,13 @@ VERTEX_BYTES = 150
 class Forecast:
     """Bytes of a whole process that runs a model by the executor cpu.
 
-    `at_rest`: without a model; `weights`: parameters and tables, and what is packed of them for the kernels;
+    `at_rest`: without a model; `pytorch`: what reads the weights where they are in a file of PyTorch's;
+    `weights`: parameters and tables, and what is packed of them for the kernels;
     `instances`: those read together; `mini_batches`: the largest one, and those planned beside it.
     """
 
     at_rest: int
+    pytorch: int
     weights: int
     instances: int
     mini_batches: int
@@ -118,7 +120,7 @@ class Forecast:
     @property
     def total(self) -> int:
         """All of them: the process's peak."""
-        return self.at_rest + self.weights + self.instances + self.mini_batches
+        return self.at_rest + self.pytorch + self.weights + self.instances + self.mini_batches
 
     def document(self) -> dict[str, int]:
         """As it stands in a report."""
@@ -132,15 +134,18 @@ def forecast(
     vertices: int,
     abreast: int = 1,
     precision: Precision = "float32",
+    pytorch: int = 0,
 ) -> Forecast:
     """What `abw run` takes at most. Cost: laying out the cells, a millisecond each.
 
     `largest`: the mini-batch that takes most; `together`: so many of its size are planned before the first
-    runs, or held; `vertices`: of the instances that are read together; `abreast`: so many run at once.
+    runs, or held; `vertices`: of the instances that are read together; `abreast`: so many run at once;
+    `pytorch`: the bytes of importing it, if it is (`reader_bytes`).
     """
     found = largest
     plans = abreast * (found.arenas + found.outputs) + together * found.graph
-    return Forecast(AT_REST, weight_bytes(network, precision), VERTEX_BYTES * vertices, plans)
+    weights = weight_bytes(network, precision)
+    return Forecast(AT_REST, pytorch, weights, VERTEX_BYTES * vertices, plans)
 
 
 def require_weights(model: Model, held: tuple[int, int] = (2, 2), also: str = "") -> None:

@@ -20,16 +20,16 @@ def history_of(workload: Workload, batch: MiniBatch, result: Result) -> History:
     return history(ground, batch.first, batch.last, grown.instances, nodes, read, grown.picks)
 
 
-def history_again(model: Model, first: int, last: int) -> History | None:
+def history_again(model: Model, first: int, last: int, seed: int = 0) -> History | None:
     """How instances `first` to `last` (exclusive) of a model's data grow; None where nothing does.
 
-    On the executor cpu, by the weights that `abw run` has without --seed. Errors: DataError, InstanceError;
+    On the executor cpu, by the model's weights or those of the seed. Errors: DataError, InstanceError;
     TooLargeError where they do not fit together. Cost: reading and growing them.
     """
     networks = open_networks(model, "cell")
     workload = open_workload(model, read_instances(model.data, last - first, first), networks)
     if workload.ground is None:
         return None
-    executor, clock = usual_executor(model, networks), Clock("construct", "schedule", "plan", "execute")
+    executor, clock = usual_executor(model, networks, seed), Clock("construct", "schedule", "plan", "execute")
     batch, result = next(run_all(workload, Critical(), executor, clock))
     return history_of(workload, batch, result)

@@ -35,10 +35,10 @@ Choice = Encoding | Literal["best"]
 """An encoding, or the one that does best in training."""
 
 SUMMARIES: dict[Choice, str] = {
-    "best": "what has the fewest batches in training of base, sort and critical; the default",
+    "best": "the one of base, sort and critical with the fewest batches in training; the default",
     "base": "the types on the frontier",
-    "max": "the same, and the one with the most ready nodes",
-    "sort": "the types in order of how many nodes are ready (the paper's best)",
+    "max": "the types on the frontier, and the one with the most ready nodes",
+    "sort": "the types ordered by their number of ready nodes (the paper's best)",
     "critical": "the types on the frontier, and the type at the head of the longest remaining path",
 }
 """What a state of a learned policy is, in one line."""
@@ -49,6 +49,20 @@ TRIALS = 1000
 
 LESSON_NODES, HELD_NODES = 10_000, 50_000
 """So many nodes at most a policy is made from and judged on: choosing one stays below 2 s and 20 MB."""
+
+
+RULE = "critical"
+"""The policy of data by whose first instances none can be chosen: they have no nodes."""
+
+
+class NoNodesError(AbwError):
+    """Instances by which no policy can be learned or chosen."""
+
+    def __init__(self, used: int) -> None:
+        super().__init__(
+            f"the first {used} instances have no nodes to learn a policy from",
+            hint=f"name a rule: --policy {RULE}",
+        )
 
 
 class Launch(NamedTuple):
@@ -144,10 +158,12 @@ class Learned:
         """What says which batch goes next: an encoding, or the name of what was picked."""
         return self.policy.picked.name if isinstance(self.policy, ChosenPolicy) else self.policy.encoding
 
-    def trained_on(self, data: Path, instances: int) -> int:
-        """From how many of the first `instances` of a file the policy was learned."""
+    def trained_on(self, data: Path, instances: int) -> int | None:
+        """From how many of the first `instances` of a file the policy was learned; None where it was another
+        file, which may have the same instances.
+        """
         if self.data.get("sha256") != file_digest(data):
-            return 0
+            return None
         return min(int(self.data["instances"]), instances)
 
     def document(self) -> dict[str, Any]:
@@ -160,7 +176,8 @@ class Learned:
             training = self.policy.training
             known = {"trials": training.trials, "batches": training.batches}
             known |= {"lower_bound": training.lower_bound, "states": len(self.policy.states), "tried": None}
-        return {"path": str(self.path), "fresh": self.fresh, "instances": self.data.get("instances"), **known}
+        learned_from = {"data": self.data.get("path"), "instances": self.data.get("instances")}
+        return {"path": str(self.path), "fresh": self.fresh, **learned_from, **known}
 
 
 def find_policy(networks: Networks, asked: Asked) -> Learned | None:
@@ -208,15 +225,20 @@ def chosen_policy(
 ) -> tuple[Policy, Learned | None]:
     """The policy asked for: the one that `kept_policy` found, one that is a rule, or one learned now.
 
-    It is learned from the instances asked for, of the first `used` that can be used at most; `ready` is told
-    what is used first (see `choose`). Errors: AbwError.
+    It is learned from the instances asked for, of the first `used` that can be used at most; where these have
+    no nodes, it is the rule RULE. `ready` is told what is used first (see `choose`). Errors: AbwError.
     """
     found = kept
     if not found:
         if not asked.learned:
             return get_policy(asked.name), None
         progress.phase("choose a policy" if asked.name == CHOSEN else "learn a policy", steps_at_most(asked))
-        found = learn_policy(workload, asked, used=used, ready=ready, progress=progress.reached)
+        try:
+            found = learn_policy(workload, asked, used=used, ready=ready, progress=progress.reached)
+        except NoNodesError:
+            if ready:
+                ready(RULE)
+            return get_policy(RULE), None
     return found.policy, found
 
 
@@ -304,7 +326,7 @@ def choose_from(
     """Choose a policy on instances 0 to `used`; `dags(first, last)` is the dag of some of them.
 
     The first ones, TRAIN_LIMIT or half of them, are what an FSM is made from; mini-batches of those behind
-    are what all candidates are judged on. One instance alone has to serve for both.
+    are what all candidates are judged on. One instance alone has to serve for both. Errors: NoNodesError.
     """
     first = min(TRAIN_LIMIT, used // 2)
     size, whole = _fitting(dags, 0, max(first, 1), LESSON_NODES)
@@ -318,8 +340,7 @@ def choose_from(
             held.append(dag)
         last += size
     if not (lessons or held):
-        message = f"the first {used} instances have no nodes, by which a policy could be chosen"
-        raise AbwError(message, hint="name a rule: --policy critical")
+        raise NoNodesError(used)
     return choose(
         lessons or held[:1],
         held or lessons[:1],
@@ -356,14 +377,18 @@ def train(
 
     Both halves are learned from too: they keep a policy from depending on one long instance. With `best`
     several encodings are tried, and the best one is kept (see `learn_best`): that of the fewest batches, or
-    with a `cost` the cheapest. `phases` (see `observe`) go with a named encoding only: else AbwError.
+    with a `cost` the cheapest. `phases` (see `observe`) go with a named encoding only: else AbwError. Raises
+    NoNodesError where no instance has a node.
     """
     if encoding == "best" and phases:
         raise AbwError(
             "phases go with a named encoding", hint="as in --encoding base --phases 2", exit_code=2
         )
-    halves = [dags(0, used // 2), dags(used // 2, used)] if used > 1 else []
     whole = dags(0, used)
+    if not len(whole):
+        raise NoNodesError(used)
+    halves = [dags(0, used // 2), dags(used // 2, used)] if used > 1 else []
+    halves = [half for half in halves if len(half)]
     if encoding == "best":
         return learn_best(whole, also=halves, seed=seed, trials=trials, cost=cost, progress=progress)
     return learn(

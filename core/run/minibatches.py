@@ -9,13 +9,13 @@ from functools import partial
 from itertools import chain
 from typing import Protocol, TypeVar
 
-from abw.core.base.ahead import ahead
 from abw.core.base.errors import AbwError, InstanceError
+from abw.core.base.prefetch import ahead
 from abw.core.base.progress import Clock
 from abw.core.exec.interface import Executor, Result, TooLargeError
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
-from abw.core.plan.plan import Plan, plan, wanted_of
+from abw.core.plan.plan import Plan, outputs_to_keep, plan
 from abw.core.policy.schedule import Policy, Schedule
 from abw.core.run.growing.grow import Grown, grow
 from abw.core.run.workload import Workload
@@ -116,7 +116,7 @@ def planned(
     """Instances `first` to `last` (exclusive) as a mini-batch: its graph, scheduled, and planned to be run.
 
     The one way from instances to a plan. Of the values the plan keeps the model's outputs, or what
-    `keep_all`, `times` (see `wanted_of`) and the executor make of that. `clock` counts what construct,
+    `keep_all`, `times` (see `outputs_to_keep`) and the executor make of that. `clock` counts what construct,
     schedule and plan take. Errors: InstanceError.
     """
     clock = clock or _uncounted
@@ -128,7 +128,7 @@ def planned(
         launched = workload.networks.launched(graph, schedule)
     with clock("plan"):
         # on a device batches wait for those alone that they read from, not for earlier readers of a row
-        keep = None if keep_all or executor.abilities.overlaps else wanted_of(graph, times)
+        keep = None if keep_all or executor.abilities.overlaps else outputs_to_keep(graph, times)
         made = plan(graph, executor.arrange(graph, launched), keep)
     return MiniBatch(window, first, last, Planned(graph, dag, schedule, made))
 
@@ -163,8 +163,8 @@ def run_all(
     One that does not fit the executor's memory comes as its halves, or theirs. Instances that the model
     cannot be run on are told to `leave_out`, earlier than the mini-batch is there; without it, that is an
     error. Of values that are no outputs of the model the memory is given again where it is much (see
-    `wanted_of`), unless `keep_all` says otherwise. Errors: InstanceError; TooLargeError where one instance
-    alone does not fit.
+    `outputs_to_keep`), unless `keep_all` says otherwise. Errors: InstanceError; TooLargeError where one
+    instance alone does not fit.
     """
     if workload.ground is not None:
         for number, (first, last) in enumerate(workload.windows() if windows is None else windows):

@@ -16,44 +16,52 @@ from abw.core.run.workload import Networks
 from abw.core.spec.load import Overrides
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonOptions:
+    """How to run whatever runs: what `abw run`'s flags say of specs and programs.
+
+    `told`: the executor's own options (`get_executor`). `output`: where the outputs go instead of the run's
+    folder. `keep`: whether the run stays on disk, with a `note` and `tags`. `shard`: which section of the
+    data is run alone, into a part of `output`.
+    """
+
+    told: Mapping[str, object] = field(default_factory=dict)
+    threads: int | None = None
+    verify: bool = False
+    check_finite: bool = False
+    output: Path | None = None
+    skip_bad: bool = False
+    keep: bool = True
+    note: str = ""
+    tags: tuple[str, ...] = ()
+    shard: Shard | None = None
+
+
 @dataclass(frozen=True, slots=True)
-class RunOptions:
-    """How to run: what `abw run`'s flags say.
+class RunOptions(CommonOptions):
+    """How to run a spec.
 
     `input`: a pipe to read instances from (`-`: standard input) instead of the model's data, which are then
-    what a policy is learned from; its first lines are where the model has none. `told`: the executor's own
-    options (`get_executor`). `output`: where the outputs go instead of the run's folder, `grown` where
-    instances that grew. `auto_batch`: the mini-batch is chosen, such that it takes `memory` bytes at most
-    (None: a share of those available). `trace`: where the run's timeline goes. `keep`: whether the run stays
-    on disk, with a `note` and `tags`. `shard`: which section of the data is run alone, into a part of
-    `output`.
+    what a policy is learned from; its first lines are where the model has none. `grown`: where instances
+    that grew go. `auto_batch`: the mini-batch is chosen, such that it takes `memory` bytes at most (None: a
+    share of those available). `trace`: where the run's timeline goes.
     """
 
     policy: str = CHOSEN
     encoding: Choice = "best"
     executor: str = "cpu"
-    told: Mapping[str, object] = field(default_factory=dict)
     granularity: Granularity = "cell"
     layout: LayoutName = "planned"
     fuse: bool = False
     group: bool = False
     seed: int = 0
-    threads: int | None = None
-    verify: bool = False
     train_limit: int | None = None
     profile: bool = False
     input: Path | None = None
-    output: Path | None = None
     grown: Path | None = None
-    skip_bad: bool = False
-    check_finite: bool = False
     auto_batch: bool = False
     memory: int | None = None
     trace: Path | None = None
-    keep: bool = True
-    note: str = ""
-    tags: tuple[str, ...] = ()
-    shard: Shard | None = None
 
     @property
     def passes(self) -> list[str]:

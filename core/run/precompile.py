@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from abw.core.base.cores import usable_cores
-from abw.core.base.jit import is_compiled
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag, Reads, build_dag
+from abw.core.jit.decorators import is_compiled
 from abw.core.plan.kernels import fill_plan
 from abw.core.policy.learned.choice import RULES
 from abw.core.policy.learned.learner import BEST_OF, learn, trial

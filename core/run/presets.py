@@ -24,19 +24,19 @@ class Preset:
 PRESETS: Mapping[str, Preset] = {
     "vanilla-dynet": Preset(
         "agenda-static", "best", "op", "declared", "blas",
-        "DyNet on elementary operations: a node an operation, its agenda, operands gathered",
+        "DyNet on operations: its agenda, operands gathered",
     ),
     "cavs-dynet": Preset(
         "agenda-static", "best", "cell", "declared", "blas",
-        "DyNet on static subgraphs as in Cavs: a node a cell, its agenda, variables as they come",
+        "DyNet on cells, as in Cavs: its agenda, variables as declared",
     ),
     "ed-batch": Preset(
         "fsm", "sort", "cell", "planned", "blas",
-        "the paper: a node a cell, the learned FSM (encoding sort), variables laid out by the PQ-tree",
+        "the paper: the learned FSM, variables ordered by the PQ-tree",
     ),
     "abw": Preset(
         "auto", "best", "cell", "planned", "cpu",
-        "the default: the policy that does best in training, planned layouts, fused kernels",
+        "the default: the best policy in training, fused kernels",
     ),
 }  # fmt: skip
 """After the systems compared in ED-Batch, section 5. Weights are stacked before the run in all of them."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from abw.core.base.memory import resident
+from abw.core.run.run import Observer, Ran
 
 MOST = 256
 """The most marks of mini-batches that are kept; of more, every second one, every fourth, and so on."""
 
 
-class Resident:
+class Resident(Observer[Ran[Any]]):
     """Notes, where it is asked to, what the process holds: some 30 us a mark."""
 
     def __init__(self, *, asked: bool) -> None:
@@ -33,9 +35,18 @@ class Resident:
             self._every *= 2
             self._marks = [mark for mark in self._marks if (mark["mini_batch"] or 0) % self._every == 0]
 
+    def read(self, ran: Ran[Any]) -> None:
+        """A mini-batch has run."""
+        self.mark("mini-batch", ran.number)
+
     def document(self) -> list[dict[str, Any]] | None:
         """The marks in order, for a report: `seconds` from the first line of the run on. None: not known."""
         return self._marks or None
+
+    def report(self, report: dict[str, Any], folder: Path) -> None:
+        """All is written."""
+        self.mark("writing")
+        report["resident"] = self.document()
 
 
 def told(marks: Sequence[Mapping[str, Any]]) -> list[tuple[str, float, int]]:

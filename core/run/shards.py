@@ -15,7 +15,7 @@ from abw.core.base.filehash import file_hash
 from abw.core.data.feed import STDIN, Section
 from abw.core.data.split import split
 from abw.core.store.outputs import STDOUT, require_suffix
-from abw.core.store.parts import Part, Whose, refuse_others
+from abw.core.store.shard_files import Part, Whose, refuse_others
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from abw.core.graph.dag import Dag
 from abw.core.graph.fuse import Fusion, fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import Groups, group_types
-from abw.core.graph.growing.sprout import Ground, Sprouter
+from abw.core.graph.growing.round_graph import Ground, Sprouter
 from abw.core.graph.ops import OpNetwork, expand, op_network
 from abw.core.ir.model import DataSpec, Model
 from abw.core.ir.network import Granularity, LayoutName, Network
@@ -158,9 +158,11 @@ def open_networks(
     graphs are wanted when they have grown alone (`finished`). Cost: some 100 us, whatever the data.
     """
     if model.growth and (granularity == "op" or fuse) and not finished:
-        what = "granularity op" if granularity == "op" else "reading reductions in place (--fuse)"
+        what, who = "reading reductions in place (--fuse)", "compare takes"
+        if granularity == "op":
+            what, who = "granularity op", "compare, explain and viz take"
         message = f"{model.name} grows round by round, and {what} needs the whole graph before it runs"
-        hint = "leave it out; compare, explain and viz take it, for they look at what has grown"
+        hint = f"leave it out; {who} it, after growth has ended"
         raise AbwError(message, hint=hint, exit_code=2)
     cells = cell_network(model, layout)
     ops = op_network(cells) if granularity == "op" else None
@@ -194,26 +196,30 @@ def load_workload(
     *,
     fuse: bool = False,
     group: bool = False,
+    seed: int = 0,
 ) -> Workload:
     """A model with the instances that it names, up to its limit; those that grow have grown.
 
-    They do so on the executor cpu, by the weights that `abw run` has without --seed. Errors: DataError.
+    They do so on the executor cpu, by the model's weights, or where it has none by those of the `seed`.
+    Errors: DataError.
     """
     instances = read_instances(model.data, model.data.limit)
     networks = open_networks(model, granularity, layout, fuse=fuse, group=group, finished=True)
-    return whole(open_workload(model, instances, networks))
+    return whole(open_workload(model, instances, networks), seed=seed)
 
 
-def whole(workload: Workload, count: int | None = None, executor: Executor | None = None) -> Workload:
+def whole(
+    workload: Workload, count: int | None = None, executor: Executor | None = None, seed: int = 0
+) -> Workload:
     """The same where its instances need not grow; else the first `count` of them when they have grown.
 
-    By a prepared executor, or one of the weights that `abw run` has without --seed, by cells in any case.
+    By a prepared executor, or one of the model's weights or the seed's, by cells in any case.
     Errors: InstanceError.
     """
     if workload.ground is None:
         return workload
     model, networks = workload.model, workload.networks
-    executor = executor or usual_executor(model, networks)
+    executor = executor or usual_executor(model, networks, seed)
 
     def batched(graph: Graph) -> Schedule:
         return Critical().schedule(graph.dag)
@@ -223,10 +229,16 @@ def whole(workload: Workload, count: int | None = None, executor: Executor | Non
     return open_workload(model, grown.instances, networks)
 
 
-def usual_executor(model: Model, networks: Networks) -> Executor:
-    """The executor cpu for rounds, which are of cells, with the weights that `abw run` has without --seed."""
+def grows_at_random(model: Model) -> bool:
+    """Whether what grows depends on weights that nobody has trained."""
+    kinds = model.growth.kinds if model.growth and not model.weights.file else ()
+    return any(decision.how != "chance" for kind in kinds for decision in kind.decisions)
+
+
+def usual_executor(model: Model, networks: Networks, seed: int = 0) -> Executor:
+    """The executor cpu for rounds, which are of cells, with the model's weights, or those of the seed."""
     executor = get_executor("cpu")
-    executor.prepare(networks.cells, make_params(networks.cells, load_weights(model), 0))
+    executor.prepare(networks.cells, make_params(networks.cells, load_weights(model), seed))
     return executor
 
 

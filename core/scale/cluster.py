@@ -15,6 +15,7 @@ from typing import Any
 
 from abw.core.base.cores import usable_cores
 from abw.core.base.errors import AbwError
+from abw.core.base.extras import install
 from abw.core.base.progress import Progress
 from abw.core.scale.worker import version_here
 
@@ -125,5 +126,5 @@ def require_ray() -> Any:  # noqa: ANN401 (a module)
         import ray
         import ray.exceptions
     except ModuleNotFoundError:
-        raise AbwError("--engine ray needs ray", hint='pip install "abw[ray]"') from None
+        raise AbwError("--engine ray needs ray", hint=install("ray")) from None
     return ray

@@ -25,7 +25,7 @@ from abw.core.run.options import RunOptions
 from abw.core.run.workload import Workload, open_model, open_networks, open_sample
 from abw.core.scale.worker import Bundle, Parcel, parcel, stamp_of
 from abw.core.spec.load import Overrides
-from abw.core.store.parts import Part, discard, folder_of, is_done, join, refuse_others
+from abw.core.store.shard_files import Part, discard, folder_of, is_done, join, refuse_others
 
 SHARD_BYTES = 4 << 20
 """So many bytes of data a shard has, unless told otherwise."""

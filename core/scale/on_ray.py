@@ -10,7 +10,7 @@ from abw.core.base.progress import Progress
 from abw.core.scale.cluster import Cluster, Silence, no_abw
 from abw.core.scale.job import Done, Task
 from abw.core.scale.worker import Parcel, run_shard, version_here
-from abw.core.store.parts import writers
+from abw.core.store.shard_files import writers
 
 RETRIES = 3
 """So often a shard is tried again where the process or node that ran it dies."""

@@ -15,19 +15,16 @@ from typing import Any
 import abw
 from abw.core.base.errors import AbwError, from_system
 from abw.core.base.memory import keep_freed_memory
-from abw.core.base.progress import Clock, Quiet
+from abw.core.base.progress import Clock
 from abw.core.data.feed import Section, open_feed
 from abw.core.exec.registry import get_executor
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.ir.model import Model
 from abw.core.policy.schedule import Policy
 from abw.core.run.options import RunOptions
-from abw.core.run.pipeline import WORKING
-from abw.core.run.resident import Resident
-from abw.core.run.streaming import Job, run_stream
+from abw.core.run.streaming import ModelRun
 from abw.core.run.workload import open_networks
-from abw.core.store.outputs import open_outputs, outputs_of
-from abw.core.store.parts import Part, Whose, writing_part
+from abw.core.store.shard_files import Part, Whose, writing_part
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,30 +73,15 @@ class Worker:
         """Run a shard into its part; what it counted. Errors: AbwError."""
         bundle, model = self.bundle, self.bundle.model
         self._require_data()
-        outputs = outputs_of(model)
+        clock = Clock(*ModelRun.phases, "wait", "write")
+        run = ModelRun(model, self.executor, bundle.options, clock)
+        run.networks, run.policy = self.networks, bundle.policy
         with (
             open_feed(model.data.path, section) as feed,
             writing_part(part, bundle.whose, section) as draft,
         ):
-            with open_outputs(draft.path, outputs, model.data.format == "json") as writer:
-                job = Job(
-                    model=model,
-                    networks=self.networks,
-                    policy=bundle.policy,
-                    executor=self.executor,
-                    folder=None,
-                    outputs=outputs,
-                    writer=writer,
-                    grown=None,
-                    params=None,
-                    profiler=None,
-                    skip_bad=bundle.options.skip_bad,
-                    check_finite=False,
-                    clock=Clock(*WORKING, "wait", "write"),
-                    held=Resident(asked=False),
-                    progress=Quiet(),
-                )
-                sums = run_stream(job, feed)
+            with run.writing(draft.path) as writer:
+                sums = run.stream(feed, writer)
             draft.instances, draft.skipped = sums.instances, sums.skipped
             self._require_data()
         return {"instances": sums.instances, "skipped": sums.skipped, "nodes": sums.nodes}

@@ -19,10 +19,10 @@ from abw.core.base.errors import AbwError, did_you_mean, missing_file
 from abw.core.base.modules import beside
 from abw.core.program.minibatch import prepare
 from abw.core.program.net import Net
+from abw.core.program.overrides import Told, telling
 from abw.core.program.recording.machine import is_cell
 from abw.core.program.session import DEFAULT_GRANULARITY
-from abw.core.program.told import Told, telling
-from abw.core.script.raised import placed
+from abw.core.script.tracebacks import placed
 from abw.core.spec.shipped import FOLDER, functions_in
 
 FORM = "program.py:function"

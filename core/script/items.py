@@ -9,7 +9,7 @@ from abw.core.base.errors import AbwError
 from abw.core.data.feed import Feed
 from abw.core.data.plain import Plain, plain
 from abw.core.data.readers.values import read_values
-from abw.core.data.stream import Bad, Chunk, chunks, chunks_by
+from abw.core.data.stream import Chunk, chunks, chunks_by
 from abw.core.ir.formats import FORMATS
 from abw.core.store.outputs import LINES
 
@@ -42,16 +42,8 @@ def items_of(
         yield Chunk(plain(part.instances), part.bad)
 
 
-def batches_of(parts: Iterator[Chunk[Plain]], batch: int) -> Iterator[tuple[Plain, tuple[Bad, ...]]]:
-    """Mini-batches, each with what was left out up to its end; without instances where nothing else is."""
-    for part in parts:
-        found, bad = part.instances, list(part.bad)
-        for first in range(0, len(found), batch):
-            some = slice(first, first + batch)
-            now = Plain(found.objects[some], found.lines[some], found.numbers[some], found.names[some])
-            due = [b for b in bad if b.line < now.lines[-1]]
-            bad = bad[len(due) :]
-            yield now, tuple(due)
-        if bad:
-            none = slice(0, 0)
-            yield Plain((), found.lines[none], found.numbers[none], ()), tuple(bad)
+def batches_of(found: Plain, batch: int) -> Iterator[Plain]:
+    """Mini-batches of instances that were read together."""
+    for first in range(0, len(found), batch):
+        some = slice(first, first + batch)
+        yield Plain(found.objects[some], found.lines[some], found.numbers[some], found.names[some])

@@ -15,8 +15,8 @@ from abw.core.program.minibatch import how, run_minibatch
 from abw.core.program.running.fibers import Failed
 from abw.core.script.find import Program, opened
 from abw.core.script.items import batches_of, format_of, items_of
-from abw.core.script.raised import told
 from abw.core.script.run import ProgramOptions
+from abw.core.script.tracebacks import told
 from abw.core.store.runs import in_range
 
 
@@ -44,7 +44,8 @@ def look(target: str, options: ProgramOptions, number: int = 0) -> Looked:
         total = 0
         with open_feed(options.data) as feed:
             parts = items_of(feed, format, options.batch, limit=options.limit)
-            for total, (items, _) in enumerate(batches_of(parts, options.batch), 1):
+            batches = (items for part in parts for items in batches_of(part.instances, options.batch))
+            for total, items in enumerate(batches, 1):
                 wanted = items if total == number + 1 else wanted
         in_range(number, total)
         assert wanted is not None

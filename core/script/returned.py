@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import orjson
@@ -15,7 +15,7 @@ import orjson
 from abw.core.base.errors import AbwError
 from abw.core.store.arrays import ArrayFile, Sink
 from abw.core.store.lines import LineFile
-from abw.core.store.outputs import add_whose, open_target, put_texts, put_whose
+from abw.core.store.outputs import Writer, add_whose, open_target, put_texts, put_whose
 
 _AS_LINE = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
 _LINES = "write JSON lines instead: --output FILE.jsonl"
@@ -32,15 +32,8 @@ class Row:
     error: str = ""
 
 
-class Rows(Protocol):
-    """Takes rows, mini-batch by mini-batch."""
-
-    def write(self, rows: Sequence[Row], /) -> None:
-        """Write what follows. Errors: AbwError for what cannot be written so, with its instance."""
-
-
 @contextmanager
-def open_rows(target: Path, named: bool) -> Iterator[Rows]:
+def open_rows(target: Path, named: bool) -> Iterator[Writer[Sequence[Row]]]:
     """A writer to a file by its suffix, or to standard output: see `abw.core.store.outputs.open_outputs`."""
     with open_target(target) as file:
         if isinstance(file, LineFile):

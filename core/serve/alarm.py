@@ -11,7 +11,7 @@ from types import FrameType
 from abw.core.base.errors import AbwError
 from abw.core.program.running.fibers import GeneratorFiber, Stopped, run_through
 from abw.core.program.running.runner import BatchRunner
-from abw.core.script.raised import is_own
+from abw.core.script.tracebacks import is_own
 
 EVERY = 0.02
 """Seconds from one signal to the next: so exactly is time kept."""

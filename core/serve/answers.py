@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,8 @@ import orjson
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, SpecError, printable
-from abw.core.store.outputs import Column, Output, line_of
+from abw.core.store.outputs import Column, Output, whole_numbers
+from abw.core.store.outputs import line_of as written
 
 Part = tuple[Column, int, int]
 """Values `begin` to `end` of a column."""
@@ -19,11 +20,15 @@ Part = tuple[Column, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one instance gave: a part of a column for each output; or what is wrong with it."""
+    """What one instance gave: of a model a part of a column an output, of a program what it returned; or
+    what is wrong with it. `where` is the line of a program that raised ('': not known); `status` is HTTP's.
+    """
 
     name: str | int
-    parts: tuple[Part, ...] = ()
+    given: Any = ()
     error: AbwError | None = None
+    where: str | None = None
+    status: int = 422
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +40,27 @@ class Reply:
     json_bytes: int = 0
 
 
-def as_lines(answers: Sequence[Answer], outputs: Sequence[Output], lines: Sequence[int]) -> Reply:
+def as_lines(
+    answers: Sequence[Answer], lines: Sequence[int], line_of: Callable[[Answer, int], bytes]
+) -> Reply:
     """A JSON line an instance, as docs/outputs.md has them; `lines` are those on which they begin.
 
-    422 where no instance could be run, else 200.
+    What `line_of` cannot write is an error, too. Where no instance could be run the status is the errors'.
     """
-    said = []
+    said, good, status = [], False, 0
     for answer, line in zip(answers, lines, strict=True):
-        error = None if answer.error is None else told(answer.error, line)
-        said.append(line_of(answer.name, line, outputs, answer.parts, error))
-    return Reply(422 if all(answer.error for answer in answers) else 200, b"".join(said))
+        error = answer.error
+        if error is None:
+            try:
+                said.append(line_of(answer, line))
+                good = True
+                continue
+            except AbwError as unwritten:
+                error = unwritten
+        status = max(status, answer.status)
+        wrong = told(error, line) | ({} if answer.where is None else {"where": answer.where or None})
+        said.append(written(answer.name, line, (), (), wrong))
+    return Reply(200 if good else status, b"".join(said))
 
 
 def told(error: AbwError, line: int) -> dict[str, Any]:
@@ -62,8 +78,12 @@ def told(error: AbwError, line: int) -> dict[str, Any]:
     }
 
 
-def as_tensors(answers: Sequence[Answer], outputs: Sequence[Output], asked: Mapping[str, Any]) -> Reply:
-    """Tensors of all instances together: values one behind the other, and offsets that say whose they are.
+def as_tensors(
+    answers: Sequence[Answer],
+    asked: Mapping[str, Any],
+    tensors: Callable[[Sequence[Answer]], Mapping[str, NDArray[Any]]],
+) -> Reply:
+    """Tensors of all instances together.
 
     `asked`: the `model`'s name; `id` of the request; `outputs`, the names of those wanted (none: all) with
     whether each comes as bytes; `binary`, whether those not named do. 422 where any instance is
@@ -71,10 +91,20 @@ def as_tensors(answers: Sequence[Answer], outputs: Sequence[Output], asked: Mapp
     """
     for number, answer in enumerate(answers):
         if answer.error is not None:
-            return refused(number, told(answer.error, number))
+            return refused(number, told(answer.error, number), answer.status)
+    try:
+        found = tensors(answers)
+    except AbwError as error:
+        said = {"error": f"{error.message} (/v1/predict answers in JSON)"}
+        return Reply(422, orjson.dumps(said))
+    return tensors_said(found, asked)
+
+
+def tensors_of(answers: Sequence[Answer], outputs: Sequence[Output]) -> dict[str, NDArray[Any]]:
+    """A model's outputs: values one behind the other, and offsets that say whose they are."""
     tensors: dict[str, NDArray[Any]] = {}
     for at, output in enumerate(outputs):
-        parts = [answer.parts[at] for answer in answers]
+        parts = [answer.given[at] for answer in answers]
         tensors[output.name] = np.concatenate([column.values[begin:end] for column, begin, end in parts])
         if output.shares:
             shares = [column.shares[b:e] for column, b, e in parts if column.shares is not None]
@@ -82,7 +112,10 @@ def as_tensors(answers: Sequence[Answer], outputs: Sequence[Output], asked: Mapp
         if not output.single:
             sizes = [0, *(end - begin for _, begin, end in parts)]
             tensors[f"{output.name}.offsets"] = np.cumsum(sizes)
-    return tensors_said(tensors, asked)
+        for name in output.numbers:
+            beside = [value for column, begin, end in parts for value in column.fields[name][begin:end]]
+            tensors[f"{output.name}.fields.{name}"] = whole_numbers(beside)
+    return tensors
 
 
 def tensors_said(tensors: Mapping[str, NDArray[Any]], asked: Mapping[str, Any]) -> Reply:
@@ -142,4 +175,6 @@ def described(outputs: Sequence[Output]) -> list[dict[str, Any]]:
             found.append({"name": f"{output.name}.probability", "datatype": "FP32", "shape": shape})
         if not output.single:
             found.append({"name": f"{output.name}.offsets", "datatype": "INT64", "shape": [-1]})
+        beside = [f"{output.name}.fields.{name}" for name in output.numbers]
+        found += [{"name": name, "datatype": "INT32", "shape": [-1]} for name in beside]
     return found

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
@@ -21,6 +22,15 @@ from abw.core.serve.requests import BodyError, Request, of_lines, of_tensors
 
 NDJSON, JSON = b"application/x-ndjson", b"application/json"
 KSERVE_HEADER = b"inference-header-content-length"
+ADDRESSES = {
+    "POST /v1/predict": "instances, a line each; answers, a line each",
+    "POST /v2/models/{name}/infer": "the same as tensors, by KServe's protocol, version 2",
+    "GET /v2/models/{name}": "the model's inputs and outputs",
+    "GET /health/live": "200 while the process runs",
+    "GET /health/ready": "200 while requests are run",
+    "GET /metrics": "counts and times, for Prometheus",
+}
+"""What `GET /` says of the addresses that people ask for."""
 Parse = Callable[[bytes, dict[bytes, bytes]], Request]
 
 
@@ -59,7 +69,8 @@ class Service:
         begun = loop.time()
         headers: list[tuple[bytes, bytes]] = []
         try:
-            reply = await self._reply(dict(scope["headers"]), receive, parse)
+            until = scope["state"].get("begun", begun) + self.limits.timeout
+            reply = await self._reply(dict(scope["headers"]), receive, parse, until)
         except BodyError as error:
             reply = _refusal(error, kind)
             if error.status in (429, 503):
@@ -78,9 +89,14 @@ class Service:
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await send({"type": "http.response.body", "body": reply.body})
 
-    async def _reply(self, headers: dict[bytes, bytes], receive: Receive, parse: Parse) -> Reply:
-        """The engine's reply. Raises BodyError for a request that it does not get or answer in time, Gone."""
-        body = await self._body(headers, receive)
+    async def _reply(
+        self, headers: dict[bytes, bytes], receive: Receive, parse: Parse, until: float
+    ) -> Reply:
+        """The engine's reply to a request that is whole by `until`, a time of the loop's clock.
+
+        Raises BodyError for one that the engine does not get or answer in time, Gone.
+        """
+        body = await self._body(headers, receive, until)
         if self.draining or self.dispatcher.about is None:
             raise BodyError(503, "the server is ending" if self.draining else "the model is not ready yet")
         if (coding := headers.get(b"content-encoding", b"identity")) != b"identity":
@@ -109,7 +125,7 @@ class Service:
             timer.cancel()
             watch.cancel()
 
-    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+    async def _body(self, headers: dict[bytes, bytes], receive: Receive, until: float) -> bytes:
         """A request's body, as much as may be, and as long as it may take. Raises BodyError, Gone."""
         most, size, more = self.limits.body, int(headers.get(b"content-length", b"0")), True
         large = BodyError(413, f"a request has {most} bytes at most")
@@ -117,7 +133,7 @@ class Service:
             raise large
         parts = []
         try:
-            async with asyncio.timeout(self.limits.timeout):
+            async with asyncio.timeout_at(until):
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
@@ -194,6 +210,18 @@ def make_app(service: Service) -> Starlette:
     def unknown(name: str) -> Response:
         return said({"error": service.unknown(name)}, 404)
 
+    async def addresses(_: HttpRequest) -> Response:
+        told = {address.format(name=service.name or "NAME"): what for address, what in ADDRESSES.items()}
+        return said({"name": "abw", "version": abw.__version__, "addresses": told})
+
+    async def wrong(request: HttpRequest, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        where = f"{request.method} {request.url.path}"
+        message = f"{error.detail.lower()}: {where} (GET / lists the addresses)"
+        answer = said({"error": {"message": message}}, error.status_code)
+        answer.headers.update(error.headers or {})
+        return answer
+
     async def live(_: HttpRequest) -> Response:
         return said({"live": True})
 
@@ -219,11 +247,11 @@ def make_app(service: Service) -> Starlette:
         text = service.dispatcher.metrics.text()
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    routes = [Route("/v1/predict", _Predict(service), methods=["POST"])]
+    routes = [Route("/", addresses), Route("/v1/predict", _Predict(service), methods=["POST"])]
     routes += [Route(f"/{at}/live", live) for at in ("health", "v2/health")]
     routes += [Route(f"/{at}/ready", ready) for at in ("health", "v2/health")]
     routes += [Route("/metrics", metrics), Route("/v2", server)]
     for at in ("/v2/models/{name}", "/v2/models/{name}/versions/1"):
         routes += [Route(at, model), Route(f"{at}/ready", model_ready)]
         routes.append(Route(f"{at}/infer", _Infer(service), methods=["POST"]))
-    return Starlette(routes=routes)
+    return Starlette(routes=routes, exception_handlers={HTTPException: wrong})

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 
 from abw.core.api import LoadedModel, load
-from abw.core.base.errors import AbwError, from_system
+from abw.core.base.errors import AbwError
 from abw.core.data.instances import Instances
-from abw.core.serve.answers import Answer, Reply, as_lines, as_tensors, described
+from abw.core.serve.answers import Answer, described, tensors_of
 from abw.core.serve.process import main
-from abw.core.serve.requests import TENSORS, Request, parsed
-from abw.core.serve.together import Together
+from abw.core.serve.request_batch import GroupEngine, Together
+from abw.core.serve.requests import Request
+from abw.core.store.outputs import line_of
 
 
-class Engine:
+class Engine(GroupEngine):
     """A model, ready to answer requests."""
 
     def __init__(self, model: LoadedModel, most: int, nodes: int) -> None:
@@ -37,75 +38,48 @@ class Engine:
         spec = self.model.spec
         return {"name": spec.name, "format": spec.data.format, "outputs": described(self.model.outputs)}
 
-    def run(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply, int]]:
-        """Answers by the requests' numbers as they are there, with how many of the instances are wrong.
+    def apart(self, answers: Sequence[Answer]) -> bool:
+        """With a wrong instance."""
+        return any(answer.error for answer in answers)
 
-        All are run together; one of which an instance is wrong, or that cannot be run with the others, is run
-        once more alone: so no answer depends on what came with it.
-        """
-        left = dict(requests)
-        try:
-            for number, answers in self._together(requests):
-                if len(requests) == 1 or not any(answer.error for answer in answers):
-                    yield number, *self._reply(left.pop(number), answers)
-        except (AbwError, MemoryError, RecursionError) as error:
-            if len(requests) == 1:
-                wrong = error if isinstance(error, AbwError) else from_system(error)
-                for number, request in left.items():
-                    yield number, *self._reply(request, [Answer(i, (), wrong) for i in range(len(request))])
-                return
-        for number, request in left.items():
-            yield from self.run({number: request})
+    def line(self, answer: Answer, line: int) -> bytes:
+        """As `abw run` writes it."""
+        return line_of(answer.name, line, self.model.outputs, answer.given)
 
-    def _reply(self, request: Request, answers: Sequence[Answer]) -> tuple[Reply, int]:
-        if request.form == TENSORS:
-            reply = as_tensors(answers, self.model.outputs, request.asked)
-        else:
-            reply = as_lines(answers, self.model.outputs, request.lines)
-        return reply, sum(answer.error is not None for answer in answers)
+    def tensors(self, answers: Sequence[Answer]) -> Mapping[str, Any]:
+        """See `tensors_of`."""
+        return tensors_of(answers, self.model.outputs)
 
-    def _together(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, list[Answer]]]:
-        """The answers of all requests, each request when all of its instances are run. Errors: AbwError."""
-        together = Together[Answer](requests)
-        owner, settle = together.owner, together.settle
-        objects: list[object] = []
-        errors: dict[int, AbwError] = {}
-        for request in requests.values():
-            for text in request.texts:
-                objects.append(self._object(request, text, len(objects), errors))
+    def together(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, Sequence[Answer]]]:
+        """The answers of each request, when all of its instances are run. Errors: AbwError."""
+        together = Together(requests)
+        settle, objects, errors = together.settle, together.objects, together.errors
+        if self.model.spec.data.tokens:
+            for at, given in enumerate(objects):
+                if not isinstance(given, str):
+                    hint = "give the sentence as a string"
+                    objects[at], errors[at] = "", AbwError("tokens are found in texts", hint=hint)
         known = dict(errors)
         instances = self.model.read_some(objects, errors)
-        for at, error in (errors | known).items():
-            yield from settle(at, Answer(owner[at][1], (), error))
+        yield from together.refuse(errors | known)
         places = instances.numbers.tolist()
         # what depends on an instance's number depends on that in its request
-        own = np.array([owner[at][1] for at in places], np.int64)
+        own = np.array([together.number[at] for at in places], np.int64)
         lines = np.array([together.line[at] for at in places], np.int32)
         instances = replace(instances, numbers=own, lines=lines)
-        left: list[tuple[int, AbwError]] = []
+        left: dict[int, AbwError] = {}
         found = self.model.columns(
-            instances, lambda e: left.append((e.instance, e)), windows_of(instances, self.most, self.nodes)
+            instances,
+            lambda e: left.update({places[e.instance]: e}),
+            windows_of(instances, self.most, self.nodes),
         )
         for batch, columns in found:
             ends = [[0, *np.cumsum(column.counts).tolist()] for column in columns]
             for k, at in enumerate(places[batch.first : batch.last]):
                 parts = tuple((c, end[k], end[k + 1]) for c, end in zip(columns, ends, strict=True))
                 name = instances.names[batch.first + k] if instances.names else ""
-                yield from settle(at, Answer(name if name != "" else owner[at][1], parts))
-        for i, error in left:
-            yield from settle(places[i], Answer(owner[places[i]][1], (), error))
-
-    def _object(self, request: Request, text: str, number: int, errors: dict[int, AbwError]) -> object:
-        """An instance as `abw.load`'s model takes it; what is no JSON is put into the errors, and blank."""
-        if not request.json:
-            return text
-        found = parsed(text, number, errors)
-        if number in errors:
-            return found
-        if self.model.spec.data.tokens and not isinstance(found, str):
-            errors[number] = AbwError("tokens are found in texts", hint="give the sentence as a string")
-            return ""
-        return found
+                yield from settle(at, name, parts)
+        yield from together.refuse(left)
 
 
 def windows_of(instances: Instances, most: int, nodes: int) -> list[tuple[int, int]]:

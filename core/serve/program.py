@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, redirect_stdout
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from abw.core.base.errors import AbwError, from_system, printable
+from abw.core.base.errors import AbwError
 from abw.core.data.feed import open_feed
 from abw.core.data.given.objects import read_objects
 from abw.core.data.plain import plain
 from abw.core.exec.registry import executor_of
 from abw.core.program.minibatch import prepare, recorded, run_as_they_end
+from abw.core.program.overrides import Told
 from abw.core.program.running.fibers import Failed, Stopped
 from abw.core.program.session import DEFAULT_GRANULARITY, Ended
-from abw.core.program.told import Told
 from abw.core.script.find import Program, opened
 from abw.core.script.items import items_of
-from abw.core.script.raised import place_of, placed_exit, told
 from abw.core.script.returned import Parts, Row, line_of
+from abw.core.script.tracebacks import place_of, placed_exit, told
 from abw.core.serve.alarm import Alarm
-from abw.core.serve.answers import DATATYPES, Reply, refused, tensors_said
-from abw.core.serve.answers import told as told_of_data
+from abw.core.serve.answers import DATATYPES, Answer
 from abw.core.serve.process import main
-from abw.core.serve.requests import TENSORS, Request, parsed
-from abw.core.serve.together import Together
+from abw.core.serve.request_batch import GroupEngine, Together
+from abw.core.serve.requests import Request
 from abw.core.store.arrays import HeldArrays
-from abw.core.store.outputs import line_of as line_without
 
 TIMES = 16
 """So many times as many nodes as begin a mini-batch may a program record before it waits."""
@@ -40,19 +35,7 @@ TOLD = 20
 """So many errors of programs, at different places, are told on standard error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of an instance: its name in the data ('': its number), and what its program returned, or what
-    is `wrong`, and whether the instance is (422) or time was over (504).
-    """
-
-    name: str | int
-    result: Any = None
-    wrong: Mapping[str, Any] | None = None
-    status: int = 422
-
-
-class ProgramEngine:
+class ProgramEngine(GroupEngine):
     """A program, ready to answer requests."""
 
     def __init__(self, program: Program, format: str, limits: Mapping[str, Any]) -> None:
@@ -90,48 +73,42 @@ class ProgramEngine:
             for name, array in _tensors(rows).items()
         ]
 
-    def run(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply, int] | None]:
-        """Answers by the requests' numbers as they are there, with how many of the instances are wrong; None
-        after each round without one.
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Programs may take so long, and must not end Python."""
+        with self.alarm.set(), placed_exit(self.program.name):
+            yield
 
-        All are run together; where they cannot be, each is run alone.
-        """
-        left = dict(requests)
-        try:
-            with self.alarm.set(), placed_exit(self.program.name):
-                for number, ends in self._together(requests):
-                    if number is None:
-                        yield None
-                    else:
-                        yield number, *_reply(left.pop(number), ends)
-        except (AbwError, MemoryError, RecursionError) as error:
-            if len(requests) == 1:
-                wrong = error if isinstance(error, AbwError) else from_system(error)
-                for number, request in left.items():
-                    ends = [Outcome("", None, told_of_data(wrong, line)) for line in request.lines]
-                    yield number, *_reply(request, ends)
-                return
-        for number, request in left.items():
-            yield from self.run({number: request})
+    def line(self, answer: Answer, line: int) -> bytes:
+        """As `abw run` writes it."""
+        return line_of(Row(answer.name, line, f"line {line}", answer.given))
 
-    def _together(self, requests: Mapping[int, Request]) -> Iterator[tuple[int | None, Sequence[Outcome]]]:
-        """What came of each request, when that is known; of None after each round. Errors: AbwError."""
-        together = Together[Outcome](requests)
-        owner, line, settle = together.owner, together.line, together.settle
-        objects, errors = self._objects(requests.values())
-        for at, error in errors.items():
-            yield from settle(at, Outcome("", None, told_of_data(error, line[at])))
-        good = [at for at in range(len(owner)) if at not in errors]
+    def tensors(self, answers: Sequence[Answer]) -> Mapping[str, Any]:
+        """The arrays that `abw run --output FILE.npz` writes."""
+        return _tensors([Row("", 0, f"instance {n}", each.given) for n, each in enumerate(answers)])
+
+    def together(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, Sequence[Answer]] | None]:
+        """What came of each request, when that is known; None after each round. Errors: AbwError."""
+        together = Together(requests, json=self.format == "json")
+        settle, objects, errors = together.settle, together.objects, together.errors
+        if self.format != "json":
+            unread = dict(errors)
+            instances = read_objects(objects, self.format, errors=errors)
+            errors |= unread
+            for at, made in zip(instances.numbers.tolist(), plain(instances).objects, strict=True):
+                objects[at] = made
+        yield from together.refuse(errors)
+        good = [at for at in range(len(objects)) if at not in errors]
         # what depends on an instance's number depends on that in its request
-        own = [owner[at][1] for at in good]
+        own = [together.number[at] for at in good]
         for ends in self._run([objects[at] for at in good], own, self.alarm.over):
             for which, end in ends:
                 at = good[which]
                 if isinstance(end, Failed):
-                    yield from settle(at, self._failed(end.error, line[at]))
+                    yield from settle(at, **self._failed(end.error))
                 else:
-                    yield from settle(at, Outcome(_name(objects[at]), end.result))
-            yield None, ()
+                    yield from settle(at, _name(objects[at]), end.result)
+            yield None
 
     def _run(
         self, items: Sequence[Any], numbers: Sequence[int], over: Callable[[], str]
@@ -145,24 +122,7 @@ class ProgramEngine:
             ):
                 yield [(first + at, end) for at, end in ends]
 
-    def _objects(self, requests: Iterable[Request]) -> tuple[list[Any], dict[int, AbwError]]:
-        """The instances of requests as programs take them; what is wrong with those that cannot be read."""
-        errors: dict[int, AbwError] = {}
-        objects: list[Any] = []
-        for request in requests:
-            for text in request.texts:
-                json = request.json or self.format == "json"
-                objects.append(parsed(text, len(objects), errors) if json else text)
-        if self.format == "json":
-            return objects, errors
-        unread = dict(errors)
-        instances = read_objects(objects, self.format, errors=errors)
-        errors |= unread
-        for at, made in zip(instances.numbers.tolist(), plain(instances).objects, strict=True):
-            objects[at] = made
-        return objects, errors
-
-    def _failed(self, error: BaseException, line: int) -> Outcome:
+    def _failed(self, error: BaseException) -> dict[str, Any]:
         """What is said of an instance whose program raised; with the lines of its code, once for each place,
         on standard error, too.
         """
@@ -173,52 +133,14 @@ class ProgramEngine:
         message = error.message if isinstance(error, AbwError) else str(error)
         if not isinstance(error, AbwError | Stopped):
             message = f"{type(error).__name__}: {message}" if message else type(error).__name__
-        hint = error.hint if isinstance(error, AbwError) else ""
-        wrong = {"message": printable(message), "line": line, "column": None, "text": None}
-        wrong |= {"hint": printable(hint) or None, "where": place or None}
-        return Outcome("", None, wrong, 504 if isinstance(error, Stopped) else 422)
+        wrong = AbwError(message, hint=error.hint if isinstance(error, AbwError) else "")
+        return {"error": wrong, "where": place, "status": 504 if isinstance(error, Stopped) else 422}
 
 
 def _name(instance: object) -> str | int:
     """The id of a JSON object."""
     name = instance.get("id", "") if isinstance(instance, dict) else ""
     return name if isinstance(name, str | int) and not isinstance(name, bool) else ""
-
-
-def _reply(request: Request, ends: Sequence[Outcome]) -> tuple[Reply, int]:
-    """The answer to a request, and how many of its instances are wrong."""
-    reply = _as_tensors(request, ends) if request.form == TENSORS else _as_lines(request, ends)
-    return reply, sum(end.wrong is not None for end in ends)
-
-
-def _as_lines(request: Request, ends: Sequence[Outcome]) -> Reply:
-    """A JSON line an instance, as `abw run` writes them; 504 or 422 where all are wrong."""
-    said, good, status = [], False, 422
-    for number, (end, line) in enumerate(zip(ends, request.lines, strict=True)):
-        name, wrong = end.name if end.name != "" else number, end.wrong
-        if wrong is None:
-            try:
-                said.append(line_of(Row(name, line, f"line {line}", end.result)))
-                good = True
-                continue
-            except AbwError as error:
-                wrong = told_of_data(error, line)
-        status = max(status, end.status)
-        said.append(line_without(name, line, (), (), wrong))
-    return Reply(200 if good else status, b"".join(said))
-
-
-def _as_tensors(request: Request, ends: Sequence[Outcome]) -> Reply:
-    """The arrays that `abw run --output FILE.npz` writes; a refusal where an instance is wrong."""
-    for number, end in enumerate(ends):
-        if end.wrong is not None:
-            return refused(number, end.wrong, end.status)
-    try:
-        tensors = _tensors([Row("", 0, f"instance {n}", end.result) for n, end in enumerate(ends)])
-    except AbwError as error:
-        said = {"error": f"{error.message} (/v1/predict answers in JSON)"}
-        return Reply(422, orjson.dumps(said))
-    return tensors_said(tensors, request.asked)
 
 
 def _tensors(rows: Sequence[Row]) -> dict[str, Any]:

@@ -8,16 +8,18 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import uvicorn
 import uvloop
 
-from abw.core.base.errors import AbwError
+from abw.core.base.errors import AbwError, printable
+from abw.core.base.interrupts import TERMINATING
 from abw.core.serve.app import Service, make_app
 from abw.core.serve.dispatch import Dispatcher
+from abw.core.serve.protocol import Protocol
 from abw.core.serve.settings import ENGINE, Limits, Loading, LoadingProgram
-
-ENDING = (signal.SIGTERM, signal.SIGINT)
 
 KEPT = 5
 """Seconds that a connection is kept open without a request."""
@@ -46,8 +48,9 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        message = f"cannot listen on {host}:{port}: {error.strerror}"
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "this is no host's name"
+        message = f"cannot listen on {host}:{port}: {reason}"
         raise AbwError(message, hint="--host and --port name another address") from None
     with listener:
         yield listener
@@ -58,8 +61,11 @@ async def _serve(
 ) -> bool:
     dispatcher = Dispatcher(loading, limits, module)
     service = Service(dispatcher, name)
+    protocol: Any = partial(Protocol, service)  # uvicorn calls it; its type wants a class
     config = uvicorn.Config(
         make_app(service),
+        http=protocol,
+        ws="none",
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -90,11 +96,11 @@ async def _tell(service: Service, listener: socket.socket) -> None:
     print(f"listening on {at}; the model is being loaded", file=sys.stderr, flush=True)
     while not service.ready:
         await asyncio.sleep(0.02)
-    print(f"ready: {service.name} at {at}/v1/predict", file=sys.stderr, flush=True)
+    print(printable(f"ready: {service.name} at {at}/v1/predict"), file=sys.stderr, flush=True)
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, which ends in order and by its own exit code at SIGTERM and SIGINT."""
+    """uvicorn's, which ends in order and by its own exit code at SIGTERM, SIGINT and SIGHUP."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
@@ -107,14 +113,19 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """The first signal ends the server in order, the second at once."""
+        """The first signal ends the server in order, the second at once.
+
+        One that is ignored, as `nohup` has a hang-up, stays so.
+        """
         loop = asyncio.get_running_loop()
-        for number in ENDING:
+        heard = [number for number in TERMINATING if signal.getsignal(number) is not signal.SIG_IGN]
+        ending = [signal.SIGINT, *heard]
+        for number in ending:
             loop.add_signal_handler(number, self._signalled)
         try:
             yield
         finally:
-            for number in ENDING:
+            for number in ending:
                 loop.remove_signal_handler(number)
 
     def _signalled(self) -> None:

@@ -25,7 +25,7 @@ class Loading:
     executor: str = "cpu"
     precision: Precision = "float32"
     threads: int | None = None
-    seed: int = 0
+    seed: int | None = None
     allow_outside: bool = False
 
     def document(self) -> dict[str, Any]:

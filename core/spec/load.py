@@ -17,6 +17,7 @@ from abw.core.ir.phases import phases_of
 from abw.core.ir.schema import ARRAYS, Schema
 from abw.core.ir.training import Training
 from abw.core.spec.cells.files import make, read_cell, read_cells
+from abw.core.spec.models.answers import asked_beside
 from abw.core.spec.models.derived import with_derived
 from abw.core.spec.models.drafts import Cells, TypeDraft, draft_types
 from abw.core.spec.models.growing.section import grow, optional_inputs, sketch
@@ -33,7 +34,7 @@ from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Scalar, read
 from abw.core.spec.text.reach import Reach
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.sizes import resolve
+from abw.core.spec.text.sizes import LARGEST, resolve, too_large
 
 DEFAULT_SIZE = 64
 DEFAULT_BATCH = 64
@@ -121,7 +122,9 @@ def load_model(
         hint = "programs call its cells: abw.cells(FILE) in Python"
         report.add(f"{path} is a library, not a model", top.where, hint)
         report.check()
-    model = _Loader(path, top, overrides or Overrides(), schema_of, report).model()
+    loader = _Loader(path, top, overrides or Overrides(), schema_of, report)
+    model = loader.model()
+    loader.blame_dims()
     report.check()
     if model is None:
         raise AbwError(f"{path} is no model")
@@ -134,8 +137,9 @@ def known_dims(given: Mapping[str, int], names: tuple[str, ...]) -> None:
         if name not in names:
             hint = suggest(name, names) or "the spec has no dims"
             raise AbwError(f"there is no dim '{name}' to set", hint=hint, exit_code=2)
-        if value < 1:
-            raise AbwError(f"dim '{name}' cannot be {value}", hint="a size is 1 or more", exit_code=2)
+        if not 1 <= value <= LARGEST:
+            hint = f"a size is from 1 to {LARGEST:,}"
+            raise AbwError(f"dim '{name}' cannot be {value}", hint=hint, exit_code=2)
 
 
 class _Loader:
@@ -155,6 +159,11 @@ class _Loader:
         self.reach = Reach(path.parent, overrides.allow_outside)
         self.schema_of = schema_of
         self.report = report
+        self.dims: Mapping[str, int | None] = {}
+
+    def blame_dims(self) -> None:
+        """Tell of a dim in place of all that is too large by it."""
+        too_large(self._section("dims"), self.dims, self.overrides.dims, self.report)
 
     def model(self) -> Model | None:
         report, top = self.report, self.top
@@ -165,7 +174,7 @@ class _Loader:
         written = self._section("dims")
         names = tuple(key.text for key, _ in written.items) if written else ()
         known_dims(self.overrides.dims, names)
-        dims = resolve(written, self.overrides.dims, report)
+        dims = self.dims = resolve(written, self.overrides.dims, report)
         data = self._data()
         tables = read_tables(self._section("tables"), self.reach, dims, report)
         tables = {name: (number, self._with_words(table)) for name, (number, table) in tables.items()}
@@ -174,7 +183,8 @@ class _Loader:
         own_links = self._section("links")
         grows = self._section("grow")
         schema = with_derived(schema, own_links, grows, report) if schema else None
-        growing = sketch(grows, schema, own_links, tables, report) if grows and schema else None
+        beside = asked_beside(self._section("outputs"))
+        growing = sketch(grows, schema, own_links, tables, beside, report) if grows and schema else None
         schema = growing.schema if growing else schema
         types = self._section("types")
         clashes(top, ("tables", "params", "types"), report)

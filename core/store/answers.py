@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.data.derive import field, floats
+from abw.core.data.derive import field, floats, link
 from abw.core.data.instances import Instances
-from abw.core.ir.answers import Answer
+from abw.core.ir.answers import VERTEX, Answer
 
 Floats = NDArray[np.float32]
 
@@ -46,9 +46,25 @@ def answered(values: NDArray[Any], answer: Answer) -> tuple[NDArray[Any], Floats
 def fields_of(
     instances: Instances, vertices: NDArray[np.integer], names: tuple[str, ...], seed: int
 ) -> dict[str, list[Any]]:
-    """The fields of some vertices as JSON has them, None where a vertex has none."""
+    """The fields of some vertices as JSON has them, None where a vertex has none.
+
+    Of a link, where it leads, and of `VERTEX`: the vertex's number in its instance, the first behind the
+    instance's own is 0; that has none.
+    """
     found: dict[str, list[Any]] = {}
     for name in names:
+        if name not in instances.schema.fields:
+            to = (
+                vertices
+                if name == VERTEX and name not in instances.links
+                else link(instances, name).target[vertices]
+            )
+            whose = np.searchsorted(instances.start, to, side="right") - 1
+            inside = to - instances.start[whose] - 1
+            found[name] = [
+                n if n >= 0 and v >= 0 else None for n, v in zip(inside.tolist(), to.tolist(), strict=True)
+            ]
+            continue
         if name in instances.values:
             values = floats(instances, name)
             place = np.full(len(instances.kind), -1, np.int64)

@@ -21,7 +21,7 @@ class GrownWriter:
     """Writes instances with all that grew in them, one a line. Errors: AbwError for a row without a word.
 
     Vertices have their data's fields, grown fields and decisions: where a table with a vocabulary says what a
-    number means, its word. Links of an instance's own vertex are left out: the format has none.
+    number means, its word. Links that lead to an instance's own vertex are left out: the format makes them.
     """
 
     def __init__(self, file: LineFile, model: Model) -> None:
@@ -58,10 +58,12 @@ class GrownWriter:
                         vertices[v - begin][name] = held[v]
             links = {}
             for name, (source, target) in pairs.items():
-                low, high = np.searchsorted(source, [begin, end])
+                low, high = np.searchsorted(source, [begin - 1, end])
                 if high > low:
-                    edges = np.stack([source[low:high], target[low:high]], axis=1)
-                    links[name] = (edges - begin).tolist()
+                    edges = zip(
+                        (source[low:high] - begin).tolist(), (target[low:high] - begin).tolist(), strict=True
+                    )
+                    links[name] = [b if a < 0 else (a, b) for a, b in edges]
             said: dict[str, Any] = {"vertices": vertices, "links": links}
             said["id"] = instances.names[i] if instances.names else int(instances.numbers[i])
             lines.append(orjson.dumps(said, option=orjson.OPT_APPEND_NEWLINE))
@@ -99,7 +101,7 @@ def _floats(instances: Instances, name: str) -> dict[int, float | list[float]]:
 
 
 def _pairs(instances: Instances, name: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """A link's edges in the order of their sources, without those of instances' own vertices."""
+    """A link's edges in the order of their sources, without those that lead to instances' own vertices."""
     way = instances.links[name]
     if way.indptr is None:
         source = np.flatnonzero(way.target >= 0)
@@ -107,7 +109,7 @@ def _pairs(instances: Instances, name: str) -> tuple[np.ndarray[Any, Any], np.nd
     else:
         source = np.repeat(np.arange(len(way.indptr) - 1), np.diff(way.indptr))
         target = way.target
-    own = np.isin(source, instances.start[:-1]) | np.isin(target, instances.start[:-1])
+    own = np.isin(target, instances.start[:-1])
     return source[~own], target[~own]
 
 

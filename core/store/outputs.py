@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import orjson
@@ -21,7 +21,7 @@ from abw.core.base.errors import AbwError
 from abw.core.base.files import writing
 from abw.core.base.locks import open_alone
 from abw.core.data.stream import Bad
-from abw.core.ir.answers import AS_IT_IS
+from abw.core.ir.answers import AS_IT_IS, Answer
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import Model
 from abw.core.store.arrays import ArrayFile, Sink, write_npz, write_safetensors
@@ -40,6 +40,7 @@ class Output:
 
     The values of decisions and labels are whole numbers (`decided`), -1 where nothing was allowed or is
     known, for which JSON lines have null; `words` say what the others mean. `shares`: with probabilities.
+    `numbers`: those of the fields beside its values that are whole numbers, which arrays have, too.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Output:
     decided: bool = False
     words: tuple[str, ...] | None = None
     shares: bool = False
+    numbers: tuple[str, ...] = ()
 
     @property
     def dtype(self) -> type[np.float32 | np.int32]:
@@ -75,7 +77,9 @@ class Output:
         """A column of no instances."""
         values = np.empty((0, *self.shape), self.dtype)
         shares = np.empty(values.shape, np.float32) if self.shares else None
-        return Column(values, np.empty(0, np.int64), np.empty(0, np.int32), shares)
+        return Column(
+            values, np.empty(0, np.int64), np.empty(0, np.int32), shares, {name: [] for name in self.numbers}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +127,18 @@ def outputs_of(model: Model) -> tuple[Output, ...]:
         if answer.form == "label":
             shape = (answer.top,) if answer.top else ()
         label = answer.form == "label"
-        outputs.append(Output(name, shape, single, label, answer.names, answer.top > 0))
-    decisions = model.growth.outputs if model.growth else ()
-    return (*outputs, *(Output(d.name, (), False, True, d.decision.names) for d in decisions))
+        numbers = _numbers(model, answer)
+        outputs.append(Output(name, shape, single, label, answer.names, answer.top > 0, numbers))
+    for d in model.growth.outputs if model.growth else ():
+        numbers = _numbers(model, model.answers.get(d.name, AS_IT_IS))
+        outputs.append(Output(d.name, (), False, True, d.decision.names, False, numbers))
+    return tuple(outputs)
+
+
+def _numbers(model: Model, answer: Answer) -> tuple[str, ...]:
+    """The fields beside an output that are neither words nor floats."""
+    fields = model.schema.fields
+    return tuple(n for n in answer.fields if n not in fields or not (fields[n].text or fields[n].size))
 
 
 def with_bad(rows: Rows, bad: Sequence[Bad], first: int, outputs: Sequence[Output]) -> Rows:
@@ -149,15 +162,18 @@ def _numbered(ids: Iterable[str | int], first: int) -> tuple[str | int, ...]:
     return tuple([name if name != "" else number for number, name in enumerate(ids, first)])
 
 
-class Writer(Protocol):
+R = TypeVar("R", contravariant=True)
+
+
+class Writer(Protocol[R]):
     """Takes rows, mini-batch by mini-batch."""
 
-    def write(self, rows: Rows) -> None:
-        """Write what follows."""
+    def write(self, rows: R, /) -> None:
+        """Write what follows. Errors: AbwError for what cannot be written so."""
 
 
 @contextmanager
-def open_outputs(target: Path, outputs: Sequence[Output], named: bool) -> Iterator[Writer]:
+def open_outputs(target: Path, outputs: Sequence[Output], named: bool) -> Iterator[Writer[Rows]]:
     """A writer to a file by its suffix, or to standard output; `named`: instances have ids that are texts.
 
     Lines are written as they come. Arrays lie in unnamed temporary files until the end: the file appears
@@ -272,6 +288,8 @@ class _Arrays:
             if not output.single:
                 file.add(f"{output.name}.offsets", np.int64, ends=True)
                 file.add(f"{output.name}.vertex", np.int32)
+            for name in output.numbers:
+                file.add(f"{output.name}.fields.{name}", np.int32)
         add_whose(file, named)
 
     def write(self, rows: Rows) -> None:
@@ -284,7 +302,16 @@ class _Arrays:
             if not output.single:
                 put(f"{output.name}.offsets", column.counts)
                 put(f"{output.name}.vertex", column.vertex)
+            for name in output.numbers:
+                put(
+                    f"{output.name}.fields.{name}", _whole(output, column, whole_numbers(column.fields[name]))
+                )
         put_whose(self._file, self._named, rows.lines, [error != "" for error in rows.errors], rows.ids)
+
+
+def whole_numbers(values: Iterable[int | None]) -> NDArray[np.int32]:
+    """A field of whole numbers as an array, -1 for none."""
+    return np.array([-1 if value is None else value for value in values], np.int32)
 
 
 def add_whose(file: ArrayFile, named: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ class Ragged(Sequence[Floats]):
     As a sequence it has an array for each instance. Within an instance the values are in the order of its
     vertices in the data; `vertex` (m,) are their numbers there, -1 for the instance's own. Of labels (m,), or
     the `top` ones (m, top), `names` says what they are called, where the spec does, and `probability` is
-    theirs.
+    theirs. `fields` are those of the vertices that the spec asks for, each a list of m, None for none.
     """
 
     values: Floats
@@ -31,6 +31,7 @@ class Ragged(Sequence[Floats]):
     vertex: NDArray[np.int32]
     names: tuple[str, ...] | None = None
     probability: Floats | None = None
+    fields: Mapping[str, list[Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -119,6 +120,7 @@ def joined(
         _together([part.vertex for part in parts]),
         output.words,
         _together([part.shares for part in parts if part.shares is not None]) if output.shares else None,
+        {name: [v for part in parts for v in part.fields[name]] for name in parts[0].fields},
     )
 
 

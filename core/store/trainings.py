@@ -17,8 +17,8 @@ from abw.core.base.files import home, read_json
 from abw.core.store.folders import number_of, numbered
 from abw.core.store.runs import read_note
 
-ABOUT, CURVE = "training.json", "curve.json"
-"""Files of a training's folder: what it was begun with, and a row an epoch."""
+ABOUT, CURVE, BEST = "training.json", "curve.json", "best.safetensors"
+"""Files of a training's folder: what it was begun with, a row an epoch, and the weights of the best epoch."""
 SCHEMA_VERSION = 1
 NO_METRICS = ("epoch", "steps", "loss", "rate", "instances_per_second")
 """What each row of a curve has; all else are metrics, of which the first says which epoch is best."""
@@ -97,6 +97,20 @@ def find_training(name: str | None) -> Path:
         raise AbwError(f"there are no trainings in {training_folder()}", hint="begin one: `abw train SPEC`")
     known = ", ".join(str(number_of(folder)) for folder in folders)
     raise AbwError(f"there is no training '{name}'", hint=f"numbers here: {known}")
+
+
+def weights_of(path: Path) -> Path:
+    """The file of weights that a path means; of a training, its name (t3) or folder, the best epoch's.
+
+    A file of that name goes first. Errors: AbwError for a training that is not there or has no epoch yet.
+    """
+    if path.is_file() or not is_training(str(path)):
+        return path
+    folder = find_training(str(path))
+    if not (folder / BEST).is_file():
+        hint = f"`abw train --resume {number_of(folder)}` goes on with it"
+        raise AbwError(f"training t{number_of(folder)} has no epoch yet, so no weights", hint=hint)
+    return folder / BEST
 
 
 def stored_training(name: str | None) -> StoredTraining:

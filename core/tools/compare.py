@@ -27,7 +27,15 @@ from abw.core.policy.registry import CHOSEN, COSTED, LEARNED, NAMES, REVERSED, g
 from abw.core.policy.schedule import Policy
 from abw.core.policy.search.search import Search
 from abw.core.run.learning import TRAIN_LIMIT, TRIALS, Asked, Choice, choose_from, named_policy, train
-from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances, whole
+from abw.core.run.workload import (
+    Workload,
+    grows_at_random,
+    open_model,
+    open_networks,
+    open_workload,
+    read_instances,
+    whole,
+)
 from abw.core.spec.load import Overrides
 
 LEARNED_WITH: dict[str, Choice] = {
@@ -47,12 +55,12 @@ class CompareOptions:
     """What to compare: what `abw compare`'s flags say.
 
     `encoding` is that of the policy `fsm`; a name as `fsm-base` says its own. With `seeds` > 1 all is done
-    for so many seeds of learning and of the data's coin. The policies are learned from the file's first
-    `train_limit` instances and applied to those behind the first `skip`. `sizes`: mini-batches of these many
-    instances, beside the usual comparison. `cost`: a file of costs (see `abw.core.policy.costfile`), which
-    the policies of `COSTED` then minimise, and by which the best learned policy is chosen. `tight`: the bound
-    of pairs of instances (see `pair_bound`), too. `plot`: the file that the report will be drawn to, which is
-    refused before any work where it is one of those read.
+    for so many seeds of learning, of weights not given and of the data's coin. The policies are learned from
+    the file's first `train_limit` instances and applied to those behind the first `skip`. `sizes`:
+    mini-batches of these many instances, beside the usual comparison. `cost`: a file of costs (see
+    `abw.core.policy.costfile`), which the policies of `COSTED` then minimise, and by which the best learned
+    policy is chosen. `tight`: the bound of pairs of instances (see `pair_bound`), too. `plot`: the file that
+    the report will be drawn to, which is refused before any work where it is one of those read.
     """
 
     policies: tuple[str, ...]
@@ -158,6 +166,7 @@ def compare(
         "train_limit": len(training.workload.instances),
         "instances_trained_on": max(0, min(len(training.workload.instances) - options.skip, instances)),
         "seeds": list(seeds),
+        "random_weights": grows_at_random(model),
         **_mean_of(rows),
         "training": rows[0]["training"],
         "without_passes": _mean_of(plain) if passes else None,
@@ -181,7 +190,7 @@ def _open(spec: Path, overrides: Overrides, options: CompareOptions, seed: int) 
     costs = read_cost(options.cost, types) if options.cost else None
 
     def opened(model: Model, limit: int | None, skip: int) -> Graphs:
-        workload = whole(open_workload(model, read_instances(model.data, limit, skip), networks))
+        workload = whole(open_workload(model, read_instances(model.data, limit, skip), networks), seed=seed)
         groups = group_types(networks.network) if options.group else None
         return Graphs(workload, options.fuse, groups, costs)
 

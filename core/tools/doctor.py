@@ -9,6 +9,7 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 
 from abw.core.base.cores import usable_cores
+from abw.core.base.extras import install
 from abw.core.exec.cuda.available import Finding, look
 
 
@@ -36,7 +37,8 @@ def _packages() -> list[Finding]:
         try:
             findings.append(Finding(package, True, version(package)))
         except PackageNotFoundError:
-            findings.append(Finding(package, False, "absent", f"pip install {package}"))
+            how = install() if package == "abw" else f"pip install {package}"
+            findings.append(Finding(package, False, "absent", how))
     return findings
 
 
@@ -63,9 +65,9 @@ def _blas() -> Finding:
 
 
 def _compiler_cache() -> Finding:
-    from abw.core.base import jit
+    from abw.core.jit import decorators
 
-    folder = os.environ.get("NUMBA_CACHE_DIR") or os.path.dirname(jit.__file__)  # noqa: PTH120
+    folder = os.environ.get("NUMBA_CACHE_DIR") or os.path.dirname(decorators.__file__)  # noqa: PTH120
     if os.access(folder, os.W_OK):
         return Finding("compiled code", True, "kept between runs")
     return Finding("compiled code", True, "kept in the user's cache folder")

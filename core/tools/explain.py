@@ -25,13 +25,14 @@ from abw.core.graph.dag import Dag
 from abw.core.graph.fuse import fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import group_types
+from abw.core.graph.growing.history import bound_by_rounds
 from abw.core.ir.network import Granularity
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
 from abw.core.run.history import history_again
 from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds, named_policy
 from abw.core.run.times import load_times
-from abw.core.run.workload import load_workload, open_model
+from abw.core.run.workload import grows_at_random, load_workload, open_model
 from abw.core.script.look import look
 from abw.core.script.run import ProgramOptions
 from abw.core.spec.load import Overrides
@@ -152,9 +153,9 @@ def explain_spec(
     SpecError, DataError, AbwError.
     """
     model = open_model(spec, overrides)
-    workload = load_workload(model, granularity)
-    windows = list(workload.windows())
     seed = overrides.seed or 0
+    workload = load_workload(model, granularity, seed=seed)
+    windows = list(workload.windows())
     launch = launch_seconds(workload.network, "cpu")
     asked = Asked(policy, encoding, seed, model.data.batch, launch)
     chosen, _ = chosen_policy(kept_policy(workload.networks, asked), workload, asked, progress=progress)
@@ -162,11 +163,19 @@ def explain_spec(
     graph = workload.graph(first, last)
     scheduled = Scheduled(graph.dag, chosen.schedule(graph.dag), graph.instance, graph.vertex, first)
     head = {"model": model.name, "policy": policy, "mini_batch": number, "mini_batches": len(windows)}
-    found = history_again(model, first, last)
-    growth = found and {**rounds_of(found, first), "time": growth_seconds(model, first, last)}
+    found = history_again(model, first, last, seed)
+    by_rounds = None  # operations have no rounds
+    if found and granularity == "cell":
+        by_rounds = int(bound_by_rounds(graph.dag, found.node_round).sum())
+    growth = found and {
+        **rounds_of(found, first),
+        "bound_by_rounds": by_rounds,
+        "time": growth_seconds(model, first, last, seed),
+    }
     memory = bytes_document(bytes_picture(graph, scheduled.schedule), graph.dag.types)
     said = {**head, **explanation(scheduled), "passes": _passes(graph), "memory": memory, "time": None}
-    return {"schema_version": 1, **said, "growth": growth, "decides": False}
+    random = grows_at_random(model)
+    return {"schema_version": 1, **said, "growth": growth, "random_weights": random, "decides": False}
 
 
 def explain_program(
@@ -192,6 +201,7 @@ def explain_program(
         "memory": None,
         "time": None,
         "growth": None,
+        "random_weights": False,
         "decides": found.pieces > 1,
     }
 
@@ -211,11 +221,16 @@ def explain_run(run: StoredRun, number: int = 0, policy: str | None = None) -> d
     head = {"model": report["model"], "policy": policy, "mini_batch": number}
     head["mini_batches"] = report["mini_batches"]
     found = load_history(run.path, number, len(dag), report["batch"])
-    growth = found and {**rounds_of(found, scheduled.first), "time": None}
+    growth = found and {
+        **rounds_of(found, scheduled.first),
+        "bound_by_rounds": int(bound_by_rounds(dag, found.node_round).sum()),
+        "time": None,
+    }
     decides = bool((report.get("program") or {}).get("rounds"))
     time = times and batch_times(times, schedule, dag.types)
     said = {**head, **explanation(scheduled), "passes": None, "memory": None, "time": time}
-    return {"schema_version": 1, **said, "growth": growth, "decides": decides}
+    random = found is not None and found.by_scores and not report.get("weights")
+    return {"schema_version": 1, **said, "growth": growth, "random_weights": random, "decides": decides}
 
 
 def batch_times(found: Executed, schedule: Schedule, types: tuple[str, ...]) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from abw.core.base.cores import usable_cores
 from abw.core.base.errors import AbwError
 from abw.core.base.memory import available_memory
 from abw.core.cell.program import cell_program
-from abw.core.exec.cpu.parts import shared_out
-from abw.core.exec.cpu.target import get_target
+from abw.core.data.tensors import reader_bytes
+from abw.core.exec.cpu.partition import shared_out
 from abw.core.exec.precision import Precision
 from abw.core.exec.trained import load_weights, match, needs, problems_of, read_file
 from abw.core.graph.bind import only
@@ -26,14 +26,14 @@ from abw.core.ir.growth import Decision
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity
 from abw.core.ir.weights import names_in
-from abw.core.plan.plan import Plan, plan, wanted_of
+from abw.core.plan.plan import Plan, outputs_to_keep, plan
 from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import CHOSEN, get_policy
 from abw.core.policy.rules.critical import Critical
-from abw.core.run.abreast import go_abreast
 from abw.core.run.footprint import Footprint, footprint, forecast, grown_footprint, numbers_of
 from abw.core.run.learning import Asked, kept_policy, launch_seconds
 from abw.core.run.minibatches import TOGETHER
+from abw.core.run.parallel import should_parallelise
 from abw.core.run.streaming import read_ahead
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides, load_cell
@@ -111,18 +111,19 @@ def inspect(
     memory = process = None
     if largest is not None:
         schedule = networks.launched(largest, named.schedule(networks.seen(largest)))
-        schedule = shared_out(largest, schedule, usable_cores(), get_target())
-        planned = plan(largest, schedule, wanted_of(largest))
+        schedule = shared_out(largest, schedule, usable_cores())
+        planned = plan(largest, schedule, outputs_to_keep(largest))
         needed = footprint(planned) if given is None else _grown(workload, planned)
         memory = needed.total
         batch, count = model.data.batch, len(workload.instances)
         chunk = min(len(depths), read_ahead(batch)[1] // batch)
-        abreast = usable_cores() if go_abreast(workload, list(workload.windows())[:chunk]) else 1
+        abreast = usable_cores() if should_parallelise(workload, list(workload.windows())[:chunk]) else 1
         together = min(chunk, -(-TOGETHER // max(1, len(largest)))) if abreast == 1 else chunk
         together = together if given is None else 1
         share = min(1.0, read_ahead(batch)[1] / count)
         vertices = int(share * len(workload.instances.kind))
-        found = forecast(network, needed, together, vertices, abreast, precision)
+        pytorch = reader_bytes(model.weights.file)
+        found = forecast(network, needed, together, vertices, abreast, precision, pytorch)
         process = {**found.document(), "available": available_memory()}
     types = []
     for number, t in enumerate(network.types):
@@ -202,6 +203,7 @@ def _growth(workload: Workload) -> dict[str, Any] | None:
     """What a model computes before, during and after growth; None without growth.
 
     In the order of a round, a type more than once where it is computed at some vertices before others.
+    `numbers` are the outputs that are decisions without words.
     """
     if workload.ground is None:
         return None
@@ -216,7 +218,10 @@ def _growth(workload: Workload) -> dict[str, Any] | None:
         }
         for kind in workload.ground.sprouter.growth.kinds
     ]
+    outputs = workload.ground.sprouter.growth.outputs
+    scored = ("argmax", "sample", "best")
     return {
+        "numbers": [o.name for o in outputs if o.decision.how in scored and not o.decision.names],
         "before": [types[t].name for t in phases.before],
         "during": [types[t].name for t, _ in phases.steps],
         "after": [types[t].name for t in phases.after],

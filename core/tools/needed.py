@@ -12,7 +12,7 @@ from abw.core.exec.precision import Precision
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import LISTED
 from abw.core.plan.arenas import arenas_of
-from abw.core.plan.plan import plan, wanted_of
+from abw.core.plan.plan import outputs_to_keep, plan
 from abw.core.policy.schedule import Schedule
 from abw.core.run.footprint import footprint, weight_bytes
 
@@ -36,7 +36,7 @@ class BytesPicture:
 
 def bytes_picture(graph: Graph, schedule: Schedule, precision: Precision = "float32") -> BytesPicture:
     """Memory as `abw run` plans it, with weights of this precision. Cost: planning, and some 20 ns a node."""
-    planned = plan(graph, schedule, wanted_of(graph))
+    planned = plan(graph, schedule, outputs_to_keep(graph))
     arenas, whole = planned.arenas, footprint(planned)
     row_bytes = 4 * arenas.row_floats.astype(np.int64)
     head = int(row_bytes @ arenas.head)

@@ -38,8 +38,22 @@ TEMPLATES: Mapping[str, Template] = {
     "graph": Template(
         "dag.yaml", "a recurrent network over any graph without cycles", "a JSON object, one a line"
     ),
+    "classifier": Template(
+        "sst.yaml",
+        "a tree LSTM that learns the labels of phrases",
+        "a labelled tree, one a line",
+    ),
+    "growing": Template(
+        "seq2seq.yaml",
+        "a translator with attention that grows its words one by one, and learns to",
+        "a sentence and its translation, one pair a line",
+    ),
 }
 
+TRAIN = """\
+abw train model.yaml                    # learn weights; `abw runs` lists trainings: t1, t2
+abw run model.yaml --weights t1         # run with the weights of the first one
+"""
 README = """# {name}
 
 {summary}, made by `abw new {template}`.
@@ -49,7 +63,7 @@ abw check model.yaml                    # is the spec right, and what graph does
 abw run model.yaml --verify             # run it; compare every node with the reference
 abw viz                                 # what was batched, and how
 abw run model.yaml --output out.jsonl   # a line of results for each instance
-```
+{train}```
 
 | file | what |
 | --- | --- |
@@ -111,5 +125,6 @@ def _fill(folder: Path, template: str, chosen: Template, name: str) -> None:
     schema = json.dumps(model_schema(), indent=1) + "\n"
     (folder / "abw.schema.json").write_text(schema, encoding="utf-8", newline="\n")
     summary = chosen.summary[0].upper() + chosen.summary[1:]
-    told = README.format(name=name, summary=summary, template=template, instance=chosen.instance)
+    train = TRAIN if model.training else ""
+    told = README.format(name=name, summary=summary, template=template, instance=chosen.instance, train=train)
     (folder / "README.md").write_text(told, encoding="utf-8", newline="\n")

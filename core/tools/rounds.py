@@ -44,7 +44,7 @@ def rounds_of(found: History, first: int) -> dict[str, Any]:
     }
 
 
-def growth_seconds(model: Model, first: int, last: int) -> dict[str, Any] | None:
+def growth_seconds(model: Model, first: int, last: int, seed: int = 0) -> dict[str, Any] | None:
     """What growing instances `first` to `last` (exclusive) takes on the executor cpu: one thread's CPU time.
 
     `seconds` by phase, the least of some times; of `execute` so many are in `kernels`, which is measured with
@@ -56,7 +56,7 @@ def growth_seconds(model: Model, first: int, last: int) -> dict[str, Any] | None
     workload = open_workload(model, read_instances(model.data, last - first, first), networks)
     if workload.ground is None:
         return None
-    executor = usual_executor(model, networks)
+    executor = usual_executor(model, networks, seed)
     grown = _grown(workload, executor)  # compiles what is left to compile
     seconds = min((_seconds(workload, executor) for _ in range(TIMES)), key=lambda s: sum(s.values()))
     recorder = executor.recorder

@@ -24,6 +24,8 @@ from abw.core.ir.network import Network
 from abw.core.train.vocabulary import packed_words
 
 Floats = NDArray[np.float32]
+SPEED = "instances_per_second"
+"""What a row of the curve has that is measured, and differs from training to training."""
 
 
 @dataclass(slots=True)
@@ -59,9 +61,13 @@ def save_checkpoint(
 ) -> None:
     """Write a checkpoint; without `state`, what the optimiser keeps, training cannot go on from it.
 
-    Errors: AbwError where it cannot be written; what was there is there still.
+    Such a file has no speeds either: the same training writes the same one. Errors: AbwError where it cannot
+    be written; what was there is there still.
     """
-    about = np.frombuffer(json.dumps(asdict(position)).encode(), np.uint8)
+    told = asdict(position)
+    if state is None:
+        told["curve"] = [{k: v for k, v in row.items() if k != SPEED} for row in position.curve]
+    about = np.frombuffer(json.dumps(told).encode(), np.uint8)
     tensors: dict[str, NDArray[Any]] = {**weights, **packed_words(words), f"{TRAINING}position": about}
     if state is not None:
         tensors[f"{TRAINING}state"] = state

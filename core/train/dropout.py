@@ -12,13 +12,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import inner, njit
 from abw.core.data.instances import Instances
 from abw.core.graph.cells import MOST_GIVEN
 from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Cell, Op, Port, Shape
 from abw.core.ir.model import Model
 from abw.core.ir.network import LISTED, Constant, NetType, Network, Slot
+from abw.core.jit.decorators import inner, njit
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]

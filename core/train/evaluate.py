@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError, Problem, SpecError
 from abw.core.data.instances import Instances
 from abw.core.exec.interface import Result
+from abw.core.exec.values import single
 from abw.core.ir.model import Model
 from abw.core.ir.training import Loss, Metric, Training
 from abw.core.run.minibatches import MiniBatch
@@ -89,7 +90,7 @@ class Judge:
                 refs = batch.graph.results[loss.output]
                 vertex = int(start[batch.first]) + refs.vertex
                 counts = targets.has[vertex] & over[vertex]
-                values = np.asarray(result.values(refs.reference), np.float32)
+                values = single(result.values(refs.reference))
                 if metric.name == "span-f1":
                     self._spans(score, loss, values, vertex, refs.instance)
                 elif counts.any():

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from abw.core.base.cores import usable_cores
 from abw.core.data.instances import Instances
 from abw.core.data.permute import permuted
+from abw.core.data.tensors import reader_bytes
 from abw.core.exec.lower.rows import row_floats
 from abw.core.grad.network import training_network
-from abw.core.plan.plan import plan, wanted_of
+from abw.core.plan.plan import outputs_to_keep, plan
 from abw.core.policy.registry import get_policy
-from abw.core.run.again import MOST
 from abw.core.run.footprint import LANES, VERTEX_BYTES, footprint, numbers_of, packed_bytes
 from abw.core.run.minibatches import TOGETHER
+from abw.core.run.plan_cache import MOST
 from abw.core.run.workload import open_workload
 from abw.core.train.backward import Passes, passes_of
 from abw.core.train.dropout import Dropout
@@ -43,14 +44,16 @@ REPACKED = 0.25
 class TrainingForecast:
     """Bytes of a whole process that trains a model by the executor cpu.
 
-    `at_rest`: without a model; `weights`: parameters and tables in one vector, and what is packed for the
-    kernels of both passes; `gradient`: of all parameters, and of the rows of tables that a mini-batch reads;
-    `optimizer`: what it keeps; `instances`: all of them; `mini_batches`: the values of the largest one, with
-    tables, and the graphs and plans of those that are planned ahead; `moment`: what is taken beside that for
-    a while at the first step, or from then on for the dev data, whichever is more.
+    `at_rest`: without a model; `pytorch`: what reads weights from a file of PyTorch's; `weights`: parameters
+    and tables in one vector, and what is packed for the kernels of both passes; `gradient`: of all
+    parameters, and of the rows of tables that a mini-batch reads; `optimizer`: what it keeps; `instances`:
+    all of them; `mini_batches`: the values of the largest one, with tables, and the graphs and plans of those
+    that are planned ahead; `moment`: what is taken beside that for a while at the first step, or from then on
+    for the dev data, whichever is more.
     """
 
     at_rest: int
+    pytorch: int
     weights: int
     gradient: int
     optimizer: int
@@ -83,6 +86,7 @@ def forecast_training(opened: Opened, options: TrainOptions) -> TrainingForecast
     first_step = max((REPACKING * (packed[t] + own[t]) for t in packed), default=0) + theta
     return TrainingForecast(
         AT_REST,
+        reader_bytes(model.weights.file),
         theta + int((1 + REPACKED) * sum(packed.values())),
         gradient_bytes(passes),
         STATES[model.training.optimizer.name] * theta,
@@ -118,7 +122,8 @@ def largest_of(instances: Instances, batch: int, epochs: int, seed: int) -> NDAr
 
 
 def gradient_bytes(passes: Passes) -> int:
-    """Of all parameters, and of the rows of tables that the mini-batch reads, with room for twice as many."""
+    """Of all parameters, and of the rows of tables that the mini-batch reads, with room for twice as many
+    and for what their sums lose."""
     source, made = passes.made.training.source, passes.made
     total: int = 4 * sum(math.prod(p.shape) for p in source.params)
     read = np.unique(-1 - made.constant.astype(np.int64))
@@ -126,7 +131,7 @@ def gradient_bytes(passes: Passes) -> int:
         if constant.kind == "table":
             rows = int(np.count_nonzero((constant.first <= read) & (read < constant.first + constant.rows)))
             floats = row_floats(constant.shape, LANES)
-            total += 4 * constant.rows + 4 * min(constant.rows, 2 * rows) * floats
+            total += 4 * constant.rows + 8 * min(constant.rows, 2 * rows) * floats
     return total
 
 
@@ -147,7 +152,7 @@ def _dev_bytes(opened: Opened) -> int:
     first, last = max(workload.windows(), key=lambda window: int(start[window[1]] - start[window[0]]))
     graph = workload.graph(first, last)
     schedule = get_policy("sufficient").schedule(opened.networks.seen(graph))
-    planned = plan(graph, opened.networks.launched(graph, schedule), wanted_of(graph))
+    planned = plan(graph, opened.networks.launched(graph, schedule), outputs_to_keep(graph))
     needed, vertices = footprint(planned), len(opened.dev.kind)
     kept = needed.graph * vertices // max(1, int(start[last] - start[first]))
     packed = sum(packed_bytes(workload.network).values())

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError
 from abw.core.exec.gradient import Gradient
 from abw.core.exec.params import Params
+from abw.core.exec.values import single
 from abw.core.graph.graph import Graph
 from abw.core.ir.model import Model
 from abw.core.ir.network import Network
@@ -194,7 +195,7 @@ class Learner:
 def _loss(wanted: Wanted, half: Half) -> float:
     """A loss of an output; its gradient is added to the half's."""
     targets, at = wanted.targets, wanted.at
-    values = np.ascontiguousarray(targets.masked(half.values(wanted.output)[at]), np.float32)
+    values = np.ascontiguousarray(single(targets.masked(half.values(wanted.output)[at])))
     gradient = np.empty_like(values)
     total = loss_of(wanted.loss.kind, values, targets.values, wanted.weight, gradient)
     half.gradients[wanted.output][at] += gradient

@@ -16,15 +16,16 @@ from abw.core.base.errors import AbwError
 from abw.core.base.interrupts import finished_before_interrupt, often_held
 from abw.core.base.progress import Progress
 from abw.core.data.instances import Instances
-from abw.core.run.again import Again
+from abw.core.run.plan_cache import Again
 from abw.core.run.workload import open_workload
-from abw.core.train.checkpoint import Position, named, save_checkpoint
+from abw.core.store.trainings import BEST
+from abw.core.train.checkpoint import SPEED, Position, named, save_checkpoint
 from abw.core.train.evaluate import Judge, OwnMetric, better, judge_of
 from abw.core.train.learner import Learner, NotFiniteError
 from abw.core.train.optimizers import rate_at
 from abw.core.train.steps import Steps
 
-CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
+CHECKPOINT = "checkpoint.safetensors"
 """Files of a training's folder: to go on from, and the weights of the best epoch."""
 
 Floats = NDArray[np.float32]
@@ -135,7 +136,7 @@ class Loop:
             "steps": position.done,
             "loss": position.loss / max(1, position.values),
             "rate": learner.training.optimizer.rate * factor,
-            "instances_per_second": rate,
+            SPEED: rate,
         }
         value = -row["loss"]
         first = None

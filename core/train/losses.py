@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.ir.training import LossKind
+from abw.core.jit.decorators import njit
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]

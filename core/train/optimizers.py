@@ -12,10 +12,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import inner, njit
 from abw.core.exec.gradient import Gradient
 from abw.core.exec.params import Params
+from abw.core.exec.values import single
 from abw.core.ir.training import Optimizer, RateSchedule
+from abw.core.jit.decorators import inner, njit
 
 Floats = NDArray[np.float32]
 Longs = NDArray[np.int64]
@@ -89,7 +90,7 @@ class Stepper:
         code = _CODES[made.name]
         # what an optimiser does not keep is not touched
         first, second = (self.state[i] if i < len(self.state) else flat for i in range(2))
-        theirs = gradient.values.astype(np.float32, copy=False)
+        theirs = single(gradient.values)
         state = flat, first, second
 
         def change(part: int, parts: int) -> None:
@@ -101,7 +102,7 @@ class Stepper:
         at = sum(value.size for value in self._params.values)
         for number, table in enumerate(self._params.tables):
             if number in gradient.rows and len(gradient.rows[number]):
-                own = gradient.tables[number].ravel().astype(np.float32, copy=False)
+                own = single(gradient.tables[number].ravel())
                 rows, floats = gradient.rows[number].astype(np.int64), table.size // len(table)
                 begin, each = at + rows * floats, np.full(len(rows), floats)
                 _change(code, state, begin, each, np.zeros(len(rows), np.float32), own, numbers, (0, 1))

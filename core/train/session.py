@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from abw.core.base.errors import AbwError
+from abw.core.base.errors import AbwError, Problem, SpecError
 from abw.core.base.filehash import file_digest
 from abw.core.base.files import read_json, write_json
 from abw.core.base.memory import peak_resident
@@ -26,20 +26,20 @@ from abw.core.ir.model import Model
 from abw.core.policy.schedule import Policy
 from abw.core.run.footprint import require_weights
 from abw.core.run.learning import Asked, launch_seconds, policy_of
-from abw.core.run.pipeline import versions
+from abw.core.run.run import versions
 from abw.core.run.workload import Networks, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 from abw.core.store.folders import begin_folder, discard, held, number_of
-from abw.core.store.trainings import ABOUT, CURVE, SCHEMA_VERSION, find_training, training_folder
+from abw.core.store.trainings import ABOUT, BEST, CURVE, SCHEMA_VERSION, find_training, training_folder
 from abw.core.train.checkpoint import Position, load_checkpoint, named
 from abw.core.train.evaluate import OwnMetric
 from abw.core.train.initial import initialise
 from abw.core.train.learner import Learner
-from abw.core.train.loop import BEST, CHECKPOINT, Loop, Row, open_dev
+from abw.core.train.loop import CHECKPOINT, Loop, Row, open_dev
 from abw.core.train.optimizers import STATES
-from abw.core.train.own import own_metrics, refuse_own
 from abw.core.train.steps import Alone, Engine, Steps
 from abw.core.train.teacher import Teacher, finished_model
+from abw.core.train.user_metrics import own_metrics, refuse_own
 from abw.core.train.vocabulary import vocabularies
 
 
@@ -104,6 +104,9 @@ def open_training(spec: Path, overrides: Overrides, options: TrainOptions) -> Op
     training = model.training
     assert training is not None
     batch, dev = overrides.batch or training.batch, options.dev or training.dev
+    if training.asked and dev is None:
+        hint = "dev: FILE in the section train, or --dev FILE; without metric the loss alone is shown"
+        raise SpecError([Problem("metrics are of dev data, and there are none", training.asked, hint)])
     training = replace(training, batch=batch, epochs=options.epochs or training.epochs, dev=dev)
     teach = Teacher(replace(model, training=training))
     model = finished_model(teach.model)
@@ -165,21 +168,21 @@ def train(
     begun = begin(spec, overrides, options)
     folder = begin_folder(training_folder(), begun.learner.model.name)
     with held(folder):
-        about = {
-            "schema_version": SCHEMA_VERSION,
-            "model": begun.learner.model.name,
-            "spec": str(spec.absolute()),
-            "overrides": _written(overrides),
-            "options": _written(options),
-            "files": _digests(begun.learner.model),
-            "command": command,
-            "versions": versions(),
-        }
-        write_json(folder / ABOUT, about)
-        started(folder)
         try:
+            about = {
+                "schema_version": SCHEMA_VERSION,
+                "model": begun.learner.model.name,
+                "spec": str(spec.absolute()),
+                "overrides": _written(overrides),
+                "options": _written(options),
+                "files": _digests(begun.learner.model),
+                "command": command,
+                "versions": versions(),
+            }
+            write_json(folder / ABOUT, about)
+            started(folder)
             return _run(begun, about, Position(), folder, options, progress or Quiet(), told, engine)
-        except AbwError:
+        except (AbwError, MemoryError, OSError):
             if not (folder / CHECKPOINT).is_file():
                 discard(folder)
             raise

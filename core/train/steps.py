@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from abw.core.base.ahead import OneAhead
+from abw.core.base.prefetch import OneAhead
 from abw.core.base.progress import Progress
 from abw.core.data.instances import Instances
 from abw.core.data.permute import permuted, vertices_of

@@ -18,7 +18,7 @@ from abw.core.data.derive import field, with_derived
 from abw.core.data.instances import Instances, Ints
 from abw.core.data.vertices import INDEX, FieldColumn, finished, given_link, with_room
 from abw.core.graph.growing.decide import Chances, Grower, allowed, decide
-from abw.core.graph.growing.sprout import Ground
+from abw.core.graph.growing.round_graph import Ground
 from abw.core.ir.growth import Decision, GrowingKind
 from abw.core.ir.model import Model
 from abw.core.ir.training import Loss, Target

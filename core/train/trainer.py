@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError
 from abw.core.base.progress import Quiet
 from abw.core.exec.gradient import Gradient, of_vector
+from abw.core.exec.values import single
 from abw.core.run.workload import Workload
 from abw.core.store.folders import require_writable
 from abw.core.train.checkpoint import Position, load_checkpoint, named, save_checkpoint
 from abw.core.train.evaluate import OwnMetric
 from abw.core.train.learner import Found, Learner
 from abw.core.train.loop import CHECKPOINT, Loop, Row, open_dev
-from abw.core.train.own import refuse_own
 from abw.core.train.steps import Alone
 from abw.core.train.targets import targets_of
+from abw.core.train.user_metrics import refuse_own
 
 Floats = NDArray[np.float32]
 OwnLoss = Callable[[Mapping[str, Floats]], tuple[float, Mapping[str, Floats]]]
@@ -71,7 +72,7 @@ class Trainer:
         With `dropout` words and values are left out as in a step.
         """
         found, divisor = self._found(instances, loss, self.learner.stepper.done if dropout else None)
-        return found.loss / divisor, found.gradient.vector(self.learner.params).astype(np.float32)
+        return found.loss / divisor, single(found.gradient.vector(self.learner.params))
 
     def apply(self, gradient: Floats, factor: float = 1.0) -> None:
         """Take a step by a gradient like `flat`; the learning rate is multiplied with `factor`.

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from abw.bench.graphs.families import families
-from abw.bench.graphs.quality import bench_families
-from abw.core.base.progress import Quiet
+from abw.bench.graphs.quality import of_families
 from abw.core.graph.bounds import topological_order
+from tests.bench.conftest import by_table
 
 
 def test_same_seed_same_graphs_and_all_are_dags(tmp_path: Path) -> None:
@@ -35,11 +35,10 @@ def test_trees_are_read_from_the_data(tmp_path: Path) -> None:
     assert int((dag.indegree == 2).sum()) == 2
 
 
-def test_what_is_told(tmp_path: Path) -> None:
-    report = bench_families(tmp_path, 4, 1e-5, 2, "strings, 4", Quiet())
-    (row,) = report["rows"]
-    assert row["types"] == 4
-    assert row["lower_bound"] <= row["best"] == min(row["batches"].values())
-    assert report["worst"]["depth"] == row["batches"]["depth"] / row["best"] > 1
-    assert abs(report["geometric_mean"]["auto"] - report["worst"]["auto"]) < 1e-9
-    assert row["file_bytes"] < 1e6
+def test_each_family_is_compared_with_the_best(tmp_path: Path) -> None:
+    rows = by_table(of_families(tmp_path, 4, 1e-5, 2, "strings, 4"))
+    row, mean, worst, _ = rows["batches over the fewest known"]
+    assert row["types"] == 4 and row["bound"] <= row["best"]
+    assert row["depth"] == worst["depth"] > 1
+    assert abs(mean["auto"] - row["auto"]) < 1e-9
+    assert all(chosen["file_bytes"] < 1e6 for chosen in rows["chosen"])

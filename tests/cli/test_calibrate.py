@@ -14,7 +14,7 @@ from abw.core.exec.cuda.measure.floor import PUBLISHED
 from tests.cli.conftest import Abw
 from tests.core.exec.cuda.fakedriver import FakeLibrary
 
-LATTICE = ("specs/lattice.yaml", "--limit", "16", "-q")
+LATTICE = ("specs/lattice.yaml", "--limit", "16")
 
 
 def test_measured_costs_are_compared(abw: Abw, tmp_path: Path) -> None:

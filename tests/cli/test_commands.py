@@ -289,6 +289,6 @@ def test_schema_is_the_one_that_ships(abw: Abw, root: Path) -> None:
 
 
 def test_bench_without_its_data_says_how_to_give_it(abw: Abw, tmp_path: Path) -> None:
-    done = abw("bench", "graph", "--data", str(tmp_path))
+    done = abw("bench", "cpu", "--data", str(tmp_path))
     assert done.code == 1
     assert "--data" in done.err

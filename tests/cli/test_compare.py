@@ -1,4 +1,4 @@
-"""`abw compare` and `abw bench fig7` as a user meets them."""
+"""`abw compare` as a user meets it."""
 
 from __future__ import annotations
 
@@ -57,19 +57,6 @@ def test_wrong_lists_are_usage_errors(abw: Abw) -> None:
     done = abw(*LATTICE, "--batches", "1,x")
     assert done.code == 2
     assert "1,8,32" in done.err
-
-
-def test_fig7_covers_all_workloads(abw: Abw, shared_data: Path, tmp_path: Path) -> None:
-    flags = ("--data", str(shared_data), "--batches", "1,4", "--policies", "depth,fsm-sort", "--skip", "8")
-    done = abw("bench", "fig7", *flags, "--train-limit", "4", "--json", "--plot", str(tmp_path / "f.svg"))
-    assert done.code == 0, done.err
-    rows = done.json()["rows"]
-    assert len(rows) == 9
-    for row in rows:
-        for size in row["batch_sizes"]:
-            assert size["mini_batches"] == 16
-            assert all(p["batches"] >= size["lower_bound"] for p in size["policies"])
-    ElementTree.fromstring((tmp_path / "f.svg").read_text())
 
 
 def test_a_search_says_what_is_proven_and_ratios_can_be_to_the_tight_bound(abw: Abw) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ import yaml
 
 import abw as api
 from abw.core.data.instances import Instances
+from abw.core.data.read import read
 from abw.core.store.grown import GrownWriter
+from abw.core.store.history import load_history
+from abw.core.store.runs import find_run, load_batch
 from tests.cli.conftest import Abw
 
 GREEDY = ("run", "specs/greedy.yaml", "--set", "hidden=8", "--limit", "5", "--batch", "2")
@@ -31,7 +35,7 @@ def test_a_run_tells_what_grew_and_what_was_cut(abw: Abw) -> None:
     said = abw(*GREEDY, "--verify")
     assert "5 of 5 instances were cut at most: 20 of step" in said.out
     assert "100 decisions made again: all the same" in said.out
-    assert "grown: 100 step in 60 rounds, compiled" in said.out
+    assert "grown vertices: 100 of step, in 60 rounds, compiled" in said.out
     said = abw(*GREEDY, "--executor", "blas")
     assert "60 rounds, driven by Python: executor 'blas' has none of its own" in said.out
 
@@ -66,7 +70,7 @@ def test_only_mini_batches_that_are_kept_are_looked_at_as_a_whole(
 ) -> None:
     every = abw(*GREEDY, "--json").json()
     assert every["mini_batches"] == 3 and every["lower_bound"] == every["kept_lower_bound"]
-    monkeypatch.setattr("abw.core.run.sums.KEPT", 1)
+    monkeypatch.setattr("abw.core.run.compared.KEPT", 1)
     report = abw(*GREEDY, "--json").json()
     for name in ("mini_batches", "nodes", "batches", "launches", "memory_kernels", "bytes_moved", "growth"):
         assert report[name] == every[name]
@@ -176,6 +180,11 @@ def test_check_says_what_is_computed_when(abw: Abw) -> None:
         "decisions": {"best": "argmax gate.y"},
         "adds": [],
     }
+    assert growth["numbers"] == ["expert"]
+    assert "output 'expert' is written as numbers: it has words where" in " ".join(
+        abw("check", "specs/experts.yaml").out.split()
+    )
+    assert "written as numbers" not in abw("check", "specs/greedy.yaml").out
     assert abw("check", "specs/treelstm.yaml", "--json").json()["growth"] is None
 
 
@@ -219,6 +228,18 @@ def test_what_is_left_out_keeps_its_id(abw: Abw, little: Path) -> None:
 def test_what_is_refused(abw: Abw, arguments: tuple[str, ...], message: str) -> None:
     done = abw("run", *arguments)
     assert done.code != 0 and message in done.err
+
+
+@pytest.mark.parametrize("passed", [("--granularity", "op"), ("--fuse",)], ids=lambda passed: passed[0])
+def test_what_is_refused_in_rounds_is_taken_by_the_commands_that_the_hint_names(
+    abw: Abw, passed: tuple[str, ...]
+) -> None:
+    done = abw("run", "specs/greedy.yaml", *passed)
+    named = re.findall(r"compare|explain|viz", done.err.partition("hint:")[2])
+    assert named
+    for command in named:
+        done = abw(command, "specs/greedy.yaml", *passed, "--limit", "2")
+        assert done.code == 0, done.err
 
 
 @pytest.mark.parametrize(
@@ -343,3 +364,55 @@ def test_from_python(root: Path) -> None:
     graph = model.graph([("<s> good morning . </s>", "<s> x y </s>")])
     assert graph.type_sizes.tolist() == [5, 20, 20]
     assert model.run(model.plan(graph)).value(2, 0).shape == (20, 213)
+
+
+def test_links_of_the_instance_itself_are_written_and_read_again(abw: Abw, tmp_path: Path) -> None:
+    grown = tmp_path / "grown.jsonl"
+    done = abw("run", "specs/early-exit.yaml", "--limit", "3", "--no-keep", "--quiet", "--grown", str(grown))
+    assert done.code == 0, done.err
+    records = [json.loads(line) for line in grown.read_text().splitlines()]
+    assert [record["links"]["root"] for record in records] == [[0]] * 3
+    again = read(grown, "json")
+    assert again.schema.links["root"].source == {"instance"}
+    assert (again.links["root"].target[again.start[:-1]] == again.start[:-1] + 1).all()
+
+
+@pytest.mark.parametrize("spec", ["greedy", "stackrnn", "nested", "experts", "beam"])
+def test_the_bound_of_rounds_lies_between_the_graphs_and_what_was_run(abw: Abw, spec: str) -> None:
+    done = abw("run", f"specs/{spec}.yaml", "--set", "hidden=8", "--limit", "6", "--batch", "3", "--json")
+    report = done.json()
+    assert report["kept_lower_bound"] <= report["kept_bound_by_rounds"] <= report["batches"]
+    assert abw("run", "specs/treelstm.yaml", "--limit", "3", "--json").json()["kept_bound_by_rounds"] is None
+
+
+def test_what_rounds_took_stands_apart_from_schedules_of_the_graph_in_the_end(abw: Abw) -> None:
+    said = abw(*GREEDY, "--policy", "agenda").out
+    rows = [line.split() for line in said.splitlines() if "round by round" in line or "in the end" in line]
+    assert [row[0] for row in rows] == ["lower", "agenda,", "lower", "depth,"]
+    ratios = [float(row[-2]) for row in rows if row[-1] == "x"]
+    assert len(ratios) == 2 and min(ratios) >= 1
+    bound = abw("runs", "--json").json()["runs"][-1]["kept_bound_by_rounds"]
+    assert f"{bound}" in abw("runs").out
+    for told in (abw("explain").out, abw("explain", *GREEDY[1:]).out):
+        assert "none that goes round by round than" in " ".join(told.split())
+
+
+def test_nothing_is_ready_before_its_round_begins(abw: Abw, home: Path) -> None:
+    assert abw(*GREEDY[:-2], "--batch", "5").code == 0
+    (found,) = abw("viz", "--frontier", "--json").json()["frontier"]
+    folder = next((home / "runs").iterdir())
+    run = find_run(str(folder))
+    dag, schedule, *_ = load_batch(run, 0)
+    history = load_history(folder, 0, len(dag), 5)
+    assert history is not None and history.rounds == 20
+    turn = np.empty(len(dag), np.int64)
+    turn[schedule.nodes] = np.repeat(np.arange(len(schedule)), np.diff(schedule.ptr))
+    source = np.repeat(np.arange(len(dag)), np.diff(dag.succ_ptr))
+    for b in range(len(schedule)):
+        begun = {history.node_round[v] for v in range(len(dag)) if turn[v] <= b}
+        waits = {int(t) for s, t in zip(source, dag.succ, strict=True) if turn[s] >= b}
+        ready = [
+            v for v in range(len(dag)) if turn[v] >= b and v not in waits and history.node_round[v] in begun
+        ]
+        expected = np.bincount(dag.type[ready], minlength=len(dag.types)).tolist()
+        assert found["ready"][b] == expected

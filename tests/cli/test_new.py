@@ -32,6 +32,20 @@ def test_a_new_project_runs_and_verifies(
     told = Path("README.md").read_text()
     assert all(f"`{name}" in told for name in ("model.yaml", "cells/", "data/"))
     assert package.load("model.yaml", dims={"hidden": 8}).spec.name == "my-model"
+    assert ("abw train model.yaml" in told) == ("\ntrain:\n" in Path("model.yaml").read_text())
+
+
+def test_there_are_models_that_grow_and_models_that_learn(
+    abw: Abw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert abw("new", "growing", str(tmp_path / "mine")).code == 0
+    monkeypatch.chdir(tmp_path / "mine")
+    assert "\ngrow:\n" in Path("model.yaml").read_text()
+    size = ("--set", "hidden=8")
+    assert abw("train", "model.yaml", *size, "--epochs", "1", "--quiet").code == 0
+    assert abw("run", "model.yaml", *size, "--weights", "t1", "--quiet").code == 0
+    assert abw("new", "classifier", str(tmp_path / "other")).code == 0
+    assert "\ntrain:\n" in (tmp_path / "other" / "model.yaml").read_text()
 
 
 @pytest.mark.parametrize("name", ["7 trees", "ä.b"])

@@ -23,7 +23,6 @@ GUARDED = {
     "core/serve/alarm.py": "abw serve is refused on Windows",
     "bench/whole/cold.py": "asks first whether it is there",
     "bench/serving/serve.py": "refuses to run where there is no /proc",
-    "bench/whole/engine.py": "refuses to run where there is no /proc",
 }
 """Files that name what only POSIX has, and why that is no harm."""
 

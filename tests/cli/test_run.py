@@ -49,7 +49,7 @@ def test_the_summary_fits_a_screen_and_names_the_results(abw: Abw, home: Path) -
         "agenda",
         "depth",
         "auto (",
-        "memory kernels",
+        "copied 0 B",
         str(folder),
     ):
         assert said in done.out
@@ -59,6 +59,17 @@ def test_the_summary_fits_a_screen_and_names_the_results(abw: Abw, home: Path) -
 def test_the_summary_says_what_of_the_data_was_trained_on(abw: Abw) -> None:
     assert abw(*SMALL, "--train-limit", "3").code == 0
     assert "3 of these 7 instances are its training data" in abw(*SMALL).out
+
+
+def test_equal_instances_in_another_file_are_not_said_to_be_others(abw: Abw, tmp_path: Path) -> None:
+    many = tmp_path / "many.txt"
+    many.write_bytes(2 * Path("specs/data/lattice.txt").read_bytes())
+    learned = abw("learn", SMALL[1], "--data", str(many), *SMALL[4:])
+    assert learned.code == 0, learned.err
+    said = abw(*SMALL).out
+    assert "none of these" not in said
+    assert f"from another file, {many}" in said
+    assert abw(*SMALL, "--json").json()["training"]["of_these_instances"] is None
 
 
 def test_a_policy_is_learned_anew_from_other_instances_only_where_that_is_asked_for(abw: Abw) -> None:
@@ -173,14 +184,14 @@ def test_a_wrong_result_fails_the_verification_and_keeps_no_run(
 def test_an_interrupted_run_leaves_the_earlier_ones_and_nothing_else(
     abw: Abw, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from abw.core.run import pipeline
+    from abw.core.run import run
 
     assert abw(*SMALL).code == 0
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pipeline, "save_report", interrupted)
+    monkeypatch.setattr(run, "save_report", interrupted)
     done = abw(*SMALL)
     assert done.code == 130
     assert "interrupted" in done.err

@@ -26,7 +26,7 @@ def test_cuda_where_there_is_none_says_what_is_missing(abw: Abw, home: Path) -> 
             assert done.code == 1
             assert "no NVIDIA driver" in done.err
             assert "580" in done.err
-            assert 'pip install "abw[cuda]"' in done.err
+            assert 'pip install ".[cuda]"' in done.err
             assert not done.out
     assert not (home / "runs").exists()
 

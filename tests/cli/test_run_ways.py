@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from abw.core.api import load
 from tests.cli.conftest import Abw
 from tests.cli.test_run import SMALL
 
@@ -161,3 +163,74 @@ def test_kernels_that_are_not_there_are_told(abw: Abw, home: Path) -> None:
     both = abw(*SMALL, "--show-kernels", "char", "--json")
     assert both.code == 2 and "both want standard output" in both.err
     assert not list(home.glob("runs/[0-9]*"))
+
+
+FEW = """
+model: few
+data: {format: words, path: few.txt, batch: 1}
+tables: {w: {dim: 2, rows: 4}}
+cells:
+  c: {inputs: {x: 2}, equations: "y = tanh(x + 1)", outputs: {y: y}}
+types:
+  t: {per: token, where: index > 2, cell: c, inputs: {x: "w[index]"}}
+  r: {per: instance, sum: {s: token.t.y}}
+outputs: {s: r.s}
+"""
+
+
+@pytest.mark.parametrize("granularity", ["cell", "op"])
+@pytest.mark.parametrize("policy", ["auto", "fsm", "critical"])
+def test_the_first_instances_may_have_no_nodes(
+    abw: Abw, tmp_path: Path, policy: str, granularity: str
+) -> None:
+    """Three hundred without, more than a policy is chosen by, and one that has."""
+    (tmp_path / "few.yaml").write_text(FEW)
+    (tmp_path / "few.txt").write_text(300 * "a b\n" + "a b c d e\n")
+    done = abw(
+        *("run", str(tmp_path / "few.yaml"), "--policy", policy, "--granularity", granularity),
+        *("--verify", "--no-keep", "--quiet", "-o", str(tmp_path / "out.jsonl")),
+    )
+    assert done.code == 0, done.err
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    found = [json.loads(line)["outputs"]["s"] for line in lines]
+    assert found[:300] == 300 * [[0.0, 0.0]]
+    assert all(found[300])
+
+
+ROOTS = """
+model: roots
+data: {format: json, path: roots.jsonl, batch: 2}
+tables: {w: {dim: 2, vocab: words.txt}}
+cells:
+  c: {inputs: {x: 2, h: 2}, equations: "y = tanh(x + h + 1)", outputs: {y: y}}
+types:
+  node: {per: word, cell: c, inputs: {x: "w[word]", h: sum.s}}
+  sum: {per: word, sum: {s: child.node.y}}
+  top: {per: instance, cell: c, inputs: {x: root.node.y, h: all.s}}
+  all: {per: instance, sum: {s: heads.node.y or zeros}}
+outputs: {top: top.y}
+"""
+TREE = """{"vertices": [{"kind": "word", "word": "a"}, {"kind": "word", "word": "b"}], \
+"links": {"child": [[1, 0]], "root": 1, "heads": [0, 1]}}
+{"vertices": [{"kind": "word", "word": "b"}], "links": {"root": [0], "heads": []}}
+"""
+
+
+@pytest.mark.parametrize("executor", ["cpu", "blas", "reference"])
+@pytest.mark.parametrize("granularity", ["cell", "op"])
+def test_json_links_lead_from_the_instance(abw: Abw, tmp_path: Path, executor: str, granularity: str) -> None:
+    (tmp_path / "roots.yaml").write_text(ROOTS)
+    (tmp_path / "roots.jsonl").write_text(3 * TREE)
+    (tmp_path / "words.txt").write_text("a\nb\n")
+    done = abw(
+        *("run", str(tmp_path / "roots.yaml"), "--executor", executor, "--granularity", granularity),
+        *("--verify", "--json", "-o", str(tmp_path / "out.jsonl")),
+    )
+    assert done.code == 0, done.err
+    found = [json.loads(line)["outputs"]["top"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    model = load(tmp_path / "roots.yaml")
+    w = model.params["w"]
+    a = np.tanh(w[0] + 1)
+    b, alone = np.tanh(w[1] + a + 1), np.tanh(w[1] + 1)
+    expected = [np.tanh(b + a + b + 1), np.tanh(alone + 1)]
+    np.testing.assert_allclose(found, 3 * expected, rtol=1e-5)

@@ -126,7 +126,7 @@ def test_what_cannot_be_cut_is_refused(args: tuple[str, ...], said: str, abw: Ab
 def test_an_engine_that_is_not_installed(abw: Abw, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     done = abw("run", "treelstm", "-q", "--engine", "ray", "--output", "o.jsonl")
-    assert done.code == 1 and "--engine ray needs ray" in done.err and 'pip install "abw[ray]"' in done.err
+    assert done.code == 1 and "--engine ray needs ray" in done.err and 'pip install ".[ray]"' in done.err
 
 
 @pytest.mark.parametrize(

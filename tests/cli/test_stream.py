@@ -118,7 +118,7 @@ def test_interrupted_while_it_writes(root: Path, home: Path) -> None:
 def test_formats_hold_the_same(abw: Abw, root: Path, tmp_path: Path) -> None:
     files = {suffix: tmp_path / f"out{suffix}" for suffix in (".jsonl", ".npz", ".safetensors")}
     for file in files.values():
-        done = abw("run", TREES, *FAST, "--batch", "10", "--output", str(file))
+        done = abw("run", TREES, *FAST[:-1], "--batch", "10", "--output", str(file))
         assert done.code == 0, done.err
         assert str(file) in "".join(done.out.split("\n"))
     lines = lines_of(files[".jsonl"].read_text())
@@ -191,7 +191,7 @@ def test_instances_that_the_model_cannot_be_run_on_are_left_out(abw: Abw, root: 
     good = [False, True, True, False, True, False]
     text = "".join(TREE if g else TREE.replace("works", "fails") for g in good)
     (tmp_path / "data.txt").write_text("(2 It\n" + text)
-    flags = (str(tmp_path / "vocab.yaml"), "--data", str(tmp_path / "data.txt"), *FAST)
+    flags = (str(tmp_path / "vocab.yaml"), "--data", str(tmp_path / "data.txt"), *FAST[:-1])
     done = abw("run", *flags, "--skip-bad", "-o", str(tmp_path / "a.jsonl"))
     assert done.code == 0, done.err
     lines = lines_of((tmp_path / "a.jsonl").read_text())
@@ -223,7 +223,7 @@ def test_outputs_do_not_depend_on_mini_batches_and_pipes(abw: Abw, root: Path, t
 
 
 def test_graphs_are_kept_of_the_first_mini_batches_alone(abw: Abw, home: Path) -> None:
-    from abw.core.run.sums import KEPT
+    from abw.core.run.compared import KEPT
 
     done = abw("run", TREES, *FAST, "--batch", "1", "--json")
     report = done.json()
@@ -297,7 +297,7 @@ def test_a_folder_is_no_file_of_outputs_and_is_told_before_anything_runs(abw: Ab
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-@pytest.mark.parametrize("args", [("run", TREES, *FAST, "-o", "-"), ("run", TREES, *FAST), ("schema",)])
+@pytest.mark.parametrize("args", [("run", TREES, *FAST, "-o", "-"), ("specs",), ("schema",)])
 def test_standard_output_that_takes_no_more(root: Path, home: Path, args: tuple[str, ...]) -> None:
     command = [sys.executable, "-c", "from abw.cli.main import main; main()", *args]
     with Path("/dev/full").open("wb") as full:
@@ -306,7 +306,7 @@ def test_standard_output_that_takes_no_more(root: Path, home: Path, args: tuple[
     assert done.stderr == "error: cannot write standard output: No space left on device\n"
 
 
-@pytest.mark.parametrize("args", [("run", TREES, *FAST), ("run", TREES, *FAST, "--json"), ("schema",)])
+@pytest.mark.parametrize("args", [("specs",), ("run", TREES, *FAST, "--json"), ("schema",)])
 def test_standard_output_that_nobody_reads(root: Path, home: Path, args: tuple[str, ...]) -> None:
     command = [sys.executable, "-c", "from abw.cli.main import main; main()", *args]
     nobody, out = os.pipe()
@@ -338,7 +338,7 @@ def test_the_mini_batch_is_chosen(abw: Abw) -> None:
     tried = {t["batch"]: t for t in report["auto_batch"]["tried"]}
     assert list(tried) == [1, 2, 4, 8, 16, 32] and report["batch"] in tried
     limit = tried[8]["bytes"]
-    done = abw("run", TREES, *FAST, "--batch", "auto", "--memory", str(limit))
+    done = abw("run", TREES, *FAST[:-1], "--batch", "auto", "--memory", str(limit))
     assert done.code == 0, done.err
     assert "32: " in done.out and "(too large)" in done.out
     assert abw("runs", "show", "--json").json()["batch"] <= 8
@@ -378,7 +378,7 @@ def test_streams_that_are_closed(
 
 
 def test_a_pipe_without_instances(abw: Abw) -> None:
-    done = abw("run", TREES, *FAST, "--data", "/dev/null", "--verify", "--profile")
+    done = abw("run", TREES, *FAST[:-1], "--data", "/dev/null", "--verify", "--profile")
     assert done.code == 0 and "0 instances in 0 mini-batches" in done.out
     for command in ("viz", "explain"):
         done = abw(command)

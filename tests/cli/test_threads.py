@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from abw.core.run import abreast, streaming
+from abw.core.run import parallel, streaming
 from tests.cli.conftest import Abw
 
 
@@ -14,7 +14,7 @@ from tests.cli.conftest import Abw
 def test_abw_run_writes_the_same_bytes(
     abw: Abw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(abreast, "LEAST", 0)
+    monkeypatch.setattr(parallel, "LEAST", 0)
     files = [tmp_path / f"{threads}.jsonl" for threads in (1, 2)]
     for threads, file in enumerate(files, 1):
         done = abw(
@@ -31,8 +31,8 @@ def test_what_is_left_out_stands_in_its_place(
     abw: Abw, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stretch: int
 ) -> None:
     """Wherever chunks end, and whichever thread meets what is wrong first."""
-    monkeypatch.setattr(abreast, "LEAST", 0)
-    monkeypatch.setattr(abreast, "FEWEST", 100)
+    monkeypatch.setattr(parallel, "LEAST", 0)
+    monkeypatch.setattr(parallel, "FEWEST", 100)
     monkeypatch.setattr(streaming, "read_ahead", lambda batch: (2 * batch, 4 * batch))
     monkeypatch.setattr(streaming, "STRETCH", stretch)
     lines = (root / "specs" / "data" / "trees.txt").read_text().splitlines()[:45] * 2

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from abw.core.exec.cpu import parts
+from abw.core.exec.cpu import partition
 from abw.core.exec.cpu.team import Team
 from tests.cli.conftest import Abw
 
@@ -70,7 +70,7 @@ def shared(team: Team, work: Callable[[int], None], *_: object) -> bool:
 def test_every_batch_and_every_row_is_there(
     abw: Abw, tmp_path: Path, threads: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "APART_FLOPS", 0)
+    monkeypatch.setattr(partition, "APART_FLOPS", 0)
     monkeypatch.setattr(Team, "do", shared)
     flags = ("--threads", threads, "--set", "hidden=128", "--policy", "depth")
     report, events = traced(abw, tmp_path, *LATTICE, *flags)

@@ -16,7 +16,7 @@ from tests.cli.conftest import Abw
         (("sst", "--workers", "2"), "--engine and --workers go together"),
         (("sst", "--engine", "ray", "--workers", "2", "--check"), "it is for this process alone"),
         (("--resume", "1", "--engine", "ray", "--workers", "2"), "a training goes on as it was begun"),
-        (("sst", "--engine", "mpi", "--workers", "2"), "'mpi' is not"),
+        (("sst", "--engine", "mpi", "--workers", "2"), "does not take 'mpi'"),
     ],
 )
 def test_what_does_not_go_together_is_refused(args: tuple[str, ...], said: str, abw: Abw) -> None:
@@ -27,7 +27,7 @@ def test_what_does_not_go_together_is_refused(args: tuple[str, ...], said: str, 
 def test_an_engine_that_is_not_installed(abw: Abw, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     done = abw("train", "sst", "-q", "--engine", "ray", "--workers", "2")
-    assert done.code == 1 and "--engine ray needs ray" in done.err and 'pip install "abw[ray]"' in done.err
+    assert done.code == 1 and "--engine ray needs ray" in done.err and 'pip install ".[ray]"' in done.err
 
 
 def test_a_cluster_alone_changes_nothing(abw: Abw, monkeypatch: pytest.MonkeyPatch) -> None:

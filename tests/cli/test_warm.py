@@ -13,7 +13,7 @@ LATE = """
 import sys
 from numba.core.dispatcher import Dispatcher
 from abw.cli.main import main
-from abw.core.run import pipeline
+from abw.core.run.run import Run
 
 def compiled():
     found = {}
@@ -24,13 +24,14 @@ def compiled():
                     found[f"{value.py_func.__module__}.{value.py_func.__name__}"] = len(value.overloads)
     return found
 
-def watched(*arguments, run_stream=pipeline.run_stream):
+def watched(*arguments, stream=Run.stream):
     before = compiled()
-    sums = run_stream(*arguments)
+    sums = stream(*arguments)
     print(*(name for name, count in compiled().items() if count != before.get(name)), file=sys.stderr)
+    print("watched")
     return sums
 
-pipeline.run_stream = watched
+Run.stream = watched
 main()
 """
 
@@ -45,4 +46,5 @@ def test_nothing_is_compiled_while_a_run_is_timed(spec: str, root: Path, tmp_pat
         text=True,
         check=True,
     )
+    assert done.stdout == "watched\n"
     assert done.stderr.split() == []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import doctest
 import json
+import pickle
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from abw.core.graph.dag import Dag
 from abw.core.policy.check import check_schedule
 from abw.core.policy.rules.depth import Depth
 from abw.core.policy.schedule import Schedule
-from abw.core.run import abreast
+from abw.core.run import parallel
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.spec.load import Overrides
 
@@ -117,7 +119,7 @@ def test_a_model_may_be_called_while_its_stream_is_not_at_its_end(
 ) -> None:
     """Its threads go on meanwhile, in memory of their own."""
     monkeypatch.setattr(api, "read_ahead", lambda batch: (2 * batch, 2 * batch))
-    monkeypatch.setattr(abreast, "LEAST", 0)
+    monkeypatch.setattr(parallel, "LEAST", 0)
     file = tmp_path / "trees.txt"
     file.write_text("\n".join(LINES * 40))
     alone, several = (
@@ -185,6 +187,60 @@ def test_schedules_from_outside_are_checked() -> None:
         model.plan(graph, Wrong().schedule(graph.dag))
 
 
+class Backwards:
+    """Depth's batches, by a class that can be sent to another process."""
+
+    def schedule(self, dag: Dag) -> Schedule:
+        return Depth().schedule(dag)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"policy": "critical", "executor": "blas", "threads": None},
+        {"policy": Backwards(), "precision": "bf16", "seed": 3},
+        {"policy": "fsm", "granularity": "op", "check_finite": True},
+    ],
+)
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_model_can_be_copied_and_pickled(again: Any, options: dict[str, Any]) -> None:  # noqa: ANN401
+    model = api.load("specs/treelstm.yaml", dims={"hidden": 8}, **{"threads": 1, **options})
+    other = again(model)
+    np.testing.assert_array_equal(other(TREES)["classes"].values, model(TREES)["classes"].values)
+    assert repr(other) == repr(model)
+    assert other.executor is not model.executor
+
+
+def test_a_copy_has_the_weights_of_its_moment() -> None:
+    model = api.load("specs/sst.yaml", dims={"hidden": 8}, policy="sufficient", threads=1)
+    trainer = model.trainer()
+    trainer.step(TREES)
+    then = model(TREES)["classes"].values
+    other = copy.deepcopy(model)
+    trainer.step(TREES)
+    np.testing.assert_array_equal(other(TREES)["classes"].values, then)
+    other.trainer().step(TREES)
+    assert not np.array_equal(other(TREES)["classes"].values, then)
+
+
+def test_what_single_precision_cannot_hold_is_infinite_without_a_warning(tmp_path: Path) -> None:
+    """Warnings are errors in these tests."""
+    spec = """\
+model: large
+data: {format: json, path: t.jsonl}
+cells: {c: {inputs: {x: 2}, equations: "y = exp(x * 100)", outputs: {y: y}}}
+types: {t: {per: a, cell: c, inputs: {x: x}}}
+outputs: {y: t.y}
+"""
+    (tmp_path / "m.yaml").write_text(spec)
+    line = {"vertices": [{"kind": "a", "x": [0.95, -2]}, {"kind": "a", "x": [1000, 1]}], "links": {}}
+    (tmp_path / "t.jsonl").write_text(json.dumps(line))
+    for executor in ("reference", "blas", "cpu"):
+        found = api.load(tmp_path / "m.yaml", executor=executor, policy="critical")(tmp_path / "t.jsonl")
+        assert found["y"].values.tolist() == [[np.inf, 0], [np.inf, np.inf]], executor
+
+
 def test_a_policy_is_learned_once_from_the_data_given(tmp_path: Path) -> None:
     file = tmp_path / "trees.txt"
     file.write_text("\n".join(LINES))
@@ -245,7 +301,10 @@ def test_options_that_do_not_exist(options: dict[str, Any], said: str) -> None:
 
 
 def test_import_abw_is_cheap_and_says_what_it_offers() -> None:
-    assert set(abw.__all__) <= set(dir(abw))
+    offered = {name for name in dir(abw) if not name.startswith("_")}
+    assert {*abw.__all__, "tanh", "softmax", "arrow", "torch"} <= offered
+    assert not offered & {"Any", "importlib", "sys"}
+    assert all(hasattr(abw, name) for name in offered - {"arrow", "torch"})
     with pytest.raises(AttributeError):
         abw.nothing  # noqa: B018
 
@@ -311,3 +370,40 @@ def test_an_instance_that_the_model_cannot_be_run_on_is_an_error_of_its_own() ->
 @cache
 def treelstm() -> abw.LoadedModel:
     return abw.load("specs/treelstm.yaml", dims={"hidden": 8}, policy="depth")
+
+
+COINS = """
+model: coins
+data: {format: words, path: d.txt, seed: 5, batch: 4}
+tables: {w: {dim: 2, rows: 9}}
+cells:
+  c: {inputs: {x: 2}, equations: "y = x + 1", outputs: {y: y}}
+types:
+  t: {per: token, where: coin == 1, cell: c, inputs: {x: "w[index]"}}
+outputs: {y: t.y}
+"""
+
+
+def test_without_a_seed_the_coin_is_the_specs_everywhere(tmp_path: Path) -> None:
+    (tmp_path / "coins.yaml").write_text(COINS)
+    (tmp_path / "d.txt").write_text("a b c d e f g h\ni j k l\n")
+    for seed in (None, 7):
+        file = tmp_path / f"{seed}.npz"
+        run(tmp_path / "coins.yaml", Overrides(seed=seed), RunOptions(seed=seed or 0, output=file))
+        with np.load(file) as kept:
+            offsets, vertex = kept["y.offsets"], kept["y.vertex"]
+        model = api.load(tmp_path / "coins.yaml", seed=seed)
+        assert model.spec.data.seed == (5 if seed is None else seed)
+        column = model(tmp_path / "d.txt")["y"]
+        np.testing.assert_array_equal(column.offsets, offsets)
+        np.testing.assert_array_equal(column.vertex, vertex)
+    assert api.load(tmp_path / "coins.yaml", seed=0).spec.data.seed == 0
+
+
+def test_a_server_takes_the_specs_coin_too(tmp_path: Path) -> None:
+    from abw.core.serve.settings import Loading
+
+    (tmp_path / "coins.yaml").write_text(COINS)
+    (tmp_path / "d.txt").write_text("a b c\n")
+    told = Loading(str(tmp_path / "coins.yaml")).document()
+    assert api.load(told.pop("spec"), **told).spec.data.seed == 5

@@ -1,4 +1,4 @@
-"""The long runs: `python -m tests.faults --kills 200`, `--disks`, `--engine 20`."""
+"""The long runs: `python -m tests.faults threads`, `--kills 200`, `--disks`, `--engine 20`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from tests.faults.kills import Tally, kill
 def main() -> int:
     """Say how every command ended, and all that was wrong; the exit code is 1 if anything was."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument(
+        "what", nargs="?", choices=["threads"], help="outputs at 2 to 8 threads beside those of one"
+    )
+    parser.add_argument("--runs", type=int, default=10_000, metavar="N", help="so many of `threads`")
     parser.add_argument("--kills", type=int, default=0, metavar="N", help="kills with each of three signals")
     parser.add_argument("--seed", type=int, default=0, help="of the moments at which they come")
     parser.add_argument("--disks", action="store_true", help="full disks, in steps of 4 kB (root alone)")
@@ -25,6 +29,10 @@ def main() -> int:
     asked = parser.parse_args()
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
+        if asked.what == "threads":
+            from tests.faults import threads
+
+            wrong += tell("runs that threads share", threads.compare(Path(folder), asked.runs))
         if asked.kills:
             with Bench(Path(folder) / "kills", Path(folder) / "home") as bench:
                 bench.folder.mkdir()

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from abw.bench.whole.engine import processes
 from tests.core.scale.nodes import Nodes
 from tests.core.scale.trainings import kept
 from tests.faults.kills import Tally
@@ -139,3 +138,24 @@ def _title(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
         return ""
+
+
+def processes(root: int) -> dict[int, tuple[bool, float]]:
+    """A process and all below it: whether each runs tasks of Ray's, and the seconds of CPU that it took."""
+    parents: dict[int, int] = {}
+    about: dict[int, tuple[bool, float]] = {}
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            try:
+                stat = (path / "stat").read_text().rpartition(")")[2].split()
+                title = (path / "cmdline").read_bytes()
+            except OSError:  # it has ended
+                continue
+            if title:  # else it has ended, and is not yet taken note of
+                seconds = (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+                parents[int(path.name)] = int(stat[1])
+                about[int(path.name)] = title.startswith(b"ray::") and b"Agent" not in title, seconds
+    below = {root}
+    while more := {pid for pid, parent in parents.items() if parent in below} - below:
+        below |= more
+    return {pid: about[pid] for pid in below if pid in about}

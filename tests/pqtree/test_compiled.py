@@ -11,11 +11,11 @@ import numba
 import numpy as np
 import pytest
 
+from abw.core.jit.checkedcache import CheckedCache
+from abw.core.jit.inlined import part
+from abw.core.jit.loops import OPTIONS
 from abw.pqtree import PQTree, compiled, kernel
-from abw.pqtree.checkedcache import CheckedCache
 from abw.pqtree.layouts import broadcast, ties
-from abw.pqtree.loops import OPTIONS
-from abw.pqtree.parts import part
 from abw.pqtree.survey import survey
 
 pytestmark = pytest.mark.skipif(

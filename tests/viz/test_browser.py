@@ -11,8 +11,9 @@ import pytest
 
 from abw.core.graph.dag import Dag, build_dag
 from abw.core.policy.registry import get_policy
+from abw.core.run.pipeline import RunOptions, run
 from abw.core.spec.load import Overrides
-from abw.core.store.runs import StoredRun
+from abw.core.store.runs import StoredRun, find_run
 from abw.viz.data.scene import Scene, scene_of_run, scene_of_spec
 from abw.viz.page import page as page_of
 from tests.viz.browser import opened
@@ -90,6 +91,22 @@ def test_stepping_moves_everything(fig1_page: Path, width: int) -> None:
         assert "7 nodes of O" in text(page, "#said")
         # nothing is wider than the window
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_controls_leave_a_telephone_its_screen(lattice_page: Path) -> None:
+    with opened(lattice_page, 390, 844) as (page, _):
+        assert page.evaluate("document.querySelector('.stage').getBoundingClientRect().top") < 200
+        assert page.evaluate("document.querySelector('.bar').offsetHeight") < 130
+        page.click("#policies button:last-child")
+        assert "agenda" in page.inner_text("#policies [aria-pressed=true]")
+
+
+def test_the_machine_is_called_what_it_is(fig1_page: Path) -> None:
+    with opened(fig1_page, 1280) as (page, _):
+        assert text(page, "#machine-name") == "the policy as a state machine"
+        page.click("#policies button:nth-child(2)")
+        assert text(page, "#machine-name") == "the states that the policy met"
+        assert "the policy itself is a rule" in text(page, "#machine-said")
 
 
 def test_play_runs_to_the_end_and_stops(fig1_page: Path) -> None:
@@ -390,3 +407,28 @@ def test_a_model_that_does_not_grow_has_no_rounds(fig1_page: Path) -> None:
         page.keyboard.press("r")
         assert text(page, "#at") == "batch 1 of 6"
         assert page.locator("#growth").is_hidden()
+
+
+def test_a_node_is_ready_from_its_round_on(home: Path, tmp_path: Path) -> None:
+    run(
+        Path("specs/beam.yaml"),
+        Overrides(dims={"hidden": 4}, limit=2),
+        RunOptions(policy="agenda"),
+    )
+    file = tmp_path / "run.html"
+    file.write_bytes(page_of(scene_of_run(find_run(None))))
+    with opened(file, 1280) as (page, _):
+        rounds, policies = page.evaluate(
+            "[app.world.data.growth.node, "
+            "app.world.data.policies.map((p) => [p.rounds, [...p.since ?? []], [...p.batch ?? []]])]"
+        )
+        own, since, batch = policies[0]
+        assert own
+        begins = {r: min(b for b, of in zip(batch, rounds, strict=True) if of == r) for r in set(rounds)}
+        assert len(begins) > 3
+        for r, ready, b in zip(rounds, since, batch, strict=True):
+            assert begins[r] <= ready <= b
+        assert "Ready:" in text(page, "#said")
+        assert "round by round" in page.content()
+        page.click("#policies button:nth-child(2)")  # of the graph in the end
+        assert "Ready, if all were decided:" in text(page, "#said")

@@ -69,7 +69,7 @@ def test_the_systems_dot_is_used_where_it_is_there(
 
 @pytest.mark.skipif(
     not shutil.which("dot") and not importlib.util.find_spec("pygraphviz"),
-    reason="needs Graphviz: the program dot, or pip install 'abw[dot]'",
+    reason='needs Graphviz: the program dot, or pip install ".[dot]"',
 )
 def test_graphviz_itself_accepts_our_dot(lattice: Scene) -> None:
     for kind in ("policy", "graph"):

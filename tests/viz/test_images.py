@@ -82,5 +82,5 @@ def test_without_the_extra_png_and_pdf_say_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "typst", None)
     for format in ("png", "pdf"):
-        with pytest.raises(AbwError, match=r"abw\[images\]"):
+        with pytest.raises(AbwError, match=r"\.\[images\]"):
             export("", collect(fig1, ["batches"]), format)

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
+from abw.core.graph.dag import build_dag
 from abw.core.plan.plan import plan
+from abw.core.policy.registry import get_policy
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.spec.load import Overrides, load_cell
 from abw.core.store.runs import StoredRun, find_run
 from abw.pqtree import PQTree, plan_layout
 from abw.viz.data.scene import Scene
+from abw.viz.data.steps import graph_picture
+from abw.viz.drawing.draw import as_svg
+from abw.viz.drawing.letters import wide
 from abw.viz.notebook import (
     SHOWN,
     VARIABLES,
@@ -53,6 +60,18 @@ def test_small_things_are_pictures(fig1: Scene, fig1_run: StoredRun, root: Path)
     assert [said for said in shown if said.startswith("x")] == [f"x{v}" for v in layout.order]
     assert shown.count("contiguous") == 5
     assert "copied" not in shown
+
+
+def test_titles_of_small_pictures_are_whole(fig1: Scene) -> None:
+    dag = build_dag(("a",), *(np.zeros(n, np.int32) for n in (1, 0, 0)))
+    zero = np.zeros(1, np.int32)
+    picture = graph_picture(
+        Scene("", "", 0, 1, dag, zero, zero, {"depth": get_policy("depth").schedule(dag)}, None)
+    )
+    for drawn in (as_svg(picture), as_svg(graph_picture(fig1))):
+        found = re.search(r'<text x="(\d+)" y="20" class="big">([^<]+)<', drawn.body)
+        assert found and found[2].startswith("numbered by the batches of ")
+        assert int(found[1]) + wide(found[2], 14, bold=True) <= drawn.width
 
 
 def test_rounds_are_pictures(home: Path) -> None:
@@ -93,9 +112,7 @@ def test_copies_are_drawn_in_layouts_too() -> None:
     assert "copied" in drawn(show_layout(layout))
 
 
-@pytest.mark.skipif(
-    not importlib.util.find_spec("IPython"), reason="needs IPython: pip install 'abw[browser]'"
-)
+@pytest.mark.skipif(not importlib.util.find_spec("IPython"), reason='needs IPython: pip install ".[browser]"')
 def test_importing_abw_in_ipython_registers_all_of_them(root: Path, tmp_path: Path) -> None:
     code = """
 from IPython.core.interactiveshell import InteractiveShell

@@ -101,9 +101,26 @@ def test_hostile_names_change_no_element(fig1: Scene) -> None:
 
 def test_a_run_whose_model_is_gone_still_has_a_page(fig1_run: StoredRun, tmp_path: Path) -> None:
     fig1_run.report["data"] = str(tmp_path / "gone")
-    data = data_of(page(scene_of_run(fig1_run)).decode())
+    text = page(scene_of_run(fig1_run)).decode()
+    assert re.search(rf"Not shown: the model, memory and PQ-trees. Reason: .*{tmp_path / 'gone'}", text)
+    data = data_of(text)
     assert data["outputs"] is None
     assert data["values"] == []
+
+
+def test_a_page_says_why_parts_are_missing(fig1_run: StoredRun, tmp_path: Path) -> None:
+    whole = scene_of_run(fig1_run)
+    assert "Not shown" not in page(whole).decode()
+    other = tmp_path / "other.txt"
+    other.write_text("(3 (2 small) (2 trees))\n")
+    fig1_run.report["data"] = str(other)
+    text = page(scene_of_run(fig1_run)).decode()
+    assert f"Not shown: memory and PQ-trees. Reason: the data in {other} have changed since." in text
+    fig1_run.report["data"] = "stdin"
+    text = page(scene_of_run(fig1_run)).decode()
+    assert "PQ-trees. Reason: its data came through a pipe, and are not kept." in text
+    program = page(replace(whole, spec=None)).decode()
+    assert "Not shown: the model. Reason: what joins a program" in program
 
 
 @given(

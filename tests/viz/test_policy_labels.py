@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abw.viz.data.collect import collect
+from abw.core.spec.load import Overrides
+from abw.viz.data.collect import Kind, collect
+from abw.viz.data.fsm import policy_picture
 from abw.viz.data.pictures import END, PolicyPicture, State, Transition
-from abw.viz.data.scene import Scene
-from abw.viz.drawing.labels import Labels, along, overlap
+from abw.viz.data.scene import Scene, scene_of_spec
+from abw.viz.drawing.draw import as_svg
+from abw.viz.drawing.labels import Curve, Labels, along, clearest, overlap, within
 from abw.viz.drawing.letters import wide
 from abw.viz.drawing.svg import document
 from abw.viz.drawing.svg_policy import MOST, policy_svg
 from tests.viz.browser import opened
 
+SVG = "{http://www.w3.org/2000/svg}"
 NAMES = ("char", "WWWWWWWWWWWW", "mmmmmmmm", "state-of-the-lattice", "i", "日本語")
 
 TEXTS = """() => [...document.querySelectorAll('svg text')].filter((e) => e.textContent).map((e) => {
@@ -84,6 +90,45 @@ def look(name: str, svg: str, folder: Path) -> Any:  # noqa: ANN401
         for j in range(i):
             assert not overlap(boxes[i], boxes[j]), (name, text, found[j][0])
     return found
+
+
+@pytest.mark.parametrize("name", ["treelstm-2type", "treelstm-attend", "dag"])
+def test_transitions_run_around_states(home: Path, name: str) -> None:
+    scene = scene_of_spec(Path(f"specs/{name}.yaml"), Overrides(dims={"hidden": 4}, limit=8), by="agenda")
+    for policy in scene.schedules:
+        root = ElementTree.fromstring(document(policy_svg(policy_picture(scene, policy))))
+        boxes = [
+            tuple(float(box.get(side, "")) for side in ("x", "y", "width", "height"))
+            for box in root.iter(f"{SVG}rect")
+            if box.get("class") == "box"
+        ]
+        assert len(boxes) > 2
+        for g in root.iter(f"{SVG}g"):
+            path, tip = g.find(f"{SVG}path"), g.find(f"{SVG}title")
+            if path is None or tip is None:
+                continue
+            numbers = list(map(float, re.findall(r"[-\d.]+", path.get("d", ""))))
+            curve = tuple(zip(numbers[::2], numbers[1::2], strict=True))
+            inside = [(x + 1, y + 1, x + w - 1, y + h - 1) for x, y, w, h in boxes]
+            assert len(curve) == 4 and within(curve, inside) == 0, tip.text
+
+
+def test_the_clearest_curve_is_taken() -> None:
+    def line(x: float) -> Curve:
+        return (x, 0.0), (x, 10.0), (x, 20.0), (x, 30.0)
+
+    box, thin = (0.0, 10.0, 5.0, 20.0), (6.0, 14.0, 8.0, 15.0)
+    assert clearest([line(2), line(5.5), line(9)], [box, thin]) == line(5.5)
+    assert clearest([line(2), line(7)], [box, thin]) == line(7)
+    assert within(line(2), [box]) > within(line(7), [thin]) > 0
+
+
+@pytest.mark.parametrize("kind", ["policy", "model"])
+def test_blanks_between_parts_of_a_line_stay_in_any_program(lattice: Scene, kind: Kind) -> None:
+    (picture,) = collect(lattice, [kind])
+    root = ElementTree.fromstring(document(as_svg(picture)))
+    blanks = [t.text for t in root.iter(f"{SVG}tspan") if t.text and t.text != t.text.strip()]
+    assert blanks and root.get("{http://www.w3.org/XML/1998/namespace}space") == "preserve"
 
 
 def test_what_is_not_drawn_is_said() -> None:

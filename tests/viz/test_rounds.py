@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import functools
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from abw.core.base.errors import AbwError
+from abw.core.exec.params import init_params
+from abw.core.graph.cells import cell_network
 from abw.core.graph.growing.margins import DROPPED, ENDED, KEPT, MADE, WON
 from abw.core.run.pipeline import RunOptions, run
+from abw.core.run.workload import open_model
 from abw.core.spec.load import Overrides
 from abw.core.store.history import history_file
 from abw.core.store.runs import find_run
@@ -128,6 +133,32 @@ def test_a_run_shows_what_it_kept_and_an_older_one_what_it_does_again(home: Path
     with pytest.raises(AbwError, match="nothing is known of rounds of greedy"):
         collect(gone, ["rounds"])
     assert '"growth":null' in page(gone).decode()
+
+
+@pytest.mark.parametrize("how", ["the spec", "--weights", "--seed"])
+def test_a_run_that_grew_by_other_weights_shows_its_cells(home: Path, tmp_path: Path, how: str) -> None:
+    spec, file = tmp_path / "specs" / "stackrnn.yaml", tmp_path / "specs" / "w.npz"
+    shutil.copytree("specs", spec.parent)
+    overrides = Overrides(dims={"hidden": 4}, limit=4, batch=2, weights=file if how == "--weights" else None)
+    network = cell_network(open_model(spec, replace(overrides, weights=None)))
+    seeded = init_params(network, 7)
+    named: dict[str, Any] = dict(zip((p.name for p in network.params), seeded.values, strict=True))
+    named |= dict(zip((t.name for t in network.tables), seeded.tables, strict=True))
+    np.savez(file, **named)
+    if how == "the spec":
+        spec.write_text(f"{spec.read_text()}\nweights: w.npz\n")
+    run(spec, overrides, RunOptions(policy="agenda", seed=7 if how == "--seed" else 0))
+    scene = scene_of_run(find_run(None), 1)
+    assert scene.missing == ""
+    assert collect(scene, ["memory", "pqtree", "model"])
+    text = page(scene).decode()
+    assert "PQ-trees</summary>" in text and 'class="missing' not in text
+    if how != "--seed":
+        np.savez(file, **{name: 2 * values for name, values in named.items()})
+        scene = scene_of_run(find_run(None), 1)
+        with pytest.raises(AbwError, match=r"w\.npz have changed since"):
+            collect(scene, ["memory"])
+        assert "w.npz have changed since" in page(scene).decode()
 
 
 def test_what_does_not_grow_has_no_rounds(fig1: Scene) -> None:

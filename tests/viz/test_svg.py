@@ -13,7 +13,7 @@ import pytest
 
 from abw.core.base.errors import AbwError
 from abw.core.graph.bounds import depths
-from abw.core.spec.load import load_cell
+from abw.core.spec.load import Overrides, load_cell
 from abw.pqtree import PQTree
 from abw.viz.data.collect import KINDS, Kind, collect
 from abw.viz.data.memory import memory_picture
@@ -28,11 +28,12 @@ from abw.viz.data.pictures import (
     PolicyPicture,
     TreePicture,
 )
-from abw.viz.data.scene import Scene
+from abw.viz.data.scene import Scene, scene_of_spec
+from abw.viz.data.steps import graph_picture
 from abw.viz.data.tree import tree_picture
 from abw.viz.drawing.draw import as_svg
 from abw.viz.drawing.svg import MOST, document, stacked
-from abw.viz.drawing.svg_graph import NODES, graph_svg, layers
+from abw.viz.drawing.svg_graph import NODES, WIDEST, graph_svg, layers, placed
 from abw.viz.drawing.svg_memory import arena_svg
 from abw.viz.drawing.svg_policy import MOST as STATES
 from abw.viz.drawing.svg_policy import shown_states
@@ -94,8 +95,67 @@ def test_the_graph_has_every_node_and_edge(lattice: Scene) -> None:
     assert isinstance(picture, GraphPicture)
     nodes = [t.text for t in root.iter(f"{SVG}title") if (t.text or "").startswith("node ")]
     assert len(nodes) == len(picture.type)
-    assert len([p for p in root.iter(f"{SVG}path") if p.get("class") == "edge"]) == len(picture.source)
     assert layers(picture).tolist() == depths(lattice.dag).tolist()
+
+
+def tall(text: str) -> tuple[float, float]:
+    root = ElementTree.fromstring(text)
+    return float(root.get("width", "")), float(root.get("height", ""))
+
+
+def test_lines_join_what_edges_join_and_run_through_no_box(lattice: Scene) -> None:
+    picture = graph_picture(lattice)
+    places = placed(picture)
+    beside: dict[int, list[int]] = {}
+    for a, b in places.segments.tolist():
+        assert places.y[a] + places.half[a] < places.y[b] - places.half[b]
+        beside.setdefault(a, []).append(b)
+
+    def ends(v: int) -> set[int]:
+        found = beside.get(v, [])
+        return {w for w in found if w < places.nodes}.union(*(ends(w) for w in found if w >= places.nodes))
+
+    joined = {(u, v) for u in range(places.nodes) for v in ends(u)}
+    assert joined == set(zip(picture.source.tolist(), picture.target.tolist(), strict=True))
+    # whatever shares a layer keeps its room: a line goes straight down beside the boxes there
+    for row, y in {*zip(places.row.tolist(), places.y.tolist(), strict=True)}:
+        there = np.flatnonzero((places.row == row) & (places.y == y))
+        there = there[np.argsort(places.x[there])]
+        apart = (places.size[there][1:] + places.size[there][:-1]) / 2
+        assert (np.diff(places.x[there]) >= apart - 1e-6).all()
+
+
+@pytest.mark.parametrize("name", ["seq2seq", "attention-nmt", "set-transformer"])
+def test_attention_fits_on_a_page(home: Path, name: str) -> None:
+    changes = Overrides(dims={"hidden": 4}, limit=2)
+    picture = graph_picture(scene_of_spec(Path(f"specs/{name}.yaml"), changes, by="agenda", against=()))
+    width, height = tall(document(graph_svg(picture)))
+    assert width < 1000 and height < 1700
+    hubs = graph_svg(picture).body.count('class="hub"')
+    assert 2 <= hubs <= 6
+
+
+def test_many_instances_stand_in_rows_and_a_wide_one_in_strips() -> None:
+    none = np.zeros(0, np.int32)
+    for instances, each in ((200, 1), (1, 200), (3, 90)):
+        count = instances * each
+        zeros, instance = np.zeros(count, np.int32), np.repeat(np.arange(instances, dtype=np.int32), each)
+        picture = GraphPicture(("a",), zeros, instance, zeros, none, none, ("fsm",), zeros[None])
+        drawn = graph_svg(picture)
+        assert drawn.width <= WIDEST + 40 < 200 * 36
+        root = ElementTree.fromstring(document(drawn))
+        strips = root.findall(f"{SVG}svg")
+        assert len(strips) > 2
+        whole = set()
+        for strip in strips:
+            first, _, width, _ = map(float, strip.get("viewBox", "").split())
+            assert width == float(strip.get("width", "")) <= WIDEST
+            for node in strip.iter(f"{SVG}g"):
+                box, tip = node.find(f"{SVG}rect"), node.find(f"{SVG}title")
+                assert box is not None and tip is not None
+                if first <= float(box.get("x", "")) <= first + width - float(box.get("width", "")):
+                    whole.add((tip.text or "").split(":")[0])
+        assert whole == {f"node {v}" for v in range(count)}
 
 
 def test_lanes_have_every_batch_and_mark_those_that_are_not_free(lattice: Scene) -> None:

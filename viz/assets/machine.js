@@ -88,6 +88,7 @@ class Machine {
     this.width = byId("machine").clientWidth;
     const walked = new Set(machine.steps), whole = picked === null && walked.size <= WHOLE;
     const focus = picked ?? this.now;
+    byId("machine-name").textContent = machine.learned ? "the policy as a state machine" : "the states that the policy met";
     byId("machine-said").textContent = machine.said;
     byId("follow").textContent = walked.size <= WHOLE ? "the whole machine" : "follow the step";
     byId("follow").hidden = picked === null;

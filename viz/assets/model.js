@@ -60,6 +60,11 @@ function prepare(policy, world) {
   }
   policy.free = policy.late.map((late) => !late);
   policy.since = new Int32Array(N);
+  if (policy.rounds) { // nobody knows of a node before its round
+    const { node } = world.data.growth, begins = [];
+    node.forEach((round, v) => { begins[round] = Math.min(begins[round] ?? steps, policy.batch[v]); });
+    node.forEach((round, v) => { policy.since[v] = begins[round]; });
+  }
   for (let e = 0; e < source.length; e++) {
     const ready = policy.batch[source[e]] + 1;
     if (ready > policy.since[target[e]]) policy.since[target[e]] = ready;
@@ -99,9 +104,9 @@ function sayStep(policy, step) {
   const rest = ready.length - 6;
   if (rest > 0) ready.sort((a, b) => b[1] - a[1]).length = 6;
   const late = policy.late[step];
-  const free = late ? `Not free: ${plural(late, `critical node`)} of ${data.types[t]} ${late === 1 ? "comes" : "come"} later.` : "Free.";
+  const free = late ? `Not free: ${plural(late, `critical node`)} of ${data.types[t]} ${late === 1 ? "comes" : "come"} later.` : "Free: the lower bound needs this batch.";
   return `Batch ${step + 1} of ${policy.steps}: ${plural(policy.width[step], "node")} of ${data.types[t]}. ` +
-    `Ready: ${ready.map(([name, count]) => `${name} ${count}`).join(", ")}${rest > 0 ? ` and ${plural(rest, "other type")}` : ""}. ${free}`;
+    `${data.growth && !policy.rounds ? "Ready, if all were decided" : "Ready"}: ${ready.map(([name, count]) => `${name} ${count}`).join(", ")}${rest > 0 ? ` and ${plural(rest, "other type")}` : ""}. ${free}`;
 }
 
 // Nodes that a search means: a number, key:value pairs, part of a type's name, or else a word of the data; all must hold.

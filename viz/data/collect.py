@@ -52,8 +52,8 @@ def collect(
     """The pictures of these kinds, in this order. `policy`: whose, the scene's own for None.
 
     `instances`: of graph and choices only those of the first so many. Errors: AbwError for a policy that the
-    scene has no schedule of, where a run's model or data cannot be read any more, and for rounds of what does
-    not grow.
+    scene has no schedule of, where a run's model, data or weights cannot be had again, and for rounds of what
+    does not grow.
     """
     chosen = policy or scene.own
     if chosen not in scene.schedules:
@@ -79,7 +79,7 @@ def collect(
         elif kind == "pqtree":
             pictures += tree_pictures(_network(scene))
         else:
-            pictures.append(model_picture(_readable(scene.spec)))
+            pictures.append(model_picture(_found(scene, scene.spec)))
     return pictures
 
 
@@ -90,17 +90,17 @@ def tree_pictures(network: Network) -> list[TreePicture]:
 
 
 def _network(scene: Scene) -> Network:
-    return _readable(scene.network)
+    return _found(scene, scene.network)
 
 
-def _readable(found: Found | None) -> Found:
-    """What is None where a run's model or data cannot be read any more."""
-    if found is None:
+def _found(scene: Scene, part: Found | None) -> Found:
+    """A part of the scene. Errors: AbwError with the reason why it is None."""
+    if part is None:
         raise AbwError(
-            "the run's model or data cannot be read any more, and its cells are not kept",
+            f"{scene.title}: its cells cannot be shown: {scene.missing}",
             hint="name the spec instead: `abw viz SPEC`",
         )
-    return found
+    return part
 
 
 _NAMES: dict[type[Any], str] = {

@@ -30,7 +30,8 @@ def policy_picture(scene: Scene, policy: str) -> PolicyPicture:
     chosen = [types[t] for t in schedule.type]
     if scene.learned and policy == scene.own:
         return _learned(policy, scene.learned, scene.learned.visited(scene.dag, schedule), chosen)
-    steps = [tuple(types[t] for t in np.flatnonzero(row)) for row in ready_counts(scene.dag, schedule)]
+    ready = ready_counts(scene.dag, schedule, scene.rounds(policy))
+    steps = [tuple(types[t] for t in np.flatnonzero(row)) for row in ready]
     states, taken, numbers, transitions = _walk([], steps, chosen)
     made = tuple(
         State(symbols, (), here.most_common(1)[0][0], {}, {}, dict(here), known=True)

@@ -70,6 +70,10 @@ class PolicyPicture:
     training: Mapping[str, Any] | None
 
 
+NO_STATES = "the policy itself is a rule and knows no states"
+"""What is said of a policy without training, whose states are those that its choices were seen in."""
+
+
 def merged(picture: PolicyPicture) -> list[Transition]:
     """One transition for each pair of states: the most frequent type, the counts of all together."""
     pairs: dict[tuple[int, int], list[Transition]] = defaultdict(list)

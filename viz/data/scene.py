@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.errors import AbwError
 from abw.core.base.progress import Progress, Quiet
 from abw.core.exec.interface import Executed
 from abw.core.graph.dag import Dag
@@ -23,16 +22,18 @@ from abw.core.policy.learned.choicefile import read_any
 from abw.core.policy.learned.fsm import FsmPolicy
 from abw.core.policy.registry import CHOSEN, LEARNED
 from abw.core.policy.schedule import Schedule
+from abw.core.policy.trace import in_rounds
 from abw.core.run.history import history_again
 from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds, named_policy
 from abw.core.run.times import load_times
-from abw.core.run.workload import load_workload, open_model
+from abw.core.run.workload import grows_at_random, load_workload, open_model
 from abw.core.script.look import look
 from abw.core.script.run import ProgramOptions
 from abw.core.spec.load import Overrides
 from abw.core.store.checked import read_outputs
 from abw.core.store.history import load_history
 from abw.core.store.runs import OUTPUTS, POLICY, StoredRun, in_range, load_batch, policy_name
+from abw.viz.data.again import open_again
 from abw.viz.data.vertices import Origin
 
 Ints = NDArray[np.int32]
@@ -56,9 +57,9 @@ class Scene:
 
     `name` tells it from others of the same model. `schedules` by the name of their policy, the scene's own
     first; `learned` is the FSM behind `fsm`, or `auto`. `spec`, `network`, `graph`, `origin` are None where a
-    run's model or data cannot be read any more; `kept` are the values that a run left. `growth`: how it has
-    grown, if it has. `times`: what a run's batches took under the own policy, where that was noted; `report`:
-    the run's. `reads` are the files that it was made from.
+    run's model, data or weights cannot be had again; `missing` says why. `kept` are the values that a run
+    left. `growth`: how it has grown, if it has. `times`: what a run's batches took under the own policy,
+    where that was noted; `report`: the run's. `reads` are the files that it was made from.
     """
 
     title: str
@@ -80,6 +81,12 @@ class Scene:
     origin: Origin | None = None
     times: Executed | None = None
     report: Mapping[str, Any] = field(default_factory=dict)
+    missing: str = ""
+
+    def rounds(self, policy: str) -> Ints | None:
+        """The round of each node (n,), where a policy's schedule goes round by round, as runs do."""
+        found = self.growth
+        return found.node_round if found and in_rounds(self.schedules[policy], found.node_round) else None
 
     @property
     def own(self) -> str:
@@ -98,18 +105,20 @@ def scene_of_run(
 
     Errors: AbwError where it is not there or damaged.
 
-    Reads the model and the data again to know the cells and the memory; goes without where they changed, or
-    where the model names files outside its folder, unless these are allowed.
+    Reads the model, data and weights again to know the cells and the memory; goes without where they changed,
+    or where the model names files outside its folder, unless these are allowed.
     """
     dag, schedule, instance, vertex = load_batch(run, in_range(number, run.kept))
     report = run.report
     own = policy_name(report)
     others = [own, *against] if by else against
     known = {own: schedule}
-    spec = _model_again(run, allow_outside)
-    graph, origin = _graph_again(run, spec, number, dag) if spec else (None, None)
+    again = open_again(run, number, dag, allow_outside)
+    spec, graph, origin = again.model, again.graph, again.origin
+    growth = _growth(run, number, spec if graph else None, dag)
+    at_random = growth is not None and growth.by_scores and not report.get("weights")
     return Scene(
-        title=_titled(f"run {run.number}: {report['model']}", own, report.get("picked")),
+        title=_titled(f"run {run.number}: {report['model']}", own, report.get("picked"), at_random),
         model=report["model"],
         number=number,
         mini_batches=report["mini_batches"],
@@ -122,12 +131,13 @@ def scene_of_run(
         network=graph.network if graph else None,
         graph=graph,
         kept=_kept(run, number * report["batch"], graph),
-        growth=_growth(run, number, spec if graph else None, dag),
+        growth=growth,
         reads=(Path(report["spec"]), Path(report["data"])),
         name=f"run {run.number}" + (f", mini-batch {number}" if report["mini_batches"] > 1 else ""),
         origin=origin if graph and np.array_equal(graph.vertex, vertex) else None,
         times=load_times(run.path, number, schedule) if by in (None, own) else None,
         report=report,
+        missing=again.why,
     )
 
 
@@ -147,16 +157,17 @@ def scene_of_spec(
     AbwError.
     """
     model = open_model(spec, overrides)
-    workload = load_workload(model, granularity)
+    seed = overrides.seed or 0
+    workload = load_workload(model, granularity, seed=seed)
     windows = list(workload.windows())
     own, launch = by or (LEARNED if encoding else CHOSEN), launch_seconds(workload.network, "cpu")
-    asked = Asked(own, encoding or "best", overrides.seed or 0, model.data.batch, launch)
+    asked = Asked(own, encoding or "best", seed, model.data.batch, launch)
     kept = kept_policy(workload.networks, asked)
     policy, found = chosen_policy(kept, workload, asked, progress=progress or Quiet())
     first, last = windows[in_range(number, len(windows))]
     graph = workload.graph(first, last)
     return Scene(
-        title=_titled(model.name, own, found.behind if found else None),
+        title=_titled(model.name, own, found.behind if found else None, grows_at_random(model)),
         model=model.name,
         number=number,
         mini_batches=len(windows),
@@ -168,7 +179,7 @@ def scene_of_spec(
         spec=model,
         network=graph.network,
         graph=graph,
-        growth=history_again(model, first, last) if model.growth else None,
+        growth=history_again(model, first, last, seed) if model.growth and granularity == "cell" else None,
         reads=(*model.reads, *([found.path] if found else [])),
         name=model.name + (f", mini-batch {number}" if len(windows) > 1 else ""),
         origin=Origin(workload.instances, first, last),
@@ -205,50 +216,10 @@ def scene_of_program(
     )
 
 
-def _titled(name: str, policy: str, picked: str | None) -> str:
-    """The title, with what `auto` stands for."""
-    return f"{name} ({CHOSEN}: {picked})" if policy == CHOSEN and picked else name
-
-
-def model_of_run(run: StoredRun, allow_outside: bool = False) -> Model:
-    """The model that a run executed, from the copy it keeps. Errors: SpecError, AbwError."""
-    report = run.report
-    overrides = Overrides(
-        dims=report["dims"],
-        data=Path(report["data"]),
-        limit=min(report["instances"], run.kept * report["batch"]),
-        batch=report["batch"],
-        hoist=report.get("hoist", False),
-        allow_outside=allow_outside,
-    )
-    return open_model(run.path / "spec" / Path(report["spec"]).name, overrides)
-
-
-def _model_again(run: StoredRun, allow_outside: bool) -> Model | None:
-    try:
-        return model_of_run(run, allow_outside)
-    except (AbwError, OSError):
-        return None
-
-
-def _graph_again(
-    run: StoredRun, model: Model, number: int, dag: Dag
-) -> tuple[Graph, Origin] | tuple[None, None]:
-    """The mini-batch's graph with its instances, unless the data is not what it was."""
-    passes = run.report.get("passes", ())
-    try:
-        workload = load_workload(
-            model,
-            run.report["granularity"],
-            fuse="fuse" in passes,
-            group="group" in passes,
-        )
-        first, last = list(workload.windows())[number]
-        graph = workload.graph(first, last)
-        same = np.array_equal(workload.networks.seen(graph).type, dag.type)
-        return (graph, Origin(workload.instances, first, last)) if same else (None, None)
-    except (AbwError, OSError, IndexError):
-        return None, None
+def _titled(name: str, policy: str, picked: str | None, at_random: bool) -> str:
+    """The title, with what `auto` stands for, and whether what grew did so by random weights."""
+    named = f"{name} ({CHOSEN}: {picked})" if policy == CHOSEN and picked else name
+    return f"{named}, grown by random weights" if at_random else named
 
 
 def _growth(run: StoredRun, number: int, spec: Model | None, dag: Dag) -> History | None:
@@ -259,7 +230,8 @@ def _growth(run: StoredRun, number: int, spec: Model | None, dag: Dag) -> Histor
     size = run.report["batch"]
     found = load_history(run.path, number, len(dag), size)
     if found is None and spec is not None and spec.growth:
-        found = history_again(spec, number * size, min((number + 1) * size, run.report["instances"]))
+        last = min((number + 1) * size, run.report["instances"])
+        found = history_again(spec, number * size, last, run.report["seed"])
     return found if found and len(found.node_round) == len(dag) else None
 
 

@@ -27,7 +27,7 @@ def frontier_picture(scene: Scene, policy: str) -> FrontierPicture:
     """One schedule with the frontier before each of its batches. O(n log n + m)."""
     schedule = scene.schedules[policy]
     lane = _lane(policy, scene.dag, schedule)
-    return FrontierPicture(scene.dag.types, ready_counts(scene.dag, schedule), lane)
+    return FrontierPicture(scene.dag.types, ready_counts(scene.dag, schedule, scene.rounds(policy)), lane)
 
 
 def graph_picture(scene: Scene, instances: int | None = None) -> GraphPicture:

@@ -1,13 +1,18 @@
-"""Labels that do not collide: each at the first place of those wanted where nothing else is."""
+"""Labels and lines that do not collide: each at the first place of those wanted where nothing else is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 Box = tuple[float, float, float, float]
 """Left, top, right, low, in pixels."""
 
 Point = tuple[float, float]
+Curve = tuple[Point, Point, Point, Point]
+"""A cubic Bézier curve."""
+
+SAMPLES = 40
+"""At so many points of a curve it is seen whether it lies over something."""
 
 
 class Labels:
@@ -34,8 +39,25 @@ def overlap(one: Box, other: Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-def along(curve: tuple[Point, Point, Point, Point], share: float) -> Point:
-    """A point of a cubic Bézier curve: its first at share 0, its last at 1."""
+def clearest(curves: Iterable[Curve], boxes: Sequence[Box]) -> Curve:
+    """The first curve that runs through no box, else the first of those that do so least. At least one."""
+    found: list[tuple[int, Curve]] = []
+    for curve in curves:
+        inside = within(curve, boxes)
+        if not inside:
+            return curve
+        found.append((inside, curve))
+    return min(found, key=lambda each: each[0])[1]
+
+
+def within(curve: Curve, boxes: Sequence[Box]) -> int:
+    """How many of a curve's points lie in boxes."""
+    points = [along(curve, i / SAMPLES) for i in range(SAMPLES + 1)]
+    return sum(left < x < right and top < y < low for x, y in points for left, top, right, low in boxes)
+
+
+def along(curve: Curve, share: float) -> Point:
+    """A point of a curve: its first at share 0, its last at 1."""
     t, s = share, 1 - share
     weights = (s * s * s, 3 * s * s * t, 3 * s * t * t, t * t * t)
     x, y = (sum(w * point[i] for w, point in zip(weights, curve, strict=True)) for i in (0, 1))

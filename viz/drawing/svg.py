@@ -46,7 +46,7 @@ _RULES = """
 .abw .copy{stroke:var(--bad);fill:none}
 .abw .fine{stroke:var(--fine);fill:none;stroke-width:2}
 .abw .other{stroke:var(--soft);fill:none;stroke-width:1.5} .abw .links{stroke-dasharray:5 3}
-.abw .below{stroke-dasharray:2 2.5}
+.abw .below{stroke-dasharray:2 2.5} .abw .hub{fill:var(--line)}
 .abw .pqtree line{stroke:var(--line)} .abw .pqtree text{text-anchor:middle}
 .abw .pqtree .p,.abw .pqtree .q{fill:var(--faint);stroke:var(--soft)}
 """
@@ -207,6 +207,8 @@ def inline(picture: Svg, head: str = "") -> str:
         viewBox=f"0 0 {picture.width:.0f} {picture.height:.0f}",
         role="img",
         aria_label=picture.label,
+        # blanks at the ends of tspans, which all but browsers leave out otherwise
+        **{"xml:space": "preserve"},
     )
 
 

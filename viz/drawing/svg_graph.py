@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,46 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.viz.data.pictures import GraphPicture
-from abw.viz.drawing.layered import across, side_by_side, with_bends
+from abw.viz.drawing.bundles import bundled
+from abw.viz.drawing.layered import across, depth_first, with_bends
+from abw.viz.drawing.letters import wide
 from abw.viz.drawing.palette import marks
-from abw.viz.drawing.svg import Svg, legend, swatch, tag, text, title
+from abw.viz.drawing.svg import Svg, legend, number, swatch, tag, text, title
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.floating[Any]]
+Bools = NDArray[np.bool_]
 
 NODES = 4000
 """The most nodes an SVG is made of; a browser takes seconds for more."""
 
-WIDE, HIGH, STEP, MARGIN = 26.0, 20.0, 44.0, 20.0
+WIDEST = 1600.0
+"""The most pixels that a row of instances takes: on a page as wide as a screen its numbers can be read."""
+
+WIDE, HIGH, STEP, MARGIN, TOP = 26.0, 20.0, 44.0, 20.0, 64.0
+NODE, BEND, HUB = WIDE + 10, 12.0, 2.5
+"""The room of a node and of a line that passes; a hub's radius."""
+
+APART, BELOW = 24.0, 36.0
+"""Between instances: beside each other, and below each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where n nodes lie, then hubs, then bends: in a row, with their middle at `x`, `y` of it.
+
+    `size` is the room of each across, `half` how far it reaches up and down. `segments` (m, 2) are the pieces
+    of edges, between neighbouring layers. What is below `nodes` is a node, else below `hubs` a hub.
+    """
+
+    nodes: int
+    hubs: int
+    row: Ints
+    x: Floats
+    y: Floats
+    size: Floats
+    half: Floats
+    segments: Ints
 
 
 def layers(picture: GraphPicture) -> Ints:
@@ -37,27 +67,112 @@ def layers(picture: GraphPicture) -> Ints:
 
 
 def graph_svg(picture: GraphPicture, policy: str | None = None) -> Svg:
-    """The graph numbered by the batches of `policy`, the first one for None. Errors: AbwError above NODES."""
+    """The graph numbered by the batches of `policy`, the first one for None. Errors: AbwError above NODES.
+
+    Instances stand in rows at most `WIDEST` pixels wide; one that is wider is cut into strips.
+    """
     if len(picture.type) > NODES:
         raise AbwError(
             f"an SVG of {len(picture.type)} nodes is too much for any browser (at most {NODES})",
             hint="draw some instances with --instances N, or look at all of them with --html",
         )
     name = policy or picture.policies[0]
-    batch = picture.batch[picture.policies.index(name)]
+    said = f"numbered by the batches of {name}"
     letters = marks(picture.types)
-    bent = with_bends(layers(picture), picture.instance, picture.source, picture.target)
-    place = side_by_side(across(bent.layer, bent.group, bent.source, bent.target), bent.group)
-    x = MARGIN + WIDE / 2 + place * (WIDE + 10)
-    y = 64 + HIGH / 2 + bent.layer * STEP
-    parts = [text(MARGIN, 20, f"numbered by the batches of {name}", "big")]
     head, right = legend(picture.types, letters, MARGIN, 42)
-    parts.append(head)
-    bounds = bent.path_ptr.tolist()
-    parts += [
-        tag("path", d=_route(x, y, bent.path[first:last]), class_="edge") for first, last in pairwise(bounds)
-    ]
-    for v, t in enumerate(picture.type.tolist()):
+    right = max(right, MARGIN + wide(said, 14, bold=True))
+    parts, y = [text(MARGIN, 20, said, "big"), head], TOP
+    places = placed(picture)
+    boxes = _boxes(picture, picture.batch[picture.policies.index(name)], letters, places)
+    for row in range(int(places.row.max(initial=-1)) + 1):
+        there = places.row == row
+        for first, last in _strips(float((places.x + places.size / 2)[there].max())):
+            if first:
+                rule = f"M{MARGIN:g} {y - BELOW / 2:.1f}h{WIDEST:g}"
+                parts.append(tag("path", d=rule, class_="axis below"))
+            drawn, high = _strip(places, boxes, there, first, last, y)
+            parts.append(drawn)
+            right = max(right, MARGIN + last - first)
+            y += high + BELOW
+    count = int(picture.instance.max(initial=-1)) + 1
+    label = f"graph of {len(picture.type)} nodes in {count} instances"
+    return Svg(right + MARGIN, max(y - BELOW, TOP) + MARGIN, "".join(parts), label)
+
+
+def placed(picture: GraphPicture) -> Placed:
+    """The layout: many nodes' edges to the same readers bundled, those of one node through the same bends."""
+    made = bundled(picture.type, picture.instance, layers(picture), picture.source, picture.target)
+    # an instance has the layers that it uses; `deep` is even, so that keys of hubs are odd
+    deep = int(made.layer.max(initial=0)) // 2 * 2 + 2
+    keys, key = np.unique(made.group * deep + made.layer, return_inverse=True)
+    begins = np.searchsorted(keys, np.arange(int(made.group.max(initial=-1)) + 1) * deep)
+    layer = (key - begins[made.group]).astype(np.int32)
+    bent = with_bends(layer, made.group, made.source, made.target, shared=True)
+    size = np.full(len(bent.layer), BEND)
+    size[: len(picture.type)] = NODE
+    first = depth_first(bent.layer, bent.source, bent.target)
+    x = across(bent.layer, bent.group, bent.source, bent.target, size, first)
+    row, begin = _rows(bent.group, x, size)
+    # from a layer to hubs, and from these to the next, it is less far than from layer to layer
+    down = np.cumsum([0.0, *np.where(np.diff(keys) == 1, 0.7 * STEP, STEP)])
+    key = begins[bent.group] + bent.layer
+    y = HIGH / 2 + down[key] - down[begins[bent.group]]
+    half = np.where(keys[key] % 2 == 0, HIGH / 2, HUB)
+    segments = np.stack([bent.source, bent.target], axis=1)
+    return Placed(len(picture.type), len(made.layer), row, x + begin, y, size, half, segments)
+
+
+def _rows(group: Ints, x: Floats, size: Floats) -> tuple[Ints, Floats]:
+    """Each node's row, and how far it is moved to the right: as many instances a row as `WIDEST` holds."""
+    count = int(group.max(initial=-1)) + 1
+    low, high = np.full(count, np.inf), np.full(count, -np.inf)
+    np.minimum.at(low, group, x - size / 2)
+    np.maximum.at(high, group, x + size / 2)
+    row, begin, end = np.zeros(count, np.int32), np.zeros(count), 0.0
+    at = 0
+    for instance in np.unique(group).tolist():
+        width = float(high[instance] - low[instance])
+        if end and end + width > WIDEST:
+            at, end = at + 1, 0.0
+        row[instance], begin[instance] = at, end - low[instance]
+        end += width + APART
+    return row[group], begin[group]
+
+
+def _strips(width: float) -> Iterator[tuple[float, float]]:
+    """From where to where the strips of a row reach; a node that one of them cuts is whole in the next."""
+    first = 0.0
+    while first + WIDEST < width:
+        yield first, first + WIDEST
+        first += WIDEST - NODE
+    yield first, width if first == 0 else first + WIDEST
+
+
+def _strip(
+    places: Placed, boxes: list[str], there: Bools, first: float, last: float, y: float
+) -> tuple[str, float]:
+    """What lies from `first` to `last` of a row, at `y` of the picture, and how high that is."""
+    a, b = places.segments[:, 0], places.segments[:, 1]
+    begin, end = np.minimum(places.x[a], places.x[b]), np.maximum(places.x[a], places.x[b])
+    lines = np.flatnonzero(there[a] & (end >= first) & (begin <= last))
+    reach = places.size / 2
+    nodes = np.flatnonzero(there & (places.x + reach > first) & (places.x - reach < last))
+    drawn = [_segment(places, *places.segments[line].tolist()) for line in lines.tolist()]
+    drawn += [boxes[v] for v in nodes.tolist() if v < places.hubs]
+    high = max(float(places.y[v].max(initial=0)) for v in (nodes, b[lines])) + HIGH / 2
+    box = f"{number(first)} 0 {number(last - first)} {number(high)}"
+    strip = tag("svg", "".join(drawn), x=MARGIN, y=y, width=last - first, height=high, viewBox=box)
+    return strip, high
+
+
+def _boxes(picture: GraphPicture, batch: Ints, letters: tuple[str, ...], places: Placed) -> list[str]:
+    """Each node as a box with its batch, each hub as a dot."""
+    drawn = []
+    for v, (x, y) in enumerate(zip(places.x[: places.hubs].tolist(), places.y.tolist(), strict=False)):
+        if v >= places.nodes:
+            drawn.append(tag("circle", cx=x, cy=y, r=HUB, class_="hub"))
+            continue
+        t = int(picture.type[v])
         others = ", ".join(
             f"{p} {b + 1}" for p, b in zip(picture.policies, picture.batch[:, v].tolist(), strict=True)
         )
@@ -65,21 +180,15 @@ def graph_svg(picture: GraphPicture, policy: str | None = None) -> Svg:
             f"node {v}: {picture.types[t]}, instance {picture.instance[v]}; batch by policy: {others}"
         )
         label = f"{letters[t]}{batch[v] + 1}"
-        corner = float(x[v]) - WIDE / 2, float(y[v]) - HIGH / 2
-        parts.append(tag("g", tip + swatch(t, *corner, WIDE, HIGH, label, rx=4)))
-    width = max(right, float(x.max(initial=0)) + WIDE / 2) + MARGIN
-    height = float(y.max(initial=0)) + HIGH / 2 + MARGIN
-    count = int(picture.instance.max(initial=-1)) + 1
-    return Svg(width, height, "".join(parts), f"graph of {len(picture.type)} nodes in {count} instances")
+        drawn.append(tag("g", tip + swatch(t, x - WIDE / 2, y - HIGH / 2, WIDE, HIGH, label, rx=4)))
+    return drawn
 
 
-def _route(x: Floats, y: Floats, path: Ints) -> str:
-    """A smooth line through the nodes of an edge, from below the first to above the last."""
-    xs, ys = x[path].tolist(), y[path].tolist()
-    ys[0] += HIGH / 2
-    ys[-1] -= HIGH / 2
-    parts = [f"M{xs[0]:.1f} {ys[0]:.1f}"]
-    for i in range(1, len(xs)):
-        half = (ys[i - 1] + ys[i]) / 2
-        parts.append(f"C{xs[i - 1]:.1f} {half:.1f} {xs[i]:.1f} {half:.1f} {xs[i]:.1f} {ys[i]:.1f}")
-    return "".join(parts)
+def _segment(places: Placed, a: int, b: int) -> str:
+    """A line from below one to above the other, straight down through the layer of a bend."""
+    x1, y1, x2, y2 = (float(at) for v in (a, b) for at in (places.x[v], places.y[v]))
+    top, low = y1 + float(places.half[a]), y2 - float(places.half[b])
+    middle = (top + low) / 2
+    d = f"M{x1:.1f} {top:.1f}C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {low:.1f}"
+    through = f"V{2 * y2 - low:.1f}" if b >= places.hubs else ""
+    return tag("path", d=d + through, class_="edge")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.viz.data.pictures import ENCODINGS, END, PolicyPicture, State, Transition, merged
-from abw.viz.drawing.labels import Box, Labels, Point, along
+from abw.viz.data.pictures import ENCODINGS, END, NO_STATES, PolicyPicture, State, Transition, merged
+from abw.viz.drawing.labels import Box, Curve, Labels, along, clearest
 from abw.viz.drawing.layered import across
 from abw.viz.drawing.letters import wide
 from abw.viz.drawing.palette import colour
@@ -55,7 +55,7 @@ def policy_svg(picture: PolicyPicture) -> Svg:
         counts += text(MARGIN, height - 12, low_said, "soft small")
     head = text(MARGIN, 20, f"policy {picture.policy}", "big") + text(MARGIN, 38, said, "soft")
     body = head + "".join(line.drawn for line in lines) + boxes + counts
-    return Svg(width, height, body, f"policy {picture.policy} as a state machine: {said}")
+    return Svg(width, height, body, f"policy {picture.policy} by states: {said}")
 
 
 def _placed(picture: PolicyPicture, shown: list[int], moves: Sequence[Transition]) -> dict[int, Box]:
@@ -85,7 +85,7 @@ def _said(picture: PolicyPicture, shown: list[int]) -> str:
         said += f"; the {all - met:,} that this mini-batch does not meet are not drawn"
     elif len(shown) < all:
         said += f"; drawn are the {len(shown)} tried most often"
-    return said + ("; as observed: this policy is no state machine" if picture.training is None else "")
+    return said + (f"; {NO_STATES}" if picture.training is None else "")
 
 
 def shown_states(picture: PolicyPicture) -> list[int]:
@@ -175,30 +175,18 @@ class Line:
     """A transition as drawn, and the curve that its count may lie on."""
 
     drawn: str
-    curve: tuple[Point, Point, Point, Point]
+    curve: Curve
 
 
 def _line(picture: PolicyPicture, t: Transition, ends: dict[int, Box]) -> Line:
-    """A transition: to the right as a curve, to itself as a loop, back as an arc below.
+    """A transition: to the right as a curve, to itself as a loop, back as an arc, around other states.
 
     Its colour is the type's, so that a label need only count.
     """
-    x, y, right, low = ends[t.source]
-    middle = (y + low) / 2
-    if t.target == END:
-        curve = ((right, middle), (right + 11, middle), (right + 23, middle), (right + 34, middle))
-    elif t.target == t.source:
-        at = (x + right) / 2 - 16
-        curve = ((at, y), (at - 14, y - 24), (at + 46, y - 24), (at + 32, y))
-    else:
-        x2, y2, right2, low2 = ends[t.target]
-        if x2 > x:
-            bend, entry = (x2 - right) / 2, (y2 + low2) / 2
-            curve = ((right, middle), (right + bend, middle), (x2 - bend, entry), (x2, entry))
-        else:
-            deep = max(low, low2) + 22
-            begin, end = x + (right - x) * 0.4, x2 + (right2 - x2) * 0.6
-            curve = ((begin, low), (begin, deep), (end, deep), (end, low2))
+    # it begins and ends at the edge of its own states, and does not lie below them either
+    taken = [(x + 1, y + 1, right - 1, low - 1) for x, y, right, low in ends.values()]
+    curve = clearest(_ways(t, ends), taken)
+    right, middle = ends[t.source][2], sum(ends[t.source][1::2]) / 2
     points = " ".join(f"{a:.1f} {b:.1f}" for a, b in curve[1:])
     type = picture.types.index(t.type)
     drawn = tag(
@@ -213,6 +201,36 @@ def _line(picture: PolicyPicture, t: Transition, ends: dict[int, Box]) -> Line:
     tip = title(f"state {t.source} to {target}: {t.count} times, mostly by {t.type}")
     stop = text(right + 38, middle + 4, "end", "soft") if t.target == END else ""
     return Line(tag("g", tip + drawn + stop), curve)
+
+
+def _ways(t: Transition, ends: dict[int, Box]) -> Iterator[Curve]:
+    """The curves that a transition may take, the one to prefer first."""
+    x, y, right, low = ends[t.source]
+    middle = (y + low) / 2
+    if t.target == END:
+        yield (right, middle), (right + 11, middle), (right + 23, middle), (right + 34, middle)
+        return
+    if t.target == t.source:
+        at = (x + right) / 2 - 16
+        yield (at, y), (at - 14, y - 24), (at + 46, y - 24), (at + 32, y)
+        return
+    x2, y2, right2, low2 = ends[t.target]
+    entry = (y2 + low2) / 2
+    if x2 > x:
+        for share in (0.5, 0.7, 0.9):
+            bend = (x2 - right) * share
+            yield (right, middle), (right + bend, middle), (x2 - bend, entry), (x2, entry)
+        return
+    begin, end = x + (right - x) * 0.4, x2 + (right2 - x2) * 0.6
+    deep, top = max(low, low2) + 22, min(y, y2) - 22
+    yield (begin, low), (begin, deep), (end, deep), (end, low2)
+    yield (begin, y), (begin, top), (end, top), (end, y2)
+    if x2 < x:  # through the gap between the columns
+        bend = (x - right2) / 2
+        yield (x, middle + 8), (x - bend, middle + 8), (right2 + bend, entry + 8), (right2, entry + 8)
+    for out in range(30 if y2 > y else 55, int(GAP) + 30, 15):
+        far = max(right, right2) + out
+        yield (right, middle + 8), (far, middle + 8), (far, entry + 8), (right2, entry + 8)
 
 
 def _counts(

@@ -17,6 +17,7 @@ from abw.core.base.console import Console, drawing_width
 from abw.viz.data.pictures import (
     ENCODINGS,
     END,
+    NO_STATES,
     ArenaPicture,
     BatchesPicture,
     FrontierPicture,
@@ -86,7 +87,7 @@ def policy_text(picture: PolicyPicture) -> RenderableType:
         table.add_row(*row, *([str(sum(state.visits.values())), q] if learned else []), leads)
     said = f"{len(picture.states)} states, encoding {picture.encoding} ({ENCODINGS[picture.encoding]})"
     if not learned:
-        said += ", as observed: this policy is no state machine"
+        said += f"; {NO_STATES}"
     rest = len(number) - STATES
     more = [Text(f"… and {rest} states more: --json or --html has all", style="dim")] if rest > 0 else []
     head = Text.assemble(("policy ", "dim"), (picture.policy, "bold"), (f"  {said}", "dim"))

@@ -29,7 +29,9 @@ EXPECTED: Mapping[str, str] = {
     "tags": "a sentence is a list of words, or of pairs (word, tag)",
     "pairs": "a pair is (source, target), each a list of words or a text",
     "words": "a sentence is a text, or a list of words",
-    "json": 'an instance is {"vertices": [{"kind": ...}, ...], "links": {name: [[from, to], ...]}}',
+    "json": (
+        'an instance is {"vertices": [{"kind": ...}, ...], "links": {name: [[from, to], ...], root: vertex}}'
+    ),
 }
 """What an instance of each format is in Python; a text as it stands in a file is right for all of them."""
 

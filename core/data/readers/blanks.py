@@ -1,4 +1,7 @@
-"""Words between blanks, which are the bytes up to 32: what tags, pairs and plain text are made of."""
+"""Words between blanks, which are the bytes up to 32: what tags, pairs and plain text are made of.
+
+A line of white space alone is blank; one of control characters alone is malformed, and counts as an instance.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from abw.core.base.jit import inner, njit
-from abw.core.data.feed import Bytes, Feed, Source
+from abw.core.data.feed import Bytes, Fault, Feed, Source
 from abw.core.data.instances import Ints
+from abw.core.jit.decorators import inner, njit
 
 BEGIN, END, BEHIND = range(3)
 _BLANK, _NEWLINE, _BAR = 32, 10, ord("|")
+_TAB, _RETURN = 9, 13
+CONTROL = "nothing but control characters on this line", "leave the line out, or blank"
+"""What is wrong with such a line, and its remedy."""
 
 
 class Lines(NamedTuple):
@@ -31,7 +37,7 @@ class Lines(NamedTuple):
 def read_lines(feed: Feed, skip: int, stop: int) -> Lines:
     """Up to `stop` lines of what is left of a feed, the first `skip` of which nobody wants.
 
-    They are not taken from it. Errors: DataError where they are not UTF-8.
+    They are not taken from it. Errors: DataError where they are not UTF-8, or hold control characters alone.
     """
     for source in feed.windows(stop):
         most, words = source.most()
@@ -40,6 +46,9 @@ def read_lines(feed: Feed, skip: int, stop: int) -> Lines:
         if source.enough(lines, stop, skip):
             break
     source.check(end)
+    first = pieces[BEGIN, rows[1, :lines]]
+    if len(odd := first[source.text[first] <= _BLANK]):
+        source.refuse(Fault(int(at), *CONTROL) for at in odd)
     number = rows[0, :lines] + np.int32(source.line - 1)
     return Lines(source, number, np.append(rows[1, :lines], np.int32(count)), pieces[:, :count], end)
 
@@ -49,19 +58,35 @@ def split(text: Bytes, at: int, stop: int, pieces: Ints, rows: Ints) -> tuple[in
     """Split up to `stop` lines into words.
 
     Fills, for each word, `pieces` (see `split_line`), and for each line that is not blank its number and its
-    first word (`rows`). Returns the lines, the words, and the offset behind them.
+    first word (`rows`). A line of control characters alone has one of them for a word. Returns the lines, the
+    words, and the offset behind them.
     """
     count: int = np.int64(0)  # type: ignore[assignment]  # for a literal `split_line` is compiled once more
     lines, line = 0, 1
     while at < text.size and lines < stop:
-        first = count
+        begin, first = at, count
         at, count = split_line(text, at, pieces, count)
+        if count == first:
+            odd = control(text, begin)
+            pieces[BEGIN, count], pieces[END, count], pieces[BEHIND, count] = odd, odd + 1, begin
+            count += int(odd >= 0)
         if count > first:
             rows[0, lines] = line
             rows[1, lines] = first
             lines += 1
         line += 1
     return lines, count, at
+
+
+@inner
+def control(text: Bytes, at: int) -> int:
+    """Of a line without words, at an offset: where its first byte is that is no white space; -1 for none."""
+    found = -1
+    while found < 0 and at < text.size and text[at] != _NEWLINE:
+        if text[at] != _BLANK and not _TAB <= text[at] <= _RETURN:
+            found = at
+        at += 1
+    return found
 
 
 @inner

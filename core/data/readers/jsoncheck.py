@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -18,13 +19,18 @@ from abw.core.ir.formats import COMMON, TAKEN
 from abw.core.ir.schema import FieldSchema, Schema
 
 _KEYS = ("id", "vertices", "links")
+OWN = -1
+"""Instead of a vertex: the instance itself."""
 Value = int | float | str | list[int | float]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line, checked: which one, from 0; its id, the vertices' kinds and fields, the links' pairs."""
+    """One line, checked: which one, from 0; its id, the vertices' kinds and fields, the links' pairs.
+
+    A pair that leads from the instance itself begins with OWN.
+    """
 
     at: int
     name: str | int
@@ -64,6 +70,9 @@ def records(source: Source, lines: Sequence[int], schema: Schema | None) -> list
         for at in lines:
             line = texts[at].decode()
             where = Span(str(source.path), source.line + at, 1, line.rstrip())
+            if source.line + at == 1 and (program := _converter(line)):
+                yield Problem("the file is not one JSON object a line", where, f"{program} makes it so")
+                return  # all that follows is wrong for the same reason
             try:
                 found.append(_record(line, at))
                 if schema:
@@ -81,6 +90,14 @@ def records(source: Source, lines: Sequence[int], schema: Schema | None) -> list
     return found
 
 
+def _converter(first: str) -> str:
+    """What makes JSON lines of a file by its first line; '' where it may have some."""
+    text = first.strip()
+    if text in ("[", "[]") or re.match(r"\[\s*\{", text):
+        return "jq -c '.[]' FILE"
+    return "jq -c . FILE" if text == "{" else ""
+
+
 def columns_of(found: Sequence[Record]) -> Columns:
     """Records as columns."""
     kinds = _Names()
@@ -91,7 +108,7 @@ def columns_of(found: Sequence[Record]) -> Columns:
     edge: list[tuple[int, int, int]] = []
     kind: list[int] = []
     ptr = [0]
-    for record in found:
+    for instance, record in enumerate(found):
         for name, values in zip(record.kinds, record.fields, strict=True):
             for key, item in values.items():
                 begin, form = len(number), _form(item)
@@ -107,7 +124,8 @@ def columns_of(found: Sequence[Record]) -> Columns:
             kind.append(kinds.number(name))
         for key, pairs in record.links.items():
             link = links.number(key)
-            edge += [(link, ptr[-1] + a, ptr[-1] + b) for a, b in pairs]
+            own = -1 - instance
+            edge += [(link, own if a == OWN else ptr[-1] + a, ptr[-1] + b) for a, b in pairs]
         ptr.append(len(kind))
     return Columns(
         bytes(data),
@@ -161,7 +179,7 @@ def _require(record: Record, schema: Schema) -> None:
         if name in schema.derived:
             made = "the model makes this link itself, and its data have none"
             raise _MalformedError(f"a link '{name}'", made)
-        ends = [(record.kinds[a], record.kinds[b]) for a, b in pairs]
+        ends = [("instance" if a == OWN else record.kinds[a], record.kinds[b]) for a, b in pairs]
         for source, target in ends:
             if link is None or source not in link.source or target not in link.target:
                 raise _MalformedError(f"unknown link '{name}' from kind '{source}' to '{target}'", hint)
@@ -210,16 +228,14 @@ def _record(line: str, at: int) -> Record:
     for i, vertex in enumerate(vertices):
         _check_vertex(vertex, f"vertices[{i}]")
     links = _expect(value.get("links", {}), dict, "links", "an object")
-    for name, pairs in links.items():
-        for i, pair in enumerate(_expect(pairs, list, f"links.{name}", "a list")):
-            _check_pair(pair, f"links.{name}[{i}]", len(vertices))
+    ends = {name: _ends(given, f"links.{name}", len(vertices)) for name, given in links.items()}
     name = value.get("id", "")
     return Record(
         at,
         name if isinstance(name, str) else _number(_expect(name, int, "id", "a string or a whole number")),
         tuple(v["kind"] for v in vertices),
         tuple({name: x for name, x in v.items() if name != "kind"} for v in vertices),
-        {name: [(a, b) for a, b in pairs] for name, pairs in links.items()},
+        ends,
     )
 
 
@@ -261,16 +277,32 @@ def _check_vertex(vertex: object, path: str) -> None:
                 raise _MalformedError(f"{path}.{name} is {str(number)[:30]}", hint)
 
 
-def _check_pair(pair: object, path: str, vertices: int) -> None:
-    ends = _expect(pair, list, path, "a pair [from, to]")
-    if len(ends) != 2:
-        raise _MalformedError(f"{path} has {len(ends)} members", "a pair [from, to]")
-    for end in ends:
-        if not 0 <= _expect(end, int, path, "a pair of whole numbers") < vertices:
-            raise _MalformedError(
-                f"{path}: there is no vertex {end}",
-                f"this line's vertices are 0 to {vertices - 1}; a link cannot lead to another line's",
-            )
+def _ends(given: object, path: str, vertices: int) -> list[tuple[int, int]]:
+    """The pairs of a link: written as such, or numbers of vertices that the instance itself leads to."""
+    if isinstance(given, int):
+        return [(OWN, _vertex(given, path, vertices))]
+    found = []
+    what = "a list of pairs [from, to], or of vertices to which the instance leads"
+    for i, pair in enumerate(_expect(given, list, path, what)):
+        here = f"{path}[{i}]"
+        if isinstance(pair, int):
+            found.append((OWN, _vertex(pair, here, vertices)))
+            continue
+        ends = _expect(pair, list, here, "a pair [from, to], or a vertex")
+        if len(ends) != 2:
+            raise _MalformedError(f"{here} has {len(ends)} members", "a pair [from, to]")
+        found.append((_vertex(ends[0], here, vertices), _vertex(ends[1], here, vertices)))
+    return found
+
+
+def _vertex(given: object, path: str, vertices: int) -> int:
+    number = _expect(given, int, path, "a pair of whole numbers" if path.endswith("]") else "a whole number")
+    if not 0 <= number < vertices:
+        raise _MalformedError(
+            f"{path}: there is no vertex {number}",
+            f"this line's vertices are 0 to {vertices - 1}; a link cannot lead to another line's",
+        )
+    return number
 
 
 def _expect(value: object, wanted: type[T], path: str, what: str) -> T:

@@ -2,7 +2,8 @@
 
 `{"id": "x1", "vertices": [{"kind": "atom", "element": 6}, …], "links": {"bond": [[0, 1], [1, 2]]}}`: what
 stands beside `kind` on a vertex are its fields, numbers, lists of numbers or strings; a link's pairs are
-(from, to), vertices of the same line by their number.
+(from, to), vertices of the same line by their number. A link of the instance itself names where it leads:
+`"root": 0`, `"heads": [0, 2]`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, DataError, Problem, Span
-from abw.core.data.beside import Beside, open_beside
 from abw.core.data.feed import ALL, MOST_PROBLEMS, Feed, Source, open_feed
 from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import single
 from abw.core.data.readers.jsoncheck import columns_of, full_lines, line_end, line_of, records
 from abw.core.data.readers.jsonscan import TEXT, VECTOR, WHOLE, Columns, scan, texts
+from abw.core.data.sidecar import Beside, open_beside
 from abw.core.ir.formats import COMMON, TAKEN, own_fields, own_links, with_common
 from abw.core.ir.schema import FieldSchema, LinkSchema, Schema
 
@@ -147,7 +148,8 @@ def _part(taken: _Taken, skip: int, limit: int) -> _Taken:
     columns = taken.columns
     ptr = columns.ptr[min(skip, len(columns)) : skip + limit + 1]
     value = columns.value[:, (columns.value[0] >= ptr[0]) & (columns.value[0] < ptr[-1])]
-    edge = columns.edge[:, (columns.edge[1] >= ptr[0]) & (columns.edge[1] < ptr[-1])]
+    edge = columns.edge[:, (columns.edge[2] >= ptr[0]) & (columns.edge[2] < ptr[-1])]
+    first = np.where(edge[1] < 0, -min(skip, len(columns)), ptr[0])  # of instances they are the numbers
     part = replace(
         columns,
         line=columns.line[skip : skip + limit],
@@ -155,7 +157,7 @@ def _part(taken: _Taken, skip: int, limit: int) -> _Taken:
         names=columns.names[skip : skip + limit],
         kind=columns.kind[ptr[0] : ptr[-1]],
         value=value - np.array([[ptr[0]], [0], [0], [0], [0]], np.int32),
-        edge=edge - np.array([[0], [ptr[0]], [ptr[0]]], np.int32),
+        edge=np.stack([edge[0], edge[1] - first, edge[2] - ptr[0]]).astype(np.int32),
     )
     return _Taken(part, taken.source, taken.numbers[skip : skip + limit])
 
@@ -186,10 +188,11 @@ def _instances(taken: _Taken, schema: Schema, path: Path) -> Instances:
         else:
             fields[name][place[vertex]] = columns.number[begin]
     links: dict[str, Link] = {}
+    origin = np.append(place, start[-2::-1].astype(np.int32))  # -1 - i is the vertex of instance i itself
     for name in sorted(own_links(schema)):
         _, source, target = _of(columns.edge, 0, columns.links, name)
         make = Link.many if schema.links[name].many else single
-        links[name] = make(place[source], place[target], count)
+        links[name] = make(origin[source], place[target], count)
     lines = columns.line + np.int32(taken.source.line)
     names = columns.names if any(name != "" for name in columns.names) else None
     return Instances(
@@ -210,13 +213,14 @@ def _sizes(form: Ints, begin: Ints, end: Ints) -> Ints:
 
 
 def _kinds_at(columns: Columns, vertex: Ints) -> set[str]:
-    """The kinds of some vertices."""
-    return {columns.kinds[k] for k in np.flatnonzero(np.bincount(columns.kind[vertex]))}
+    """The kinds of some vertices, and of instances themselves."""
+    kinds = {columns.kinds[k] for k in np.flatnonzero(np.bincount(columns.kind[vertex[vertex >= 0]]))}
+    return kinds | {"instance"} if (vertex < 0).any() else kinds
 
 
 def _several(vertex: Ints) -> bool:
-    """Whether a vertex is there more than once."""
-    return bool(np.bincount(vertex).max(initial=0) > 1)
+    """Whether a vertex, or an instance, is there more than once."""
+    return bool(np.bincount(vertex - vertex.min(initial=0)).max(initial=0) > 1)
 
 
 def _fits(columns: Columns, schema: Schema) -> bool:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import inner, njit
 from abw.core.data.feed import Bytes, Source
 from abw.core.data.instances import Ints
 from abw.core.data.intern import intern
@@ -36,6 +35,7 @@ from abw.core.data.readers.jsontokens import (
     read_whole,
     string_end,
 )
+from abw.core.jit.decorators import inner, njit
 
 WHOLE, NUMBER, VECTOR, TEXT = range(4)
 """How a value is written: a whole number from 0 to 2^31 - 1, another number, a list of numbers, a string."""
@@ -56,7 +56,8 @@ class Columns:
     `ptr[i]:ptr[i + 1]` (n + 1,), of the kinds `kinds[kind[v]]` (V,). A value is a column of `value` (5, m):
     its vertex, its field's number in `fields`, its form (WHOLE, …), and where it begins and ends: a string in
     `data`, between its quotes and as it is written there; numbers in `number`. An edge is a column of `edge`
-    (3, e): its link's number in `links` and the two vertices. `names` are the instances' ids, '' for none.
+    (3, e): its link's number in `links` and the two vertices, -1 - i for where it leads from instance i
+    itself. `names` are the instances' ids, '' for none.
     """
 
     data: bytes
@@ -87,7 +88,7 @@ def scan(source: Source, skip: int, stop: int) -> tuple[Columns, int, int] | Non
     line, names = np.empty((2, size // 14 + 2), np.int32), np.empty((3, size // 14 + 2), np.int32)
     kind = np.empty(size // 10 + 2, np.int32)
     value, number = np.empty((5, size // 5 + 2), np.int32), np.empty(size // 2 + 2)
-    hard, edge = np.empty((3, size // 2 + 2), np.int32), np.empty((3, size // 5 + 2), np.int32)
+    hard, edge = np.empty((3, size // 2 + 2), np.int32), np.empty((3, size // 2 + 2), np.int32)
     known, last = np.empty((3, MOST_NAMES, 2), np.int32), np.full((2, MOST_NAMES), -1, np.int32)
     count = np.zeros(9, np.int64)
     seen, end = parse(
@@ -305,36 +306,45 @@ def _vertex(
 
 
 @inner
-def _pairs(text: Bytes, at: int, link: int, edge: Ints, count: NDArray[np.int64]) -> int:
-    """Read a link's list of pairs, behind its first bracket."""
-    at = blank(text, at)
-    if is_at(text, at, CLOSE_LIST):
-        return at + 1
+def _targets(text: Bytes, at: int, link: int, edge: Ints, count: NDArray[np.int64]) -> int:
+    """Read a link's pairs [from, to], or the vertices to which the instance itself leads: several, or one.
+
+    These have -1 for the vertex from which.
+    """
+    several = is_at(text, at, OPEN_LIST)
+    if several:
+        at = blank(text, at + 1)
+        if is_at(text, at, CLOSE_LIST):
+            return at + 1
     while True:
-        at = blank(text, at)
-        if not is_at(text, at, OPEN_LIST):
-            return BAIL
-        a, at = read_whole(text, blank(text, at + 1))
+        a, pair = -1, several and is_at(text, at, OPEN_LIST)
+        if pair:
+            a, at = read_whole(text, blank(text, at + 1))
+            if at < 0:
+                return BAIL
+            at = blank(text, at)
+            if not is_at(text, at, COMMA):
+                return BAIL
+            at = blank(text, at + 1)
+        b, at = read_whole(text, at)
         if at < 0:
             return BAIL
-        at = blank(text, at)
-        if not is_at(text, at, COMMA):
-            return BAIL
-        b, at = read_whole(text, blank(text, at + 1))
-        if at < 0:
-            return BAIL
-        at = blank(text, at)
-        if not is_at(text, at, CLOSE_LIST):
-            return BAIL
+        if pair:
+            at = blank(text, at)
+            if not is_at(text, at, CLOSE_LIST):
+                return BAIL
+            at += 1
         e = count[_EDGES]
         count[_EDGES] += 1
         edge[0, e], edge[1, e], edge[2, e] = link, a, b
-        at = blank(text, at + 1)
+        if not several:
+            return at
+        at = blank(text, at)
         if is_at(text, at, CLOSE_LIST):
             return at + 1
         if not is_at(text, at, COMMA):
             return BAIL
-        at += 1
+        at = blank(text, at + 1)
 
 
 @njit
@@ -432,11 +442,11 @@ def parse(
                         return BAIL, at
                     at = blank(text, at + 1)
                     link = _named(text, begin, end, known[2], link, count[_LINKS])
-                    if link < 0 or last[1, link] == i or not is_at(text, at, OPEN_LIST):
+                    if link < 0 or last[1, link] == i:
                         return BAIL, at
                     last[1, link] = i
                     count[_LINKS] += link == count[_LINKS]
-                    at = _pairs(text, at + 1, link, edge, count)
+                    at = _targets(text, at, link, edge, count)
                     if at < 0:
                         return BAIL, at
                     link += 1
@@ -478,7 +488,7 @@ def parse(
         for e in range(edges, count[_EDGES]):
             if edge[1, e] >= vertices or edge[2, e] >= vertices:
                 return BAIL, at
-            edge[1, e] += first
+            edge[1, e] = first + edge[1, e] if edge[1, e] >= 0 else -1 - i
             edge[2, e] += first
         at = blank(text, at + 1)
         if at < text.size and text[at] != 10:

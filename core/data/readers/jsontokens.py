@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import inner
 from abw.core.data.feed import Bytes
+from abw.core.jit.decorators import inner
 
 Doubles = NDArray[np.float64]
 

@@ -16,11 +16,11 @@ from itertools import islice
 import numpy as np
 
 from abw.core.base.errors import DataError, Problem
-from abw.core.base.jit import inner, njit
 from abw.core.data.feed import Bytes, Fault, Feed, Source, open_feed
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.links import Lazy, following, inverse
 from abw.core.ir.formats import SCHEMAS
+from abw.core.jit.decorators import inner, njit
 
 _NOT_A_NUMBER, _TOO_FEW, _TOO_MANY, _NO_LENGTH, _NOT_BEFORE, _ENDS, _MORE, _FEWER = range(1, 9)
 _INSTANCE, _POSITION, _CHAR, _WORD = map(

@@ -7,22 +7,26 @@ from functools import cache
 
 import numpy as np
 
-from abw.core.base.jit import njit
 from abw.core.data.feed import Bytes, Fault, Feed
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.intern import intern
 from abw.core.data.links import Lazy, beside
-from abw.core.data.readers.blanks import BEGIN, END, split_line
+from abw.core.data.readers.blanks import BEGIN, CONTROL, END, control, split_line
 from abw.core.ir.formats import SCHEMAS
+from abw.core.jit.decorators import njit
 
 LEAST_WORDS = 3
 """Pairs with fewer words on a side are left out, as by the programs this project compares itself with."""
 
-_NO_BARS, _MORE_BARS = 1, 2
+_NO_BARS, _MORE_BARS, _CONTROL = 1, 2, 3
 _INSTANCE, _SOURCE, _TARGET = map(SCHEMAS["pairs"].kinds.index, ("instance", "source", "target"))
 _BAR = ord("|")
 _FORMAT = "write each pair as: <s> a house </s> ||| <s> ein Haus </s>"
-_FAULTS = {_NO_BARS: ("a line without '|||'", _FORMAT), _MORE_BARS: ("a second '|||' on the line", _FORMAT)}
+_FAULTS = {
+    _NO_BARS: ("a line without '|||'", _FORMAT),
+    _MORE_BARS: ("a second '|||' on the line", _FORMAT),
+    _CONTROL: CONTROL,
+}
 SHORT = f"pairs with fewer than {LEAST_WORDS} words on a side (<s> and </s> count) are left out"
 
 
@@ -71,7 +75,9 @@ def read_pairs(feed: Feed, skip: int, limit: int) -> Instances:
 def parse_pairs(
     text: Bytes, at: int, skip: int, stop: int, kind: Bytes, pieces: Ints, rows: Ints
 ) -> tuple[int, int, int, int]:
-    """Parse pairs from the offset `at` until `stop` of them are seen; any byte up to 32 is a blank.
+    """Parse pairs from the offset `at` until `stop` of them are seen.
+
+    Any byte up to 32 is a blank, but a line of control characters alone is a fault.
 
     Fills, for each vertex, its kind and its word's offsets (`pieces`, see `split_line`), and for each pair
     behind the first `skip` its first vertex and its line (`rows`). Returns the pairs seen, the vertices, the
@@ -80,7 +86,7 @@ def parse_pairs(
     n = seen = 0
     line = 1
     while at < text.size and seen < stop:
-        first = n
+        here, first = at, n
         pieces[BEGIN, first] = pieces[END, first] = 0
         at, n = split_line(text, at, pieces, first + 1)
         middle = -1  # the bars, and then the first vertex of the target
@@ -93,6 +99,10 @@ def parse_pairs(
                 middle = word
         if middle < 0 and n > first + 1:
             return seen, n, at - 1, _NO_BARS
+        if n == first + 1:
+            odd = control(text, here)
+            if odd >= 0:
+                return seen, first, odd, _CONTROL
         n -= 1
         if middle - first - 1 < LEAST_WORDS or n - middle < LEAST_WORDS:  # also a blank line
             n = first

@@ -8,13 +8,13 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.data.feed import ALL, Bytes, Fault, Feed, Source
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.intern import intern
 from abw.core.data.links import Lazy, beside, inverse, single
 from abw.core.data.readers.blanks import BEGIN, BEHIND, read_lines
 from abw.core.ir.formats import SCHEMAS
+from abw.core.jit.decorators import njit
 
 _NO_BAR = (
     "a token without a '|'",

@@ -8,9 +8,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.data.feed import Bytes
 from abw.core.data.instances import Ints
+from abw.core.jit.decorators import njit
 
 _ALTERNATIVE = re.compile(r"(\\[wWdDsS]|\[(?:\\.|[^\]\\\[])+\]|\.|[^\\\[\]().*+?{}^$|\s])(\+?)")
 _MOST = 8

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.data.feed import Bytes, Fault, Feed, Source, count_where
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.intern import intern
 from abw.core.data.links import Lazy, inverse, single, where
+from abw.core.data.readers.blanks import CONTROL, control
 from abw.core.ir.formats import SCHEMAS
+from abw.core.jit.decorators import njit
 
-_UNCLOSED, _CLOSED_TWICE, _NO_TREE, _BEHIND, _NO_LABEL, _NO_WORD, _MIXED = range(1, 8)
+_UNCLOSED, _CLOSED_TWICE, _NO_TREE, _BEHIND, _NO_LABEL, _NO_WORD, _MIXED, _CONTROL = range(1, 9)
 _FAULTS = {
     _UNCLOSED: ("the line ends inside a tree", "a ')' is missing: a tree stands on one line"),
     _CLOSED_TWICE: ("a ')' without its '('", "a line holds one tree, closed once"),
@@ -25,6 +26,7 @@ _FAULTS = {
     _BEHIND: ("text after the tree", "a line holds one tree"),
     _NO_LABEL: ("a node without a label", "write the label behind the '(': (NP (DT the) (NN dog))"),
     _NO_WORD: ("a leaf without a word", "a leaf is a label and a word: (2 It)"),
+    _CONTROL: CONTROL,
     _MIXED: ("a word beside another word or a node", "a node has nodes, or one word: (NP (DT the) (NN dog))"),
 }
 _INSTANCE, _INTERNAL, _LEAF = map(SCHEMAS["trees"].kinds.index, ("instance", "internal", "leaf"))
@@ -133,12 +135,13 @@ def parse_trees(
     Fills, for each vertex, its kind, its parent and last child (`nodes`; -1: none) and the offsets of its
     label and word, and for each tree behind the first `skip` its first vertex and its line (`rows`). Returns
     the trees seen, the vertices, the offset behind them, and 0 or the fault found at that offset. Any byte up
-    to 32 is a blank.
+    to 32 is a blank, but a line of control characters alone is a fault.
     """
     parent, right = nodes[0], nodes[1]
     n = seen = 0
     line = 1
     while at < text.size and seen < stop:
+        begin = at
         first = node = n  # what is open: at first the instance's own vertex
         n += 1
         state = _BEFORE
@@ -173,6 +176,9 @@ def parse_trees(
                 state += 1
         if state == _BEFORE:  # a blank line
             n = first
+            odd = control(text, begin)
+            if odd >= 0:
+                return seen, n, odd, _CONTROL
         elif state != _AFTER:
             return seen, n, at, _UNCLOSED
         else:

@@ -11,10 +11,10 @@ from threadpoolctl import ThreadpoolController
 from abw.core.cell.layout import CONTIGUOUS
 from abw.core.cell.normal import size_of
 from abw.core.exec.blas.calls import CellKernel
-from abw.core.exec.epochs import RunEpochs
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.lower.rows import BLOCK
 from abw.core.exec.params import Params
+from abw.core.exec.result_guard import RunEpochs
 from abw.core.exec.values import fill_constants, fill_given, refill
 from abw.core.ir.model import KEYS, SLOPE, Attention
 from abw.core.ir.network import Network

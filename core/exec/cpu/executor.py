@@ -8,11 +8,12 @@ from collections.abc import Callable, Hashable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.cores import usable_cores
-from abw.core.exec.cpu import parts
+from abw.core.exec.cpu import partition
 from abw.core.exec.cpu.llvm.attention import emit_attention
 from abw.core.exec.cpu.llvm.clock import emit_clock
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
@@ -29,20 +30,21 @@ from abw.core.exec.cpu.llvm.walker import (
     note_plan,
 )
 from abw.core.exec.cpu.memory import ArenaMemory
-from abw.core.exec.cpu.narrow import narrow_of
-from abw.core.exec.cpu.outer import RowSums
-from abw.core.exec.cpu.packing import address, aligned
-from abw.core.exec.cpu.parts import get_sorter, shared_out
+from abw.core.exec.cpu.packing import aligned
+from abw.core.exec.cpu.partition import compile_sort, shared_out
 from abw.core.exec.cpu.profile.profile import Profile, Profiler, Walk, peak_of_core
 from abw.core.exec.cpu.profile.recorder import Recorder
+from abw.core.exec.cpu.quantized import narrow_of
 from abw.core.exec.cpu.repack import Packing, packing_of
 from abw.core.exec.cpu.target import TargetName, get_target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.cpu.tiling import CellTiling, layout_of, packed_constants
-from abw.core.exec.epochs import RunEpochs
+from abw.core.exec.cpu.weight_grads import RowSums
 from abw.core.exec.interface import Abilities, Executed, Executor, Result, Rounds
 from abw.core.exec.params import Params
+from abw.core.exec.pointers import Pointer, Table, address
 from abw.core.exec.precision import Precision
+from abw.core.exec.result_guard import RunEpochs
 from abw.core.exec.values import fill_given, refill_rows
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import structure
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
     from abw.core.exec.cpu.weights import WeightGradients
     from abw.core.exec.gradient import Gradient
     from abw.core.grad.graph import TrainingGraph
-    from abw.core.graph.growing.sprout import Sprouter
+    from abw.core.graph.growing.round_graph import Sprouter
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
@@ -101,7 +103,7 @@ class CpuExecutor(Executor):
         self._team = None
         if self.threads > 1:
             self._team = Team(self.threads)
-            get_sorter(self._target)  # compiled now, not amid the first mini-batch
+            compile_sort()
         self._network, self._params = network, params
         self._arenas: Arenas = arenas_of(network)
         text, names, layouts = self._emit()
@@ -122,21 +124,21 @@ class CpuExecutor(Executor):
         self._weights: WeightGradients | None = None
         size = max((layout.scratch_floats for layout in self._layouts if layout), default=0)
         # whole vectors are read at parts of the last row
-        self._scratch = [aligned(size + lanes) for _ in range(self.threads)]
-        self._scratch_at = [address(scratch) for scratch in self._scratch]
-        self._own = {
-            "arena": self._memory.at,
-            "kernel": np.array([self._code.address(name) for name in self._names], np.int64),
-            "constants": np.array([address(c) for c in self._constants], np.int64),
-            "by_column": np.array([bool(layout and layout.by_column) for layout in self._layouts], np.int64),
-            "pitch": self._memory.pitch,
+        self._scratch = [Pointer(aligned(size + lanes)) for _ in range(self.threads)]
+        kernels = np.array([self._code.address(name) for name in self._names], np.int64)
+        self._by_column = np.array([bool(layout and layout.by_column) for layout in self._layouts], np.int64)
+        self._tables = {
+            "arena": self._memory.table,
+            "kernel": Table(kernels, self._code),
+            "constants": Table(np.zeros(len(self._constants), np.int64)),
         }
-        fixed = [getattr(self._arenas, name) for name in OF_ARENAS] + [
-            self._own[name] for name in OF_EXECUTOR
-        ]
+        self._point_constants()
+        own = {**self._tables, "pitch": self._memory.pitch, "by_column": self._by_column}
+        fixed = *(getattr(self._arenas, name) for name in OF_ARENAS), *(own[name] for name in OF_EXECUTOR)
         of_plan = len(OF_SCHEDULE) + len(OF_PLAN)
-        self._table = np.array([0] * of_plan + [address(array) for array in fixed], np.int64)
-        self._table_at = address(self._table)
+        self._table = Table(np.zeros(of_plan + len(fixed), np.int64))
+        for place, array in enumerate(fixed, of_plan):
+            self._table.point(place, array)
         self._epochs = RunEpochs(self._network, self._params)
         self._rounds: CompiledRounds | None = None
         self._tape: CompiledTape | None = None
@@ -166,7 +168,7 @@ class CpuExecutor(Executor):
         self._epochs.renew(params)
         self._params, self._twins = params, ()
         self._constants = self._packed()
-        self._own["constants"][:] = [address(c) for c in self._constants]
+        self._point_constants()
         self._memory.update(params)
 
     def refresh(self, params: Params, rows: Mapping[int, Ints]) -> None:
@@ -201,6 +203,10 @@ class CpuExecutor(Executor):
                 memory[:] = packed_constants(layout, [params.values[i] for i in net_type.params])
         refill_rows(self._memory.views, self._arenas, self._network, params, rows)
 
+    def _point_constants(self) -> None:
+        for t, packed in enumerate(self._constants):
+            self._tables["constants"].point(t, packed)
+
     def _packed(self) -> list[Floats]:
         return [
             aligned(0)
@@ -211,7 +217,7 @@ class CpuExecutor(Executor):
 
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
         """The lanes sorted by the thread that will compute them, where several share this graph's run."""
-        return shared_out(graph, schedule, self.threads, self._target)
+        return shared_out(graph, schedule, self.threads)
 
     def run(self, plan: Plan) -> Result:
         """Execute the batches in order. Raises ValueError for a plan of another network."""
@@ -233,7 +239,7 @@ class CpuExecutor(Executor):
     def _walked(self, plan: Plan, first: int, last: int, start: float) -> Result:
         """Execute the launches `first` to `last - 1` of a plan for which there is room."""
         fill_given(self._memory.views, plan)
-        note_plan(self._table, *_SCHEDULE(plan.schedule), *_PLAN(plan))
+        self._note(plan)
         prepared = time.perf_counter()
         recorder = self._recorder if last - first == len(plan.launch_ptr) - 1 else None
         if recorder is not None:
@@ -246,6 +252,11 @@ class CpuExecutor(Executor):
         batches = int(plan.launch_ptr[last] - plan.launch_ptr[first])
         counts = Counts(batches, last - first, 0, 0)
         return Result(plan.graph, counts, self._epochs.reader(self._memory.views, plan))
+
+    def _note(self, plan: Plan) -> None:
+        """Tell the walker where a plan's arrays lie."""
+        self._table.keep("plan", plan)
+        note_plan(self._table.words, *_SCHEDULE(plan.schedule), *_PLAN(plan))
 
     def share(self, work: Callable[[int, int], object], amount: int, kind: str) -> None:
         """Call `work(part, parts)` on each thread, where that is faster than `work(0, 1)` on this one."""
@@ -294,10 +305,10 @@ class CpuExecutor(Executor):
         if self._profiler is None:
             raise ValueError("the executor was not told to measure")
         self._profiler.settle(plan)
-        kernels = self._own["kernel"]
+        kernels = self._tables["kernel"].words
         plain = kernels.copy()
         kernels[:] = self._profiler.kernels
-        note_plan(self._table, *_SCHEDULE(plan.schedule), *_PLAN(plan))
+        self._note(plan)
         if len(plan.schedule):
             self._profiler.sample(lambda: self._alone(plan, 0, len(plan.launch_ptr) - 1))
         kernels[:] = plain
@@ -318,7 +329,7 @@ class CpuExecutor(Executor):
         if self._profiler is None:
             self.measure()
         assert self._profiler is not None
-        self._recorder = Recorder(self._profiler.clocks, self._own["by_column"], most)
+        self._recorder = Recorder(self._profiler.clocks, self._by_column, most)
 
     def recorded(self) -> list[Executed]:
         """The runs noted so far. Cost: some ms, to measure the peak."""
@@ -329,7 +340,7 @@ class CpuExecutor(Executor):
     def _alone(self, plan: Plan, first: int, last: int) -> None:
         """Run launches on this thread."""
         walk = self._walks[0][0]
-        walk(self._table_at, self._scratch_at[0], first, last, 0, 1, None, None)
+        walk(self._table.at, self._scratch[0].at, first, last, 0, 1, None, None)
 
     def _walk_all(self, plan: Plan, first: int, last: int) -> int:
         """Run launches, on several threads where that pays; on how many."""
@@ -347,20 +358,27 @@ class CpuExecutor(Executor):
 
     def _shared(self, plan: Plan, first: int, last: int, flops: int) -> Callable[[int], None] | None:
         """What each thread does of some launches; None where one alone is faster."""
-        if flops < parts.APART_FLOPS:
+        if flops < partition.APART_FLOPS:
             return None
         if plan.schedule.split is not None:
-            split, shares = address(plan.schedule.split), plan.schedule.split.shape[1] - 1
+            split = plan.schedule.split
             inside = plan.sections[(first < plan.sections) & (plan.sections < last)]
-            bounds = np.array([first, *inside, last], np.int32)
-            sections, taken = address(bounds), np.zeros(len(bounds), np.int64)
-            count = len(bounds) - 1
+            sections = np.array([first, *inside, last], np.int32)
+            count, shares = len(sections) - 1, split.shape[1] - 1
+            taken, done = np.zeros(count, np.int64), np.zeros(1, np.int64)
 
             def apart(thread: int) -> None:
                 walk_parts = self._walks[thread][1]
-                counters = address(taken[1:]), address(taken)
-                scratch = self._scratch_at[thread]
-                walk_parts(self._table_at, scratch, sections, count, shares, split, *counters)
+                walk_parts(
+                    self._table.at,
+                    self._scratch[thread].at,
+                    address(sections),
+                    count,
+                    shares,
+                    address(split),
+                    address(taken),
+                    address(done),
+                )
 
             return apart
         if flops < (last - first) * TOGETHER_FLOPS:
@@ -370,8 +388,8 @@ class CpuExecutor(Executor):
         def together(thread: int) -> None:
             walk = self._walks[thread][0]
             walk(
-                self._table_at,
-                self._scratch_at[thread],
+                self._table.at,
+                self._scratch[thread].at,
                 first,
                 last,
                 thread,
@@ -389,28 +407,29 @@ class CpuExecutor(Executor):
         if self._rounds is None or self._rounds.sprouter is not sprouter:
             from abw.core.exec.cpu.rounds.rounds import CompiledRounds
 
-            tables = {name: self._own[name] for name in ("arena", "kernel", "constants")}
             self._rounds = CompiledRounds(
-                sprouter, self._target, self._memory, tables, self._scratch_at, self._team, self._epochs
+                sprouter, self._target, self._memory, self._tables, self._scratch, self._team, self._epochs
             )
         return self._rounds
 
     def tape(self, bits: int) -> CompiledTape | None:
-        """One that runs on this thread; what several are worth their while for is left to plans."""
-        if self._profiler is not None:
+        """One that runs on this thread; what several are worth their while for is left to plans.
+
+        None under NUMBA_DISABLE_JIT: Python itself calls nothing by its address.
+        """
+        if self._profiler is not None or numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
             return None
         if self._tape is not None:
             return self._tape
         from abw.core.exec.cpu.tape.tape import CompiledTape
 
-        tables = {name: self._own[name] for name in ("arena", "kernel", "constants")}
-        limit = np.iinfo(np.int64).max if self._team is None else parts.APART_FLOPS
+        limit = np.iinfo(np.int64).max if self._team is None else partition.APART_FLOPS
         self._tape = CompiledTape(
             self._arenas,
             self._target,
             self._memory,
-            tables,
-            self._scratch_at[0],
+            self._tables,
+            self._scratch[0],
             self._epochs,
             bits,
             int(limit),

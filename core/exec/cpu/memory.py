@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.cpu.packing import address, aligned
+from abw.core.exec.cpu.packing import aligned
 from abw.core.exec.lower.rows import matrix_view, row_floats
 from abw.core.exec.params import Params
+from abw.core.exec.pointers import Table
 from abw.core.exec.values import fill_constants, refill
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas
@@ -19,7 +20,7 @@ Ints = NDArray[np.int32]
 class ArenaMemory:
     """Arenas that are kept from run to run, and grow.
 
-    `memory[a]` are arena a's floats, `views[a]` (rows, *shape) its values; `at` (A,) the address of each,
+    `memory[a]` are arena a's floats, `views[a]` (rows, *shape) its values; `table` (A,) where each lies,
     `pitch` (A,) its rows' bytes.
     """
 
@@ -29,7 +30,7 @@ class ArenaMemory:
         self._floats = [row_floats(shape, lanes) for shape in arenas.shape]
         self.memory: list[Floats] = [aligned(0) for _ in self._floats]
         self.views: list[Floats] = list(self.memory)
-        self.at = np.zeros(len(self._floats), np.int64)
+        self.table = Table(np.zeros(len(self._floats), np.int64))
         self.pitch = np.array([4 * floats for floats in self._floats], np.int64)
 
     def update(self, params: Params) -> None:
@@ -54,9 +55,10 @@ class ArenaMemory:
                 kept = 0 if held is None else min(int(held[a]), len(self.views[a])) * floats
                 before = self.memory[a][:kept] if kept else aligned(0)
                 self.memory[a] = self.views[a] = aligned(0)
+                self.table.point(a, self.memory[a])
                 self.memory[a] = aligned(wanted * floats + self._lanes)
                 self.memory[a][:kept] = before
                 rowwise = self.memory[a][: wanted * floats].reshape(wanted, floats)
                 self.views[a] = matrix_view(rowwise, shape, self._lanes)
                 fill_constants(self.views[a], a, self._arenas, self._network, self._params)
-                self.at[a] = address(self.memory[a])
+                self.table.point(a, self.memory[a])

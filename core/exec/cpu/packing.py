@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.exec.lower.rows import padded, row_floats
 from abw.core.exec.lower.stages import Gate, Group, Part
+from abw.core.exec.pointers import address
 from abw.core.ir.cell import Shape
 
 Floats = NDArray[np.float32]
@@ -46,16 +46,6 @@ def on_huge_pages(floats: int) -> Floats:
     with suppress(OSError):  # a kernel without them
         pages.madvise(mmap.MADV_HUGEPAGE, begin, whole)
     return memory[begin // 4 : begin // 4 + floats]
-
-
-def address(array: NDArray[Any]) -> int:
-    """Where an array's first element lies; 0 for an empty one."""
-    if not array.size:
-        return 0
-    if array.flags.writeable:
-        # a sixth of what array.ctypes.data takes
-        return ctypes.addressof(ctypes.c_char.from_buffer(cast(Any, array)))
-    return int(array.ctypes.data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.exec.cpu.tiling import CellTiling, packed_constants
+from abw.core.jit.decorators import njit
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from abw.core.base.cores import current_core, leave
@@ -38,8 +38,8 @@ class Team:
 
     def __init__(self, threads: int) -> None:
         """A team whose threads start when there is something to share."""
-        self._others = ThreadPoolExecutor(threads - 1)
-        self._threads = threads
+        # one pool each: a pool of many may start fewer than wait for each other
+        self._others = [ThreadPoolExecutor(1) for _ in range(1, threads)]
         self._kinds: dict[Hashable, _Known] = {}
 
     def do(
@@ -69,7 +69,7 @@ class Team:
     def share(self, work: Callable[[int], object]) -> None:
         """Call `work(thread)` on every thread, and wait for all. Cost: some 0.03 ms to wake one.
 
-        A first Ctrl-C is raised when all are done.
+        An error, and a first Ctrl-C, is raised when all are done: until then they read what they were given.
         """
         core = current_core()
 
@@ -79,7 +79,10 @@ class Team:
 
         # threads that wait for this one in the middle of the work would wait for ever
         with finished_before_interrupt():
-            waiting = [self._others.submit(beside, thread) for thread in range(1, self._threads)]
-            work(0)
+            waiting = [other.submit(beside, thread) for thread, other in enumerate(self._others, 1)]
+            try:
+                work(0)
+            finally:
+                wait(waiting)
             for other in waiting:
                 other.result()

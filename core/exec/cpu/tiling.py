@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from abw.core.cell.normal import NormalCell
 from abw.core.exec.blas.calls import static_values
-from abw.core.exec.cpu.narrow import Narrow, NarrowRows, NarrowWeights
 from abw.core.exec.cpu.packing import Floats, PackedWeights, on_huge_pages
+from abw.core.exec.cpu.quantized import Narrow, NarrowRows, NarrowWeights
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.lower.rows import Fixed, columns, padded, row_floats
 from abw.core.exec.lower.stages import Group, Single, Stage, group_gates, stages_of

@@ -8,14 +8,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.cpu.llvm.outer import JOB
-from abw.core.exec.cpu.lying import COMPUTED, NOTHING, READ, grouped, place, rows_of_constants
+from abw.core.exec.cpu.gradient_rows import COMPUTED, NOTHING, READ, grouped, place, rows_of_constants
+from abw.core.exec.cpu.llvm.weight_grads import JOB
 from abw.core.exec.cpu.memory import ArenaMemory
-from abw.core.exec.cpu.outer import RowSums, TableSums
-from abw.core.exec.cpu.packing import address
+from abw.core.exec.cpu.weight_grads import RowSums, TableSums
 from abw.core.exec.gradient import Gradient
 from abw.core.exec.lower.rows import columns, matrix_view, padded, row_floats
 from abw.core.exec.params import Params
+from abw.core.exec.pointers import Table, address
 from abw.core.grad.cell import Differentiated, Operand
 from abw.core.grad.graph import TrainingGraph
 from abw.core.grad.network import Training
@@ -50,16 +50,20 @@ class WeightGradients:
         sides: dict[Side, int] = {}
         types, numbers = [], []  # of each job its type, and the numbers of both its sides
         self._others: dict[int, dict[int, Floats]] = {}
+        sums_of = []
         words = []
         for t, derivative in enumerate(training.cells):
             for dw, z, x in self._type(t, derivative) if derivative else ():
                 m, c = dw.shape if x else (1, len(dw))
-                words.append([int(dw.ctypes.data), dw.strides[0], *[0] * 8, 0, m, c])
+                sums_of.append(dw)
+                words.append([0, dw.strides[0], *[0] * 8, 0, m, c])
                 numbers.append(
                     [sides.setdefault(side or (NOTHING, 0, 0, 0, 0), len(sides)) for side in (z, x)]
                 )
                 types.append(t)
-        self._jobs = np.array(words, np.int64).reshape(-1, len(JOB))
+        self._jobs = Table(np.array(words, np.int64).reshape(-1, len(JOB)))
+        for job, dw in enumerate(sums_of):
+            self._jobs.point((job, JOB.index("dw")), dw)
         self._types, self._of_jobs = np.array(types, np.int64), np.array(numbers, np.int64).reshape(-1, 2)
         self._sides = np.array([*sides], np.int64).reshape(-1, 5)
         self._reading = self._sides[self._sides[:, 0] == READ, 3]
@@ -102,7 +106,7 @@ class WeightGradients:
                 values[:] = 0
         first_row = rows_of_constants(plan)
         self._place(made, plan, memory, first_row)
-        self._sums.add(self._jobs, meanwhile)
+        self._sums.add(self._jobs.words, meanwhile)
         for t, others in self._others.items():
             derivative = self._training.cells[t]
             if others and derivative is not None:
@@ -115,12 +119,14 @@ class WeightGradients:
         most = int(graph.type_sizes[self._reading].sum())
         if len(self._numbers) < most:
             self._numbers = np.empty(2 * most, np.int32)
+        row, numbers = plan.row, self._numbers
+        self._jobs.keep("rows", (row, numbers, memory))
         place(
             self._sides, self._of_jobs, self._types,
             (graph.type_ptr, graph.operand_ptr, graph.operand),
-            (plan.row, address(plan.row), made.training.network.width),
+            (row, address(row), made.training.network.width),
             (first_row, (arenas.constant_first, arenas.constant_end)),
-            (memory.at, memory.pitch), (self._numbers, address(self._numbers)), self._jobs,
+            (memory.table.words, memory.pitch), (numbers, address(numbers)), self._jobs.words,
         )  # fmt: skip
 
     def _add_constants(
@@ -128,7 +134,7 @@ class WeightGradients:
     ) -> Gradient:
         """Sum what flows into parameters and rows of tables as they are; with that the gradient is whole."""
         arenas, count = self._arenas, len(made.constant)
-        many = len(memory.at)
+        many = len(memory.pitch)
         ptr, keys = np.zeros(first_row.size + 2, np.int32), np.empty(count, np.int32)
         number, lying = np.empty(count, np.int32), np.empty(count, np.int32)
         grouped(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from abw.core.base.errors import AbwError
+from abw.core.base.extras import install
 from abw.core.exec.codecache import kernels_folder
 from abw.core.exec.cuda.driver.compiled import SUFFIX
 from abw.core.exec.cuda.driver.device import PATIENCE, Device, Traits
@@ -79,7 +80,7 @@ def _gpu(patience: float = PATIENCE) -> tuple[Finding, Device | None]:
         device.close()
         return Finding("gpu", False, value, "compute capability 7.0 or newer is needed (Volta, 2017)"), None
     if traits.driver < PINNED_CUDA:
-        hint = f"the compiler of abw[cuda] needs a driver for CUDA {PINNED_CUDA / 1000:.1f} (580 or newer)"
+        hint = f"the extra cuda's compiler needs a driver for CUDA {PINNED_CUDA / 1000:.1f} (580 or newer)"
         return Finding("gpu", True, value, f"{hint}; with this one set CUDA_HOME to a toolkit as old"), device
     return Finding("gpu", True, value), device
 
@@ -97,7 +98,7 @@ def _costs(traits: Traits) -> Finding:
 
 def _compiler() -> Finding:
     if find_spec("numba.cuda") is None:
-        return Finding("cuda compiler", False, "this numba has no numba.cuda", 'pip install "abw[cuda]"')
+        return Finding("cuda compiler", False, "this numba has no numba.cuda", install("cuda"))
     toolkit = find_toolkit()
     if toolkit is None:
         folder = kernels_folder()

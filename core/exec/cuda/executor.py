@@ -15,10 +15,10 @@ from abw.core.exec.cuda.measure.costs import UNMEASURED, Costs
 from abw.core.exec.cuda.options import ABILITIES
 from abw.core.exec.cuda.text.module import load_kernels
 from abw.core.exec.cuda.tiles import VECTOR
-from abw.core.exec.epochs import RunEpochs
 from abw.core.exec.interface import Executor, Result, TooLargeError, refuse_threads
 from abw.core.exec.lower.rows import matrix_view
 from abw.core.exec.params import Params
+from abw.core.exec.result_guard import RunEpochs
 from abw.core.exec.values import fill_constants
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of

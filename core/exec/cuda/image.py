@@ -29,8 +29,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import allocating, njit
 from abw.core.exec.interface import TooLargeError
+from abw.core.jit.decorators import allocating, njit
 from abw.core.plan.kernels import GATHERED
 from abw.core.plan.plan import Plan
 

@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.exec.blas.calls import static_values
-from abw.core.exec.cuda.hold import Held, choose_held
 from abw.core.exec.cuda.image import Work
+from abw.core.exec.cuda.stationary_weights import Held, choose_held
 from abw.core.exec.cuda.steps import CellSteps, Packed, Step, steps_of
 from abw.core.exec.cuda.text.attention import attention_text
 from abw.core.exec.cuda.text.epilogue import epilogue_text
 from abw.core.exec.cuda.text.gates import gate_text
 from abw.core.exec.cuda.text.heldtile import held_text, held_tiles, staging_words
-from abw.core.exec.cuda.text.hold import hold_text
 from abw.core.exec.cuda.text.module import HoldText, StepText, module_text
 from abw.core.exec.cuda.text.simple import Share, plain_text, reduction_text, single_text
+from abw.core.exec.cuda.text.stationary_weights import hold_text
 from abw.core.exec.cuda.text.tensor import tensor_text
 from abw.core.exec.cuda.tiles import ENDLESS, VECTOR, Forms, Sizes, TensorTile, Tile, tensor_tile, tiles_for
 from abw.core.exec.lower.rows import padded, row_floats

@@ -18,6 +18,10 @@ BLOCK = 8
 the sums of blocks in double, or compensated. The error stays below 1e-6 of the rows' absolute values, however
 long the list.
 """
+RISE = 1.0
+"""Attention's weights are relative to a level, which rises when a score is above it by more than this; what
+was summed before is scaled then. Steps as large as this are so few that their roundings do not add up.
+"""
 
 
 def columns(shape: Shape) -> int:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from abw.core.data.instances import Ints
 from abw.core.data.vertices import INDEX, INSTANCE, KIND, Columns, FieldColumn
 from abw.core.graph.bind import passes
-from abw.core.graph.growing.whose import Whose
+from abw.core.graph.growing.growth_index import Whose
 from abw.core.ir.growth import Clause, Decision, GrowingKind, Number, Place, Test, Tests
 from abw.core.ir.paths import Hop
 

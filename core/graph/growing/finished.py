@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.data.instances import Ints
 from abw.core.data.vertices import INSTANCE, Columns, Order
 from abw.core.graph.graph import Nodes, merged
-from abw.core.graph.growing.sprout import Sprouter
+from abw.core.graph.growing.round_graph import Sprouter
+from abw.core.jit.decorators import njit
 
 
 def noted(sprouter: Sprouter) -> bool:

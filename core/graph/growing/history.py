@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 
 from abw.core.data.instances import Instances, Ints
 from abw.core.data.vertices import INDEX, KIND
+from abw.core.graph.bounds import heights
+from abw.core.graph.dag import Dag, build_dag
 from abw.core.graph.graph import Nodes
 from abw.core.graph.growing.beam import Picks
 from abw.core.graph.growing.decide import Read, Scores
 from abw.core.graph.growing.finished import nodes_on
 from abw.core.graph.growing.margins import Margins, beam_margins, margins, together
 from abw.core.graph.growing.replay import Replayed, replay
-from abw.core.graph.growing.sprout import Ground
+from abw.core.graph.growing.round_graph import Ground
 from abw.core.ir.growth import Decision
 from abw.core.ir.model import Model
 
@@ -65,6 +67,11 @@ class History:
         return np.maximum(self.round[self.vertex], 1)
 
     @property
+    def by_scores(self) -> bool:
+        """Whether any decision is made by what weights compute."""
+        return any(how != "chance" for how in self.hows)
+
+    @property
     def ends(self) -> Ints:
         """By instance its last round; 0 where nothing grew or was decided."""
         found = np.zeros(int(self.instance.max(initial=-1)) + 1, np.int32)
@@ -78,6 +85,21 @@ class History:
         ended = np.bincount(self.ends, minlength=self.rounds + 1)
         counts: Ints = (len(self.ends) - np.cumsum(ended)[:-1]).astype(np.int32)
         return counts
+
+
+def bound_by_rounds(dag: Dag, node_round: Ints) -> Ints:
+    """The lower bound by type (T,) where rounds follow each other: the sum of those of the rounds.
+
+    What a round adds is not known before it: no run has fewer batches than the sum of these, though a
+    schedule of the graph as it is in the end may. O(n + m).
+    """
+    source = np.repeat(np.arange(len(dag), dtype=np.int32), np.diff(dag.succ_ptr))
+    same = node_round[source] == node_round[dag.succ]
+    height = heights(build_dag(dag.types, dag.type, source[same], dag.succ[same]))
+    top = np.zeros((int(node_round.max(initial=0)) + 1, len(dag.types)), np.int32)
+    np.maximum.at(top, (node_round, dag.type), height)
+    found: Ints = top.sum(axis=0, dtype=np.int32)
+    return found
 
 
 def history(

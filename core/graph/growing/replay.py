@@ -10,7 +10,7 @@ from abw.core.data.instances import Instances, Ints
 from abw.core.data.vertices import INSTANCE, Columns
 from abw.core.graph.growing.beam import Picks
 from abw.core.graph.growing.decide import Grower, ranks
-from abw.core.graph.growing.sprout import Ground
+from abw.core.graph.growing.round_graph import Ground
 from abw.core.ir.growth import Decision
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
-from abw.core.base.jit import njit
 from abw.core.graph.bounds import chains, path_lengths
 from abw.core.graph.dag import Dag
+from abw.core.jit.decorators import njit
 from abw.core.policy.learned.states import (
     CRITICAL,
     ENCODINGS,

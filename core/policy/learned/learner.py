@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
-from abw.core.base.jit import inner, njit
 from abw.core.graph.bounds import lower_bound, recurrent_types
 from abw.core.graph.dag import Dag
+from abw.core.jit.decorators import inner, njit
 from abw.core.policy.cost import Cost, cost_of, counting, least_cost, overhead, relative, sum_cost
 from abw.core.policy.learned.fsm import FsmPolicy, Training, follow, paths_for
 from abw.core.policy.learned.states import (

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import inner, njit
 from abw.core.graph.dag import Dag
+from abw.core.jit.decorators import inner, njit
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]

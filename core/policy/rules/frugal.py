@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from abw.core.base.jit import inner, njit
 from abw.core.graph.bounds import chains
 from abw.core.graph.dag import Dag
+from abw.core.jit.decorators import inner, njit
 from abw.core.policy.cost import Cost, counting, regret
 from abw.core.policy.rules.critical import Paths, start_paths, step_paths
 from abw.core.policy.rules.frontier import Batches, Edges, Frontier, begin, execute, record, to_schedule

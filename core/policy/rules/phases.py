@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.graph.bounds import topological_order, type_reach
 from abw.core.graph.dag import Dag
+from abw.core.jit.decorators import njit
 from abw.core.policy.rules.depth import batched_by_depth
 from abw.core.policy.rules.frontier import Edges, edges
 from abw.core.policy.schedule import Schedule

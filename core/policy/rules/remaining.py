@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.graph.bounds import tallest
 from abw.core.graph.dag import Dag
+from abw.core.jit.decorators import njit
 from abw.core.policy.rules.frontier import Frontier
 
 Ints = NDArray[np.int32]

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import inner, njit
 from abw.core.graph.bounds import recurrent_types, topological_order
 from abw.core.graph.dag import Dag
+from abw.core.jit.decorators import inner, njit
 from abw.core.policy.rules.frontier import (
     Batches,
     Edges,

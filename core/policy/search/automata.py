@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import inner, njit
 from abw.core.graph.bounds import chains
 from abw.core.graph.dag import Dag, components
+from abw.core.jit.decorators import inner, njit
 from abw.core.policy.reverse import reversed_dag
 
 Ints = NDArray[np.int32]

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from abw.core.base.jit import inner, njit
 from abw.core.graph.dag import Dag
+from abw.core.jit.decorators import inner, njit
 from abw.core.policy.cost import Cost, batch_cost, regret, rest
 from abw.core.policy.search.automata import (
     FULL,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.graph.bounds import heights, path_lengths
 from abw.core.graph.dag import Dag, components, part
+from abw.core.jit.decorators import njit
 from abw.core.policy.cost import Cost, cost_of, counting, least_cost
 from abw.core.policy.reverse import reversed_dag, reversed_schedule
 from abw.core.policy.rules.critical import Critical, Paths, critical_type, start_paths, step_paths

@@ -8,13 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.base.progress import Clock
 from abw.core.exec.interface import Array, Executor, Result, Tape
 from abw.core.exec.params import Params, constant_value
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
+from abw.core.jit.decorators import njit
 from abw.core.plan.arenas import arenas_of
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Earlier, Plan, plan

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from abw.core.base.jit import njit
 from abw.core.exec.interface import Array
 from abw.core.graph.ops import OpNetwork
 from abw.core.ir.network import Network
+from abw.core.jit.decorators import njit
 from abw.core.program.engines.engine import BatchEngine
 from abw.core.program.recording.recorder import Ints, Longs, Segment
 

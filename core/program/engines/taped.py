@@ -50,10 +50,10 @@ class TapeEngine(BatchEngine):
             return None
         self._bring(self.tape)
         start = perf_counter()  # as `clock` counts, which takes a tenth of a round
-        found = self.tape.round(recorder.head, self.nodes, asked)
+        found = self.tape.round(recorder.head.at, self.nodes, asked)
         while found is None and self.tape.make_room(recorder.unread):
             self._reserve(recorder.unread)
-            found = self.tape.round(recorder.head, self.nodes, asked)
+            found = self.tape.round(recorder.head.at, self.nodes, asked)
         self.clock.seconds["execute"] += perf_counter() - start
         if recorder.executed:
             self._note(recorder.take())

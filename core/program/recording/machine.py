@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from abw.core.exec.cpu.packing import address
+from abw.core.exec.pointers import Table
 from abw.core.program.recording.asks import ABOVE, ARGMAX, BEST, Ask, Asks, Picks
 from abw.core.program.recording.machine_code import WORDS
 from abw.core.program.recording.machine_types import (
@@ -70,10 +70,11 @@ class MachineRecorder(Recorder):
         *("head", "resume"),
     )
     _buffer: Longs
+    _state: ctypes.Array[ctypes.c_int64]
 
     def __init__(self, width: int) -> None:
-        self._state = (ctypes.c_int64 * len(WORDS))()
-        self.head = ctypes.addressof(self._state)
+        self.head = Table((ctypes.c_int64 * len(WORDS))())
+        self._state = self.head.words
         self._from = 0
         self._grow(LEAST)
         self._make_room(LEAST, 4 * LEAST)
@@ -81,7 +82,7 @@ class MachineRecorder(Recorder):
         self.forget()
         self._kept: object = None
         said = "resume(calls, answers, whose, stops, first)"
-        self.resume = machine_function("resume", "resume", FAST, said, (self.head,), self._state)
+        self.resume = machine_function("resume", "resume", FAST, said, (self.head,))
         for name, ask in (("argmax", ARGMAX), ("above", ABOVE), ("best", BEST)):
             self._state[WORDS[name]] = id(ask)
         super().__init__(width)
@@ -96,21 +97,22 @@ class MachineRecorder(Recorder):
         buffer = np.empty(room, np.int64)
         buffer[:at] = self._buffer[:at] if at else 0
         self._buffer = buffer
-        self._state[WORDS["words"]], self._state[_LIMIT] = address(buffer), room
+        self.head.point(WORDS["words"], buffer)
+        self._state[_LIMIT] = room
 
     def _make_room(self, asks: int, masks: int) -> None:
         """Room for so many questions, and for so many bytes of what is allowed; there are none now."""
         self._asks, self._masks = np.empty((asks, 3), np.int64), np.empty(masks, np.uint8)
-        state = self._state
-        state[WORDS["asks"]], state[WORDS["room"]] = address(self._asks), asks
-        state[WORDS["masks"]], state[WORDS["mask_room"]] = address(self._masks), masks
+        self.head.point(WORDS["asks"], self._asks)
+        self.head.point(WORDS["masks"], self._masks)
+        self._state[WORDS["room"]], self._state[WORDS["mask_room"]] = asks, masks
 
     def _make_rank_room(self, values: int) -> None:
         """Room for questions to so many values together; there are none now."""
         self._ends, self._handles = np.zeros(values + 1, np.int64), np.empty(values, np.int64)
         self._plus = np.empty(values)
         for name, array in (("ends", self._ends), ("handles", self._handles), ("plus", self._plus)):
-            self._state[WORDS[name]] = address(array)
+            self.head.point(WORDS[name], array)
         self._state[WORDS["rank_room"]] = values
 
     @property
@@ -238,20 +240,20 @@ class MachineRecorder(Recorder):
 
     def _ask(self, kind: type[Value], size: int, slow: Callable[..., Any]) -> Callable[..., Any]:
         """What asks values of a class: see `machine_code`. It does not hold this recorder, nor its net."""
-        words = (ctypes.addressof(self._state), id(kind), size, id(slow))
-        return machine_function("ask", "ask", FAST, "ask(value, given)", words, (self._state, slow))
+        words = (self.head, id(kind), size, id(slow))
+        return machine_function("ask", "ask", FAST, "ask(value, given)", words, slow)
 
     def _pick(self, kind: type[Value]) -> Callable[..., Any]:
         """What asks for the best of several values of a class."""
         slow = Value._best
-        words = (ctypes.addressof(self._state), id(kind), id(slow))
-        return machine_function("best", "pick", FAST, "best(values, k, plus)", words, (self._state, slow))
+        words = (self.head, id(kind), id(slow))
+        return machine_function("best", "pick", FAST, "best(values, k, plus)", words, slow)
 
     def callable_cell(self, callee: Callee, refuse: Refuse) -> Call:
         """As of `Recorder`."""
         slow = callable_cell(callee, self, refuse)
         sizes = len(callee.inputs), len(callee.outputs)
-        words = [ctypes.addressof(self._state), callee.number, *sizes, id(slow)]
+        words: list[int | Table] = [self.head, callee.number, *sizes, id(slow)]
         words += [id(kind) for _, kind in callee.inputs]
         for kind, added in zip(callee.outputs, callee.added, strict=True):
             words += [id(kind), added]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from abw.core.exec.pointers import Table
 from abw.core.program.recording.machine_code import machine_code
 from abw.core.program.recording.values import Value
 
@@ -104,16 +105,22 @@ def value_type() -> type[Value]:
 
 
 def machine_function(
-    name: str, code: str, flags: int, said: str, words: Sequence[int], kept: object
+    name: str, code: str, flags: int, said: str, words: Sequence[int | Table], kept: object = None
 ) -> Callable[..., Any]:
-    """A function of the machine code `code`, which finds `words` by its `self`.
+    """A function of the machine code `code`, which finds `words` by its `self`; of a table, where it lies.
 
-    `said`: its signature, as `inspect.signature` reads it; `kept`: what has to be there as long as it is.
+    `said`: its signature, as `inspect.signature` reads it; `kept`: what has to be there as long as it is,
+    besides tables.
     """
-    held = (ctypes.c_int64 * len(words))(*words)
+    cell = Table((ctypes.c_int64 * len(words))(), kept)
+    for place, word in enumerate(words):
+        if isinstance(word, Table):
+            cell.point(place, word)
+        else:
+            cell.words[place] = word
     method = _Method(name.encode(), machine_code().address(code), flags, f"{said}\n--\n\n".encode())
     holder = _holders()()
-    holder.ref, holder.kept = ctypes.addressof(held), (held, method, kept)
+    holder.ref, holder.kept = cell.at, (cell, method)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     made: Callable[..., Any] = make(ctypes.addressof(method), holder, None)

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
+from abw.core.exec.pointers import Table
+from abw.core.jit.decorators import njit
 from abw.core.program.recording.asks import Ask, Asks, Picks
 from abw.core.program.recording.values import BITS, Owner, Value, value_class
 
@@ -90,7 +91,7 @@ class Recorder:
     """
 
     __slots__ = ("_words", "asking", "begun", "next", "step", "whose", "write")
-    head = 0
+    head = Table(())
     resume: Resume | None = None
     """What goes on with those whose questions are noted; without it nothing is noted."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from abw.core.base.errors import AbwError
+from abw.core.base.extras import install
 from abw.core.program.recording.asks import ABOVE, ARGMAX, Ask
 from abw.core.program.recording.recorder import BY_SWITCH, BY_YIELD, CLOSED, TO_YIELD, Number, Word
 
@@ -330,5 +331,5 @@ class PlainFiber:
         """Refuse. Errors: AbwError."""
         raise AbwError(
             "a plain function that asks for values needs greenlet, which is not installed",
-            hint="pip install 'abw[programs]', or yield in it: answer = yield value.argmax(…)",
+            hint=f"yield in it: answer = yield value.argmax(…); or, {install('programs')}",
         )

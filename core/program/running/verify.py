@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.program.running.alone import EagerRunner, Weighed
+from abw.core.program.running.eager_runner import EagerRunner, Weighed
 from abw.core.program.running.fibers import Done, Failed, Program
 from abw.core.program.running.results import noted
 from abw.core.program.running.task import Log

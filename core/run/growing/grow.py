@@ -26,9 +26,9 @@ from abw.core.graph.graph import Graph, Nodes
 from abw.core.graph.growing.beam import Beam, Picks
 from abw.core.graph.growing.decide import Chances, Grower, ScoreError, decide
 from abw.core.graph.growing.finished import finished_nodes, noted
+from abw.core.graph.growing.growth_index import NodeColumn, StandInColumn
 from abw.core.graph.growing.part import part
-from abw.core.graph.growing.sprout import Ground
-from abw.core.graph.growing.whose import NodeColumn, StandInColumn
+from abw.core.graph.growing.round_graph import Ground
 from abw.core.ir.growth import Decision
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan, plan

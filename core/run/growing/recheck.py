@@ -14,7 +14,7 @@ from abw.core.exec.interface import Array, Result
 from abw.core.graph.growing.beam import Picks
 from abw.core.graph.growing.decide import Chances, Read, ScoreError, allowed, decide, shares
 from abw.core.graph.growing.finished import nodes_on
-from abw.core.graph.growing.sprout import Ground, Sprouter
+from abw.core.graph.growing.round_graph import Ground, Sprouter
 from abw.core.ir.growth import Decision
 from abw.core.run.growing.recheck_beam import recheck_beam
 

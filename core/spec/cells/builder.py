@@ -95,9 +95,27 @@ class Builder:
         if numbers and operation.kind != "element":
             hint = "multiply with * instead" if name == "matmul" else ""
             raise ShapeError(f"a number ({numbers[0]:g}) is neither vector nor matrix", hint)
-        sizes = operation.rule(operation.sign or name, values)
+        try:
+            sizes = operation.rule(operation.sign or name, values)
+        except ShapeError as mismatch:
+            if not any(self._scaled(arg) for arg in known):
+                raise
+            hint = (
+                "did you mean @? * multiplies a matrix by a vector element by element, which gives a matrix"
+            )
+            raise ShapeError(mismatch.message, hint) from None
         fit = self._broadcast if operation.kind == "element" else self._value
         return self._emit(name, [fit(arg, sizes) for arg in known], sizes)
+
+    def _scaled(self, arg: Number | Value) -> bool:
+        """Whether a value is a matrix times a vector, element by element."""
+        op = self._op(arg.number) if isinstance(arg, Value) and len(arg.sizes) == 2 else None
+        factors = [self._op(number) for number in op.args] if op and op.name == "mul" else []
+        return any(factor and factor.name == "spread" and factor.attr[0] == 1.0 for factor in factors)
+
+    def _op(self, number: int) -> Op | None:
+        """The operation that made a value; None for what is given."""
+        return self.ops[number - self.first] if number >= self.first else None
 
     def _made(self, operation: Operation, args: Sequence[Number | Value]) -> Value:
         """What is made of others, or of one value by numbers behind it. Errors: ShapeError."""

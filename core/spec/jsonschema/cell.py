@@ -10,7 +10,7 @@ def cell(own: bool = False) -> Schema:
     """A cell's file; or with `own` one in a model's section `cells`, which has its name there."""
     name = {} if own else {"cell": text("The cell's name.")}
     return object_of(
-        "A cell: equations over vectors and matrices.",
+        "Equations over vectors and matrices.",
         {
             **name,
             "dims": {
@@ -19,14 +19,14 @@ def cell(own: bool = False) -> Schema:
                 "items": text("A dim."),
                 "uniqueItems": True,
             },
-            "inputs": named("What flows in, with shapes.", "shape", hyphens=False),
-            "params": named("Its parameters, with shapes.", "param", hyphens=False),
-            "constants": named("Numbers that equations name.", "constant", hyphens=False),
+            "inputs": named("Inputs with shapes.", "shape", hyphens=False),
+            "params": named("Parameters with shapes.", "param", hyphens=False),
+            "constants": named("Named numbers.", "constant", hyphens=False),
             "equations": text(
                 f"name = expression, one a line: {' '.join(SIGNS)} {' '.join(FUNCTIONS)}, slices x[0:hidden]"
             ),
             "outputs": {
-                "description": "What flows out: by output, the name of what an equation defines.",
+                "description": "For each output the name of a value that an equation defines.",
                 "type": "object",
                 "minProperties": 1,
                 "additionalProperties": text("A name."),

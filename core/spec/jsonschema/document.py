@@ -8,8 +8,9 @@ from abw.core.spec.jsonschema.growing import clause, growing
 from abw.core.spec.jsonschema.model import model, node_type
 
 _SOURCE_DOC = (
-    "Where it comes from: TYPE.OUTPUT or OUTPUT on the same vertex, LINK.TYPE.OUTPUT behind links "
-    "(children[0] picks one), TABLE[FIELD], a field of floats, a parameter, zeros; alternatives with 'or'."
+    "TYPE.OUTPUT or OUTPUT on the same vertex, LINK.TYPE.OUTPUT along links (children[0] "
+    "picks one), TABLE[FIELD], a field of floats, a parameter, or zeros; alternatives "
+    "with 'or'."
 )
 
 
@@ -23,7 +24,7 @@ def model_schema() -> Schema:
         "oneOf": [{"$ref": "#/$defs/model"}, {"$ref": "#/$defs/cell"}],
         "$defs": {
             "size": {
-                "description": "A whole number, a dim, or an expression over dims: 2 * hidden.",
+                "description": "An integer, a dim, or an expression over dims: 2 * hidden.",
                 "anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "minLength": 1}],
             },
             "shape": {
@@ -34,7 +35,7 @@ def model_schema() -> Schema:
                 ],
             },
             "param": {
-                "description": "A shape; with `init` every number of it begins with that value.",
+                "description": "A shape; `init` sets the initial value of all its numbers.",
                 "anyOf": [
                     {"$ref": "#/$defs/shape"},
                     object_of(
@@ -43,7 +44,7 @@ def model_schema() -> Schema:
                             "shape": {"$ref": "#/$defs/shape"},
                             "init": {
                                 "type": "number",
-                                "description": "Its initial value; drawn if left out.",
+                                "description": "Initial value; random by default.",
                             },
                         },
                         ("shape",),
@@ -60,7 +61,7 @@ def model_schema() -> Schema:
                         "A shape filled with a number.",
                         {
                             "shape": {"$ref": "#/$defs/shape"},
-                            "value": {"type": "number", "description": "What each of its numbers is."},
+                            "value": {"type": "number", "description": "The value of all its numbers."},
                         },
                         ("shape", "value"),
                     ),

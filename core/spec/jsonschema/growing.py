@@ -8,28 +8,28 @@ from abw.core.spec.jsonschema.forms import Schema, integer, name_of, object_of, 
 def growing() -> Schema:
     """A kind of vertices of the section `grow`."""
     return object_of(
-        "A kind of vertices that come to be while the model runs, by decisions on values just computed.",
+        "A kind of vertices created while the model runs, by decisions on values just computed.",
         {
             "links": {
-                "description": "Where its vertices lead: a kind, or 'KIND or none'.",
+                "description": "Links of its vertices, to a KIND or 'KIND or none'.",
                 "type": "object",
                 "propertyNames": name_of(),
                 "additionalProperties": text("KIND, or KIND or none."),
             },
             "fields": {
-                "description": "Numbers of its vertices: 'number', or a table, whose rows they are.",
+                "description": "Fields of its vertices: 'number', or a table whose row it is.",
                 "type": "object",
                 "propertyNames": name_of(),
                 "additionalProperties": text("number, or a table."),
             },
-            "most": integer("So many of them an instance may have."),
+            "most": integer("Maximum number in an instance."),
             "start": {
-                "description": "Every instance begins with one of them, which has these links and fields.",
+                "description": "Links and fields of the vertex that each instance begins with.",
                 "type": "object",
                 "additionalProperties": {"type": ["string", "integer"], "minLength": 1, "minimum": 0},
             },
             "choose": {
-                "description": "What is decided at each of its vertices, once that is computed.",
+                "description": "Decisions at each vertex, once it is computed.",
                 "type": "object",
                 "propertyNames": name_of(),
                 "additionalProperties": {
@@ -39,13 +39,13 @@ def growing() -> Schema:
                             "TYPE.OUTPUT > 0.5, or chance 0.5."
                         ),
                         object_of(
-                            "A choice among what is allowed.",
+                            "A choice among allowed scores.",
                             {
-                                "argmax": text("TYPE.OUTPUT: the best."),
-                                "sample": text("TYPE.OUTPUT: drawn by the softmax."),
-                                "best": text("4 of TYPE.OUTPUT: a beam."),
+                                "argmax": text("TYPE.OUTPUT: pick the highest score."),
+                                "sample": text("TYPE.OUTPUT: draw by the softmax."),
+                                "best": text("4 of TYPE.OUTPUT: a beam of 4."),
                                 "allow": {
-                                    "description": "For each score a name, and the condition that allows it.",
+                                    "description": "A name for each score, and the condition that allows it.",
                                     "type": "object",
                                     "additionalProperties": text("A condition: top.below and front"),
                                 },
@@ -55,7 +55,7 @@ def growing() -> Schema:
                 },
             },
             "then": {
-                "description": "What comes to be, clause after clause.",
+                "description": "Clauses that create vertices, in order.",
                 "type": "array",
                 "items": {"$ref": "#/$defs/clause"},
             },
@@ -71,11 +71,12 @@ def clause() -> Schema:
         "required": ["add"],
         "properties": {
             "add": text("The kind of the new vertex."),
-            "as": text("What later clauses call it."),
-            "when": text("A condition: action == shift and depth < 7"),
-            "unless": text("A condition under which it does not come to be."),
+            "as": text("Its name in later clauses."),
+            "when": text("A condition for it: action == shift and depth < 7"),
+            "unless": text("A condition against it."),
             "each": text(
-                "NAME in LINK: it is done for each vertex of a list. Or the decision `best`: for each pick."
+                "NAME in LINK: create one for each vertex of a list; or the decision `best`: one for "
+                "each pick."
             ),
         },
         "additionalProperties": {"type": ["string", "integer"], "minLength": 1, "minimum": 0},

@@ -13,18 +13,18 @@ from abw.core.spec.models.drafts import REDUCTIONS, SIMPLE
 def model() -> Schema:
     """A model file."""
     return object_of(
-        "A model: which cell runs on which vertices of an instance, and where its inputs come from.",
+        "Which cell runs on which vertices of an instance, and the sources of its inputs.",
         {
             "model": {"description": "The model's name.", "type": "string", **name_of()},
-            "dims": named("Sizes by name: numbers, or expressions over each other.", "size", hyphens=False),
+            "dims": named("Sizes by name: numbers or expressions.", "size", hyphens=False),
             "data": _data(),
             "links": {
-                "description": "Links that the data do not have, made of what they have.",
+                "description": "Links derived from those of the data.",
                 "type": "object",
                 "propertyNames": name_of(),
                 "additionalProperties": {
                     **object_of(
-                        "What it is made of.",
+                        "How the link is derived.",
                         {how: text(f"{doc[0].upper()}{doc[1:]}.") for how, doc in DERIVED.items()},
                     ),
                     "minProperties": 1,
@@ -38,14 +38,15 @@ def model() -> Schema:
                     {
                         "dim": {"$ref": "#/$defs/shape"},
                         "rows": {
-                            "description": "How many; numbers count modulo it. 256, or the vocabulary's.",
+                            "description": "Rows (256, or the vocabulary's); numbers are taken modulo it.",
                             "$ref": "#/$defs/size",
                         },
                         "vocab": text(
-                            "A file beside the spec: one word a line, or JSON, a list or rows by word."
+                            "A file relative to the spec: one word on each line, or JSON, a list or rows by "
+                            "word."
                         ),
                         "unknown": {
-                            "description": "The word of the vocabulary that stands for all others, or a row.",
+                            "description": "The word or row for unknown words.",
                             "type": ["string", "integer"],
                             "minLength": 1,
                             "minimum": 0,
@@ -54,12 +55,12 @@ def model() -> Schema:
                     ("dim",),
                 ),
             },
-            "params": named(
-                "Parameters of the model that are used as values, such as first states.", "param"
-            ),
-            "cells": named("The model's own cells: a type names them as it does files.", "own-cell"),
+            "params": named("Parameters used as values, such as initial states.", "param"),
+            "cells": named("Cells of this file; types name them like cell files.", "own-cell"),
             "grow": named(
-                "Kinds of vertices that come to be, and given kinds that decide.", "growing", least=1
+                "Kinds of vertices created while the model runs, and kinds of the data that decide.",
+                "growing",
+                least=1,
             ),
             "types": named("The types of nodes.", "type", least=1),
             "weights": _weights(),
@@ -85,7 +86,7 @@ def model() -> Schema:
 def _answer() -> Schema:
     texts: Schema = {"type": "array", "items": text("A name."), "minItems": 1}
     return object_of(
-        "An output that is given back as an answer.",
+        "An output returned as probabilities or labels, or with fields.",
         {
             "of": {
                 "description": "TYPE.OUTPUT, or a list of them.",
@@ -94,13 +95,17 @@ def _answer() -> Schema:
                     {"type": "array", "items": text("TYPE.OUTPUT"), "minItems": 1},
                 ],
             },
-            "as": {"description": "The most probable label, or the softmax.", "enum": list(FORMS)},
-            "top": integer("So many labels, the most probable first, with their probabilities."),
+            "as": {"description": "Return the softmax, or the most probable label.", "enum": list(FORMS)},
+            "top": integer("Number of labels to return with probabilities, the most probable first."),
             "names": {
-                "description": "What labels are called: a list, a file, or a table with a vocabulary.",
+                "description": "Names of the labels: a list, a file, or a table with a vocabulary.",
                 "anyOf": [text("A file, as of a vocabulary, or a table."), texts],
             },
-            "fields": {"description": "Fields of the vertices beside them in JSON lines.", **texts},
+            "fields": {
+                "description": "Fields to return with values: fields of the vertices, links to one vertex, "
+                "`vertex`; for grown vertices also `parent` and `clause`.",
+                **texts,
+            },
         },
         ("of",),
     )
@@ -108,21 +113,22 @@ def _answer() -> Schema:
 
 def _data() -> Schema:
     return object_of(
-        "Where the instances come from.",
+        "The instances.",
         {
-            "format": {"description": "How the data is written.", "enum": list(FORMATS)},
-            "path": text("The data file, beside the spec."),
+            "format": {"description": "Format of the data file.", "enum": list(FORMATS)},
+            "path": text("The data file, relative to the spec."),
             "batch": integer("Instances in a mini-batch.", default=64),
-            "limit": integer("Read so many instances and no more."),
-            "seed": integer("The seed of the field `coin`.", least=0, default=0),
-            "frequency": integer("Format tags: words rarer than that are spelt out.", least=0, default=0),
+            "limit": integer("Maximum number of instances to read."),
+            "seed": integer("Seed of the field `coin`.", least=0, default=0),
+            "frequency": integer(
+                "Format tags: words that occur less often are spelt in characters.", least=0, default=0
+            ),
             "beside": {
-                "description": "Format json: fields are arrays KIND.FIELD in the file beside it, so ending.",
+                "description": "Format json: fields are arrays KIND.FIELD in a file of that name with this "
+                "extension.",
                 "enum": list(BESIDE),
             },
-            "tokens": text(
-                "Format words: a regular expression that finds the tokens; else blanks part them."
-            ),
+            "tokens": text("Format words: a regular expression for tokens; by default blanks separate them."),
         },
         ("format", "path"),
     )
@@ -131,9 +137,9 @@ def _data() -> Schema:
 def _weights() -> Schema:
     value = text("TENSOR, TENSOR[0:hidden], transpose(A), concat(A, B), A + B, zeros.")
     keys: Schema = {
-        "file": text("A file beside the spec: .safetensors, .npz, or PyTorch's .pt."),
+        "file": text("A file relative to the spec: .safetensors, .npz, or PyTorch's .pt."),
         "map": {
-            "description": "What each TABLE, PARAMETER, TYPE.PARAMETER or TYPE is made of.",
+            "description": "The tensors of each TABLE, PARAMETER, TYPE.PARAMETER or TYPE.",
             "type": "object",
             "additionalProperties": {
                 "anyOf": [
@@ -147,12 +153,12 @@ def _weights() -> Schema:
             },
         },
         "ignore": {
-            "description": "Tensors of the file that need not be used: names, or patterns such as decoder.*",
+            "description": "Tensors of the file to ignore: names, or patterns such as decoder.*",
             "type": "array",
             "items": text("A name or pattern."),
         },
     }
-    doc = "Trained weights; parameters are drawn from the seed where there is no file."
+    doc = "Trained weights; without a file, parameters are drawn from the seed."
     return {"anyOf": [text("A file of weights beside the spec."), object_of(doc, keys)]}
 
 
@@ -165,20 +171,20 @@ def node_type() -> Schema:
     attend = object_of(
         "The mean of the values, weighted by the softmax of the keys' scores; output y.",
         {
-            "query": {"$ref": "#/$defs/source", "description": "What this vertex asks with: any source."},
-            "keys": {"$ref": "#/$defs/source", "description": "What a link leads to: LINK.OUTPUT."},
+            "query": {"$ref": "#/$defs/source", "description": "This vertex's query, any source."},
+            "keys": {"$ref": "#/$defs/source", "description": "The keys along a link: LINK.OUTPUT."},
             "values": {
                 "$ref": "#/$defs/source",
-                "description": "Along the same link: LINK.OUTPUT or DEFAULT.",
+                "description": "The values along the same link: LINK.OUTPUT or DEFAULT.",
             },
-            "heads": {"$ref": "#/$defs/size", "description": "So many parts attend each on its own; 1."},
+            "heads": {"$ref": "#/$defs/size", "description": "Number of heads (1)."},
             "score": {
-                "description": "What is compared: query times key, or leaky_relu(query + key), summed.",
+                "description": "Query times key, or the sum of leaky_relu(query + key).",
                 "enum": ["product", "added"],
                 "default": "product",
             },
             "scaled": {
-                "description": "Divide the products by the root of a head's size.",
+                "description": "Divide products by the square root of a head's size.",
                 "type": "boolean",
                 "default": True,
             },
@@ -186,17 +192,17 @@ def node_type() -> Schema:
         ("query", "keys", "values"),
     )
     keys: Schema = {
-        "per": text("The kind or group of vertices that have such a node."),
+        "per": text("The kind or group of vertices that it runs on."),
         "where": text("A condition on the vertex: coin == 0 and index > 3."),
         "repeat": {
-            "description": "So many layers, each with parameters of its own: NAME[below] is the layer below.",
+            "description": "Number of layers, each with its own parameters; NAME[below] is the layer below.",
             "$ref": "#/$defs/size",
         },
-        "cell": text("The cell: one of the section cells, or a file beside the spec."),
-        "dims": named("The cell's dims where they are named otherwise in the model.", "size", hyphens=False),
-        "inputs": named("Where each input of the cell comes from.", "source", hyphens=False),
+        "cell": text("A cell of the section `cells`, or a file relative to the spec."),
+        "dims": named("The cell's dims that have other names in the model.", "size", hyphens=False),
+        "inputs": named("The source of each input.", "source", hyphens=False),
         "params": {
-            "description": "Parameters of others to use: a type's name for all, or TYPE.PARAMETER by name.",
+            "description": "Shared parameters: a type's name for all, or TYPE.PARAMETER for single ones.",
             "anyOf": [
                 text("A type that has the same parameters."),
                 {"type": "object", "additionalProperties": text("TYPE.PARAMETER, or one of the model's.")},

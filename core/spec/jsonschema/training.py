@@ -9,15 +9,17 @@ from abw.core.spec.jsonschema.forms import Schema, integer, object_of, text
 def training() -> Schema:
     """The section `train`."""
     number: Schema = {"type": "number", "minimum": 0}
-    over = text("A kind or group of its vertices, or a link of the instance that leads to them.")
+    over = text(
+        "Restrict it to a kind or group of vertices, or to those that a link of the instance leads to."
+    )
     loss = object_of(
-        "What an output costs beside its target.",
+        "A loss between an output and its target.",
         {
             "of": text("The output."),
-            "target": text("FIELD, LINK.FIELD, or the row TABLE[LINK.FIELD]: next.word's."),
-            "kind": {"enum": list(LOSSES), "default": LOSSES[0], "description": "Of vectors of scores."},
+            "target": text("FIELD, LINK.FIELD, or the row TABLE[LINK.FIELD], as for next.word."),
+            "kind": {"enum": list(LOSSES), "default": LOSSES[0], "description": "Kind of loss."},
             "over": over,
-            "weight": {**number, "description": "What the loss is multiplied with."},
+            "weight": {**number, "description": "Factor of this loss."},
             "classes": {"type": "array", "items": number, "description": "The weight of each class."},
         },
         ("of", "target"),
@@ -28,7 +30,7 @@ def training() -> Schema:
             object_of(
                 "A metric of one of the losses' outputs.",
                 {
-                    "name": {"enum": list(METRICS), "description": "Which."},
+                    "name": {"enum": list(METRICS), "description": "Its name."},
                     "of": text("The output."),
                     "over": over,
                 },
@@ -37,11 +39,11 @@ def training() -> Schema:
         ]
     }
     optimizer = object_of(
-        "An optimiser and its numbers, as PyTorch has them.",
+        "An optimizer and its settings, as in PyTorch.",
         {
-            "name": {"enum": list(OPTIMIZERS), "description": "Which."},
+            "name": {"enum": list(OPTIMIZERS), "description": "Its name."},
             "rate": {**number, "description": "The learning rate."},
-            "decay": {**number, "description": "Of matrices: weight decay."},
+            "decay": {**number, "description": "Weight decay of matrices."},
             **{
                 name: {**number, "description": f"PyTorch's {name}."}
                 for name in ("momentum", "beta1", "beta2", "epsilon")
@@ -52,53 +54,58 @@ def training() -> Schema:
     schedule = object_of(
         "How the learning rate changes.",
         {
-            "name": {"enum": list(SCHEDULES), "description": "Which."},
-            "warmup": integer("It grows from 0 over so many steps.", least=0),
-            "factor": {**number, "description": "exponential: what an epoch multiplies it with."},
+            "name": {"enum": list(SCHEDULES), "description": "Its name."},
+            "warmup": integer("Number of steps over which the rate grows from 0.", least=0),
+            "factor": {**number, "description": "exponential: factor of the rate for each epoch."},
         },
         ("name",),
     )
     return object_of(
-        "How the model is trained: `abw train`.",
+        "Settings of `abw train`.",
         {
             "loss": {
-                "description": "What is made small: one, or a list that is added.",
+                "description": "A loss, or a list of losses to add.",
                 "anyOf": [loss, {"type": "array", "items": loss, "minItems": 1}],
             },
             "metric": {
-                "description": "How good it is; the first says which epoch is best.",
+                "description": "Metrics; the first decides which epoch is best.",
                 "anyOf": [*metric["anyOf"], {"type": "array", "items": metric, "minItems": 1}],
             },
             "optimizer": {
-                "description": "A name, or with its numbers.",
+                "description": "A name, or a mapping with settings.",
                 "anyOf": [{"enum": list(OPTIMIZERS)}, optimizer],
             },
             "schedule": {
-                "description": "Of the learning rate.",
+                "description": "Schedule of the learning rate.",
                 "anyOf": [{"enum": list(SCHEDULES)}, schedule],
             },
-            "per": {"enum": ["instance", "value"], "description": "What a step's loss is divided by."},
-            "clip": {**number, "description": "The most that the gradient's norm may be."},
+            "per": {
+                "enum": ["instance", "value"],
+                "description": "Unit over which a step's loss is averaged.",
+            },
+            "clip": {**number, "description": "Maximum norm of the gradient."},
             "word-dropout": {
-                "description": "By table: how probably a word is read as unknown.",
+                "description": "Probability of reading a word as unknown, by table.",
                 "type": "object",
                 "additionalProperties": {**number, "exclusiveMaximum": 1},
             },
             "dropout": {
-                "description": "By patterns of TYPE.INPUT, inputs of cells: how probably a number is 0.",
+                "description": "Probability of setting a number to 0, by patterns of TYPE.INPUT.",
                 "type": "object",
                 "additionalProperties": {**number, "exclusiveMaximum": 1},
             },
             "init": {
-                "description": "How parameters and tables begin, by patterns of their names.",
+                "description": "Initial values, by patterns of names of parameters and tables.",
                 "type": "object",
                 "additionalProperties": text(f"One of: {', '.join(INITS)}; uniform(0.1), normal(0.02)."),
             },
-            "epochs": integer("So often all instances are seen.", default=10),
+            "epochs": integer("Number of passes over the training data.", default=10),
             "batch": integer("Instances in a step.", default=32),
-            "patience": integer("So many epochs without a better metric end it.", least=0, default=0),
-            "vocabulary": integer("Words seen less often have no row of their own.", default=1),
-            "dev": text("The dev data, beside the spec."),
+            "patience": integer(
+                "Epochs without a better metric that end the training; 0: never.", least=0, default=0
+            ),
+            "vocabulary": integer("Words that occur less often have no row of their own.", default=1),
+            "dev": text("The dev data, relative to the spec."),
         },
         ("loss",),
     )

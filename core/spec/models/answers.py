@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from abw.core.base.errors import did_you_mean
-from abw.core.ir.answers import FORMS, Answer, Form
+from abw.core.ir.answers import FORMS, VERTEX, Answer, Form
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import Table
 from abw.core.ir.schema import Schema
@@ -17,7 +17,8 @@ from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
 from abw.core.spec.text.reach import Reach
 from abw.core.spec.text.report import Report, suggest
 
-KEYS = ("as", "top", "names", "fields")
+FIELDS = "fields"
+KEYS = ("as", "top", "names", FIELDS)
 _NAMES = "a list of names, a file with one a line, or a table with a vocabulary"
 
 
@@ -57,14 +58,38 @@ def read_answer(
         report.add(
             f"{what} has {size} labels, and {len(names)} names", node.where, "one name a label, in order"
         )
-    beside = []
-    for name in _list(node.get("fields"), f"fields of {what}", report):
-        missing = [kind for kind in sorted(kinds) if name.text not in schema.fields_of(frozenset({kind}))]
+    return Answer(form, top, names, read_beside(key, node, kinds, schema, report), path)
+
+
+def read_beside(
+    key: Scalar, node: Mapping, kinds: Collection[str], schema: Schema, report: Report
+) -> tuple[str, ...]:
+    """The fields that an output on vertices of these kinds wants beside its values."""
+    found = []
+    for name in _list(node.get(FIELDS), f"fields of output '{key.text}'", report):
+        known = {kind: _beside(kind, schema) for kind in sorted(kinds)}
+        missing = [kind for kind in known if name.text not in known[kind]]
         if missing:
-            hint = suggest(name.text, schema.fields_of(frozenset(kinds)))
+            hint = suggest(name.text, known[missing[0]])
             report.add(f"{missing[0]} has no field '{name.text}'", name.where, hint)
-        beside.append(name.text)
-    return Answer(form, top, names, tuple(beside), path)
+        found.append(name.text)
+    return tuple(found)
+
+
+def _beside(kind: str, schema: Schema) -> tuple[str, ...]:
+    """What can stand beside values on vertices of a kind."""
+    own = frozenset({kind})
+    single = (name for name in schema.links_of(own) if not schema.links[name].many)
+    return tuple(dict.fromkeys((*schema.fields_of(own), *single, VERTEX)))
+
+
+def asked_beside(outputs: Mapping | None) -> frozenset[str]:
+    """All names in the lists `fields` of a section `outputs`, whatever they mean."""
+    written = (
+        [value.get(FIELDS) for _, value in outputs.items if isinstance(value, Mapping)] if outputs else []
+    )
+    items = [item for node in written for item in (node.items if isinstance(node, Sequence) else (node,))]
+    return frozenset(item.text for item in items if isinstance(item, Scalar))
 
 
 def _list(node: Node | None, what: str, report: Report) -> list[Scalar]:

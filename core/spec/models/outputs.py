@@ -7,8 +7,8 @@ from abw.core.ir.answers import Answer
 from abw.core.ir.growth import DecisionOutput, Growth
 from abw.core.ir.model import Table
 from abw.core.ir.schema import Schema
+from abw.core.spec.models.answers import FIELDS, read_answer, read_beside
 from abw.core.spec.models.answers import KEYS as ANSWER
-from abw.core.spec.models.answers import read_answer
 from abw.core.spec.models.drafts import TypeDraft, named
 from abw.core.spec.models.growing.section import decision_output, not_a_type
 from abw.core.spec.models.sources import parse_reference
@@ -44,10 +44,15 @@ def read_outputs(
         fields.name(key, "an output", report)
         if key.text == RESERVED:
             report.add(f"'{RESERVED}' is a word of safetensors", key.where, "use another name")
-        if growth and (decision := decision_output(key.text, value, growth)):
-            decisions.append(decision)
-            continue
         written = value if isinstance(value, Keys) else None
+        plain = written is None or {key.text for key, _ in written.items} <= {"of", FIELDS}
+        of = (written.get("of") or value) if written else value
+        if growth and plain and (decision := decision_output(key.text, of, growth)):
+            decisions.append(decision)
+            if written:
+                beside = read_beside(key, written, decision.kinds, schema, report)
+                answers[key.text] = Answer(fields=beside)
+            continue
         if written:
             fields.keys(written, f"output '{key.text}'", report, ("of",), ANSWER)
             value = written.get("of") or Sequence((), written.where)

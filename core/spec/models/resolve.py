@@ -250,6 +250,8 @@ class Resolver:
                     hint = f"its layers are {place.name}-0 to {place.name}-{meant.layers - 1}"
                     self._note(message, place.token, text, hint)
                     return None
+                if self.schema.format == "json" and kinds == {"instance"} and not hint.startswith("did"):
+                    hint += f'; a link of the instance stands in the data: "links": {{"{place.name}": 0}}'
                 self._note(f"{kinds_text(kinds)} has no link or type '{place.name}'", place.token, text, hint)
                 return None
         last = self._follow(kinds, (place,), text)

@@ -21,15 +21,8 @@ KEYS = (
     "loss", "metric", "optimizer", "schedule", "per", "clip", "word-dropout", "dropout", "init", "epochs",
     "batch", "patience", "vocabulary", "dev",
 )  # fmt: skip
-_OF_OPTIMIZERS = {
-    "rate": tuple(OPTIMIZERS),
-    "decay": tuple(OPTIMIZERS),
-    "momentum": ("momentum",),
-    "beta1": ("adam", "adamw"),
-    "beta2": ("adam", "adamw"),
-    "epsilon": ("adam", "adamw", "adagrad"),
-}
-"""Numbers of optimisers, each with those that it belongs to."""
+_NUMBERS = tuple(dict.fromkeys(number for numbers in OPTIMIZERS.values() for number in numbers))
+"""All numbers that optimisers have."""
 _INIT = re.compile(r"(?P<name>[a-z][a-z-]*)(\((?P<numbers>[^()]*)\))?")
 
 
@@ -76,6 +69,7 @@ def read_training(
         _dropout(section.get("dropout"), inputs, report),
         tuple(_inits(section.get("init"), names, report)),
         dev=reach.file(dev, "the dev data", report) if dev else None,
+        asked=metric.where if (metric := section.key("metric")) else None,
         **{name: getattr(usual, name) if n is None else n for name, n in counts.items()},
     )
     return None if len(report) > before else made
@@ -86,19 +80,18 @@ def _optimizer(node: Node | None, report: Report) -> Optimizer:
         return Optimizer()
     keys = node if isinstance(node, Keys) else None
     if keys:
-        fields.keys(keys, "optimizer", report, ("name",), tuple(_OF_OPTIMIZERS))
+        fields.keys(keys, "optimizer", report, ("name",), _NUMBERS)
     name = fields.choice(keys.get("name") if keys else node, "optimizer", tuple(OPTIMIZERS), report)
     if name is None:
         return Optimizer()
-    told: dict[str, float] = {"rate": OPTIMIZERS[name]}
-    if name == "adagrad":
-        told["epsilon"] = 1e-10
-    for option, owners in _OF_OPTIMIZERS.items():
+    told = dict(OPTIMIZERS[name])
+    for option in _NUMBERS:
         key = keys.key(option) if keys else None
         if keys is None or key is None:
             continue
-        if name not in owners:
-            report.add(f"{name} has no {option}", key.where, f"{option} is of {', '.join(owners)}")
+        if option not in told:
+            owners = ", ".join(other for other, numbers in OPTIMIZERS.items() if option in numbers)
+            report.add(f"{name} has no {option}", key.where, f"{option} is of {owners}")
         most = 1.0 if option in ("momentum", "beta1", "beta2") else None
         value = fields.amount(keys.get(option), option, report, below=most)
         if value is not None:

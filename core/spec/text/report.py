@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from abw.core.base.errors import Problem, Span, SpecError, did_you_mean
@@ -14,6 +15,10 @@ class Report:
         """No problems."""
         self._problems: dict[Problem, None] = {}
         self._noted = 0
+        self._refused: set[tuple[str, str]] = set()  # files and names
+        self._refusals: set[Problem] = set()
+        self.large: dict[Problem, tuple[int, ...]] = {}
+        """What would hold too many numbers, by its problem: its sizes."""
 
     def __len__(self) -> int:
         """How many were noted: it grows with every mistake, also one that was found before."""
@@ -21,8 +26,8 @@ class Report:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """All of them, each once, as first met."""
-        return tuple(self._problems)
+        """All of them, each once, as first met, but for what follows from a refused name."""
+        return tuple(p for p in self._problems if p in self._refusals or not self._follows(p))
 
     def add(self, message: str, where: Span | None = None, hint: str = "") -> None:
         """Note a mistake."""
@@ -34,19 +39,46 @@ class Report:
             self._problems[problem] = None
             self._noted += 1
 
+    def blame(self, one: Problem) -> None:
+        """Tell one mistake in place of all that is too large."""
+        if not set(self._problems).isdisjoint(self.large):
+            self._problems = {p: None for p in (one, *self._problems) if p not in self.large}
+
+    def refuse(self, name: str, message: str, where: Span, hint: str = "") -> None:
+        """Note a mistake in a name that is introduced there: it is not told where else the name is missed."""
+        self.add(message, where, hint)
+        self._refusals.add(Problem(message, where, hint))
+        self.hide([name], where)
+
+    def hide(self, names: Iterable[str], where: Span) -> None:
+        """Leave out what points at these names in that file: a mistake keeps them from being introduced."""
+        self._refused.update((where.file, name) for name in names)
+
+    def _follows(self, problem: Problem) -> bool:
+        """Whether a problem points at a path in which there is a refused name."""
+        where = problem.where
+        if not (self._refused and where):
+            return False
+        begin, end = where.column - 1, where.column - 1 + where.length
+        before = re.search(r"[\w.\[\]-]*$", where.text[:begin])
+        behind = re.match(r"[\w.\[\]-]*", where.text[end:])
+        path = f"{before and before[0]}{where.text[begin:end]}{behind and behind[0]}"
+        return any((where.file, name) in self._refused for name in re.split(r"[^\w-]+", path))
+
     def check(self) -> None:
         """Raise SpecError if there are problems: file by file as first met, each in order of its lines."""
-        if not self._problems:
+        problems = self.problems
+        if not problems:
             return
         files: dict[str, int] = {}
-        for problem in self._problems:
+        for problem in problems:
             files.setdefault(problem.where.file if problem.where else "", len(files))
 
         def place(problem: Problem) -> tuple[int, int, int]:
             where = problem.where
             return (files[where.file], where.line, where.column) if where else (-1, 0, 0)
 
-        raise SpecError(sorted(self._problems, key=place))
+        raise SpecError(sorted(problems, key=place))
 
 
 def suggest(name: str, allowed: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping as Names
 from graphlib import CycleError, TopologicalSorter
 
+from abw.core.base.errors import Problem
 from abw.core.ir.shapes import MOST_NUMBERS, Size, Sizes
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
@@ -109,10 +110,35 @@ def sizes(node: Node, dims: Dims, what: str, report: Report) -> Sizes | None:
     known = tuple(item for item in numbers if item is not None)
     if len(known) < len(numbers):
         return None
-    if math.prod(item.value for item in known) > MOST_NUMBERS:
-        report.add(f"{what} would hold {math.prod(s.value for s in known):,} numbers", node.where)
+    whole = tuple(item.value for item in known)
+    if math.prod(whole) > MOST_NUMBERS:
+        message = f"{what} would hold {math.prod(whole):,} numbers; at most {MOST_NUMBERS:,} do"
+        problem = Problem(message, node.where, "choose smaller sizes")
+        report.extend([problem])
+        report.large[problem] = whole
         return None
     return known
+
+
+def too_large(node: Mapping | None, dims: Dims, given: Names[str, int], report: Report) -> None:
+    """Tell of the largest dim, in place of all that is too large by it; `given` go before the file's."""
+    known = {name: value for name, value in dims.items() if value is not None}
+    if not report.large or not known:
+        return
+    name = max(known, key=lambda name: known[name])
+    value, most = known[name], LARGEST
+    for sizes in report.large.values():
+        both = sum(size % value == 0 for size in sizes)
+        if value == 1 or not both:
+            return  # it is not by a dim
+        most = min(most, int(value * (MOST_NUMBERS / math.prod(sizes)) ** (1 / both)))
+    first, *others = report.large
+    what = f"{first.message.partition(';')[0]}{f', and {len(others)} more too many' if others else ''}"
+    where = next((v.where for k, v in node.items if k.text == name), None) if node else None
+    message = f"dim '{name}' is too large ({value:,}): {what}"
+    report.blame(
+        Problem(message, None if name in given else where, f"the largest that fits is about {most:,}")
+    )
 
 
 def resolve(node: Mapping | None, given: Names[str, int], report: Report) -> dict[str, int | None]:

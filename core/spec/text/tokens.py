@@ -120,16 +120,15 @@ class Cursor:
             return token
         raise self.unexpected(f"'{text}' {after}")
 
-    def finish(self, wanted: str) -> None:
+    def finish(self, wanted: str, hint: str = "") -> None:
         """Nothing may follow."""
         if self.token.kind != "end":
-            raise self.unexpected(wanted)
+            raise self.unexpected(wanted, hint)
 
-    def unexpected(self, wanted: str) -> ExpressionError:
+    def unexpected(self, wanted: str, hint: str = "") -> ExpressionError:
         """What to raise where something else should stand."""
-        return ExpressionError(
-            f"expected {wanted}, not {self.token}", self.token.at, max(1, len(self.token.text.strip()))
-        )
+        length = max(1, len(self.token.text.strip()))
+        return ExpressionError(f"expected {wanted}, not {self.token}", self.token.at, length, hint)
 
     @contextmanager
     def nested(self) -> Iterator[None]:

@@ -21,6 +21,15 @@ def test_a_missing_file_has_the_nearest_name_else_those_of_its_kind(tmp_path: Pa
     assert missing_file(tmp_path / "no/weights.pt") == f"there is no folder {tmp_path / 'no'}"
 
 
+def test_an_ending_alone_makes_no_name_near(tmp_path: Path) -> None:
+    (tmp_path / "bom.txt").touch()
+    assert missing_file(tmp_path / "vocab.txt") == f"the folder {tmp_path} holds bom.txt"
+    assert missing_file(tmp_path / "bom.tx") == "did you mean 'bom.txt'?"
+    assert missing_file(tmp_path / "boom.txt") == "did you mean 'bom.txt'?"
+    (tmp_path / "model.yaml").touch()
+    assert missing_file(tmp_path / "model.yml") == "did you mean 'model.yaml'?"
+
+
 def test_a_missing_file_in_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert missing_file(Path("weights.pt")) == f"the folder {tmp_path} holds no file *.pt"

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from abw.core.cell.arrange import CellLayout, solve
 from abw.core.cell.batches import batch_operations
-from abw.core.cell.check import check_cell_program
 from abw.core.cell.layout import COPIED
 from abw.core.cell.normal import normalise
 from abw.core.cell.program import CellProgram, cell_program
 from abw.core.ir.cell import Cell
 from abw.core.ir.network import LayoutName
+from tests.core.cell.check import check_cell_program
 from tests.core.exec.builder import CellBuilder, lstm, random_cell
 
 seeds = st.integers(0, 2**32 - 1)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from abw.core.base.errors import CheckError
 from abw.core.cell.batches import SEARCHED, batch_operations, fewest_batches
-from abw.core.cell.check import check_cell_program
 from abw.core.cell.layout import (
     BROADCAST,
     CONTIGUOUS,
@@ -26,6 +25,7 @@ from abw.core.cell.layout import (
 )
 from abw.core.cell.normal import normalise
 from abw.core.cell.program import CellProgram, assemble, cell_program
+from tests.core.cell.check import check_cell_program
 from tests.core.exec.builder import CellBuilder, lstm, random_cell
 
 seeds = st.integers(0, 2**32 - 1)

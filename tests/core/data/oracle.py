@@ -256,7 +256,8 @@ def json_lines(text: str) -> list[Plain]:
             for vertex in value["vertices"]:
                 one.add(**vertex)
             for name, edges in value.get("links", {}).items():
-                for a, b in edges:
+                for edge in edges if isinstance(edges, list) else [edges]:
+                    a, b = edge if isinstance(edge, list) else (-1, edge)
                     one.join(name, a + 1, b + 1)
             result.append(one)
     every = [values for one in result for values in one.fields.items()]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from abw.core.base.errors import AbwError, DataError
 from abw.core.data.given.conform import conform
 from abw.core.data.given.graphs import from_networkx, from_pyg
+from abw.core.data.given.objects import read_objects
 from abw.core.data.instances import Instances
 from abw.core.data.read import read
 from tests.core.data import oracle
@@ -109,6 +110,23 @@ def test_columns_are_lines(given_graphs: list[dict[str, Any]], tmp_path: Path) -
     fitted = conform(found, more.schema)
     oracle.check_arrays(fitted)
     assert [(o.kinds, o.fields) for o in oracle.plain(fitted)] == [(o.kinds, o.fields) for o in plain]
+
+
+def test_links_of_the_instances_themselves(tmp_path: Path) -> None:
+    a = {"instance": [0, 0, 1]}
+    links: dict[str, Any] = {
+        "root": ("instance", "a", [[0, 1], [1, 2]]),
+        "of": [("instance", "a", [[0, 1, 0], [1, 2, 0]]), ("a", "a", [[1], [0]])],
+    }
+    lines = [
+        {"vertices": 2 * [{"kind": "a"}], "links": {"root": 1, "of": [1, 0, [1, 0]]}},
+        {"vertices": [{"kind": "a"}], "links": {"root": [0], "of": 0}},
+    ]
+    expected = by_json(lines, tmp_path)
+    same(Instances.from_arrays({"a": a}, links), expected)
+    same(read_objects(lines, "json"), expected)
+    with pytest.raises(AbwError, match="no kind 'instance'"):
+        Instances.from_arrays({"a": a}, {"up": ("a", "instance", [[0], [0]])})
 
 
 ATOMS = {"instance": [0, 0, 1], "element": [6, 8, 6]}

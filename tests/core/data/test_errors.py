@@ -46,6 +46,11 @@ WRONG = [
     ("pairs", "<s> a </s> | <s> b </s>", 1, 24, "without '|||'"),
     ("pairs", "a b c||| d e f", 1, 15, "without '|||'"),
     ("pairs", "a b c ||| d e f ||| g h i", 1, 17, "a second '|||'"),
+    *(
+        (format, text, 1, column, "nothing but control characters")
+        for format in ("trees", "tags", "pairs", "words")
+        for text, column in (("\x00", 1), (" \t\x1f \x01", 3))
+    ),
     ("lattice", "one\n", 1, 1, "not a whole number"),
     ("lattice", "1 2\n", 1, 3, "more numbers"),
     ("lattice", "1\n-3\n", 2, 1, "not a whole number"),
@@ -92,14 +97,33 @@ WRONG = [
     ("json", '{"vertices": [{"kind": "a", "n": 1' + 5000 * "0" + "}]}", 1, 1, "not JSON"),
     ("json", VERTICES + ', "id": 1.5}', 1, 1, "id is not a string"),
     ("json", VERTICES + ', "links": []}', 1, 1, "links is not an object"),
-    ("json", VERTICES + ', "links": {"l": 1}}', 1, 1, "links.l is not a list"),
-    ("json", VERTICES + ', "links": {"l": [0, 1]}}', 1, 1, "links.l[0] is not a pair"),
+    ("json", VERTICES + ', "links": {"l": "a"}}', 1, 1, "links.l is not a list"),
+    ("json", VERTICES + ', "links": {"l": true}}', 1, 1, "links.l is not a whole number"),
+    ("json", VERTICES + ', "links": {"l": 2}}', 1, 1, "links.l: there is no vertex 2"),
+    ("json", VERTICES + ', "links": {"l": [0, 2]}}', 1, 1, "links.l[1]: there is no vertex 2"),
+    ("json", VERTICES + ', "links": {"l": [0.5]}}', 1, 1, "links.l[0] is not a pair"),
     ("json", VERTICES + ', "links": {"l": [[0]]}}', 1, 1, "links.l[0] has 1 members"),
     ("json", VERTICES + ', "links": {"l": [[0, "b"]]}}', 1, 1, "links.l[0] is not a pair"),
     ("json", VERTICES + ', "links": {"l": [[0, 2]]}}', 1, 1, "there is no vertex 2"),
     ("json", VERTICES + ', "links": {"l": [[-1, 0]]}}', 1, 1, "there is no vertex -1"),
     ("json", "[" * 100_000, 1, 1, "nested too deeply"),
     ("json", '{"vertices": [{"kind": "a", "n": "x"}]}', 1, 1, "field 'n' is a string here, a number on line"),
+]
+
+# one or two texts of each reader, each after good lines and after none, with every end of line
+CROSSED = {
+    "(3 (2 It)\n  (4 works))",
+    "It|O works",
+    "a b c ||| d e f ||| g h i",
+    "1\n2 0\n0 0\n",
+    "1\n2\n0 0\n0\n",
+    '{"vertices": [{"kind": "a", "n": [1, [2]]}]}',
+}
+FORMS = [
+    (good_lines, end, *wrong)
+    for wrong in WRONG
+    for good_lines in ((0, 3) if wrong[1] in CROSSED else (3,))
+    for end in (("\n", "\r\n", "") if wrong[1] in CROSSED else ("\n",))
 ]
 
 
@@ -109,14 +133,10 @@ def _refused(path: Path, format: str) -> DataError:
     return caught.value
 
 
-@pytest.mark.parametrize(("format", "text", "line", "column", "message"), WRONG)
-@pytest.mark.parametrize("good_lines", [0, 3])
-@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+@pytest.mark.parametrize(("good_lines", "end", "format", "text", "line", "column", "message"), FORMS)
 def test_mistakes(
-    good_lines: int, format: str, text: str, line: int, column: int, message: str, end: str, tmp_path: Path
+    good_lines: int, end: str, format: str, text: str, line: int, column: int, message: str, tmp_path: Path
 ) -> None:
-    if "on line" in message:
-        good_lines = 3
     lead = good_lines * OK[format]
     path = tmp_path / "data.txt"
     path.write_bytes((lead + text.rstrip("\n") + end).replace("\n", end or "\n").encode())
@@ -271,3 +291,27 @@ def test_fields_of_every_format_are_refused_alike(name: str, tmp_path: Path) -> 
         read_objects([good, bad], "json", schema=schema)
     with open_feed(path) as feed, pytest.raises(DataError, match=r"x\.jsonl:2" + message):
         take(feed, "json", 0, ALL, schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('[{"vertices": [{"kind": "a"}]}, {"vertices": [{"kind": "a"}]}]\n', "jq -c '.[]' FILE"),
+        ('[\n  {\n    "vertices": [{"kind": "a"}]\n  }\n]\n', "jq -c '.[]' FILE"),
+        ('{\n  "vertices": [{"kind": "a"}]\n}\n', "jq -c . FILE"),
+    ],
+)
+def test_json_that_is_not_in_lines_is_one_error_with_a_remedy(tmp_path: Path, text: str, hint: str) -> None:
+    path = tmp_path / "data.json"
+    path.write_text(text)
+    (problem,) = _refused(path, "json").problems
+    assert "not one JSON object a line" in problem.message and hint in problem.hint
+
+
+@pytest.mark.parametrize("format", ["trees", "tags", "pairs", "lattice"])
+def test_json_lines_in_place_of_another_format_are_one_error(tmp_path: Path, format: str) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text(12 * OK["json"])
+    (problem,) = _refused(path, format).problems
+    assert "this looks like JSON lines" in problem.message and "format: json" in problem.hint
+    assert problem.where and (problem.where.line, problem.where.column) == (1, 1)

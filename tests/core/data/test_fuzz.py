@@ -83,19 +83,20 @@ def test_broken_files(
 
 TOKENS = ("blank", "is_at", "is_digit", "equal", "string_end", "read_number", "read_whole")
 PARSERS: dict[str, tuple[dict[ModuleType, tuple[str, ...]], Sequence[str]]] = {
-    "trees": ({trees: ("parse_trees",)}, "()a \n"),
+    "trees": ({trees: ("parse_trees", "control")}, "()a \n\0"),
     "lattice": ({lattice: ("parse_lattices", "_numbers")}, "012 \n"),
-    "tags": ({tags: ("lay_out",), blanks: ("split", "split_line")}, "a| \n"),
-    "pairs": ({pairs: ("parse_pairs", "split_line")}, "a| \n"),
+    "tags": ({tags: ("lay_out",), blanks: ("split", "split_line", "control")}, "a| \n\0"),
+    "pairs": ({pairs: ("parse_pairs", "split_line", "control")}, "a| \n\0"),
     "json": (
         {
-            jsonscan: ("parse", "_named", "_number", "_vertex", "_pairs", *TOKENS),
+            jsonscan: ("parse", "_named", "_number", "_vertex", "_targets", *TOKENS),
             jsontokens: (*TOKENS, "_unit", "_escape"),
         },
         [
             *'{}[]":,1-e\\ \n',
             '{"vertices":[{"kind":"a"',
             '}],"links":{"l":[[0,0]]}}\n',
+            '}],"links":{"r":0,"l":[0,',
             ',"n":',
             "1.5",
             '"x"',

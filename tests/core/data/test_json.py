@@ -34,6 +34,7 @@ def lines(**fields: object) -> str:
         lines(n=1, x=-0.5, p=[1e-3, 2, -3e10], s="è\n"),
         '\t{ "links" : {"l": [ [0 , 0] ], "m": []} , "vertices": [ {"n": 0, "kind": "a"} ], "id": -7 }\r\n\n',
         '{"id": "\\u00e8", "vertices": [{"kind": "a", "s": ""}]}',
+        '{"vertices": [{"kind": "a"}], "links": {"r": 0, "l": [ 0 , [0,0],0], "m": [0]}}',
         lines(s='\U0001f600 \\ " \t/é汉'),
     ],
 )
@@ -49,6 +50,10 @@ def test_what_is_plainly_right_is_scanned(text: str) -> None:
         '{"vertices": [{"kind": "a"}], "vertices": [{"kind": "a"}]}',
         '{"vertices": [{"kind": "a", "n": 1, "n": 1}]}',
         '{"vertices": [{"kind": "a"}], "links": {"l": [[0, 1]]}}',
+        '{"vertices": [{"kind": "a"}], "links": {"l": 1}}',
+        '{"vertices": [{"kind": "a"}], "links": {"l": [1]}}',
+        '{"vertices": [{"kind": "a"}], "links": {"l": [-1]}}',
+        '{"vertices": [{"kind": "a"}], "links": {"l": null}}',
         '{"vertices": [{"kind": "a", "n": 01}]}',
         '{"vertices": [{"kind": "a", "n": 1e40}]}',
         '{"vertices": [{"kind": "a"}]} 1',
@@ -110,3 +115,27 @@ def test_more_names_than_can_be_told_apart(tmp_path: Path) -> None:
     vertices = [{"kind": "a", f"field{i}": i} for i in range(300)]
     path.write_text(json.dumps({"vertices": vertices}))
     assert oracle.plain(read(path, "json")) == oracle.json_lines(path.read_text())
+
+
+OWN = """{"vertices": [{"kind": "a"}, {"kind": "b"}], "links": {"root": 1, "of": [1, [0, 1]], "all": [1, 0]}}
+{"vertices": [{"kind": "b"}], "links": {"of": []}}
+{"vertices": [{"kind": "b"}, {"kind": "a"}], "links": {"of": [[1, 0]], "root": [0]}}
+"""
+
+
+@pytest.mark.parametrize("careful", [False, True])
+def test_links_of_the_instance(careful: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "data"
+    path.write_text(OWN)
+    if careful:
+        monkeypatch.setattr(jsonl, "scan", lambda *_: None)
+    found = read(path, "json")
+    assert oracle.plain(found) == oracle.json_lines(OWN)
+    oracle.check_arrays(found)
+    schema = found.schema
+    assert schema.links["root"].source == {"instance"} and not schema.links["root"].many
+    assert schema.links["of"].source == {"instance", "a"} and not schema.links["of"].many
+    assert schema.links["all"].many
+    for skip in (1, 2):
+        last = read(path, "json", skip=skip)
+        assert oracle.plain(last) == oracle.json_lines(OWN)[skip:]

@@ -128,7 +128,7 @@ def test_every_format_from_its_own_file(root: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_instance_is_named_with_what_it_should_be(format: str, instance: Any) -> None:  # noqa: ANN401
-    with pytest.raises(AbwError, match=r"instance 1( is|:1:1: not JSON)") as raised:
+    with pytest.raises(AbwError, match=r"instance 1( is|:1:1: (not JSON|nothing but control))") as raised:
         read_objects([GOOD[format], instance, GOOD[format]], format)
     assert "hint: " in str(raised.value)
 
@@ -146,6 +146,15 @@ def test_what_only_the_reader_sees_has_its_place() -> None:
         taken([GOOD["lattice"], [[], [(4, 5)]]], "lattice")
     with pytest.raises(AbwError, match="there are no instances"):
         taken([], "trees")
+
+
+@pytest.mark.parametrize("format", ["trees", "tags", "pairs", "words"])
+def test_a_text_of_control_characters_is_malformed(format: str) -> None:
+    good = {"trees": "(1 a)", "tags": "a|O", "pairs": "a b c ||| d e f", "words": "a"}[format]
+    errors: dict[int, AbwError] = {}
+    found = read_objects([good, "\x00", good, " "], format, errors=errors)
+    assert found.numbers.tolist() == [0, 2]
+    assert "nothing but control characters" in str(errors[1]) and "blank" in str(errors[3])
 
 
 def test_a_text_of_a_lattice_holds_one() -> None:

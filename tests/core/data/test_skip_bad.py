@@ -22,9 +22,13 @@ from abw.core.data.stream import chunks
 
 CUTS = int(os.environ.get("ABW_CUTS", "12"))
 SPECS = {
-    "trees": ("treelstm-2type", "trees.txt", ["(3 (2 It)", "(3 It works)", "x", "(2 )", "()", "(2 \xff)"]),
-    "tags": ("bilstm", "tags.txt", ["It works|O", "a| b|O", "|O", "a|\xff"]),
-    "pairs": ("lstm-nmt", "pairs.txt", ["<s> a </s>", "a ||| b ||| c", "\xff"]),
+    "trees": (
+        "treelstm-2type",
+        "trees.txt",
+        ["(3 (2 It)", "(3 It works)", "x", "(2 )", "()", "(2 \xff)", "\x00"],
+    ),
+    "tags": ("bilstm", "tags.txt", ["It works|O", "a| b|O", "|O", "a|\xff", "\x01 "]),
+    "pairs": ("lstm-nmt", "pairs.txt", ["<s> a </s>", "a ||| b ||| c", "\xff", " \x1f"]),
     "json": (
         "dag",
         "expressions.jsonl",

@@ -20,7 +20,7 @@ from abw.core.data.stream import chunks
 from tests.core.data.test_skip_bad import SPECS, entries, written
 
 FORMATS = (*SPECS, "words")
-WRONG = {**{name: wrong for name, (_, _, wrong) in SPECS.items()}, "words": ["\xff"]}
+WRONG = {**{name: wrong for name, (_, _, wrong) in SPECS.items()}, "words": ["\xff", "\x02 "]}
 BLANK = {"json": ["", " \t"], "lattice": ["", "\x01"], "trees": ["", " \r"]}
 
 
@@ -57,7 +57,7 @@ def of_sections(path: Path, sections: list[Section], format: str, root: Path) ->
 @given(data=st.data())
 def test_every_instance_is_in_one_section(format: str, root: Path, data: st.DataObject) -> None:
     good = entries(root, format) if format in SPECS else ["It works well", "a b", "c"]
-    pool = st.sampled_from([*good, *WRONG[format], *BLANK.get(format, ["", "\x02 "])])
+    pool = st.sampled_from([*good, *WRONG[format], *BLANK.get(format, ["", "\x0b "])])
     texts = data.draw(st.lists(pool, max_size=30))
     if format == "pairs":
         texts = [*texts, "a b ||| c d"]  # too short to be an instance

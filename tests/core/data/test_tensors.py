@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -109,9 +110,11 @@ def test_a_pickle_is_refused_and_runs_nothing(tmp_path: Path) -> None:
     (tmp_path / "plain.pt").write_bytes(pickle.dumps({"a": Mark(tmp_path / "ran")}))
     torch.save({"a": Mark(tmp_path / "ran")}, tmp_path / "saved.pt")
     for name in ("plain.pt", "saved.pt"):
-        with pytest.raises(AbwError, match="holds more than tensors") as caught:
+        with pytest.raises(
+            AbwError, match=r"holds (a Python object \(\w+\.open\)|nothing that PyTorch reads)"
+        ) as caught:
             read_tensors(tmp_path / name)
-        assert "torch.save(model.state_dict(), FILE)" in caught.value.hint
+        assert caught.value.hint == "save what it has learned alone: torch.save(model.state_dict(), FILE)"
     assert not (tmp_path / "ran").exists()
 
 
@@ -129,13 +132,40 @@ def test_a_state_dict_of_pytorch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "said"), [([1], "no state_dict but a list"), ({"a": 1}, "'a' is a int"), ({}, "no state_dict")]
+    ("kept", "said"),
+    [([1], "no state_dict but a list"), ({"a": 1}, "'a' is of type int"), ({}, "no state_dict")],
 )
 def test_what_is_no_state_dict(tmp_path: Path, kept: object, said: str) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     torch.save(kept, tmp_path / "w.pth")
     with pytest.raises(AbwError, match=said):
         read_tensors(tmp_path / "w.pth")
+
+
+def test_a_module_is_refused_in_words_of_our_own(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "w.pt")
+    with pytest.raises(AbwError) as caught:
+        read_tensors(tmp_path / "w.pt")
+    what = "a Python object (torch.nn.modules.linear.Linear), not tensors alone"
+    assert caught.value.message == f"{tmp_path / 'w.pt'} holds {what}"
+
+
+@pytest.mark.parametrize("names", [["model"], ["model", "ema"]])
+def test_a_checkpoint_says_where_its_state_dict_is(tmp_path: Path, names: list[str]) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    state = torch.nn.Linear(2, 2).state_dict()
+    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(2))]).state_dict()
+    torch.save(
+        {"epoch": 3, **dict.fromkeys(names, state), "optimizer": optimizer}, tmp_path / "checkpoint.pt"
+    )
+    with pytest.raises(AbwError) as caught:
+        read_tensors(tmp_path / "checkpoint.pt")
+    assert " and ".join(f"['{name}']" for name in names) in caught.value.message
+    # what the hint says does it
+    with contextlib.chdir(tmp_path):
+        exec(caught.value.hint.removeprefix("save that alone: "), {"torch": torch})
+    assert set(read_tensors(tmp_path / "checkpoint-weights.pt").tensors) == {"weight", "bias"}
 
 
 def test_without_pytorch_it_says_how_to_convert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +182,7 @@ def test_without_pytorch_it_says_how_to_convert(tmp_path: Path, monkeypatch: pyt
     ("name", "said", "hint"),
     [
         ("w.h5", "weights of no format known here", ".safetensors"),
-        ("v.npz", "no such file", "did you mean 'w.npz'?"),
+        ("ww.npz", "no such file", "did you mean 'w.npz'?"),
         ("no/w.npz", "no such file", "there is no folder"),
         ("\0/w.npz", "no such file", "there is no folder"),
         ("trained-parameters.npz", "no such file", "holds w.npz"),

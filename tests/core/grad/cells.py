@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.cell.evaluate import cell_values, run_cell
-from abw.core.exec.vjp import cell_vjp
 from abw.core.grad.cell import Operand, differentiate
 from abw.core.grad.terms import param_gradients, static_gradients
 from abw.core.ir.cell import Cell
 from tests.core.exec.builder import random_cell
+from tests.core.grad.vjp import cell_vjp
 
 Array = NDArray[np.float64]
 

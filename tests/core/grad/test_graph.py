@@ -17,7 +17,6 @@ from abw.core.base.errors import AbwError
 from abw.core.exec.cpu.njit import executor as njit
 from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.interface import Executor
-from abw.core.exec.nodewise import nodewise_gradients
 from abw.core.exec.params import Params, init_params
 from abw.core.exec.registry import get_executor
 from abw.core.grad.gradients import Gradients, gradients_of
@@ -43,6 +42,7 @@ from abw.core.spec.load import Overrides
 from tests.core.exec.builder import launched, random_graph, random_network, random_schedule
 from tests.core.exec.cuda.simulated import SimulatedDevice
 from tests.core.exec.interpreted import njit_interpreted
+from tests.core.grad.nodewise import nodewise_gradients
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.float64]

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from abw.core.cell.evaluate import NUMPY
-from abw.core.exec.vjp import VJP
 from abw.core.grad.cell import differentiate
 from abw.core.grad.rules import RULES, WITHOUT
 from abw.core.ir.cell import Shape
@@ -17,6 +16,7 @@ from abw.core.ir.operations import OPERATIONS
 from tests.core.exec.builder import CellBuilder
 from tests.core.exec.operations import operations_cell
 from tests.core.grad.cells import backward, errors
+from tests.core.grad.vjp import VJP
 
 MADE_OF = {name for name, operation in OPERATIONS.items() if operation.kind != "composite"}
 ELEMENTWISE = [o for o in OPERATIONS.values() if o.kind == "element" and o.name not in WITHOUT]

@@ -15,15 +15,14 @@ from hypothesis import strategies as st
 from abw.core.base.errors import CheckError
 from abw.core.exec.blas.executor import BlasExecutor
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.cpu.parts import get_sorter
-from abw.core.exec.cpu.target import get_target
+from abw.core.exec.cpu.partition import sort
 from abw.core.exec.interface import Executor
 from abw.core.exec.params import init_params
 from abw.core.exec.reference import ReferenceExecutor
 from abw.core.graph.graph import Graph
 from abw.core.plan.check import check_plan
 from abw.core.plan.lifetimes import _pack
-from abw.core.plan.plan import GIVEN_AGAIN, Plan, plan, results_of, wanted_of
+from abw.core.plan.plan import GIVEN_AGAIN, Plan, outputs_to_keep, plan, results_of
 from abw.core.policy.check import check_schedule
 from abw.core.policy.rules.critical import Critical
 from abw.core.run.workload import load_workload, open_model
@@ -98,8 +97,8 @@ def test_all_is_kept_of_what_is_small(seed: int, nodes: int) -> None:
     for arena, _, given_rows in made.given:
         rows[arena] -= len(given_rows)
     values = 4 * int(rows @ made.arenas.row_floats)
-    assert wanted_of(graph, GIVEN_AGAIN // values) is None
-    found = wanted_of(graph, GIVEN_AGAIN // values + 1)
+    assert outputs_to_keep(graph, GIVEN_AGAIN // values) is None
+    found = outputs_to_keep(graph, GIVEN_AGAIN // values + 1)
     assert found is not None and found.tolist() == results_of(graph).tolist()
 
 
@@ -107,7 +106,7 @@ def test_all_is_kept_of_what_is_small(seed: int, nodes: int) -> None:
 def test_parts_share_no_rows_within_a_section(seed: int, parts: int) -> None:
     rng = np.random.default_rng(seed)
     graph = instances_graph(rng)
-    schedule = get_sorter(get_target()).sort(graph, random_schedule(rng, graph), parts)
+    schedule = sort(graph, random_schedule(rng, graph), parts)
     assert schedule is not None
     assert schedule.split is not None
     keep = some_values(rng, graph)
@@ -191,7 +190,7 @@ def test_the_checker_catches_rows_given_too_early() -> None:
 def test_the_checker_catches_parts_that_overwrite_each_other() -> None:
     graph, schedule = chains([[0, 1, 2, 3, 4, 5]] * 4)
     graph = replace(graph, instance=np.repeat(np.arange(4), 6).astype(np.int32), instances=4)
-    split = get_sorter(get_target()).sort(graph, schedule, 2)
+    split = sort(graph, schedule, 2)
     assert split is not None
     keep = np.zeros(0, np.int32)
     made = plan(graph, split, keep)

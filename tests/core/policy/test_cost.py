@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +23,10 @@ from abw.core.policy.registry import COSTED, get_policy
 from abw.core.policy.rules.frontier import edges, execute, start
 from abw.core.policy.rules.frugal import Frugal
 from abw.core.policy.rules.remaining import is_free, start_remaining, step_remaining
+from abw.core.policy.schedule import Schedule
 from abw.core.policy.search.search import Search
+from abw.core.run.workload import load_workload, open_model
+from abw.core.spec.load import Overrides
 from tests.core.policy import brute, graphs
 
 TYPES = 4
@@ -185,3 +189,22 @@ def test_learning_can_prefer_more_batches() -> None:
         assert learned.training.batches == 5
         assert learned.training.lower_bound == 3
     assert len(learn(dag, encoding="max").schedule(dag)) == 4
+
+
+@pytest.mark.parametrize(
+    ("dear", "cheapest"), [(1.0, "abbac"), (1.9, "abbac"), (2.1, "bbabbc"), (8.0, "bbabbc")]
+)
+def test_the_cheapest_schedule_depends_on_the_launches(root: Path, dear: float, cheapest: str) -> None:
+    workload = load_workload(open_model(root / "specs/uneven.yaml", Overrides(dims={"hidden": 8})), "cell")
+    dag = workload.graph(0, 2).dag
+    cost = Cost(np.array([dear, 1.0, 1.0]), np.array([3.0, 0.5, 0.25]), np.ones(3, np.int32))
+
+    def types(schedule: Schedule) -> str:
+        return "".join(dag.types[t] for t in schedule.type)
+
+    assert types(get_policy("search").schedule(dag)) == "abbac"
+    found = get_policy("search", cost=cost).schedule(dag)
+    assert types(found) == cheapest
+    # two nodes of a, four of b, two of c
+    launches = cheapest.count("a") * dear + cheapest.count("b") + cheapest.count("c")
+    assert cost_of(found, cost) == pytest.approx(launches + 2 * 3 + 4 * 0.5 + 2 * 0.25)

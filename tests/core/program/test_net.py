@@ -19,7 +19,7 @@ import abw
 from abw import AbwError, Net
 from abw.core.exec.registry import get_executor
 from abw.core.program.running import fibers
-from abw.core.script.raised import told
+from abw.core.script.tracebacks import told
 from tests.core.program.cells import LIBRARY, Programs, small
 
 Found = Any
@@ -61,6 +61,7 @@ def test_eager_computes_the_same_in_double_precision(net: Net) -> None:
             np.testing.assert_allclose(value, exact, atol=1e-5)
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("name", ["reference", "blas", "njit"])
 def test_every_executor_runs_programs(net: Net, tmp_path: Path, name: str) -> None:
     executor = get_executor("cpu", kernels="njit") if name == "njit" else get_executor(name)
@@ -78,7 +79,7 @@ def test_policies_change_no_result(net: Net, tmp_path: Path, policy: str) -> Non
 
 
 def test_threads_change_no_result(net: Net, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("abw.core.exec.cpu.parts.APART_FLOPS", 0)
+    monkeypatch.setattr("abw.core.exec.cpu.partition.APART_FLOPS", 0)
     other = small(tmp_path, threads=2)
     assert same(other.run(Programs(other).parse, SENTENCES), net.run(Programs(net).parse, SENTENCES))
 
@@ -484,7 +485,7 @@ def test_without_greenlet_what_asks_nothing_runs(net: Net, monkeypatch: pytest.M
     programs = Programs(net)
     assert net.run(lambda word: net.words[word], [3])[0].shape == (6,)
     assert net.run(programs.yielding, SENTENCES[:3])
-    with pytest.raises(AbwError, match=r"abw\[programs\]"):
+    with pytest.raises(AbwError, match=r"\.\[programs\]"):
         net.run(programs.parse, SENTENCES[:3])
 
 

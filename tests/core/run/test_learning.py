@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from abw.core.base.errors import AbwError
 from abw.core.graph.dag import Dag, build_dag
-from abw.core.run.learning import Asked, choose_from
+from abw.core.run.learning import Asked, NoNodesError, choose_from, train
 
 
 def chains(sizes: list[int]) -> Dag:
@@ -26,6 +25,14 @@ def test_instances_without_nodes_are_no_obstacle(sizes: list[int]) -> None:
 
 
 def test_no_nodes_at_all_are_told() -> None:
-    with pytest.raises(AbwError, match="the first 2 instances have no nodes") as error:
+    with pytest.raises(NoNodesError, match="the first 2 instances have no nodes") as error:
         choose_from(lambda first, last: chains([0, 0][first:last]), 2, Asked(batch=1))
     assert "--policy critical" in str(error.value.hint)
+    with pytest.raises(NoNodesError):
+        train(lambda first, last: chains([0, 0][first:last]), 2, "best", 0)
+
+
+@pytest.mark.parametrize("sizes", [[0, 3], [3, 0]])
+def test_an_fsm_is_learned_where_half_of_the_instances_have_no_nodes(sizes: list[int]) -> None:
+    policy = train(lambda first, last: chains(sizes[first:last]), 2, "base", 0, trials=20)
+    assert len(policy.schedule(chains(sizes))) == 3

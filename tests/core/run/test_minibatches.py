@@ -23,7 +23,7 @@ from abw.core.run import minibatches
 from abw.core.run.minibatches import run_all
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
-from tests.core.base.test_ahead import WAIT
+from tests.core.base.test_prefetch import WAIT
 
 
 class Device(CpuExecutor):

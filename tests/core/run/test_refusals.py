@@ -13,7 +13,7 @@ from abw.core.base import memory
 from abw.core.base.errors import AbwError
 from abw.core.data import links
 from abw.core.data.instances import Link
-from abw.core.exec import epochs
+from abw.core.exec import result_guard
 from abw.core.exec.interface import TooLargeError
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.spec.load import Overrides
@@ -48,14 +48,14 @@ def test_a_mini_batch_runs_in_pieces_where_it_does_not_fit(root: Path, executor:
     expected = abw.load(spec, policy="depth", executor=executor)(trees)["classes"].values
     model = abw.load(spec, policy="depth", executor=executor)
     with (
-        patch.object(epochs, "available_memory", lambda: 200_000),
+        patch.object(result_guard, "available_memory", lambda: 200_000),
         patch.object(model.executor, "run", wraps=model.executor.run) as runs,
     ):
         found = model(trees)["classes"].values
     assert runs.call_count > 2
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     with (
-        patch.object(epochs, "available_memory", lambda: 1000),
+        patch.object(result_guard, "available_memory", lambda: 1000),
         pytest.raises(TooLargeError, match="free on this machine"),
     ):
         abw.load(spec, policy="depth", executor=executor)(trees)

@@ -20,9 +20,9 @@ from abw.core.exec.params import Params, init_params
 from abw.core.exec.reference import ReferenceExecutor
 from abw.core.plan.plan import Plan
 from abw.core.policy.registry import get_policy
-from abw.core.run import abreast, minibatches
-from abw.core.run.abreast import Part, go_abreast, read_parts, side_by_side
+from abw.core.run import minibatches, parallel
 from abw.core.run.minibatches import MiniBatch
+from abw.core.run.parallel import Part, read_parts, should_parallelise, side_by_side
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 
@@ -40,7 +40,7 @@ def workloads(root: Path) -> dict[str, Workload]:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(abreast, "LEAST", 0)
+    monkeypatch.setattr(parallel, "LEAST", 0)
 
 
 def prepared(workload: Workload, threads: int, params: Params | None = None) -> CpuExecutor:
@@ -95,7 +95,7 @@ def test_they_give_the_same(
     cut = [0, *sorted(parts), len(windows)]
     made = [Part(workload, windows[i:j]) for i, j in pairwise(cut)]
     with monkeypatch.context() as patched:
-        patched.setattr(abreast, "FEWEST", together)
+        patched.setattr(parallel, "FEWEST", together)
         assert [side_by_side(executor, p) for p in made] == [threads * (len(p.windows) > 1) for p in made]
         found = list(each(made, executor, alone=False))
     assert found == list(each(made, prepared(workload, 1), alone=False))
@@ -132,7 +132,7 @@ def test_what_is_wrong_is_told_in_its_place_or_left_out(
             raise InstanceError(Problem("the 26th"), 25)
         return made(*args, **named)  # type: ignore[arg-type]
 
-    for module in (minibatches, abreast):
+    for module in (minibatches, parallel):
         monkeypatch.setattr(module, "planned", planned)
     windows = [(i, i + 4) for i in range(0, 40, 4)]
     executor, alone = prepared(workload, 3), prepared(workload, 1)
@@ -159,21 +159,21 @@ def test_when_they_run_one_by_one(
     workloads: dict[str, Workload], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workload, windows = workloads["treelstm"], [(0, 20), (20, 40)]
-    assert go_abreast(workload, windows)
+    assert should_parallelise(workload, windows)
     executor = prepared(workload, 2)
     assert len(executor.twins()) == 2 and prepared(workload, 1).twins() == ()
     executor.measure()
     assert executor.twins() == ()  # threads are told apart by what they share
     assert ReferenceExecutor().twins() == ()
-    assert not go_abreast(workload, windows[:1])
+    assert not should_parallelise(workload, windows[:1])
     model = open_model(root / "specs" / "greedy.yaml", Overrides(dims={"hidden": 8}))
     growing = open_workload(model, read_instances(model.data, 8), open_networks(model, "cell"))
-    assert not go_abreast(growing, [(0, 4), (4, 8)])
-    monkeypatch.setattr(abreast, "LEAST", 1 << 40)
-    assert not go_abreast(workload, windows)
-    monkeypatch.setattr(abreast, "LEAST", 0)
-    monkeypatch.setattr(abreast, "MOST", 1 << 10)
-    assert not go_abreast(workload, windows)
+    assert not should_parallelise(growing, [(0, 4), (4, 8)])
+    monkeypatch.setattr(parallel, "LEAST", 1 << 40)
+    assert not should_parallelise(workload, windows)
+    monkeypatch.setattr(parallel, "LEAST", 0)
+    monkeypatch.setattr(parallel, "MOST", 1 << 10)
+    assert not should_parallelise(workload, windows)
 
 
 def test_a_value_that_is_not_finite_is_told_alike(root: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from abw.core.data.feed import Section
 from abw.core.scale import cluster
 from abw.core.scale.on_ray import _waited_for
-from abw.core.store.parts import Part, writers, writing_part
+from abw.core.store.shard_files import Part, writers, writing_part
 
 
 class Told:

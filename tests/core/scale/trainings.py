@@ -18,8 +18,9 @@ from abw.core.scale.cluster import Cluster
 from abw.core.scale.member import Begun, Member
 from abw.core.scale.team import Team
 from abw.core.spec.load import Overrides
+from abw.core.store.trainings import BEST
 from abw.core.train import session
-from abw.core.train.loop import BEST, CHECKPOINT
+from abw.core.train.loop import CHECKPOINT
 from abw.core.train.session import TrainOptions
 from abw.core.train.steps import Alone, Engine
 from tests.core.train.models import spec_of

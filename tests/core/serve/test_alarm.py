@@ -65,7 +65,7 @@ ITEMS = ["fine", "loops", "calls", "sleeps", "asks", "fine too"]
 
 
 def test_plain_functions_are_stopped(net: abw.Net) -> None:
-    pytest.importorskip("greenlet", reason='needs the extra programs: pip install "abw[programs]"')
+    pytest.importorskip("greenlet", reason='needs the extra programs: pip install ".[programs]"')
 
     def program(kind: str) -> abw.Value:
         state = hog(net, kind)

@@ -18,10 +18,10 @@ import pytest
 import abw
 from tests.core.serve.client import Reply, Server, serving, stopped
 
-pytest.importorskip("uvicorn", reason='needs the extra serve: pip install "abw[serve]"')
-pytest.importorskip("uvloop", reason='needs the extra serve: pip install "abw[serve]"')
-pytest.importorskip("prometheus_client", reason='needs the extra serve: pip install "abw[serve]"')
-pytest.importorskip("greenlet", reason='needs the extra programs: pip install "abw[programs]"')
+pytest.importorskip("uvicorn", reason='needs the extra serve: pip install ".[serve]"')
+pytest.importorskip("uvloop", reason='needs the extra serve: pip install ".[serve]"')
+pytest.importorskip("prometheus_client", reason='needs the extra serve: pip install ".[serve]"')
+pytest.importorskip("greenlet", reason='needs the extra programs: pip install ".[programs]"')
 
 CELLS = """
 library: reader
@@ -71,15 +71,12 @@ def sampled(item):
 SENTENCES = ["a small tree", "it works", "reads", "the longest sentence of them all", "b c d"]
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, kernels_home: Path) -> Path:
-    folder = tmp_path_factory.mktemp("programs")
-    (kernels_home / "kernels").mkdir(exist_ok=True)
-    (folder / "kernels").symlink_to(kernels_home / "kernels")
-    (folder / "cells.yaml").write_text(CELLS)
-    (folder / "reader.py").write_text(PROGRAM.replace("cells.yaml", str(folder / "cells.yaml")))
-    (folder / "few.txt").write_text("\n".join(SENTENCES[:2]) + "\n")
-    return folder
+@pytest.fixture(scope="module", name="home")
+def _home(home: Path) -> Path:
+    (home / "cells.yaml").write_text(CELLS)
+    (home / "reader.py").write_text(PROGRAM.replace("cells.yaml", str(home / "cells.yaml")))
+    (home / "few.txt").write_text("\n".join(SENTENCES[:2]) + "\n")
+    return home
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abw.core.base.errors import AbwError
-from abw.core.serve.answers import Answer, as_tensors
+from abw.core.serve.answers import Answer, as_tensors, tensors_of
 from abw.core.serve.engine import windows_of
 from abw.core.serve.requests import BodyError, of_lines, of_tensors
 from abw.core.serve.wire import packed
@@ -103,20 +104,21 @@ def test_tensors_have_values_and_offsets() -> None:
     outputs = (Output("y", (2,), False), Output("label", (), True, True))
     ends = [0, 2, 2, 5]
     answers = [Answer(i, ((column, ends[i], ends[i + 1]), (single, i, i + 1))) for i in range(3)]
-    reply = as_tensors(answers, outputs, {"model": "m", "id": "", "outputs": {}, "binary": False})
+    tensors = partial(tensors_of, outputs=outputs)
+    reply = as_tensors(answers, {"model": "m", "id": "", "outputs": {}, "binary": False}, tensors)
     found = {t["name"]: t for t in json.loads(reply.body)["outputs"]}
     assert found["y"]["shape"] == [5, 2] and found["y"]["data"] == list(range(10))
     assert found["y.offsets"] == {"name": "y.offsets", "datatype": "INT64", "shape": [4], "data": ends}
     assert found["label"]["datatype"] == "INT32" and found["label"]["data"] == [4, -1, 2]
     wanted = {"model": "m", "id": "a", "outputs": {"y": True}, "binary": False}
-    reply = as_tensors(answers, outputs, wanted)
+    reply = as_tensors(answers, wanted, tensors)
     head = json.loads(reply.body[: reply.json_bytes])
     assert head["model_name"] == "m" and head["id"] == "a"
     assert head["outputs"][0]["parameters"] == {"binary_data_size": 40}
     np.testing.assert_array_equal(np.frombuffer(reply.body[reply.json_bytes :], np.float32), values.ravel())
-    assert as_tensors(answers, outputs, {**wanted, "outputs": {"z": True}}).status == 400
+    assert as_tensors(answers, {**wanted, "outputs": {"z": True}}, tensors).status == 400
     wrong = [*answers, Answer(3, (), AbwError("no"))]
-    reply = as_tensors(wrong, outputs, wanted)
+    reply = as_tensors(wrong, wanted, tensors)
     assert reply.status == 422 and json.loads(reply.body)["error"] == "instance 3: no"
 
 

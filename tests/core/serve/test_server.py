@@ -21,21 +21,13 @@ import pytest
 import abw
 from tests.core.serve.client import Reply, Server, serving, stopped
 
-pytest.importorskip("uvicorn", reason='needs the extra serve: pip install "abw[serve]"')
-pytest.importorskip("uvloop", reason='needs the extra serve: pip install "abw[serve]"')
-pytest.importorskip("prometheus_client", reason='needs the extra serve: pip install "abw[serve]"')
+pytest.importorskip("uvicorn", reason='needs the extra serve: pip install ".[serve]"')
+pytest.importorskip("uvloop", reason='needs the extra serve: pip install ".[serve]"')
+pytest.importorskip("prometheus_client", reason='needs the extra serve: pip install ".[serve]"')
 
 TREES = Path(abw.__file__).parent.parent.joinpath("specs/data/trees.txt").read_text().splitlines()
 BAD = ["(3 (2 It)", " ", "(2 w) extra", "\x00", "(3", "7"]
 SIZES = ("--set", "hidden=16")
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, kernels_home: Path) -> Path:
-    folder = tmp_path_factory.mktemp("serve")
-    (kernels_home / "kernels").mkdir(exist_ok=True)
-    (folder / "kernels").symlink_to(kernels_home / "kernels")
-    return folder
 
 
 POISON = """
@@ -247,7 +239,8 @@ def test_memory_is_flat(server: Server) -> None:
     assert server.resident() - before < 6_000_000
 
 
-def test_a_model_that_grows_and_sigterm_that_all_who_wait_outlast(home: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_model_that_grows_and_signals_that_all_who_wait_outlast(home: Path, number: signal.Signals) -> None:
     model = abw.load("greedy", policy="depth")
     texts = model.spec.data.path.read_text().splitlines()[:12]
 
@@ -257,7 +250,7 @@ def test_a_model_that_grows_and_sigterm_that_all_who_wait_outlast(home: Path) ->
         async with stopped(server, TREES[0]):
             tasks = [asyncio.create_task(server.predict(text)) for text in texts]
             await server.until("abw_queue_instances", 12)
-            server.process.send_signal(signal.SIGTERM)
+            server.process.send_signal(number)
             while (await server.ask("/health/ready")).status == 200:
                 await asyncio.sleep(0.01)
             assert (await server.predict(texts[0])).status in (0, 503)
@@ -270,6 +263,7 @@ def test_a_model_that_grows_and_sigterm_that_all_who_wait_outlast(home: Path) ->
                 assert len(line["outputs"][output.name]) == len(expected[output.name][0])
         assert await asyncio.to_thread(server.process.wait, 60) == 0
         assert not Path(f"/proc/{engine}").exists()
+        assert "Traceback" not in server.log.read_text()
 
     with serving(home, "greedy", "--timeout", "60s") as server:
         asyncio.run(ask(server))

@@ -13,7 +13,7 @@ from abw.core.serve.answers import Reply
 from abw.core.serve.process import main
 from abw.core.serve.requests import LINES, Request
 
-pytest.importorskip("prometheus_client", reason='needs the extra serve: pip install "abw[serve]"')
+pytest.importorskip("prometheus_client", reason='needs the extra serve: pip install ".[serve]"')
 
 
 class Stuck:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -147,6 +148,30 @@ def test_mistakes(parser: Folder, case: dict[str, str]) -> None:
         assert marks_of(tuple(found)) == marks
     if "*" not in case:
         assert len(problems) == 1, [p.message for p in problems]
+
+
+@pytest.mark.parametrize(
+    ("name", "refused", "message"),
+    [
+        ("heard", "number", "'number' is a word of the language"),
+        ("leaf", "source", "'source' is a kind of vertices"),
+        ("made", "word", "'word' is a field of words in the data"),
+        ("action", "coin", "'coin' is a word of the language"),
+        ("entry", "word", "'word' is a name of the data already"),
+    ],
+)
+def test_nothing_is_told_that_follows_from_a_refused_name(
+    parser: Folder, name: str, refused: str, message: str
+) -> None:
+    """The name is refused where it is introduced; the places that use it are right."""
+    text = re.sub(rf"(?<![\w]){name}\b(?!s)", refused, right())
+    assert [p.message for p in parser.model_problems(text)] == [message]
+
+
+def test_other_mistakes_are_told_beside_a_refused_name(parser: Folder) -> None:
+    text = right().replace("heard", "number").replace("dims: {in: hidden, out: 1}", "dims: {in: hidden}")
+    found = [p.message for p in parser.model_problems(text)]
+    assert found == ["'number' is a word of the language", "dim 'out' of linear.yaml has no size"]
 
 
 def test_words_stand_for_rows(parser: Folder) -> None:

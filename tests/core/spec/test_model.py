@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from abw.core.base.errors import AbwError, DataError, Problem, Span
+from abw.core.base.errors import AbwError, DataError, Problem, Span, SpecError
 from abw.core.ir.cell import Param, Port
 from abw.core.ir.formats import with_common
 from abw.core.ir.model import Model, NodeSource, NodeType, ParamSource, TableSource, Where, ZeroSource
@@ -435,3 +435,32 @@ def test_a_mistake_in_a_cell_that_types_use_with_different_dims_is_told_once(fol
     text = edited(LATTICE, "outputs:", f"  {other}\noutputs:")
     (problem,) = folder.model_problems(edited(text, "tag.y}", "tag.y, more: more.y}"))
     assert problem.message == "unknown dim 'outt'"
+
+
+def test_what_is_too_large_is_one_mistake_of_the_dim(folder: Folder) -> None:
+    text = edited(LATTICE, "embed: 4", "embed: hidden")
+    (problem,) = folder.model_problems(text, Overrides({"hidden": 20_000}))
+    assert problem.message.startswith(
+        "dim 'hidden' is too large (20,000): parameter 'W' would hold 400,000,000"
+    )
+    assert problem.where is None and problem.hint.endswith("16,384")
+    text, marks = unmark(edited(text, "hidden: 8", "hidden: «20000»"))
+    problems = folder.model_problems(text)
+    assert [p.message for p in problems] == [problem.message] and marks_of(problems) == marks
+    assert folder.model(text, Overrides({"hidden": 16_384}))
+
+
+def test_a_dim_that_no_size_may_be_is_refused_where_it_is_set(folder: Folder) -> None:
+    with pytest.raises(AbwError, match="dim 'hidden' cannot be 2000000") as error:
+        folder.model(LATTICE, Overrides({"hidden": 2_000_000}))
+    assert error.value.hint == "a size is from 1 to 1,048,576"
+
+
+def test_a_link_that_the_instance_does_not_have_says_how_data_give_one(folder: Folder) -> None:
+    atoms = frozenset({"atom"})
+    schema = with_common(Schema("json", ("atom",), {}, {}, {"element": FieldSchema(atoms)}))
+    path = folder.write("model.yaml", edited(JSON, "sum: {y: atom.y}", "sum: {y: root.y}"))
+    with pytest.raises(SpecError) as error:
+        load_model(path, schema_of=lambda *_: schema)
+    (problem,) = error.value.problems
+    assert problem.message == "instance has no link or type 'root'" and '"links": {"root": 0}' in problem.hint

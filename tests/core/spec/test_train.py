@@ -9,7 +9,17 @@ import pytest
 from abw.core.base.errors import SpecError
 from abw.core.ir.model import Model
 from abw.core.ir.paths import Hop
-from abw.core.ir.training import Among, Init, Metric, Optimizer, RateSchedule, Target, Training
+from abw.core.ir.training import (
+    OPTIMIZERS,
+    Among,
+    Init,
+    Metric,
+    Optimizer,
+    OptimizerName,
+    RateSchedule,
+    Target,
+    Training,
+)
 from abw.core.spec.load import Overrides, load_model
 
 SPEC = """\
@@ -62,6 +72,12 @@ def test_little_is_enough(tmp_path: Path) -> None:
     assert found.metrics == (Metric("accuracy", 0),)
     assert found.optimizer == Optimizer("adam", 1e-3)
     assert load(tmp_path, "").training is None
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimizer_of_which_only_the_name_is_said(name: OptimizerName, tmp_path: Path) -> None:
+    found = training(tmp_path, f"train: {{loss: {{of: classes, target: label}}, optimizer: {name}}}")
+    assert found.optimizer == Optimizer(name, **OPTIMIZERS[name])
 
 
 def test_everything_said(tmp_path: Path) -> None:

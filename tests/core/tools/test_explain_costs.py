@@ -9,7 +9,7 @@ import pytest
 
 from abw.core.base.progress import Quiet
 from abw.core.exec.interface import Executed
-from abw.core.plan.plan import plan, wanted_of
+from abw.core.plan.plan import outputs_to_keep, plan
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
 from abw.core.run.pipeline import RunOptions, run
@@ -27,7 +27,7 @@ def test_bytes_are_the_plans(root: Path, policy: str) -> None:
     memory = explain_spec(spec, SMALL, policy, Quiet())["memory"]
     graph = load_workload(open_model(spec, SMALL), "cell").graph(0, 6)
     schedule = get_policy(policy).schedule(graph.dag)
-    made = plan(graph, schedule, wanted_of(graph))
+    made = plan(graph, schedule, outputs_to_keep(graph))
     sizes = 4 * made.arenas.row_floats.astype(np.int64)
     assert memory["rows_bytes"] == int(sizes @ (made.rows - made.arenas.head))
     assert memory["most_bytes"] == sum(each["type_bytes"] for each in memory["types"]) <= memory["rows_bytes"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from abw.core.policy.registry import get_policy
-from abw.core.run.again import Again
+from abw.core.run.plan_cache import Again
 from abw.core.run.workload import open_workload
 from abw.core.spec.load import Overrides
 from abw.core.train.check import check_gradients

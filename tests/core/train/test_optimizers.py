@@ -35,6 +35,31 @@ def test_steps_are_pytorchs(name: str) -> None:
             np.testing.assert_allclose(value, GOLDEN[f"{name}.{step}.{p}"], rtol=2e-5, atol=1e-6)
 
 
+def test_defaults_are_pytorchs() -> None:
+    """As its documentation has them, and where it is installed as it has them itself."""
+    adam = {"rate": 0.001, "decay": 0, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
+    documented: dict[str, dict[str, float]] = {
+        "sgd": {"rate": 0.001, "decay": 0},
+        "momentum": {"rate": 0.001, "decay": 0, "momentum": 0.9},
+        "adam": adam,
+        "adamw": {**adam, "decay": 0.01},
+        "adagrad": {"rate": 0.01, "decay": 0, "epsilon": 1e-10},
+    }
+    assert documented == OPTIMIZERS
+    optim = pytest.importorskip("torch.optim", reason="needs PyTorch: pip install torch")
+    tensor = pytest.importorskip("torch").zeros(1)
+    made = {"sgd": optim.SGD, "adam": optim.Adam, "adamw": optim.AdamW, "adagrad": optim.Adagrad}
+    for name, kind in made.items():
+        theirs = kind([tensor]).defaults
+        told = {"rate": theirs["lr"], "decay": theirs["weight_decay"]}
+        if "adam" in name:
+            told |= {"beta1": theirs["betas"][0], "beta2": theirs["betas"][1]}
+        if name != "sgd":
+            told["epsilon"] = theirs["eps"]
+        assert told == OPTIMIZERS[name], name  # type: ignore[index]
+    assert optim.SGD([tensor]).defaults["lr"] == OPTIMIZERS["momentum"]["rate"]
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_rows_of_a_table_change_as_a_vector_does_and_others_stay(name: str) -> None:
     random = np.random.default_rng(0)

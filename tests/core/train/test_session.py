@@ -6,17 +6,19 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from abw.core.base.errors import AbwError
+from abw.core.base import files
+from abw.core.base.errors import AbwError, SpecError
 from abw.core.data.tensors import read_tensors
 from abw.core.run.workload import open_model
 from abw.core.spec.load import Overrides
-from abw.core.store.trainings import ABOUT, stored_training, training_folder, training_folders
+from abw.core.store.trainings import ABOUT, BEST, stored_training, training_folder, training_folders
 from abw.core.train import checkpoint, loop, session
 from abw.core.train.learner import Learner
 from abw.core.train.session import TrainOptions
@@ -36,18 +38,17 @@ def home(tmp_path: Path, kernels_home: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def state(folder: Path) -> dict[str, Any]:
-    """All of a training that does not tell how fast it was."""
-    found: dict[str, Any] = {}
-    for name in (loop.CHECKPOINT, loop.BEST):
-        for key, tensor in read_tensors(folder / name).tensors.items():
-            value = tensor.read()
-            if key == "train/position":
-                about = json.loads(value.tobytes())
-                for row in about["curve"]:
-                    del row["instances_per_second"]
-                found[f"{name} {key}"] = about
-            else:
-                found[f"{name} {key}"] = value.tobytes()
+    """All of a training that does not tell how fast it was: of its best weights the whole file."""
+    found: dict[str, Any] = {BEST: (folder / BEST).read_bytes()}
+    for key, tensor in read_tensors(folder / loop.CHECKPOINT).tensors.items():
+        value = tensor.read()
+        if key == "train/position":
+            about = json.loads(value.tobytes())
+            for row in about["curve"]:
+                del row["instances_per_second"]
+            found[key] = about
+        else:
+            found[key] = value.tobytes()
     return found
 
 
@@ -218,6 +219,25 @@ def test_where_nothing_could_be_tried_no_folder_stays(spec: Path, home: Path) ->
     assert not training_folders()
 
 
+@pytest.mark.parametrize("full", ["training.json", "curve.json", "checkpoint.safetensors"])
+def test_on_a_full_disk_no_folder_stays(
+    spec: Path, home: Path, full: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replacing = files.replacing
+
+    def replace(path: Path, *, wait: bool = True) -> Any:  # noqa: ANN401
+        if path.name == full:
+            raise AbwError(f"cannot write {path}: No space left on device")
+        return replacing(path, wait=wait)
+
+    for module in (files, checkpoint):
+        monkeypatch.setattr(module, "replacing", replace)
+    with pytest.raises(AbwError, match=f"{full}: No space left"):
+        session.train(spec, OVERRIDES, OPTIONS)
+    assert training_folders() == []
+    assert [path.name for path in training_folder().iterdir() if path.is_dir()] == []
+
+
 def test_the_rate_is_of_instances_that_are_there(spec: Path, home: Path) -> None:
     ticks = iter(range(1000))
     with pytest.MonkeyPatch.context() as patched:
@@ -233,3 +253,19 @@ def test_patience_ends_it(spec: Path, home: Path) -> None:
     report = session.train(spec, OVERRIDES, options)
     assert report["best_epoch"] == 1
     assert report["epochs"] == 2
+
+
+def test_metrics_without_dev_data_are_refused_with_their_line(spec: Path, home: Path) -> None:
+    text = spec.read_text()
+    assert "metric:" in text
+    line = next(n for n, written in enumerate(text.splitlines(), 1) if written.strip().startswith("metric:"))
+    spec.write_text("".join(li for li in text.splitlines(True) if not li.strip().startswith("dev:")))
+    with pytest.raises(SpecError, match="metrics are of dev data, and there are none") as caught:
+        session.train(spec, OVERRIDES, OPTIONS)
+    where = caught.value.problems[0].where
+    assert where is not None and where.line == line
+    assert "--dev FILE" in caught.value.problems[0].hint
+    assert not training_folders()
+    session.train(spec, OVERRIDES, replace(OPTIONS, dev=open_model(spec, OVERRIDES).data.path))
+    spec.write_text("".join(li for li in spec.read_text().splitlines(True) if "metric:" not in li))
+    session.train(spec, OVERRIDES, OPTIONS)

@@ -59,6 +59,7 @@ FORMATS: dict[str, tuple[str, Callable[[], list[bytes]], Sequence[bytes]]] = {
             b'{"vertices": []}',
             b'"links"',
             b"[0, 1]",
+            b', "links": {"root": 0, "heads": [0, 1]}',
             b"null",
             b"true",
             b'{"id": 5, "vertices": 1}',

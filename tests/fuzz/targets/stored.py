@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from abw.core.base.jit import njit
 from abw.core.exec.codecache import read_cache, write_cache
 from abw.core.exec.interface import Executed
 from abw.core.graph.dag import Dag
+from abw.core.jit.decorators import njit
 from abw.core.policy.check import check_schedule
 from abw.core.policy.cost import cost_of, least_cost
 from abw.core.policy.costfile import cost_text, read_cost

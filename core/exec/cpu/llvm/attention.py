@@ -1,21 +1,22 @@
 """Attention over lists of rows, a few heads of a lane at a time: scores, their softmax, the weighted sum.
 
-A list is read in blocks of BLOCK_ROWS, each with a largest score of its own; what was summed before is scaled
-to the largest so far, so that no list is too long and no exponential too large. Two buffers on the stack hold
-for each head a block's weights and the sums, both whole vectors. Heads that are computed together wait for
-nothing of each other. Of a list that fits one vector the weights stay in it, and are divided by their sum
-before they are used.
+A list is read in blocks of BLOCK_ROWS. A list of one block is summed as it is; of a list that fits one vector
+the weights stay in it, and are divided by their sum before they are used. The sums of longer lists are kept
+in double precision, and BLOCK rows at a time are added to them, as `reduction` does; weights are relative to
+a level that rises with the scores (RISE), and what was summed before is scaled to it, so that no list is too
+long and no exponential too large. For each head, one buffer on the stack holds a block's weights and another
+the sums, both whole vectors. Heads that are computed together wait for nothing of each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from abw.core.exec.cpu.llvm.emit import Function, Module, number, splat
+from abw.core.exec.cpu.llvm.emit import Function, Module, double, number, splat
 from abw.core.exec.cpu.llvm.functions import exp
 from abw.core.exec.cpu.llvm.kernel import PARAMS, SLOT_WORDS
 from abw.core.exec.cpu.llvm.singles import across, copy, masked, over
-from abw.core.exec.lower.rows import columns, padded, row_floats
+from abw.core.exec.lower.rows import BLOCK, RISE, columns, padded, row_floats
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import KEYS, QUERY, SLOPE, VALUES, Attention
 
@@ -27,6 +28,9 @@ HELD_VECTORS = 8
 """So many vectors of heads' queries are in registers at once; of longer ones none are."""
 INFINITE = number(-float("inf"))
 ZEROS = splat(0.0)
+
+Columns = list[tuple[int, int]]
+"""Vectors of heads' sums: head, place in bytes."""
 
 
 def emit_attention(module: Module, name: str, attention: Attention, shapes: tuple[Shape, ...]) -> None:
@@ -57,10 +61,10 @@ class _Attention:
     def emit(self) -> None:
         """All lanes of one batch."""
         f, slots = self.f, len(self.pitch)
-        wide = len(self.vectors) * self.lanes
+        floats = len(self.vectors) * self.lanes
         self.weights, self.sums = (
-            [f.let(f"alloca [{floats} x float], align 64") for _ in range(self.together)]
-            for floats in (BLOCK_ROWS, wide)
+            [f.let(f"alloca [{count} x {kind}], align 64") for _ in range(self.together)]
+            for count, kind in ((BLOCK_ROWS, "float"), (floats, "double"))
         )
         self.base, self.index = (
             [f.pointer_item("%frame", SLOT_WORDS * s + word) for s in range(slots)] for word in (0, 1)
@@ -74,11 +78,15 @@ class _Attention:
             query = self._row(QUERY, begin)
             out = f.at(outputs, f.i64("mul", i, self.pitch[VALUES]))
             count = f.i64("sub", end, begin)
-            f.when(
-                f.let(f"icmp sle i64 {count}, {self.lanes}"),
-                lambda: f.repeat(groups, lambda g: self._short(g, begin, count, query, out)),
-                lambda: f.repeat(groups, lambda g: self._heads(g, begin, end, query, out)),
-            )
+
+            def each(heads: Callable[[str, str, str, str, str], None]) -> None:
+                f.repeat(groups, lambda g: heads(g, begin, count, query, out))
+
+            def longer() -> None:
+                one = f.let(f"icmp sle i64 {count}, {BLOCK_ROWS}")
+                f.when(one, lambda: each(self._one_block), lambda: each(self._blocks))
+
+            f.when(f.let(f"icmp sle i64 {count}, {self.lanes}"), lambda: each(self._short), longer)
 
         f.repeat("%last", lane, first="%first")
 
@@ -101,51 +109,89 @@ class _Attention:
             scores = self._scored(weights, 0, count)
             powers = exp(f, f.vec("fsub", scores, self._level(across(f, "fmax", scores))))
             f.store(f.vec("fdiv", powers, f.spread(across(f, "fadd", powers))), weights)
+        self._write(group, begin, count, out)
+
+    def _one_block(self, group: str, begin: str, count: str, query: str, out: str) -> None:
+        """A group of heads of one lane whose list is one block."""
+        start = [INFINITE] * self.together
+        largest = self._scores(group, begin, count, self._of_heads(query, group, self.part), start)
+        totals = self._powers(count, [self._level(x) for x in largest])
+        self._write(group, begin, count, out, [self.f.spread(total) for total in totals])
+
+    def _write(self, group: str, begin: str, count: str, out: str, totals: Sequence[str] = ()) -> None:
+        """Write a block's weighted sums to the heads' place in `out`; over `totals`, where they are given."""
+        f = self.f
         ragged = self.share % self.lanes > 0
         outs = self._of_heads(out, group, self.share)
-        for of_heads, added in self._weighted(group, begin, count):
-            for (h, place), value in zip(of_heads, added, strict=True):
-                f.store(value, self.sums[h] if ragged else outs[h], place)
+        for of_heads in self._columns():
+            sums = self._weighted(group, begin, count, of_heads)
+            for (h, place), value in zip(of_heads, sums, strict=True):
+                whole = f.vec("fdiv", value, totals[h]) if totals else value
+                f.store(whole, self.sums[h] if ragged else outs[h], place)
         if ragged:
-            for place_of, sums in zip(outs, self.sums, strict=True):
-                copy(f, place_of, sums, self.share)
+            for place_of, buffer in zip(outs, self.sums, strict=True):
+                copy(f, place_of, buffer, self.share)
 
-    def _heads(self, group: str, begin: str, end: str, query: str, out: str) -> None:
-        """A group of heads of one lane."""
-        f, n = self.f, self.together
+    def _blocks(self, group: str, begin: str, count: str, query: str, out: str) -> None:
+        """A group of heads of one lane whose list is long."""
+        f, n, wide = self.f, self.together, self.f.target.wide
         queries = self._of_heads(query, group, self.part)
         for sums in self.sums:
             for place in self.vectors:
-                f.store(ZEROS, sums, place)
+                self._keep("zeroinitializer", sums, place)
 
         def block(turn: str, state: list[str]) -> list[str]:
-            first = f.i64("add", begin, f.i64("mul", turn, BLOCK_ROWS))
-            count = f.least(f.i64("sub", end, first), BLOCK_ROWS)
+            done = f.i64("mul", turn, BLOCK_ROWS)
+            first, some = f.i64("add", begin, done), f.least(f.i64("sub", count, done), BLOCK_ROWS)
             before, totals = state[:n], state[n:]
-            largest = self._scores(group, first, count, queries, before)
-            # where all scores are -inf the weights' sum stays 0, and what is divided by it is not a number
-            levels = [self._level(x) for x in largest]
+            largest = self._scores(group, first, some, queries, before)
+            after = [self._risen(old, new) for old, new in zip(before, largest, strict=True)]
+            # as long as all scores are -inf the weights' sum is 0, and what is divided by it not a number
+            levels = [self._level(x) for x in after]
             scales = [
-                exp(f, f.vec("fsub", f.spread(x), level)) for x, level in zip(before, levels, strict=True)
+                self._doubled(self._first(exp(f, f.vec("fsub", f.spread(old), level))))
+                for old, level in zip(before, levels, strict=True)
             ]
-            added = self._powers(count, levels)
-            totals = [
-                f.let(f"fadd float {f.let(f'fmul float {total}, {self._first(scale)}')}, {more}")
-                for total, scale, more in zip(totals, scales, added, strict=True)
-            ]
-            self._sum(group, first, count, scales)
-            return [*largest, *totals]
+            added = [self._doubled(x) for x in self._powers(some, levels)]
+            scaled = [f.let(f"fmul double {x}, {scale}") for x, scale in zip(totals, scales, strict=True)]
+            self._add(group, first, some, [self._spread(scale) for scale in scales])
+            return [*after, *(f.let(f"fadd double {a}, {b}") for a, b in zip(scaled, added, strict=True))]
 
-        blocks = f.i64("sdiv", f.i64("add", f.i64("sub", end, begin), BLOCK_ROWS - 1), BLOCK_ROWS)
-        start = [*[("float", INFINITE)] * n, *[("float", number(0.0))] * n]
+        blocks = f.i64("sdiv", f.i64("add", count, BLOCK_ROWS - 1), BLOCK_ROWS)
+        start = [*[("float", INFINITE)] * n, *[("double", double(0.0))] * n]
         totals = f.loop(blocks, block, start)[n:]
         for place_of, total, sums in zip(
             self._of_heads(out, group, self.share), totals, self.sums, strict=True
         ):
-            whole = f.spread(total)
+            whole = self._spread(total)
             for place in self.vectors:
-                f.store(f.vec("fdiv", f.load(sums, place), whole), sums, place)
+                mean = f.let(f"fdiv {wide} {self._kept(sums, place)}, {whole}")
+                # a mean takes half the room of its sums: it overwrites none that is still to be read
+                f.store(f.let(f"fptrunc {wide} {mean} to {self.vector}"), sums, place)
             copy(f, place_of, sums, self.share)
+
+    def _risen(self, old: str, largest: str) -> str:
+        """A list's level after a block: the largest score so far where that is above it by more than RISE."""
+        f = self.f
+        least = f.let(f"fadd float {old}, {number(RISE)}")
+        above = f.let(f"fcmp ogt float {largest}, {least}")
+        return f.let(f"select i1 {above}, float {largest}, float {old}")
+
+    def _doubled(self, x: str) -> str:
+        return self.f.let(f"fpext float {x} to double")
+
+    def _spread(self, x: str) -> str:
+        """A double in every lane."""
+        f, wide = self.f, self.f.target.wide
+        first = f.let(f"insertelement {wide} poison, double {x}, i64 0")
+        return f.let(f"shufflevector {wide} {first}, {wide} poison, <{self.lanes} x i32> zeroinitializer")
+
+    def _kept(self, sums: str, place: int) -> str:
+        """The doubles of a vector that is `place` bytes into a row of floats."""
+        return self.f.let(f"load {self.f.target.wide}, ptr {self.f.at(sums, 2 * place)}, align 8")
+
+    def _keep(self, value: str, sums: str, place: int) -> None:
+        self.f.do(f"store {self.f.target.wide} {value}, ptr {self.f.at(sums, 2 * place)}, align 8")
 
     def _first(self, vector: str) -> str:
         return self.f.let(f"extractelement {self.vector} {vector}, i64 0")
@@ -293,29 +339,44 @@ class _Attention:
         totals = f.loop(self._filled(count), power, [(self.vector, ZEROS)] * self.together)
         return [across(f, "fadd", total) for total in totals]
 
-    def _sum(self, group: str, first: str, count: str, scales: list[str]) -> None:
-        """Scale the sums, and add a block's weighted values."""
-        f = self.f
-        for of_heads, sums in self._weighted(group, first, count):
-            for (h, place), added in zip(of_heads, sums, strict=True):
-                f.store(f.fma(f.load(self.sums[h], place), scales[h], added), self.sums[h], place)
+    def _add(self, group: str, first: str, count: str, scales: list[str]) -> None:
+        """Scale the sums, and add a block's weighted values, BLOCK rows at a time."""
+        f, wide = self.f, self.f.target.wide
+        pieces = f.i64("sdiv", f.i64("add", count, BLOCK - 1), BLOCK)
+        for of_heads in self._columns():
+            start = [
+                f.let(f"fmul {wide} {self._kept(self.sums[h], place)}, {scales[h]}") for h, place in of_heads
+            ]
 
-    def _weighted(
-        self, group: str, first: str, count: str
-    ) -> Iterator[tuple[list[tuple[int, int]], list[str]]]:
-        """A block's weighted values summed, some vectors (head, place) at a time."""
-        f = self.f
+            def piece(number: str, sums: list[str], of_heads: Columns = of_heads) -> list[str]:
+                since = f.i64("mul", number, BLOCK)
+                until = f.least(f.i64("add", since, BLOCK), count)
+                found = self._weighted(group, first, until, of_heads, since)
+                return [f.let(f"fadd {wide} {a}, {f.widened(b)}") for a, b in zip(sums, found, strict=True)]
+
+            sums = f.loop(pieces, piece, [(wide, value) for value in start])
+            for (h, place), value in zip(of_heads, sums, strict=True):
+                self._keep(value, self.sums[h], place)
+
+    def _columns(self) -> Iterator[Columns]:
+        """The vectors of the sums, some of them (head, place) at a time."""
         step = max(1, MOST_VECTORS // self.together)
         for begin in range(0, len(self.vectors), step):
             places = self.vectors[begin : begin + step]
-            of_heads = [(h, place) for h in range(self.together) for place in places]
+            yield [(h, place) for h in range(self.together) for place in places]
 
-            def add(k: str, sums: list[str], of_heads: list[tuple[int, int]] = of_heads) -> list[str]:
-                weights = [f.spread(f.item("float", weights, k)) for weights in self.weights]
-                values = self._of_heads(self._row(VALUES, f.i64("add", first, k)), group, self.share)
-                return [
-                    f.fma(weights[h], f.load(values[h], place), total)
-                    for (h, place), total in zip(of_heads, sums, strict=True)
-                ]
+    def _weighted(
+        self, group: str, first: str, until: str, of_heads: Columns, since: str | int = 0
+    ) -> list[str]:
+        """Some vectors of the weighted values of rows `since` to `until - 1` of a block, summed."""
+        f = self.f
 
-            yield of_heads, f.loop(count, add, [(self.vector, ZEROS)] * len(of_heads))
+        def add(k: str, sums: list[str]) -> list[str]:
+            weights = [f.spread(f.item("float", weights, k)) for weights in self.weights]
+            values = self._of_heads(self._row(VALUES, f.i64("add", first, k)), group, self.share)
+            return [
+                f.fma(weights[h], f.load(values[h], place), total)
+                for (h, place), total in zip(of_heads, sums, strict=True)
+            ]
+
+        return f.loop(until, add, [(self.vector, ZEROS)] * len(of_heads), first=since)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from abw.core.exec.cpu.llvm.ahead import Ahead
 from abw.core.exec.cpu.llvm.emit import Function, Module
+from abw.core.exec.cpu.llvm.prefetch import Ahead
 from abw.core.exec.cpu.packing import PackedWeights
 from abw.core.exec.cpu.tiling import StageLayout
 from abw.core.exec.lower.stages import Part

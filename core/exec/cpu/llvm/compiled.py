@@ -7,9 +7,13 @@ from pathlib import Path
 import llvmlite
 import llvmlite.binding as llvm
 
+from abw.core.base.compiling import compiling
 from abw.core.base.interrupts import finished_before_interrupt
 from abw.core.exec.codecache import cache_path, read_cache, write_cache
 from abw.core.exec.cpu.target import Target
+
+# how much LLVM's code generator optimises, 0 to 3
+LEVEL = 2
 
 
 class Code:
@@ -30,9 +34,10 @@ def compile_ir(text: str, target: Target, folder: Path | None = None) -> Code:
     A file that is damaged is replaced; where the folder cannot be written the code is compiled each time.
     Cost: some 0.2 s, from a file 3 ms.
     """
-    key = "\n".join([llvmlite.__version__, str(llvm.llvm_version_info), target.cpu, target.features, text])
+    made_by = [llvmlite.__version__, str(llvm.llvm_version_info), str(LEVEL), target.cpu, target.features]
+    key = "\n".join([*made_by, text])
     path = cache_path(key, ".o", folder)
-    with finished_before_interrupt():  # amid it, LLVM's objects would be freed twice
+    with finished_before_interrupt(), compiling():  # amid it, LLVM's objects would be freed twice
         code = read_cache(path)
         if code is None:
             code = _compile(text, target)
@@ -43,7 +48,7 @@ def compile_ir(text: str, target: Target, folder: Path | None = None) -> Code:
 def _machine(target: Target) -> llvm.TargetMachine:
     triple = llvm.Target.from_default_triple()
     return triple.create_target_machine(
-        cpu=target.cpu, features=target.features, opt=2, codemodel="jitdefault", jit=True
+        cpu=target.cpu, features=target.features, opt=LEVEL, codemodel="jitdefault", jit=True
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from abw.core.exec.cpu.llvm.ahead import Ahead
 from abw.core.exec.cpu.llvm.emit import Function
+from abw.core.exec.cpu.llvm.prefetch import Ahead
 
 
 def contract(

@@ -7,10 +7,10 @@ import ctypes
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.exec.cpu.llvm.clock import FIRST, LAST, WAITING, WALKER, WHOLE, WORDS, charge, note, restart
 from abw.core.exec.cpu.llvm.emit import Function, Module
 from abw.core.exec.cpu.llvm.kernel import SLOT_WORDS, share
+from abw.core.jit.decorators import njit
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -74,8 +74,8 @@ def emit_walker(module: Module, slots: int, width: int, *, stamped: bool = False
     - `walk(table, scratch, first, last, part, parts, split, arrived)` runs part `part` of the launches
       `first` to `last - 1`. With `split` (batches, parts + 1), of 32 bits, a part is a range of lanes that
       depends on no other part; without it (null) the parts do each launch together, and wait for each other
-      after it: `arrived` counts who is done. Each takes its part of the rows of all the launch's batches, one
-      after the other; of batches by column a part of each row.
+      after it: `arrived`, 0 before the call, counts who is done. Each takes its part of the rows of all the
+      launch's batches, one after the other; of batches by column a part of each row.
     - `walk_parts(table, scratch, sections, count, parts, split, taken, done)` runs parts of a split schedule,
       section by section (`count`: those of the plan), as long as there is one that no other thread has
       taken. `taken` (count,) counts those taken of each section, `done` all that are finished; a section
@@ -117,7 +117,7 @@ def _emit_launches(module: Module, params: str, slots: int, width: int, stamped:
 
         def wait() -> None:
             f.let("atomicrmw add ptr %arrived, i64 1 acq_rel")
-            _wait(f, "%arrived", f.i64("mul", following, "%parts"))
+            _wait(f, "%arrived", f.i64("mul", f.i64("sub", following, "%first"), "%parts"))
             if stamped:
                 charge(f, "%clock", "%clock", WAITING)
 

@@ -19,9 +19,9 @@ from abw.core.exec.codecache import evict, kernels_folder, used
 from abw.core.exec.cpu.njit.source import kernel_text, module_source, scratch_floats
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.cpu.tiling import layout_of, packed_constants
-from abw.core.exec.epochs import RunEpochs
 from abw.core.exec.interface import Executor, Result, refuse_threads
 from abw.core.exec.params import Params
+from abw.core.exec.result_guard import RunEpochs
 from abw.core.exec.values import fill_constants, fill_given, refill
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import allocating, njit
 from abw.core.exec.lower.rows import BLOCK
 from abw.core.ir.model import SLOPE
+from abw.core.jit.decorators import allocating, njit
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]

@@ -29,7 +29,7 @@ import numba
 import numpy as np
 from numpy import exp, log, sqrt, tanh
 
-from abw.core.base.jit import allocating
+from abw.core.jit.decorators import allocating
 from abw.core.exec.cpu.njit.loops import (
     accumulate, attend, by_matrix, by_vector, copy, gelu, max_along, max_rows, mean_rows, sigmoid, softmax,
     sum_along, sum_rows, transpose

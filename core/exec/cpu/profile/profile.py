@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from abw.core.exec.cpu.llvm.clock import COUNTS, FIRST, LAST, REASONS, WAITING, WALKER, WHOLE, WORDS
 from abw.core.exec.cpu.llvm.compiled import Code
 from abw.core.exec.cpu.llvm.walker import STAMPED_WALKS
-from abw.core.exec.cpu.packing import address
 from abw.core.exec.cpu.profile.peak import peak_meter
+from abw.core.exec.pointers import address
 from abw.core.ir.network import Network
 from abw.core.plan.plan import Plan
 

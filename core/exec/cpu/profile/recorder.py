@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.exec.cpu.llvm.clock import LOG, LOGGED, NOTED, ROOM
-from abw.core.exec.cpu.packing import address
 from abw.core.exec.interface import Executed
+from abw.core.exec.pointers import Table
 from abw.core.plan.plan import Plan
 from abw.core.policy.schedule import Schedule
 
@@ -22,6 +22,7 @@ class Recorder:
     def __init__(self, clocks: list[Longs], by_column: Longs, most: int) -> None:
         """`clocks`: the threads'; `by_column` (T,): whether threads share a type's rows by their columns."""
         self._clocks, self._by_column, self._most = clocks, by_column, most
+        self._tables = [Table(clock) for clock in clocks]
         self._logs = [np.empty((0, NOTED), np.int64) for _ in clocks]
         self._runs: list[tuple[Schedule, Longs, int, list[Longs]]] = []
 
@@ -34,7 +35,8 @@ class Recorder:
         for thread, clock in enumerate(self._clocks):
             if len(self._logs[thread]) < room:
                 self._logs[thread] = np.empty((room, NOTED), np.int64)
-            clock[0, LOG], clock[0, LOGGED], clock[0, ROOM] = address(self._logs[thread]), 0, room
+            self._tables[thread].point((0, LOG), self._logs[thread])
+            clock[0, LOGGED], clock[0, ROOM] = 0, room
 
     def end(self, plan: Plan, threads: int) -> None:
         """Take what a run of this plan on so many threads has noted."""

@@ -9,8 +9,8 @@ from abw.core.exec.cpu.llvm.emit import double, number, splat
 from abw.core.exec.cpu.llvm.singles import across, masked, over
 from abw.core.exec.cpu.rounds.feeds import ValueColumn
 from abw.core.exec.cpu.rounds.launch import Launcher
+from abw.core.exec.cpu.rounds.predicates import holds
 from abw.core.exec.cpu.rounds.state import StateFunction
-from abw.core.exec.cpu.rounds.tests import holds
 from abw.core.exec.lower.rows import padded
 from abw.core.graph.growing.decide import GOLDEN, MIXERS, WORD, salt_of
 from abw.core.ir.growth import Decision

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from abw.core.data.vertices import INDEX, INSTANCE, KIND, FieldColumn
 from abw.core.exec.cpu.rounds.members import Members
+from abw.core.exec.cpu.rounds.predicates import evaluate, holds
 from abw.core.exec.cpu.rounds.state import StateFunction
-from abw.core.exec.cpu.rounds.tests import evaluate, holds
 from abw.core.graph.growing.beam import PICK
 from abw.core.ir.growth import Clause, GrowingKind, Number
 from abw.core.ir.paths import Hop

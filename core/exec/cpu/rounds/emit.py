@@ -15,7 +15,7 @@ from abw.core.exec.cpu.rounds.launch import Launcher
 from abw.core.exec.cpu.rounds.members import Members
 from abw.core.exec.cpu.rounds.state import DONE, FULL, PAUSED, RUNNING, StateFunction, Words
 from abw.core.exec.cpu.target import Target
-from abw.core.graph.growing.sprout import Sprouter
+from abw.core.graph.growing.round_graph import Sprouter
 from abw.core.ir.growth import GrowingKind
 from abw.core.ir.paths import Hop
 from abw.core.ir.steps import Origin, Origins, origins_of

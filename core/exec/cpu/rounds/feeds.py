@@ -10,8 +10,8 @@ from abw.core.data.vertices import INDEX, FieldColumn
 from abw.core.exec.cpu.rounds.launch import Launcher
 from abw.core.exec.cpu.rounds.members import Members
 from abw.core.exec.cpu.rounds.state import StateFunction
-from abw.core.graph.growing.sprout import Sprouter, parted
-from abw.core.graph.growing.whose import GivenColumn, RowColumn
+from abw.core.graph.growing.growth_index import GivenColumn, RowColumn
+from abw.core.graph.growing.round_graph import Sprouter, parted
 from abw.core.ir.model import (
     FieldSource,
     Input,

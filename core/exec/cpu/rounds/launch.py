@@ -1,8 +1,8 @@
 """A batch of one type launched by compiled code: rows given to its results, its kernel called.
 
-For whatever appends nodes in compiled code (rounds of growth, a program's recorder): it writes the rows that
-each slot reads, lane after lane, into the arrays `index(slot)` of the state, and calls `launch`. The results
-are the next rows of their arenas, one block after the other, as `abw.core.plan.plan` gives them.
+Rounds write the rows that each slot reads, lane after lane, into the arrays `index(slot)` of the state, and
+call `launch`. The results are the next rows of their arenas, one block after the other, as
+`abw.core.plan.plan` gives them.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from abw.core.exec.cpu.rounds.state import StateFunction
 from abw.core.graph.growing.lists import EndsColumn
-from abw.core.graph.growing.sprout import Sprouter
+from abw.core.graph.growing.round_graph import Sprouter
 from abw.core.ir.paths import Hop
 
 

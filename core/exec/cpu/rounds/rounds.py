@@ -10,27 +10,27 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.data.vertices import INSTANCE, Columns
-from abw.core.exec.cpu import parts
+from abw.core.exec.cpu import partition
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.memory import ArenaMemory
-from abw.core.exec.cpu.packing import address
+from abw.core.exec.cpu.rounds.beam_result import Part, of_instances, take
 from abw.core.exec.cpu.rounds.clauses import ORIGIN, ROUND
 from abw.core.exec.cpu.rounds.emit import deciding, emit_rounds, most_added, noted, wide, width
 from abw.core.exec.cpu.rounds.feeds import OwnColumn, ValueColumn
-from abw.core.exec.cpu.rounds.picked import Part, of_instances, take
 from abw.core.exec.cpu.rounds.share import Share
 from abw.core.exec.cpu.rounds.state import DONE, FAILED, FULL
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.cpu.team import Team
-from abw.core.exec.epochs import RunEpochs
 from abw.core.exec.interface import Computed
+from abw.core.exec.pointers import Pointer, Table
+from abw.core.exec.result_guard import RunEpochs
 from abw.core.graph.growing.beam import Beam
 from abw.core.graph.growing.decide import Grower
-from abw.core.graph.growing.sprout import Sprouter
-from abw.core.graph.growing.whose import StandInColumn, Whose
+from abw.core.graph.growing.growth_index import StandInColumn, Whose
+from abw.core.graph.growing.round_graph import Sprouter
 from abw.core.ir.model import NodeType
+from abw.core.jit.decorators import njit
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.plan import Plan
 
@@ -55,8 +55,8 @@ class CompiledRounds:
         sprouter: Sprouter,
         target: Target,
         memory: ArenaMemory,
-        tables: Mapping[str, Longs],
-        scratch: list[int],
+        tables: Mapping[str, Table],
+        scratch: list[Pointer],
         team: Team | None,
         epochs: RunEpochs,
     ) -> None:
@@ -144,7 +144,12 @@ class CompiledRounds:
         before: Plan,
     ) -> Computed | None:
         """See `abw.core.exec.interface.Rounds`."""
-        return _Growth(self, columns, whose, grower, beam, numbers, before).run()
+        growth = _Growth(self, columns, whose, grower, beam, numbers, before)
+        try:
+            return growth.run()
+        finally:
+            for share in growth.shares:
+                share.end()
 
 
 class _Growth:
@@ -184,7 +189,7 @@ class _Growth:
         self._place()
         for share in self.shares:
             first = share["next"]
-            made.begin(share.at)
+            made.begin(share.state.at)
             share["first"], share["last"] = first, share["next"]
         going = [s for s in self.shares if s["last"] > s["first"] or s["given_last"] > s["given_first"]]
         while going:
@@ -208,7 +213,7 @@ class _Growth:
 
         def work(thread: int) -> None:
             if thread < len(shares):
-                made.rounds(shares[thread].at, made.scratch[thread])
+                made.rounds(shares[thread].state.at, made.scratch[thread].at)
 
         if len(shares) > 1 and made.team is not None:
             made.team.share(work)
@@ -223,7 +228,7 @@ class _Growth:
         start = self.whose.instances.start[self.whose.first : self.whose.first + count + 1]
         start = (start - start[0]).astype(np.int32)
         bounds = [0, count]
-        if made.team is not None and count * made.lanes_flops * USUAL_ROUNDS >= parts.APART_FLOPS:
+        if made.team is not None and count * made.lanes_flops * USUAL_ROUNDS >= partition.APART_FLOPS:
             wanted = min(len(made.scratch), count)
             # an instance belongs where its middle lies
             middle = (start[:-1].astype(np.int64) + start[1:]) // 2
@@ -233,41 +238,39 @@ class _Growth:
         pairs = zip(made.shares, pairwise(bounds), strict=False)
         return [self._share(share, start, *pair, common, widest) for share, pair in pairs]
 
-    def _common(self) -> tuple[list[int], int]:
+    def _common(self) -> tuple[Table, int]:
         """The words that shares have in common, and how many values a list has at most."""
-        whose, widest, values = self.whose, 1, list[int]()
+        whose, widest = self.whose, 1
+        common = Table(np.zeros(len(self.made.common), np.int64))
         starts = {hops: way.indptr for hops, way in whose.ways.items() if way.indptr is not None}
         for indptr in starts.values():
             sizes = np.diff(indptr[whose.begin : whose.begin + self.given + 1])
             widest = max(widest, int(sizes.max(initial=1)))
-        for name in self.made.common:
+        for place, name in enumerate(self.made.common):
             match name:
                 case "instances":
-                    value = whose.count
+                    common.words[place] = whose.count
                 case "begin":
-                    value = whose.begin
+                    common.words[place] = whose.begin
                 case "numbers":
-                    value = address(self.numbers)
+                    common.point(place, self.numbers)
                 case "count":
-                    value = address(self.grower.count)
+                    common.point(place, self.grower.count)
                 case "cut":
-                    value = address(self.grower.cut)
+                    common.point(place, self.grower.cut)
                 case ("kind", str(kind)):
-                    value = whose.instances.schema.kinds.index(kind)
+                    common.words[place] = whose.instances.schema.kinds.index(kind)
                 case ("indptr", tuple(hops)):
-                    value = address(starts[hops])
+                    common.point(place, starts[hops])
                 case ("target", tuple(hops)):
-                    value = address(whose.ways[hops].target)
+                    common.point(place, whose.ways[hops].target)
                 case ("field", int(number)):
-                    value = self.fields[number]
+                    common.words[place] = self.fields[number]
                 case _:
                     raise ValueError(f"no word is called {name}")
-            values.append(value)
-        return values, widest
+        return common, widest
 
-    def _share(
-        self, share: Share, start: Ints, first: int, last: int, common: list[int], widest: int
-    ) -> Share:
+    def _share(self, share: Share, start: Ints, first: int, last: int, common: Table, widest: int) -> Share:
         """The instances `first` to `last` (exclusive) of the mini-batch."""
         made, count = self.made, last - first
         given = 0
@@ -277,7 +280,7 @@ class _Growth:
                 given = len(own)
         now = count * made.starts + given
         share.begin(start[first:last], max(LEAST_ROOM, 2 * now), widest)
-        share.state[made.common_words] = common
+        share.state.copy(made.common_words, common)
         if given:
             share["given_first"], share["given_last"] = int(start[first]), int(start[last])
         vertices = min(made.most, made.guess) * count + 4 * now * made.added
@@ -325,9 +328,9 @@ class _Growth:
         self.held = rows
         self.columns.reserve(self.limit)
         block = self.columns.block
-        at = address(block) + block.itemsize + block.strides[0] * self.places[:-1].astype(np.int64)
+        offsets = block.itemsize + block.strides[0] * self.places[:-1].astype(np.int64)
         for share in self.shares:
-            share.state[made.column_words] = at
+            share.state.spread(made.column_words, block, offsets)
 
     def _note_values(self, before: Plan) -> None:
         """Where the values lie that rounds read of what was computed before them."""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.cpu.packing import address
-from abw.core.exec.cpu.rounds.picked import Arrays, longer
+from abw.core.exec.cpu.rounds.beam_result import Arrays, longer
+from abw.core.exec.pointers import Table
 
 Ints = NDArray[np.int32]
 
@@ -17,55 +17,57 @@ Ints = NDArray[np.int32]
 class Share:
     """What a thread knows while it grows instances: its words, and arrays for a round of `room` vertices.
 
-    They are kept from mini-batch to mini-batch.
+    These are kept from mini-batch to mini-batch; of `state` only the words that say where they lie.
     """
 
     def __init__(
-        self, words: Mapping[Hashable, int], tables: Mapping[str, NDArray[np.int64]], scores: int, width: int
+        self, words: Mapping[Hashable, int], tables: Mapping[str, Table], scores: int, width: int
     ) -> None:
         self.words = words
-        self.state = np.zeros(len(words), np.int64)
-        self.at = address(self.state)
+        self.state = self._lasting = Table(np.zeros(len(words), np.int64))
         self.used = 0
-        self._roots = np.zeros(0, np.int32)
-        self._buffers: dict[Hashable, NDArray[Any]] = {"shares": np.empty(scores, np.float64)}
         self._width = width
         self.picks: Arrays = {}
-        self.point(tables)
-        self._fixed = self.state.copy()
+        self.point({**tables, "shares": np.empty(scores, np.float64)})
 
     def __getitem__(self, name: Hashable) -> int:
-        return int(self.state[self.words[name]])
+        return int(self.state.words[self.words[name]])
 
     def __setitem__(self, name: Hashable, value: int) -> None:
         if name in self.words:
-            self.state[self.words[name]] = value
+            self.state.words[self.words[name]] = value
 
     def begin(self, roots: Ints, room: int, widest: int) -> None:
         """Begin with instances whose own vertices are `roots`, and rounds of so many vertices."""
-        self.state[:] = self._fixed
+        self.state = Table(self._lasting.words.copy(), self._lasting)
         if room > self["room"] or widest > self["widest"]:
             self.reserve(room, widest)
-        self.used, self.picks, self._roots = 0, {}, roots
-        self["root_count"], self["roots"] = len(roots), address(roots)
+        self.used, self.picks = 0, {}
+        self["root_count"] = len(roots)
+        self.point({"roots": roots})
+
+    def end(self) -> None:
+        """Forget the mini-batch."""
+        self.state, self.picks = self._lasting, {}
 
     def reserve(self, room: int, widest: int = 0) -> None:
         """Have buffers for rounds of so many vertices, each with lists of at most `widest`."""
         room, widest = max(room, self["room"]), max(widest, self["widest"])
-        for name in self.words:
+        for name, word in self.words.items():
             match name:
+                case "room":
+                    self._lasting.words[word] = room
+                case "widest":
+                    self._lasting.words[word] = widest
                 case ("list", _) | "lanes" | "ends":
-                    self._buffers[name] = np.empty(room + 2, np.int32)
+                    self._lasting.point(word, np.empty(room + 2, np.int32))
                 case ("added", _):
-                    self._buffers[name] = np.empty(room * self._width, np.int32)
+                    self._lasting.point(word, np.empty(room * self._width, np.int32))
                 case ("index", _):
-                    self._buffers[name] = np.empty((room + 1) * widest + 1, np.int32)
-        found: dict[Hashable, int] = {"room": room, "widest": widest} | {
-            name: address(buffer) for name, buffer in self._buffers.items()
-        }
-        for name, value in found.items():
-            if name in self.words:
-                self.state[self.words[name]] = self._fixed[self.words[name]] = value
+                    self._lasting.point(word, np.empty((room + 1) * widest + 1, np.int32))
+                case _:
+                    continue
+            self.state.words[word] = self._lasting.words[word]
 
     def hold(self, count: int) -> None:
         """Have room for so many picks."""
@@ -73,7 +75,8 @@ class Share:
         self.point(self.picks)
         self["kept", "end"] = count
 
-    def point(self, arrays: Mapping[Any, NDArray[Any]]) -> None:
-        """Tell where arrays lie, by the names of words."""
+    def point(self, arrays: Mapping[Any, NDArray[Any] | Table]) -> None:
+        """Tell where arrays and tables lie, by the names of words."""
         for name, array in arrays.items():
-            self[name] = address(array)
+            if name in self.words:
+                self.state.point(self.words[name], array)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.cpu.llvm.compiled import compile_ir
-from abw.core.exec.cpu.llvm.emit import Module
+from abw.core.exec.cpu.llvm.compiled import Code
+from abw.core.exec.cpu.llvm.kernel import SLOT_WORDS
 from abw.core.exec.cpu.memory import ArenaMemory
-from abw.core.exec.cpu.packing import address
-from abw.core.exec.cpu.rounds.state import DONE, FAILED, FULL, PAUSED, StateFunction, Words
-from abw.core.exec.cpu.tape import best
-from abw.core.exec.cpu.tape.choose import Choose, sizes_of
-from abw.core.exec.cpu.tape.emit import Advance, fields_of, taken_rows
-from abw.core.exec.cpu.tape.round import Round
+from abw.core.exec.cpu.rounds.state import DONE, FAILED, FULL, PAUSED
+from abw.core.exec.cpu.tape import state as at
+from abw.core.exec.cpu.tape.advance import advance
+from abw.core.exec.cpu.tape.answer import answer_round, best, choose
+from abw.core.exec.cpu.tape.state import fields_of, known_of, sizes_of
+from abw.core.exec.cpu.tape.vectors import compile_argmax, compile_best
 from abw.core.exec.cpu.target import Target
-from abw.core.exec.epochs import RunEpochs
-from abw.core.exec.interface import MOST_BEST, Advanced, Array, Picked
+from abw.core.exec.interface import HEAD, MOST_BEST, Advanced, Array, Picked
+from abw.core.exec.pointers import Pointer, Table, address
+from abw.core.exec.result_guard import RunEpochs
 from abw.core.plan.arenas import Arenas
 
 Ints = NDArray[np.int32]
@@ -31,7 +31,8 @@ Doubles = NDArray[np.float64]
 
 LEAST = 1 << 10
 """So many new nodes there is room for at first."""
-_OF_NODES, _OF_WORDS = ("begin", "missing", "head", "path", "queue"), ("operand", "next", "owner")
+_OF_NODES = (at.BEGIN, at.MISSING, at.HEAD, at.PATH, at.QUEUE)
+_OF_WORDS = (at.OPERAND, at.NEXT, at.OWNER)
 _ENDS: dict[int, Advanced] = {DONE: "done", FAILED: "stale", PAUSED: "large"}
 
 
@@ -43,135 +44,136 @@ class CompiledTape:
         arenas: Arenas,
         target: Target,
         memory: ArenaMemory,
-        tables: Mapping[str, Longs],
-        scratch: int,
+        tables: Mapping[str, Table],
+        scratch: Pointer,
         epochs: RunEpochs,
         bits: int,
         limit: int,
     ) -> None:
         """Compile it, or find it on disk. `limit`: the arithmetic from which on plans are better.
 
-        Cost: some 50 ms, from a file 5.
+        Cost: some 10 ms where it is on disk, else a second or two, once on a machine.
         """
-        self._arenas, self._memory, self._scratch, self._epochs = arenas, memory, scratch, epochs
-        self._target, self._bits = target, bits
-        self._width = arenas.output_arena.shape[1]
-        module, words = Module(target), Words()
-        f = StateFunction(module, "advance", words, ", ptr %scratch")
-        Advance(f, arenas, bits).emit()
-        module.add(f)
-        f = StateFunction(module, "choose", words)
-        Choose(f, arenas, bits).emit()
-        module.add(f)
-        f = StateFunction(module, "round", words, ", ptr %scratch, ptr %head")
-        Round(f).emit()
-        module.add(f)
-        code = compile_ir(module.text(), target)
-        self._codes = [code]
-        pointer = ctypes.c_void_p
-        advance = ctypes.CFUNCTYPE(None, pointer, pointer)(code.address("advance"))
-        self._advance: Callable[[int, int], None] = advance
-        choose = ctypes.CFUNCTYPE(None, pointer)(code.address("choose"))
-        self._choose: Callable[[int], None] = choose
-        once = ctypes.CFUNCTYPE(None, pointer, pointer, pointer)(code.address("round"))
-        self._once: Callable[[int, int, int], None] = once
-        fields = fields_of(arenas)
-        kept = {*taken_rows(arenas), *(int(arenas.field_arena[c]) for c in fields)}
-        self._written = [(a, words["row", a], words["row_end", a]) for a in sorted(kept)]
-        self._words, self._at = words, words.place
-        self._bests: dict[tuple[int, int], Callable[[int], None]] = {}
-        for name in (best.COUNT, *best.ARRAYS):
-            words[name]
-        self._state = (ctypes.c_int64 * len(words.place))()
-        self._state_at = ctypes.addressof(self._state)
-        output, sizes = np.ascontiguousarray(arenas.output_arena.ravel()), sizes_of(arenas)
-        shapes = [arenas.shape[a] if a >= 0 else () for a in output.tolist()]
-        size = [sizes.index(shape[0]) if len(shape) == 1 else -1 for shape in shapes]
-        self._fixed: dict[str, NDArray[np.integer[Any]]] = {
-            "flops": arenas.product_flops,
-            "slots": arenas.slots,
-            "output": output,
-            "size": np.array(size, np.int32),
-            "pitch": memory.pitch,
-            **tables,
+        self._arenas, self._memory, self._epochs, self._target = arenas, memory, epochs, target
+        self._bits, self._width = bits, arenas.output_arena.shape[1]
+        self._table = Table(np.zeros(at.WORDS, np.int64))
+        self._table.point(at.SCRATCH, scratch.owner)
+        self._words: Longs = self._table.words
+        for word, number in (
+            (at.LIMIT, limit),
+            (at.BITS, bits),
+            (at.SHIFT, self._width.bit_length() - 1),
+            (at.SLOTS, arenas.slot_arena.shape[1]),
+            (at.WIDTH, self._width),
+        ):
+            self._words[word] = number
+        self._rows = np.zeros((3, len(arenas.shape)), np.int64)
+        constants, fields = fields_of(arenas)
+        self._fields = Table(fields.ravel())
+        self._field = {c: at.OF_FIELD * number for number, c in enumerate(constants)}
+        known_ptr, known = known_of(arenas)
+        sizes = sizes_of(arenas)
+        code = compile_argmax(sorted({*sizes.tolist()} - {0}), target)
+        functions = [code.address(f"argmax{size}") if size else 0 for size in sizes.tolist()]
+        arrays: dict[int, NDArray[Any] | Table] = {
+            at.TYPE_SLOTS: arenas.slots,
+            at.TYPE_OUTPUTS: arenas.outputs,
+            at.SLOT_ARENA: np.ascontiguousarray(arenas.slot_arena),
+            at.OUTPUT_ARENA: np.ascontiguousarray(arenas.output_arena),
+            at.FLOPS: arenas.product_flops,
+            at.KERNEL: tables["kernel"],
+            at.CONSTANTS: tables["constants"],
+            at.ARENA: tables["arena"],
+            at.PITCH: memory.pitch,
+            at.ROWS: self._rows,
+            at.KNOWN_PTR: known_ptr,
+            at.KNOWN: known,
+            at.FIELDS: self._fields,
+            at.READY: np.zeros((4, len(arenas.slots)), np.int32),
+            at.FRAME: np.zeros(SLOT_WORDS * arenas.slot_arena.shape[1] + self._width, np.int64),
+            at.SIZE: sizes,
+            at.ARGMAX: Table(np.array(functions, np.int64), code),
         }
-        self._give(self._fixed)
-        self._set("limit", limit)
+        for word, array in arrays.items():
+            self._point(word, array)
+        self._bests: dict[tuple[int, int], int] = {}
+        self._codes: list[Code] = []
         self._answers = np.empty(0, np.int32)
         self._reserve_answers(LEAST)
-        self._given = {c: np.empty(LEAST, np.int32) for c in fields}
+        self._given = {c: np.empty(LEAST, np.int32) for c in self._field}
         self._room = self._room_of_words = 0
-        self._status, self._first = words["status"], words["first"]
+        self._grow(0, 0)
+        self._status = DONE
+        self._compile()
 
-    def _set(self, name: str, value: int) -> None:
-        if name in self._at:
-            self._state[self._at[name]] = value
+    def _compile(self) -> None:
+        """Compile now, not amid the first run, by doing nothing once."""
+        nothing = np.zeros(len(HEAD), np.int64)
+        advance(self._words, 0, 0, 0)
+        choose(self._words, 0, 0, 0)
+        answer_round(self._words, address(nothing), 0)
 
-    def _give(self, arrays: Mapping[str, NDArray[np.integer[Any]]]) -> None:
-        for name, values in arrays.items():
-            self._set(name, address(values))
+    def _point(self, word: int, to: NDArray[Any] | Table) -> None:
+        """Say where an array lies, and how many elements it has."""
+        self._table.point(word, to)
+        self._words[word + 1] = len(to.words) if isinstance(to, Table) else to.size
 
     def begin(self, base: int) -> None:
         """As in `Tape`."""
         self._epochs.start()
-        self._set("base", base)
-        self._set("batches", 0)
+        self._words[at.BASE], self._words[at.BATCHES] = base, 0
         for c, rows in self._given.items():
-            self._state[self._at["brought", c]] = 0
-            self._state[self._at["given", c]] = address(rows)
+            self._fields.words[self._field[c] + at.BROUGHT] = 0
+            self._fields.point(self._field[c] + at.GIVEN, rows)
         self.take(self._arenas.head)
         self._read = self._epochs.guarded(self._values)
 
     def place(self, type: Ints, row: Ints) -> None:
         """As in `Tape`."""
         self._type, self._row = type, row
-        self._give({"type": type, "row": row})
-        self._set("held", len(type))
+        self._point(at.TYPE, type)
+        self._point(at.ROW, row)
 
     def bring(self, constant: int, since: int, values: Floats) -> None:
         """As in `Tape`. Cost: some 10 us, and a copy."""
         if constant not in self._given:
             return
-        arena = int(self._arenas.field_arena[constant])
-        held, state, at = self._rows(), self._state, self._at
-        first, before = int(held[arena]), state[at["brought", constant]]
-        after = before + len(values)
+        field, fields = self._field[constant], self._fields.words
+        arena, before = int(fields[field + at.FIELD_ARENA]), int(fields[field + at.BROUGHT])
+        first, after = int(self._rows[0, arena]), before + len(values)
         if first + len(values) > len(self._memory.views[arena]):
             self._have({arena: len(values)})
         self._memory.views[arena][first : first + len(values)] = values
         if after > len(self._given[constant]):
             self._given[constant] = np.resize(self._given[constant], 2 * after)
-            state[at["given", constant]] = address(self._given[constant])
+            self._fields.point(field + at.GIVEN, self._given[constant])
         self._given[constant][before:after] = np.arange(first, first + len(values))
-        state[at["row", arena]] += len(values)
-        state[at["brought", constant]], state[at["since", constant]] = after, since
+        self._rows[0, arena] += len(values)
+        fields[field + at.BROUGHT], fields[field + at.SINCE] = after, since
 
     def advance(self, words: Longs, nodes: int, first: int) -> Advanced:
         """As in `Tape`. Cost: some 2 us beside the kernels, and 30 ns a node."""
         if nodes > self._room or len(words) > self._room_of_words:
             self._grow(nodes, len(words))
-        state, at = self._state, self._at
-        state[at["words"]], state[at["length"]] = address(words), len(words)
-        state[at["first"]] = first
-        self._advance(self._state_at, self._scratch)
-        if state[at["status"]] == FULL:
+        status = advance(self._words, address(words), len(words), first)
+        if status == FULL:
             self._reserve()
-            self._advance(self._state_at, self._scratch)
-        return _ENDS[state[at["status"]]]
+            status = advance(self._words, address(words), len(words), first)
+        return _ENDS[status]
 
     def round(self, head: int, first: int, asked: int) -> list[int] | None:
         """As in `Tape`. Cost: some 1 us beside the kernels, 30 ns a node and a few a question."""
-        self._reserve_answers(asked)
-        self._state[self._first] = first
-        self._once(self._state_at, self._scratch, head)
-        if self._state[self._status] != DONE:
+        if asked > len(self._answers):
+            self._reserve_answers(asked)
+        self._status = answer_round(self._words, head, first)
+        if self._status != DONE:
             return None
         found: list[int] = self._answers[:asked].tolist()
         return found
 
     def make_room(self, words: int) -> bool:
         """As in `Tape`."""
-        if self._state[self._status] != FULL:
+        if self._status != FULL:
             return False
         if words > min(self._room, self._room_of_words):
             self._grow(words, words)
@@ -182,28 +184,25 @@ class CompiledTape:
     def _reserve_answers(self, count: int) -> None:
         if count > len(self._answers):
             self._answers = np.empty(2 * count, np.int32)
-            self._set("answers", address(self._answers))
+            self._point(at.ANSWERS, self._answers)
 
     def _grow(self, nodes: int, length: int) -> None:
         """Buffers for so many new nodes, said by so many words."""
         self._room = max(LEAST, 2 * nodes, self._room)
         self._room_of_words = max(4 * LEAST, 2 * length, self._room_of_words)
-        self._buffers = {name: np.empty(self._room, np.int32) for name in _OF_NODES}
-        self._buffers |= {name: np.empty(self._room_of_words, np.int32) for name in _OF_WORDS}
-        self._give(self._buffers)
-        self._set("room", min(self._room, self._room_of_words))
-        slots = range(int(self._arenas.slots.max(initial=0)))
-        self._indices = [np.empty(self._room, np.int32) for _ in slots]
-        for s in slots:
-            self._state[self._at["index", s]] = address(self._indices[s])
+        for word in _OF_NODES:
+            self._point(word, np.empty(self._room, np.int32))
+        for word in _OF_WORDS:
+            self._point(word, np.empty(self._room_of_words, np.int32))
+        self._point(at.INDEX, np.empty((self._arenas.slot_arena.shape[1], self._room), np.int32))
 
     def _reserve(self) -> None:
         """Memory for the nodes that there was no room for."""
-        self._have({a: self._state[self._at["need", a]] for a in taken_rows(self._arenas)})
+        self._have(dict(enumerate(self._rows[2].tolist())))
 
     def _have(self, more: Mapping[int, int]) -> None:
         """Memory for so many rows more of each arena."""
-        held = self._rows()
+        held = self._taken()
         wanted = held.copy()
         for arena, rows in more.items():
             wanted[arena] += rows
@@ -213,26 +212,23 @@ class CompiledTape:
 
     def leave(self) -> Ints:
         """As in `Tape`."""
-        rows = self._rows()
+        rows = self._taken()
         self._epochs.go_on(rows, self._arenas)
         return rows
 
-    def _rows(self) -> Ints:
-        found = self._arenas.head.copy()
-        for arena, row, _ in self._written:
-            found[arena] = self._state[row]
+    def _taken(self) -> Ints:
+        found: Ints = self._rows[0].astype(np.int32)
         return found
 
     def take(self, rows: Ints) -> None:
         """As in `Tape`."""
-        for arena, row, end in self._written:
-            self._state[row] = int(rows[arena])
-            self._state[end] = len(self._memory.views[arena])
+        self._rows[0] = rows
+        self._rows[1] = [len(view) for view in self._memory.views]
 
     @property
     def batches(self) -> int:
         """As in `Tape`."""
-        return int(self._state[self._at["batches"]])
+        return int(self._words[at.BATCHES])
 
     def values(self, references: Longs) -> Array:
         """As in `Tape`."""
@@ -255,47 +251,38 @@ class CompiledTape:
     def choose(self, asks: Longs, masks: NDArray[np.uint8], count: int) -> list[int] | None:
         """As in `Tape`. Cost: some 2 us, and a few ns a question."""
         self._reserve_answers(count)
-        state, at = self._state, self._at
-        state[at["asks"]], state[at["masks"]], state[at["asked"]] = address(asks), address(masks), count
-        self._choose(self._state_at)
-        found: list[int] | None = self._answers[:count].tolist() if state[at["status"]] == DONE else None
+        if choose(self._words, address(asks), address(masks), count) != DONE:
+            return None
+        found: list[int] = self._answers[:count].tolist()
         return found
 
     def best(self, k: int, handles: Longs, ptr: Longs, plus: Doubles) -> list[list[Picked]] | None:
         """As in `Tape`. Cost: some 10 us, two passes over the values, and 0.5 us a question; the first time
         of a k and a size some 50 ms, from a file 5.
         """
-        state, at, asked = self._state, self._at, len(ptr) - 1
-        reference = (int(handles[0]) >> self._bits) - state[at["base"]]
+        asked = len(ptr) - 1
+        reference = (int(handles[0]) >> self._bits) - int(self._words[at.BASE])
         if reference < 0 or k > MOST_BEST:
             return None
         node, output = divmod(reference, self._width)
         shape = self._arenas.shape[self._arenas.output_arena[self._type[node], output]]
         if len(shape) != 1:
             return None
-        which, element = (np.empty(asked * k, np.int32) for _ in range(2))
-        total = np.empty(asked * k)
-        state[at[best.COUNT]] = asked
-        arrays: tuple[NDArray[Any], ...] = (ptr, handles, plus, which, element, total)
-        for name, array in zip(best.ARRAYS, arrays, strict=True):
-            state[at[name]] = address(array)
-        self._best_of(shape[0], k)(self._state_at)
-        if state[self._status] != DONE:
+        totals = np.empty((2, asked, k))
+        function = self._best_of(shape[0], k)
+        if best(self._words, function, shape[0], k, handles, ptr, plus, address(totals)) != DONE:
             return None
-        found = [*zip(which.tolist(), element.tolist(), total.tolist(), strict=True)]
+        which, element = totals[1].view(np.int32).reshape(2, -1)
+        found = [*zip(which.tolist(), element.tolist(), totals[0].ravel().tolist(), strict=True)]
         return [
             found[place : place + min((end - begin) * shape[0], k)]
             for place, (begin, end) in zip(count(0, k), pairwise(ptr.tolist()), strict=False)
         ]
 
-    def _best_of(self, size: int, k: int) -> Callable[[int], None]:
-        """The compiled function that finds the k best of vectors of a size."""
+    def _best_of(self, size: int, k: int) -> int:
+        """Where the function is that finds the k best of vectors of a size."""
         if (size, k) not in self._bests:
-            module = Module(self._target)
-            f = StateFunction(module, "best", self._words)
-            best.Bests(f, self._arenas, self._bits, size, k).emit()
-            module.add(f)
-            code = compile_ir(module.text(), self._target)
-            self._bests[size, k] = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("best"))
+            code = compile_best(size, k, self._target)
             self._codes.append(code)
+            self._bests[size, k] = code.address("best")
         return self._bests[size, k]

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from abw.core.base.errors import AbwError
+from abw.core.base.extras import install
 from abw.core.exec.codecache import cache_path, read_cache, write_cache
 from abw.core.exec.cuda.driver.toolkit import PINNED, find_toolkit, need_toolkit
 
@@ -130,7 +131,7 @@ def assemble(ptx: str, arch: tuple[int, int] = SM_90) -> KernelImage:
     its driver. Errors: AbwError without ptxas, or where it refuses."""
     toolkit = need_toolkit()
     if toolkit.ptxas is None:
-        raise AbwError("NVIDIA's assembler ptxas is not here", hint='pip install "abw[cuda]"')
+        raise AbwError("NVIDIA's assembler ptxas is not here", hint=install("cuda"))
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
         source.write_text(ptx, encoding="utf-8")

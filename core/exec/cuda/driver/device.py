@@ -159,7 +159,7 @@ class Device:
         """
         function = self.driver.cuLaunchCooperativeKernel if together else self.driver.cuLaunchKernel
         more = () if together else (None,)
-        table, stream = c_void_p(arguments.address), c_void_p(self.stream)
+        table, stream = c_void_p(arguments.table.at), c_void_p(self.stream)
         function(c_void_p(kernel), blocks, 1, 1, threads, 1, 1, shared, stream, table, *more)
 
     def synchronize(self) -> None:

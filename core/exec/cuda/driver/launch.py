@@ -12,8 +12,9 @@ from numba.core import types
 from numba.core.extending import intrinsic
 from numpy.typing import NDArray
 
-from abw.core.base.jit import njit
 from abw.core.exec.cuda.image import FIRST, HEADER, ITEM, TILES
+from abw.core.exec.pointers import Table
+from abw.core.jit.decorators import njit
 
 Words = NDArray[np.uint32]
 Longs = NDArray[np.uint64]
@@ -29,7 +30,7 @@ class OnDevice:
 
 
 class Arguments:
-    """A kernel's arguments as the driver takes them: a table of pointers to values.
+    """A kernel's arguments as the driver takes them (`kernelParams`): a table of pointers to values.
 
     numba passes an array as seven values: two that only its host code knows, elements, bytes of one, where it
     lies, its shape, its strides.
@@ -45,12 +46,9 @@ class Arguments:
             else:
                 flat.append(value)
         self.values: Longs = np.array(flat, np.uint64)
-        self._table: Longs = self.values.ctypes.data + 8 * np.arange(len(flat), dtype=np.uint64)
-
-    @property
-    def address(self) -> int:
-        """The address of the table, the driver's `kernelParams`. Valid as long as this object."""
-        return int(self._table.ctypes.data)
+        every = np.arange(len(flat))
+        self.table = Table(np.zeros(len(flat), np.int64))
+        self.table.spread(every, self.values, 8 * every)
 
 
 @njit
@@ -74,7 +72,7 @@ def launch_items(
     the word where the item begins. Cost: 10 ns a launch beside the driver's own.
     """
     place = arguments.values[arguments.first[at] : arguments.first[at] + 1]
-    status: int = _launch_items(function, stream, handles, threads, words, place, arguments.address)
+    status: int = _launch_items(function, stream, handles, threads, words, place, arguments.table.at)
     return status
 
 

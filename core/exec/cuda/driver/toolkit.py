@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from abw.core.base.errors import AbwError
+from abw.core.base.extras import install
 
 PINNED = ("13.0", "13.0")
 """The releases of the compiler and the assembler that the extra `cuda` installs."""
 _RELEASE = re.compile(rb"Cuda compilation tools, release (\d+\.\d+)")
-HINT = 'pip install "abw[cuda]", or set CUDA_HOME to a CUDA toolkit'
+HINT = f"set CUDA_HOME to a CUDA toolkit, or {install('cuda')}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The text of attention over lists of rows.
 
 A thread computes a few neighbouring elements of one head of one lane. It goes through the list once: whenever
-a score is larger than all before, what was summed is scaled to it. Threads of a head compute the same scores.
+a score is above the level of the weights by more than RISE, what was summed is scaled to it. BLOCK rows are
+added at a time, as `simple` adds those of a sum. Threads of a head compute the same scores.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Sequence
 
 from abw.core.exec.cuda.image import FRAME, SLOT
 from abw.core.exec.cuda.text.rowwise import ZERO
-from abw.core.exec.cuda.text.simple import Share, share_text
+from abw.core.exec.cuda.text.simple import Share, add_compensated, share_text
 from abw.core.exec.cuda.text.text import Text, number, plus, times, u
 from abw.core.exec.cuda.tiles import VECTOR
-from abw.core.exec.lower.rows import columns, row_floats
+from abw.core.exec.lower.rows import BLOCK, RISE, columns, row_floats
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import KEYS, QUERY, SLOPE, VALUES, Attention
 
@@ -36,21 +37,32 @@ def attention_text(attention: Attention, shapes: Sequence[Shape], threads: int) 
         t.let("begin = words[lists + lane]", f"end = words[lists + lane + {u(1)}]")
         t.let(f"column = piece // {u(pieces)} * {u(part)}", f"element = piece * {u(each)}")
         t.let(f"query = {row(QUERY, 'begin')} + column")
-        t.add(f"best = {LOWEST}", f"total = {ZERO}", *(f"s{e} = {ZERO}" for e in range(each)))
-        with t.count("i", "begin", "end", u(1)):
-            t.let(f"key = {row(KEYS, 'i')} + column", f"value = {row(VALUES, 'i')} + element")
-            _score(t, part, attention.added)
-            t.add(f"score = score * {factor}")
-            t.add("above = score if score > best else best")
-            # as long as all scores are -inf the total stays 0
-            t.add(f"level = {ZERO} if above == {LOWEST} else above")
-            t.add("scale = exp(best - level)", "power = exp(score - level)", "best = above")
-            t.add("total = total * scale + power")
-            t.add(*(f"s{e} = s{e} * scale + power * floats[{plus('value', e)}]" for e in range(each)))
+        sums = ["total", *(f"s{e}" for e in range(each))]
+        t.add(f"best = {LOWEST}", *(f"{x} = {ZERO}" for s in sums for x in (f"all_{s}", f"lost_{s}")))
+        with t.block("while begin < end"):
+            t.let(f"behind = begin + {u(BLOCK)}", "behind = end if behind > end else behind")
+            t.add("before = best", *(f"{s} = {ZERO}" for s in sums))
+            with t.count("i", "begin", "behind", u(1)):
+                t.let(f"key = {row(KEYS, 'i')} + column", f"value = {row(VALUES, 'i')} + element")
+                _score(t, part, attention.added)
+                t.add(f"score = score * {factor}")
+                t.add(f"above = score if score > best + {number(RISE)} else best")
+                # as long as all scores are -inf the total stays 0
+                t.add(f"level = {ZERO} if above == {LOWEST} else above")
+                t.add("scale = exp(best - level)", "power = exp(score - level)", "best = above")
+                t.add("total = total * scale + power")
+                t.add(
+                    *(f"s{e} = s{e} * scale + power * floats[{plus('value', e)}]" for e in range(each)),
+                )
+            t.add("scale = exp(before - level)")
+            for s in sums:
+                t.add(f"all_{s} *= scale", f"lost_{s} *= scale")
+                add_compensated(t, f"all_{s}", s, f"lost_{s}")
+            t.let("begin = behind")
         word = FRAME + SLOT * len(shapes)
         pitch = row_floats(shapes[VALUES], VECTOR)
         t.let(f"place = words[frame + {u(word)}] + {times('lane', pitch)} + element")
-        t.add(*(f"floats[{plus('place', e)}] = s{e} / total" for e in range(each)))
+        t.add(*(f"floats[{plus('place', e)}] = all_s{e} / all_total" for e in range(each)))
 
     return share_text(share, body), share
 

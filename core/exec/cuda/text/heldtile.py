@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from abw.core.exec.cuda.hold import HeldColumn
 from abw.core.exec.cuda.ondevice.tilewalk import STAGING
+from abw.core.exec.cuda.stationary_weights import HeldColumn
 from abw.core.exec.cuda.steps import CellSteps, Segment, Step
 from abw.core.exec.cuda.text.epilogue import epilogue_call, load_ahead
 from abw.core.exec.cuda.text.rowwise import ZERO, block_of, frame_length, guarded, load_part, row_of

@@ -78,7 +78,6 @@ def reduction_text(
         if reduction == "max":
             take("end")
         else:
-            # what adding a block loses is taken from the next (Kahan); of an infinite sum it is nothing
             each = range(VECTOR)
             t.let("first = begin")
             t.add(*(f"t{e} = {ZERO}" for e in each), *(f"lost{e} = {ZERO}" for e in each))
@@ -86,8 +85,7 @@ def reduction_text(
                 t.let(f"behind = begin + {u(BLOCK)}", "behind = end if behind > end else behind")
                 take("behind")
                 for e in each:
-                    t.add(f"s{e} -= lost{e}", f"next{e} = t{e} + s{e}", f"lost{e} = next{e} - t{e} - s{e}")
-                    t.add(f"lost{e} = lost{e} if lost{e} == lost{e} else {ZERO}", f"t{e} = next{e}")
+                    add_compensated(t, f"t{e}", f"s{e}", f"lost{e}")
                 t.let("begin = behind")
             t.add(*(f"s{e} = t{e}" for e in each))
             if reduction == "mean":
@@ -98,6 +96,13 @@ def reduction_text(
         t.add("st4(floats, place, s0, s1, s2, s3)")
 
     return share_text(share, body), share
+
+
+def add_compensated(t: Text, total: str, addend: str, lost: str) -> None:
+    """Add to a sum; what that loses is taken from the next addend (Kahan), of an infinite sum nothing."""
+    t.add(f"{addend} -= {lost}", f"following = {total} + {addend}")
+    t.add(f"{lost} = following - {total} - {addend}")
+    t.add(f"{lost} = {lost} if {lost} == {lost} else {ZERO}", f"{total} = following")
 
 
 def single_text(cell: CellSteps, step: Step, threads: int) -> tuple[str, Share]:

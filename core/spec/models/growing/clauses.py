@@ -28,6 +28,11 @@ PATTERN = re.compile(
 WORD = re.compile(r"\s*(\S+)")
 WHOLE = re.compile(r"-?[0-9]{1,9}")
 REAL = re.compile(r"[-+]?[0-9][0-9.eE]*")
+_WITHOUT = {
+    "or": "there is no 'or': write a clause for each side, the second with `unless:` and the first side",
+    "in": "there is no 'in': write a clause for each value, as in `when: FIELD == VALUE`",
+}
+"""What conditions do without, and what to write instead."""
 WIDEST = 1024
 """So many continuations may be picked at once."""
 
@@ -100,7 +105,7 @@ def parse_tests(text: str) -> tuple[WrittenTest, ...]:
         tests.append(WrittenTest(path, cast(Comparison, sign.text) if sign else None, against, negated))
         if not cursor.accept("and"):
             break
-    cursor.finish("a comparison, 'and' or the end")
+    cursor.finish("a comparison, 'and' or the end", _WITHOUT.get(cursor.token.text, ""))
     return tuple(tests)
 
 

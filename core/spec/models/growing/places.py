@@ -282,11 +282,12 @@ def clause_of(
     report = scopes.report
     links: list[tuple[str, Place]] = []
     numbers: list[tuple[str, Number | int]] = []
-    seen: set[str] = set()
+    known = [name for name in (*to.links, *to.fields) if name not in to.origin]
+    seen: set[str] = set(to.origin)
     for key, value in node.items:
         seen.add(key.text)
-        if key.text not in (*to.links, *to.fields):
-            hint = suggest(key.text, (*to.links, *to.fields))
+        if key.text not in known:
+            hint = suggest(key.text, known)
             report.add(f"{to.name} has no link or field '{key.text}'", key.where, hint)
         elif text := fields.text(value, f"'{key.text}'", report):
             if key.text in to.links:

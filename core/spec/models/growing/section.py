@@ -25,6 +25,7 @@ from abw.core.spec.models.drafts import TypeDraft, kinds_text
 from abw.core.spec.models.growing.clauses import parse_each
 from abw.core.spec.models.growing.decisions import decisions_of
 from abw.core.spec.models.growing.never import never
+from abw.core.spec.models.growing.origin import come, with_origin
 from abw.core.spec.models.growing.places import THIS, Scope, Scopes, clause_of
 from abw.core.spec.models.wiring import Wires
 from abw.core.spec.text import fields
@@ -39,7 +40,7 @@ MOST = 1 << 20
 """So many vertices of a kind an instance may have at most."""
 GROWN = ("links", "fields", "start", "choose", "then")
 GIVEN = ("choose", "then")
-CLAUSE = ("as", "when", "unless", "each")
+OF_CLAUSE = ("as", "when", "unless", "each")
 
 
 @dataclass(slots=True)
@@ -56,10 +57,17 @@ class Sketch:
     """By name the links of the model that are the reverse of one that grows."""
 
 
-def sketch(node: Mapping, given: Schema, own_links: Mapping | None, tables: Tables, report: Report) -> Sketch:
+def sketch(
+    node: Mapping,
+    given: Schema,
+    own_links: Mapping | None,
+    tables: Tables,
+    beside: frozenset[str],
+    report: Report,
+) -> Sketch:
     """What the section says of kinds, links and fields; the schema with them, and with their reverse.
 
-    `own_links` is the model's section `links`.
+    `own_links` is the model's section `links`; `beside`: the fields that outputs ask for.
     """
     found = Sketch([], [], given, given)
     grown = {key.text for key, _ in node.items if not given.members(key.text)}
@@ -73,9 +81,12 @@ def sketch(node: Mapping, given: Schema, own_links: Mapping | None, tables: Tabl
         if written is None:
             continue
         if key.text in grown and (key.text in given.links or key.text in given.fields or key.text in TAKEN):
-            report.add(f"{what} is a name of the data already", key.where, "use another name")
+            message = f"{what} is a name of the data already"
+            report.refuse(key.text, message, key.where, "use another name")
+            report.hide(_names_in(written), key.where)
             continue
         kind = _sketch_kind(key, written, found, grown, tables, report)
+        kind = with_origin(kind, node, given, grown, beside)
         found.kinds.append(kind)
         found.written.append((key, written))
     schema = extended(given, found.kinds, {})
@@ -126,7 +137,8 @@ def _sketch_kind(
     for name, _ in written.items if written else ():
         if _free(name, found.given, grown, {*links, *numbers}, report):
             if name.text in found.given.fields:
-                report.add(f"'{name.text}' is a field of the data", name.where, "use another name")
+                message = f"'{name.text}' is a field of the data"
+                report.refuse(name.text, message, name.where, "use another name")
             else:
                 choices.append(Decision(name.text, "chance", -1, -1, 0.0, None, None, name.where))
     return GrowingKind(key.text, kinds, given, links, numbers, most, None, tuple(choices), (), key.where)
@@ -136,29 +148,41 @@ def _free(name: Scalar, given: Schema, grown: set[str], own: set[str], report: R
     """Whether a link, field or decision may have this name."""
     if not fields.name(name, "a link or field", report):
         return False
-    text = name.text
+    text, hint = name.text, "use another name"
     if text in given.kinds or text in given.groups or text in grown:
-        report.add(f"'{text}' is a kind of vertices", name.where, "use another name for the link or field")
+        message, hint = f"'{text}' is a kind of vertices", "use another name for the link or field"
     elif text in TAKEN:
-        report.add(f"'{text}' is a word of the language", name.where, "use another name")
+        message = f"'{text}' is a word of the language"
     elif text in given.fields and (given.fields[text].text or given.fields[text].size):
-        what = "words" if given.fields[text].text else "floats"
-        report.add(f"'{text}' is a field of {what} in the data", name.where, "use another name")
+        message = f"'{text}' is a field of {'words' if given.fields[text].text else 'floats'} in the data"
     elif text in own:
         report.add(f"'{text}' is there twice", name.where, "a link, a field and a decision have own names")
+        return False
     else:
         return True
+    report.refuse(text, message, name.where, hint)
     return False
 
 
 def _many(name: Scalar, given: Schema, report: Report) -> bool:
     if name.text in given.fields:
-        report.add(f"'{name.text}' is a field of the data", name.where, "use another name for the link")
-        return True
-    if name.text not in given.links or not given.links[name.text].many:
+        message, hint = f"'{name.text}' is a field of the data", "use another name for the link"
+    elif name.text in given.links and given.links[name.text].many:
+        message, hint = f"link '{name.text}' of the data leads to several vertices", "use another name"
+    else:
         return False
-    report.add(f"link '{name.text}' of the data leads to several vertices", name.where, "use another name")
+    report.refuse(name.text, message, name.where, hint)
     return True
+
+
+def _names_in(kind: Mapping) -> set[str]:
+    """The links, fields and decisions that a kind introduces, and what its clauses add."""
+    sections = [kind.get(section) for section in ("links", "fields", "choose")]
+    names = {key.text for node in sections if isinstance(node, Mapping) for key, _ in node.items}
+    then = kind.get("then")
+    clauses = then.items if isinstance(then, Sequence) else ()
+    added = [clause.get("as") for clause in clauses if isinstance(clause, Mapping)]
+    return names | {name.text for name in added if isinstance(name, Scalar)}
 
 
 def _link(name: Scalar, value: Node, given: Schema, grown: set[str], report: Report) -> GrownLink | None:
@@ -200,11 +224,11 @@ def grow(found: Sketch, drafts: list[TypeDraft], tables: Tables, report: Report)
         start = None
         written = None if kind.given else fields.mapping(node.get("start"), f"start of {kind.name}", report)
         if written is not None:
-            start = clause_of(Scope(frozenset({"instance"})), kind, written, key, scopes)
+            start = come(clause_of(Scope(frozenset({"instance"})), kind, written, key, scopes), kind, -1)
         added: dict[str, tuple[int, str]] = {}
         made = [_clause(kind, number, clause, added, scopes) for number, clause in enumerate(then)]
         whole = tuple(clause for clause in made if clause is not None)
-        for number, clause in enumerate(made if len(whole) == len(made) else ()):
+        for number, clause in enumerate(() if len(report) else made):
             if reason := never(number, whole):
                 message = f"this clause of {kind.name} never adds anything: {reason}"
                 report.add(
@@ -263,6 +287,8 @@ def _clause(
         given = scopes.schema.members(adds.text)
         what = f"'{adds.text}' is of the data: it does not grow" if given else f"unknown kind '{adds.text}'"
         report.add(what, adds.where, suggest(adds.text, names))
+        if isinstance(name := node.get("as"), Scalar) and name.text != adds.text:
+            report.hide([name.text], name.where)
         return None
     done = _each(kind, node, adds, added, scopes)
     if done is None:
@@ -271,8 +297,9 @@ def _clause(
     scope = Scope(kind.kinds, dict(added), each=each, member=member)
     when = scopes.tests(scope, c) if (c := fields.text(node.get("when"), "when", report)) else ()
     unless = scopes.tests(scope, c) if (c := fields.text(node.get("unless"), "unless", report)) else ()
-    values = Mapping(tuple((k, v) for k, v in node.items if k.text not in ("add", *CLAUSE)), node.where)
-    clause = replace(clause_of(scope, to, values, adds, scopes), when=when, unless=unless)
+    values = Mapping(tuple((k, v) for k, v in node.items if k.text not in ("add", *OF_CLAUSE)), node.where)
+    made = come(clause_of(scope, to, values, adds, scopes), to, number)
+    clause = replace(made, when=when, unless=unless)
     if name := fields.text(node.get("as"), "as", report):
         if member:
             message = f"'as' names one vertex, and this clause adds one for each {member[0]}"

@@ -27,7 +27,8 @@ from tests.core.exec.builder import (
     random_schedule,
     reference,
 )
-from tests.core.exec.cpu.emulated import MISSING, EmulatedExecutor, machine
+from tests.core.exec.cpu.emulated import MISSING, Emulated, machine
+from tests.core.exec.cpu.outside import OutsideExecutor, kept_error, summed, trees
 
 emulated = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 
@@ -35,9 +36,9 @@ emulated = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(
 SPECS = ("treelstm", "treegru", "mvrnn", "lattice", "lattice-gru", "bilstm-chars", "dag")
 
 
-def check(graph: Graph, schedule: Schedule, folder: Path, tolerance: float) -> None:
+def check(graph: Graph, schedule: Schedule, folder: Path, tolerance: float, threads: int = 2) -> None:
     params = init_params(graph.network, 0)
-    executor = EmulatedExecutor(folder)
+    executor = OutsideExecutor(Emulated(folder), threads)
     executor.prepare(graph.network, params)
     result = executor.run(plan(graph, schedule))
     assert error(result, reference(graph, params)) < tolerance
@@ -58,7 +59,24 @@ def test_specs(spec: str, tmp_path: Path) -> None:
 def test_random_cells(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     graph = fused_graph(rng, 20) if seed % 2 else random_graph(rng, random_network(rng), 20)
-    check(graph, random_schedule(rng, graph), tmp_path, 1e-4)
+    check(graph, random_schedule(rng, graph), tmp_path, 1e-4, 2 + seed % 3)
+
+
+@emulated
+@pytest.mark.parametrize(("spec", "threads"), [("treelstm", 2), ("treegru", 4)])
+def test_parts_apart(spec: str, threads: int, tmp_path: Path) -> None:
+    """Threads that take parts, section by section: what one wrote, others read or write over."""
+    graph, planned = trees(spec, parts=3 * threads)
+    params = init_params(graph.network, 0)
+    executor, expected = OutsideExecutor(Emulated(tmp_path), threads), reference(graph, params)
+    executor.prepare(graph.network, params)
+    for _ in range(10):
+        assert kept_error(planned, executor.run(planned), expected) < 1e-5
+
+
+@emulated
+def test_sums_of_gradients(tmp_path: Path) -> None:
+    summed(Emulated(tmp_path), 4)
 
 
 def test_the_target_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from abw.core.exec.cpu.packing import HUGE, LINE, address, on_huge_pages
+from abw.core.exec.cpu.packing import HUGE, LINE, on_huge_pages
+from abw.core.exec.pointers import address
 
 
 @pytest.mark.parametrize("size", [0, 1, HUGE // 4 - 1, HUGE // 4, 5 * HUGE // 8 + 3])

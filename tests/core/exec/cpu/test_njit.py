@@ -77,7 +77,7 @@ def test_equals_reference(seed: int, nodes: int, large: bool) -> None:
     assert error(result, reference(graph, params)) < RANDOM_TOLERANCE
 
 
-@pytest.mark.usefixtures("interpreted")
+@pytest.mark.usefixtures("interpreted", "optimised")
 @pytest.mark.parametrize("granularity", ["cell", "op"])
 @pytest.mark.parametrize("spec", SPECS)
 def test_every_spec_as_by_the_ir(spec: str, granularity: Granularity, root: Path) -> None:

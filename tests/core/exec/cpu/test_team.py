@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 
 import pytest
@@ -87,3 +88,39 @@ def test_a_thread_leaves_a_core_for_a_moment(monkeypatch: pytest.MonkeyPatch) ->
             break
     assert moved == ([] if len(usable) == 1 else [usable - {left}, usable])
     assert os.sched_getaffinity(0) == usable
+
+
+def test_each_thread_of_a_team_is_the_same_one_for_every_piece() -> None:
+    """So all are there when pieces begin that wait for each other, whichever had ended early before."""
+    four, found = Team(4), list[dict[int, int]]()
+    met = threading.Barrier(4)
+
+    def short(thread: int) -> None:
+        found[-1][thread] = threading.get_ident()
+
+    def together(thread: int) -> None:
+        short(thread)
+        met.wait(timeout=30)
+
+    for piece in (short, short, together):
+        found.append({})
+        four.share(piece)
+    assert found[0] == found[1] == found[2]
+    assert len(set(found[0].values())) == 4
+    assert found[0][0] == threading.get_ident()
+
+
+def test_an_error_of_the_first_thread_is_raised_when_the_others_have_ended() -> None:
+    """What they work on is the caller's."""
+    failed, events = threading.Event(), list[int]()
+
+    def work(thread: int) -> None:
+        if thread == 0:
+            failed.set()
+            raise ValueError("of the first thread")
+        failed.wait(timeout=30)
+        events.append(thread)
+
+    with pytest.raises(ValueError, match="of the first thread"):
+        Team(3).share(work)
+    assert sorted(events) == [1, 2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from abw.core.exec.cpu import team
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.cpu.parts import Sorter, divide
+from abw.core.exec.cpu.partition import divide, sort
 from abw.core.exec.cpu.target import TARGETS, TargetName, get_target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.interface import Result
@@ -100,6 +101,29 @@ def test_instances_apart(seed: int, threads: int, fused: bool) -> None:
         assert equal(several.run(planned), expected)
 
 
+@pytest.mark.parametrize("threads", [2, 3])
+def test_what_threads_read_stays_while_others_allocate(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[object] = []
+    share = Team.share
+
+    def crowded(team: Team, work: Callable[[int], object]) -> None:
+        """Take all small memory that was given back since the run was prepared."""
+        held.extend(np.full(size, -1, np.int32) for size in range(1, 33) for _ in range(16))
+        share(team, work)
+
+    monkeypatch.setattr(Team, "share", crowded)
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        graph = instances_graph(rng)
+        params = init_params(graph.network, 0)
+        one, several = CpuExecutor(), CpuExecutor()
+        one.prepare(graph.network, params, 1)
+        several.prepare(graph.network, params, threads)
+        schedule = random_schedule(rng, graph)
+        expected = one.run(plan(graph, schedule))
+        assert equal(several.run(plan(graph, several.arrange(graph, schedule))), expected)
+
+
 @settings(max_examples=25)
 @given(seeds, st.integers(2, 4), st.booleans())
 def test_batches_together(seed: int, threads: int, fused: bool) -> None:
@@ -134,6 +158,24 @@ def test_launches_together(seed: int, threads: int, target: TargetName) -> None:
     expected = one.run(plan(graph, replace(schedule, launch_ptr=None)))
     for _ in range(5):
         assert equal(several.run(planned), expected)
+
+
+@settings(max_examples=25)
+@given(seeds, st.integers(2, 4), st.booleans())
+def test_a_run_in_two_halves(seed: int, threads: int, apart: bool) -> None:
+    """As trainings run: forward, then backward. Threads wait for each other in the second half, too."""
+    rng = np.random.default_rng(seed)
+    graph = instances_graph(rng)
+    params = init_params(graph.network, seed)
+    one, several = CpuExecutor(), CpuExecutor()
+    one.prepare(graph.network, params, 1)
+    several.prepare(graph.network, params, threads)
+    schedule = random_schedule(rng, graph)
+    planned = plan(graph, several.arrange(graph, schedule) if apart else schedule)
+    expected = one.run(plan(graph, schedule))
+    until = int(rng.integers(0, len(planned.launch_ptr)))
+    several.begin(planned, until)
+    assert equal(several.resume(planned, until), expected)
 
 
 @settings(max_examples=25)
@@ -196,7 +238,7 @@ def test_lanes_are_sorted_by_part(seed: int, parts: int) -> None:
     rng = np.random.default_rng(seed)
     graph = instances_graph(rng)
     schedule = random_schedule(rng, graph)
-    found = Sorter(get_target()).sort(graph, schedule, parts)
+    found = sort(graph, schedule, parts)
     assert found is not None
     assert found.split is not None
     part_of: dict[int, int] = {}
@@ -231,9 +273,9 @@ def test_parts_that_need_each_other_are_refused() -> None:
         if graph.instances > 1 and (graph.operand >= 0).sum() > 5 and len(set(graph.instance)) > 1:
             break
     schedule = random_schedule(rng, graph)
-    assert Sorter(get_target()).sort(graph, schedule, graph.instances) is not None
+    assert sort(graph, schedule, graph.instances) is not None
     own = replace(graph, instance=np.arange(len(graph), dtype=np.int32), instances=len(graph))
-    assert Sorter(get_target()).sort(own, schedule, len(graph)) is None
+    assert sort(own, schedule, len(graph)) is None
 
 
 def test_parts_may_all_need_values_of_earlier_runs() -> None:
@@ -245,14 +287,14 @@ def test_parts_may_all_need_values_of_earlier_runs() -> None:
     outer = np.where(graph.operand >= 0, own + (1 << 24) + graph.operand, graph.operand).astype(np.int32)
     alone = np.arange(len(graph), dtype=np.int32)
     apart = replace(graph, operand=outer, instance=alone, instances=len(graph))
-    assert Sorter(get_target()).sort(apart, schedule, len(graph)) is not None
+    assert sort(apart, schedule, len(graph)) is not None
 
 
 @given(seeds)
 def test_parts_that_need_each_other_through_a_list_are_refused(seed: int) -> None:
     rng = np.random.default_rng(seed)
     graph = fused_graph(rng, 12)
-    found = Sorter(get_target()).sort(graph, random_schedule(rng, graph), len(graph))
+    found = sort(graph, random_schedule(rng, graph), len(graph))
     # every node is its own instance, and its part where there are as many
     crosses = (graph.operand >= 0).any() or any(
         value >= 0 for r in graph.operand.tolist() for value in graph.values_of(r)
@@ -312,6 +354,22 @@ def test_an_error_of_another_thread_is_raised() -> None:
 
     with pytest.raises(ValueError, match="of the other thread"):
         Team(2).share(work)
+
+
+def test_an_error_of_this_thread_waits_for_the_others() -> None:
+    begun, left = threading.Event(), []
+
+    def work(thread: int) -> None:
+        if thread:
+            begun.set()
+            left.append(sum(range(1_000_000)))
+        else:
+            begun.wait(timeout=30)
+            raise ValueError("of this thread")
+
+    with pytest.raises(ValueError, match="of this thread"):
+        Team(2).share(work)
+    assert len(left) == 1
 
 
 def test_an_interrupted_thread_leaves_no_other_one_waiting() -> None:

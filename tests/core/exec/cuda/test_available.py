@@ -39,7 +39,7 @@ def test_all_that_is_missing_is_said_at_once() -> None:
     assert "no NVIDIA driver" in caught.value.message
     assert "NVVM" in caught.value.message
     assert "580" in caught.value.hint
-    assert 'pip install "abw[cuda]"' in caught.value.hint
+    assert 'pip install ".[cuda]"' in caught.value.hint
     assert caught.value.exit_code == 1
     with given(FakeLibrary(), None), pytest.raises(AbwError) as caught:
         open_device()
@@ -54,7 +54,7 @@ def test_kernels_compiled_elsewhere_need_no_compiler(nothing_is_kept: Path) -> N
         assert open_device().traits.name == "Simulated GPU"
     assert compiler.ok
     assert "1 kernels compiled before" in compiler.value
-    assert 'pip install "abw[cuda]"' in compiler.hint
+    assert 'pip install ".[cuda]"' in compiler.hint
 
 
 def test_with_all_there_is_a_device() -> None:

@@ -18,14 +18,14 @@ from numba import float32, uint32
 
 from abw.core.base.errors import Span
 from abw.core.exec.cuda.executor import CudaExecutor
-from abw.core.exec.cuda.hold import HeldColumn, choose_held, recurrent
 from abw.core.exec.cuda.image import ITEM
 from abw.core.exec.cuda.lowering import device_program
 from abw.core.exec.cuda.ondevice import intrinsics
 from abw.core.exec.cuda.ondevice.tilewalk import next_tile, own_tile
+from abw.core.exec.cuda.stationary_weights import HeldColumn, choose_held, recurrent
 from abw.core.exec.cuda.steps import Packed
-from abw.core.exec.cuda.text.hold import hold_text
 from abw.core.exec.cuda.text.module import HoldText, load_kernels, module_text
+from abw.core.exec.cuda.text.stationary_weights import hold_text
 from abw.core.exec.cuda.tiles import HOPPER, forms_for
 from abw.core.exec.params import init_params
 from abw.core.ir.model import Table

@@ -235,7 +235,7 @@ def test_the_pinned_releases_are_those_of_the_extra(root: Path) -> None:
 def test_no_toolkit_says_what_is_missing_and_how_to_get_it() -> None:
     with (
         patch.object(toolkit_module, "find_toolkit", return_value=None),
-        pytest.raises(AbwError, match=r"NVVM(.|\n)*pip install \"abw\[cuda\]\""),
+        pytest.raises(AbwError, match=r"NVVM(.|\n)*pip install \"\.\[cuda\]\""),
     ):
         need_toolkit()
 

@@ -124,7 +124,7 @@ def test_large_pieces_are_planned_amid_those_of_the_tape(
 ) -> None:
     one = small(tmp_path)
     alone = one.run(Programs(one).parse, SENTENCES)
-    monkeypatch.setattr("abw.core.exec.cpu.parts.APART_FLOPS", limit)
+    monkeypatch.setattr("abw.core.exec.cpu.partition.APART_FLOPS", limit)
     net = small(tmp_path, threads=2)
     for _ in range(2):
         found = net.run(Programs(net).parse, SENTENCES)
@@ -133,6 +133,18 @@ def test_large_pieces_are_planned_amid_those_of_the_tape(
         assert (engine.tape.batches == 0) == (limit == 1) and engine.tape.batches < engine.batches
         for a, b in zip(found, alone, strict=True):
             assert a[0] == b[0] and a[1].tobytes() == b[1].tobytes()
+
+
+def test_without_numba_s_compiler_there_is_no_tape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taped = small(tmp_path)
+    wanted = taped.run(Programs(taped).parse, SENTENCES)
+    monkeypatch.setattr("numba.config.DISABLE_JIT", 1)
+    net = small(tmp_path)
+    found = net.run(Programs(net).parse, SENTENCES)
+    assert net._ready().engine.tape is None and taped._ready().engine.tape is not None
+    assert [(actions, value.tobytes()) for actions, value in found] == [
+        (actions, value.tobytes()) for actions, value in wanted
+    ]
 
 
 def test_a_trace_is_the_graph_of_all_calls(tmp_path: Path) -> None:

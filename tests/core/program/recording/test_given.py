@@ -63,6 +63,7 @@ def test_a_row_brought_along_is_the_table_s(net: Net) -> None:
         assert a.tobytes() == b.tobytes()
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("name", ["reference", "blas", "njit"])
 def test_every_executor_takes_them(net: Net, tmp_path: Path, name: str) -> None:
     executor = get_executor("cpu", kernels="njit") if name == "njit" else get_executor(name)

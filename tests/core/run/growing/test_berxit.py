@@ -42,7 +42,7 @@ def test_compiled_rounds_have_the_bits_of_those_that_python_drives(
 ) -> None:
     """In mini-batches of 48, 8 and 1, on one thread and two, with some layers and with twelve."""
     workload, params = trained(root)
-    monkeypatch.setattr("abw.core.exec.cpu.parts.APART_FLOPS", 1)
+    monkeypatch.setattr("abw.core.exec.cpu.partition.APART_FLOPS", 1)
     alone, two = ready(workload, "cpu", params, 1), ready(workload, "cpu", params, 2)
     for first, last in ((0, 48), (8, 16), (3, 4)):
         expected = driven(workload, params, monkeypatch, first, last)

@@ -54,6 +54,7 @@ def test_shipped_specs_grow_as_the_oracle(name: str) -> None:
     check_as_the_oracle(workload, grown(workload, ready(workload, "reference", params)), params)
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize(
     ("name", "spec"),
     [
@@ -79,7 +80,7 @@ def test_every_executor_grows_the_same(name: str, spec: str) -> None:
 def test_alone_and_together_and_on_two_threads_the_bits_are_the_same(
     spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("abw.core.exec.cpu.parts.APART_FLOPS", 1)
+    monkeypatch.setattr("abw.core.exec.cpu.partition.APART_FLOPS", 1)
     workload = opened(SPECS / f"{spec}.yaml", hidden=16, limit=8)
     params = init_params(workload.network, 4)
     alone, two = ready(workload, "cpu", params, 1), ready(workload, "cpu", params, 2)

@@ -17,7 +17,7 @@ from abw.core.exec.cpu.rounds.emit import Emitted, emit_rounds
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.params import Params, init_params
 from abw.core.graph.growing.beam import Picks
-from abw.core.graph.growing.sprout import Sprouter
+from abw.core.graph.growing.round_graph import Sprouter
 from abw.core.plan.arenas import Arenas
 from abw.core.policy.check import check_schedule
 from abw.core.run.growing.grow import Grown
@@ -131,7 +131,7 @@ def test_random_sections_grow_the_same_alone_together_and_on_threads(
     params = init_params(workload.network, seed)
     batches = workload.ground.sprouter.phases.ordered
     with monkeypatch.context() as patched:
-        patched.setattr("abw.core.exec.cpu.parts.APART_FLOPS", 1)
+        patched.setattr("abw.core.exec.cpu.partition.APART_FLOPS", 1)
         alone, two = ready(workload, "cpu", params, 1), ready(workload, "cpu", params, 2)
         expected = driven(workload, params, monkeypatch, 0, 64)
         check_same(grown(workload, alone, 0, 64), expected, batches=batches)
@@ -152,7 +152,7 @@ def test_there_is_more_room_where_more_comes_to_be(
     workload = opened(SPECS / f"{name}.yaml", hidden=6, limit=12)
     params = init_params(workload.network, 2)
     expected = driven(workload, params, monkeypatch)
-    monkeypatch.setattr("abw.core.exec.cpu.parts.APART_FLOPS", 1)
+    monkeypatch.setattr("abw.core.exec.cpu.partition.APART_FLOPS", 1)
     for constant, value in (("FIRST_GUESS", 0), ("LEAST_ROOM", 1), ("SECONDS", 0.0)):
         monkeypatch.setattr(rounds, constant, value)
     executor = ready(workload, "cpu", params, threads)
@@ -230,7 +230,7 @@ def test_nothing_follows_where_nothing_is_allowed(
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_score_that_is_no_number_is_told_as_ever(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("abw.core.exec.cpu.parts.APART_FLOPS", 1)
+    monkeypatch.setattr("abw.core.exec.cpu.partition.APART_FLOPS", 1)
     workload = opened(SPECS / "greedy.yaml", hidden=5, limit=8)
     params = broken(workload, "station")
     with pytest.raises(InstanceError, match=r"score.y is not a number at step 0 of instance 1 ") as error:
@@ -311,7 +311,7 @@ def test_beams_among_equal_hypotheses_alone_together_and_on_threads(
     params.tables[0][:] = draw.integers(-1, 3, (40, 3))
     params.tables[0][draw.random((40, 3)) < 0.1] = -np.inf
     with monkeypatch.context() as patched:
-        patched.setattr("abw.core.exec.cpu.parts.APART_FLOPS", 1)
+        patched.setattr("abw.core.exec.cpu.partition.APART_FLOPS", 1)
         alone, two = ready(workload, "cpu", params, 1), ready(workload, "cpu", params, 2)
         expected = driven(workload, params, monkeypatch)
         check_same(grown(workload, alone), expected)
@@ -394,7 +394,7 @@ def test_types_that_wait_for_each_other_are_computed_in_stages(
     phases = workload.ground.sprouter.phases
     assert not phases.ordered
     params = init_params(workload.network, 3)
-    monkeypatch.setattr("abw.core.exec.cpu.parts.APART_FLOPS", 1)
+    monkeypatch.setattr("abw.core.exec.cpu.partition.APART_FLOPS", 1)
     alone, two = ready(workload, "cpu", params, 1), ready(workload, "cpu", params, 2)
     expected = driven(workload, params, monkeypatch)
     for executor in (alone, two):

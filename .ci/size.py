@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Prints how many lines and tokens each room of the product has, and how many more than in the commit before.
+
+Fails where a room has more than its budget, or none. `.ci/size.py COMMIT` compares with another commit. Lines
+are all lines; tokens are Python's, without comments, docstrings and line ends. Tests do not count.
+"""
+
+import io
+import subprocess
+import sys
+import tarfile
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+BUDGETS = {
+    # room: lines, tokens
+    "abw": (400, 3_000),
+    "bench": (6_700, 54_000),
+    "cli": (5_100, 33_000),
+    "core": (600, 4_000),
+    "core/base": (1_600, 9_000),
+    "core/cell": (1_000, 7_000),
+    "core/data": (5_700, 44_000),
+    "core/exec": (17_000, 137_000),
+    "core/grad": (2_300, 20_000),
+    "core/graph": (4_300, 37_000),
+    "core/ir": (2_300, 14_000),
+    "core/jit": (700, 4_000),
+    "core/plan": (1_400, 11_000),
+    "core/policy": (4_200, 31_000),
+    "core/program": (5_100, 32_000),
+    "core/run": (4_700, 34_000),
+    "core/scale": (900, 7_000),
+    "core/script": (1_100, 8_000),
+    "core/serve": (2_000, 14_000),
+    "core/spec": (7_300, 59_000),
+    "core/store": (2_000, 14_000),
+    "core/tools": (2_600, 21_000),
+    "core/train": (2_700, 22_000),
+    "pqtree": (3_100, 23_000),
+    "specs": (600, 4_000),
+    "viz": (5_400, 44_000),
+}
+"""The most lines and tokens of a room: a folder, or one in `core/`. Whoever raises one says why."""
+
+NOTHING = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+}
+ROOT = Path(__file__).parents[1]
+Size = tuple[int, int]
+"""Lines and tokens."""
+
+
+def main() -> None:
+    """Print the table, and fail where a budget does not hold."""
+    now, before = sizes(tree()), sizes(archive(sys.argv[1] if len(sys.argv) > 1 else "HEAD^"))
+    print(row("room", *("lines", "more", "budget", "tokens", "more", "budget")))
+    for room in [*sorted({*now, *before, *BUDGETS}), "all"]:
+        here, budget, earlier = (of(room, rooms) for rooms in (now, BUDGETS, before))
+        more = [n - m if before else 0 for n, m in zip(here, earlier, strict=True)]
+        numbers = [(here[k], f"{more[k]:+,}" if more[k] else "", budget[k]) for k in (0, 1)]
+        print(row(room, *numbers[0], *numbers[1]))
+    over = [
+        room for room in now if any(n > most for n, most in zip(now[room], of(room, BUDGETS), strict=True))
+    ]
+    if over:
+        sys.exit(f"over budget: {', '.join(over)}: make it smaller, or raise its line in .ci/size.py")
+
+
+def row(room: str, *cells: int | str) -> str:
+    """A line of the table."""
+    return f"{room:14}" + "".join(f"{c if isinstance(c, str) else f'{c:,}':>10}" for c in cells)
+
+
+def of(room: str, rooms: dict[str, Size]) -> Size:
+    """What a room has, or all of them."""
+    if room == "all":
+        return sum(lines for lines, _ in rooms.values()), sum(tokens for _, tokens in rooms.values())
+    return rooms.get(room, (0, 0))
+
+
+def sizes(files: Iterator[tuple[str, str]]) -> dict[str, Size]:
+    """What each room has, of files with their names."""
+    found: dict[str, Size] = {}
+    for name, text in files:
+        room = room_of(name)
+        if room:
+            before = found.get(room, (0, 0))
+            found[room] = before[0] + text.count("\n"), before[1] + tokens(text)
+    return found
+
+
+def room_of(name: str) -> str:
+    """The room of a file, '' where it is no part of the product."""
+    folder, *others = name.split("/")
+    if folder in ("tests", ".ci") or not others:
+        return ""
+    return f"core/{others[0]}" if folder == "core" and len(others) > 1 else folder
+
+
+@cache
+def tokens(text: str) -> int:
+    """How many tokens count in a file."""
+    count, begins = 0, True
+    found = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    for token, after in zip(found, [*found[1:], found[-1]], strict=True):
+        docstring = begins and token.type == tokenize.STRING and after.type == tokenize.NEWLINE
+        count += token.type not in NOTHING and not docstring
+        begins = token.type in NOTHING
+    return count
+
+
+def tree() -> Iterator[tuple[str, str]]:
+    """The Python files that git knows here."""
+    for name in git("ls-files", "*.py").decode().splitlines():
+        if (ROOT / name).is_file():
+            yield name, (ROOT / name).read_text(encoding="utf-8")
+
+
+def archive(commit: str) -> Iterator[tuple[str, str]]:
+    """Those of a commit; none where there is no such commit, as in a shallow clone."""
+    held = git("archive", "--format=tar", commit, check=False)
+    if held:
+        with tarfile.open(fileobj=io.BytesIO(held)) as files:
+            for member in files:
+                file = files.extractfile(member) if member.isfile() and member.name.endswith(".py") else None
+                if file is not None:
+                    yield member.name, file.read().decode()
+
+
+def git(*words: str, check: bool = True) -> bytes:
+    """What git prints."""
+    return subprocess.run(["git", *words], cwd=ROOT, stdout=subprocess.PIPE, check=check).stdout
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""Blocks of sums of narrow rows multiplied with narrow weights.
+
+The rows lie in scratch memory (`narrow_rows.py`), those of an operand one behind the other. Sums are in
+registers as those of float32: of bfloat16 they are floats, of int8 whole numbers, which are multiplied with
+both scales and added to the floats once an operand is through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from abw.core.exec.cpu.llvm.block import Sums, emit_block
+from abw.core.exec.cpu.llvm.emit import Function, Module
+from abw.core.exec.cpu.llvm.prefetch import Ahead
+from abw.core.exec.cpu.llvm.quantized_rows import UPPER
+from abw.core.exec.cpu.packing import LINE
+from abw.core.exec.cpu.quantized import Narrow, NarrowWeights
+from abw.core.exec.cpu.tiling import CellTiling, StageLayout
+from abw.core.exec.lower.stages import Part
+
+TOGETHER = 2
+"""Words of weights of a turn of the loop."""
+
+
+def emit_narrow_block(
+    module: Module, name: str, layout: CellTiling, stage: StageLayout, weights: NarrowWeights, rows: int
+) -> None:
+    """A block of sums of the narrow rows from `%begin` on."""
+
+    def added(f: Function, part: Part, sums: Sums, at: int, ahead: Ahead | None) -> Sums:
+        lying = next(found for found in stage.narrow if found.part == part)
+        first = f.i64("add", f.i64("mul", "%begin", lying.pitch), layout.tile * lying.offset)
+        products = _Products(f, weights.narrow, rows, f.at("%narrow", first), lying.pitch, part.length, ahead)
+        return products.added(sums, f.at("%weights", at))
+
+    emit_block(module, name, "ptr %narrow, i64 %begin", stage, weights, rows, added)
+
+
+class _Products:
+    """The products of some rows of one operand with a block of weights, while they are written."""
+
+    def __init__(
+        self,
+        f: Function,
+        narrow: Narrow,
+        rows: int,
+        base: str,
+        pitch: int,
+        length: int,
+        ahead: Ahead | None,
+    ) -> None:
+        self.f, self.narrow, self.base, self.ahead = f, narrow, base, ahead
+        self.rows = [pitch * r for r in range(rows)]
+        self.scale = pitch - LINE
+        self.words = narrow.words(length)
+        self.word_bytes = narrow.per * narrow.element
+        self.integers = f.target.integers
+
+    def added(self, sums: Sequence[Sequence[str]], weights: str) -> list[list[str]]:
+        """The sums with these products."""
+        f, width = self.f, len(sums[0])
+        if self.narrow.precision == "bf16":
+            take = self._pairs if self.narrow.element == 2 else self._widened
+            return self._contract(f.target.vector, sums, weights, take)
+        step = 4 * f.target.lanes
+        begin = [
+            f.let(f"load {self.integers}, ptr {f.at(weights, step * (width + v))}, align 4")
+            for v in range(width)
+        ]
+        whole = self._contract(
+            self.integers, [begin] * len(sums), f.at(weights, 2 * step * width), self._fours
+        )
+        scales = [f.load(weights, step * v) for v in range(width)]
+        result = []
+        for at, row, found in zip(self.rows, sums, whole, strict=True):
+            scale = f.spread(f.item("float", f.at(self.base, at + self.scale), 0))
+            factors = [f.vec("fmul", scale, other) for other in scales]
+            floats = [f.let(f"sitofp {self.integers} {x} to {f.target.vector}") for x in found]
+            # a product and a sum, each rounded: the same on all processors
+            result.append(
+                [
+                    f.vec("fadd", total, f.vec("fmul", x, factor))
+                    for total, x, factor in zip(row, floats, factors, strict=True)
+                ]
+            )
+        return result
+
+    def _contract(
+        self,
+        kind: str,
+        sums: Sequence[Sequence[str]],
+        weights: str,
+        take: Callable[[list[str], list[str], list[str]], list[str]],
+    ) -> list[list[str]]:
+        """`take(rows, weights, values)` for word after word: the addresses of both, and the new values."""
+        f, width = self.f, len(sums[0])
+        vector = 4 * f.target.lanes
+
+        def some(index: str, count: int, values: list[str]) -> list[str]:
+            place = f.at(weights, f.i64("mul", index, vector * width))
+            row = f.at(self.base, f.i64("mul", index, self.word_bytes))
+            for u in range(count):
+                own = [f.at(row, at + u * self.word_bytes) for at in self.rows]
+                values = take(own, [f.at(place, vector * (u * width + v)) for v in range(width)], values)
+            return values
+
+        def turn(number: str, values: list[str]) -> list[str]:
+            lines = self.ahead.ask(f, number) if self.ahead else ()
+            values = some(f.i64("mul", number, TOGETHER), TOGETHER, values)
+            for line in lines:
+                f.prefetch(line)
+            return values
+
+        turns, rest = divmod(self.words, TOGETHER)
+        values = [value for row in sums for value in row]
+        if turns:
+            values = f.loop(turns, turn, [(kind, value) for value in values])
+        if rest:
+            values = some(str(turns * TOGETHER), rest, values)
+        return [values[r * width : (r + 1) * width] for r in range(len(sums))]
+
+    def _fours(self, rows: list[str], weights: list[str], values: list[str]) -> list[str]:
+        """Four products of bytes added to each of the sums."""
+        f, kind = self.f, self.integers
+        words = [self._load(place) for place in weights]
+        if not f.target.fours:
+            return self._bytewise(rows, words, values)
+        name = f"llvm.x86.avx512.vpdpbusd.{32 * f.target.lanes}"
+        f.module.declare(f"{kind} @{name}({kind}, {kind}, {kind})")
+        return [
+            f.let(f"call {kind} @{name}({kind} {value}, {kind} {own}, {kind} {word})")
+            for r, own in enumerate(self._words_of_rows(rows))
+            for value, word in zip(values[r * len(words) :], words, strict=False)
+        ]
+
+    def _bytewise(self, rows: list[str], words: list[str], values: list[str]) -> list[str]:
+        """The same where a processor has no instruction for it, byte by byte."""
+        f, kind = self.f, self.integers
+        own = list(self._words_of_rows(rows))
+        for byte in range(4):
+            signed = [
+                f.let(
+                    f"ashr {kind} {f.let(f'shl {kind} {word}, splat (i32 {24 - 8 * byte})')}, splat (i32 24)"
+                )
+                for word in words
+            ]
+            result = []
+            for r, row in enumerate(own):
+                x = f.let(
+                    f"and {kind} {f.let(f'lshr {kind} {row}, splat (i32 {8 * byte})')}, splat (i32 255)"
+                )
+                for value, word in zip(values[r * len(words) :], signed, strict=False):
+                    result.append(f.let(f"add {kind} {value}, {f.let(f'mul {kind} {x}, {word}')}"))
+            values = result
+        return values
+
+    def _pairs(self, rows: list[str], weights: list[str], values: list[str]) -> list[str]:
+        """Two products of bfloat16 added to each of the sums, the second first."""
+        f, lanes = self.f, self.f.target.lanes
+        kind, pairs = f.target.vector, f"<{2 * lanes} x bfloat>"
+        name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
+        f.module.declare(f"{kind} @{name}({kind}, {pairs}, {pairs})")
+
+        def of_pairs(word: str) -> str:
+            return f.let(f"bitcast {self.integers} {word} to {pairs}")
+
+        words = [of_pairs(self._load(place)) for place in weights]
+        return [
+            f.let(f"call {kind} @{name}({kind} {value}, {pairs} {own}, {pairs} {word})")
+            for r, own in enumerate(map(of_pairs, self._words_of_rows(rows)))
+            for value, word in zip(values[r * len(words) :], words, strict=False)
+        ]
+
+    def _widened(self, rows: list[str], weights: list[str], values: list[str]) -> list[str]:
+        """The same of rows of floats and weights made floats: products are exact, sums are rounded."""
+        f, lanes = self.f, self.f.target.lanes
+        doubled = f"<{lanes // 2} x i64>"
+
+        def upper(place: str) -> str:
+            # of another type than `lower` loads: else one load would have to stay in a register for both
+            word = f.let(f"load {doubled}, ptr {place}, align 4")
+            kept = f.let(f"and {doubled} {word}, splat (i64 {UPPER << 32 | UPPER & 0xFFFFFFFF})")
+            return f.let(f"bitcast {doubled} {kept} to {f.target.vector}")
+
+        def lower(place: str) -> str:
+            word = f.let(f"shl {self.integers} {self._load(place)}, splat (i32 16)")
+            return f.let(f"bitcast {self.integers} {word} to {f.target.vector}")
+
+        for half, made in ((1, upper), (0, lower)):
+            words = list(map(made, weights))
+            values = [
+                f.fma(f.spread(f.item("float", row, half)), word, value)
+                for r, row in enumerate(rows)
+                for value, word in zip(values[r * len(words) :], words, strict=False)
+            ]
+        return values
+
+    def _load(self, place: str) -> str:
+        return self.f.let(f"load {self.integers}, ptr {place}, align 4")
+
+    def _words_of_rows(self, rows: list[str]) -> Iterator[str]:
+        """A word of each row in every lane."""
+        f, kind = self.f, self.integers
+        for row in rows:
+            first = f.let(f"insertelement {kind} poison, i32 {f.item('i32', row, 0)}, i64 0")
+            yield f.let(
+                f"shufflevector {kind} {first}, {kind} poison, <{f.target.lanes} x i32> zeroinitializer"
+            )

@@ -1,0 +1,247 @@
+"""Appended nodes: read from the words that say them, scheduled by the critical rule, run batch by batch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.exec.cpu.llvm.kernel import SLOT_WORDS
+from abw.core.exec.cpu.rounds.state import DONE, FAILED, FULL, PAUSED
+from abw.core.exec.cpu.tape import state as at
+from abw.core.jit.addresses import call, ints_at, ints_in, longs_at, longs_in
+from abw.core.jit.decorators import inner, njit
+from abw.core.policy.rules.critical import Paths, critical_type
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+
+NUMBER = 2**32 - 1
+"""The bits of a node's first word that are its type's number."""
+NONE = 2**31 - 1
+"""The end of a list of words."""
+
+
+class Nodes(NamedTuple):
+    """Arrays over the new nodes: see `abw.core.exec.cpu.tape.state`."""
+
+    type: Ints
+    begin: Ints
+    missing: Ints
+    head: Ints
+    path: Ints
+    queue: Ints
+
+
+class Reads(NamedTuple):
+    """Arrays over the words: who reads what."""
+
+    operand: Ints
+    next: Ints
+    owner: Ints
+
+
+class Ready(NamedTuple):
+    """The frontier, by types."""
+
+    begin: Ints
+    end: Ints
+    longest: Ints
+    number: Ints
+
+
+@njit
+def advance(state: Longs, words: int, length: int, first: int) -> int:
+    """Execute what `length` words at an address say, behind the `first` nodes that the run has already.
+
+    A node is its type's number, in a word's low bits (`NUMBER`), then a handle for each slot. The order is
+    that of `abw.core.policy.rules.critical`. Returns DONE; or, with nothing run, FAILED where a node reads a
+    value of an earlier run, PAUSED where the arithmetic is the limit or more, FULL where there is no room for
+    the rows (`ROWS` says how many).
+    """
+    begin = ints_in(state, at.BEGIN)
+    nodes = Nodes(
+        ints_at(state[at.TYPE] + 4 * first, state[at.TYPE + 1] - first),
+        begin,
+        ints_in(state, at.MISSING),
+        ints_in(state, at.HEAD),
+        ints_in(state, at.PATH),
+        ints_in(state, at.QUEUE),
+    )
+    reads = Reads(ints_in(state, at.OPERAND), ints_in(state, at.NEXT), ints_in(state, at.OWNER))
+    types = state[at.TYPE_SLOTS + 1]
+    by_type = state[at.READY]
+    ready = Ready(
+        ints_at(by_type, types),
+        ints_at(by_type + 4 * types, types),
+        ints_at(by_type + 8 * types, types),
+        ints_at(by_type + 12 * types, types),
+    )
+    count, work = _read(state, longs_at(words, length), first, nodes, reads, ready.end)
+    if count < 0:
+        return FAILED
+    if work >= state[at.LIMIT]:
+        return PAUSED
+    if not _fits(state, ready.end):
+        return FULL
+    _begin(state, first, count, nodes, reads, ready)
+    done = 0
+    while done < count:
+        t = critical_type(Paths(nodes.path, ready.longest, ready.number, ready.end))
+        done += _run(state, t, first, nodes, reads, ready)
+    return DONE
+
+
+@inner
+def _read(state: Longs, words: Longs, first: int, nodes: Nodes, reads: Reads, sizes: Ints) -> tuple[int, int]:
+    """What the words say: how many nodes there are, -1 where one reads what is gone, and their arithmetic.
+
+    `sizes`: of each type, becomes how many there are.
+    """
+    slots, flops = ints_in(state, at.TYPE_SLOTS), longs_in(state, at.FLOPS)
+    base, bits, shift = state[at.BASE], state[at.BITS], state[at.SHIFT]
+    operand, following, owner = reads
+    sizes[:] = 0
+    place, n, work = 0, 0, 0
+    while place < len(words):
+        t = words[place] & NUMBER
+        end = place + 1 + slots[t]
+        nodes.type[n], nodes.begin[n], nodes.path[n] = t, place + 1, 1
+        nodes.missing[n], nodes.head[n] = 0, NONE
+        sizes[t] += 1
+        work += flops[t]
+        for k in range(place + 1, end):
+            reference = words[k] >> bits
+            if reference < 0:
+                if _is_gone(state, reference):
+                    return -1, 0
+            else:
+                reference -= base
+                if reference < 0:
+                    return -1, 0
+                producer = (reference >> shift) - first
+                if producer >= 0:
+                    following[k], owner[k] = nodes.head[producer], n
+                    nodes.head[producer] = k
+                    nodes.missing[n] += 1
+            operand[k] = reference
+        place = end
+        n += 1
+    return n, work
+
+
+@inner
+def _is_gone(state: Longs, reference: int) -> bool:
+    """Whether a constant is a row that was brought in another run."""
+    fields = longs_in(state, at.FIELDS)
+    for f in range(0, len(fields), at.OF_FIELD):
+        place, count = -1 - reference - fields[f + at.FIELD_FIRST], fields[f + at.FIELD_COUNT]
+        if 0 <= place < count:
+            return bool(place - fields[f + at.SINCE] & count - 1 >= fields[f + at.BROUGHT])
+    return False
+
+
+@inner
+def _fits(state: Longs, sizes: Ints) -> bool:
+    """Whether there is room for so many nodes of each type; how many rows they need is noted."""
+    outputs, output_arena = ints_in(state, at.TYPE_OUTPUTS), ints_in(state, at.OUTPUT_ARENA)
+    rows, width = longs_in(state, at.ROWS), state[at.WIDTH]
+    arenas = len(rows) // 3
+    rows[2 * arenas :] = 0
+    for t in range(len(sizes)):
+        for o in range(outputs[t]):
+            rows[2 * arenas + output_arena[t * width + o]] += sizes[t]
+    fits = True
+    for a in range(arenas):
+        fits &= rows[a] + rows[2 * arenas + a] <= rows[arenas + a]
+    return fits
+
+
+@inner
+def _begin(state: Longs, first: int, count: int, nodes: Nodes, reads: Reads, ready: Ready) -> None:
+    """The paths from all new nodes, and the frontier before the first batch."""
+    slots, shift, path = ints_in(state, at.TYPE_SLOTS), state[at.SHIFT], nodes.path
+    for node in range(count - 1, -1, -1):
+        begin = nodes.begin[node]
+        for k in range(begin, begin + slots[nodes.type[node]]):
+            producer = (reads.operand[k] >> shift) - first
+            if producer >= 0:
+                path[producer] = max(path[producer], path[node] + 1)
+    start = 0
+    for t in range(len(slots)):
+        size = ready.end[t]
+        ready.begin[t] = ready.end[t] = start
+        ready.longest[t] = ready.number[t] = 0
+        start += size
+    for node in range(count):
+        if nodes.missing[node] == 0:
+            _enter(node, nodes, ready)
+
+
+@inner
+def _enter(node: int, nodes: Nodes, ready: Ready) -> None:
+    """Put a node on the frontier."""
+    t, path = nodes.type[node], nodes.path[node]
+    nodes.queue[ready.end[t]] = node
+    ready.end[t] += 1
+    if path > ready.longest[t]:
+        ready.longest[t], ready.number[t] = path, 1
+    elif path == ready.longest[t]:
+        ready.number[t] += 1
+
+
+@inner
+def _run(state: Longs, t: int, first: int, nodes: Nodes, reads: Reads, ready: Ready) -> int:
+    """Run the ready nodes of a type; then others may be ready. How many it were."""
+    low, high = ready.begin[t], ready.end[t]
+    ready.begin[t], ready.longest[t] = high, 0
+    row, rows = ints_in(state, at.ROW), longs_in(state, at.ROWS)
+    arena, pitch = longs_in(state, at.ARENA), longs_in(state, at.PITCH)
+    slot_arena, output_arena = ints_in(state, at.SLOT_ARENA), ints_in(state, at.OUTPUT_ARENA)
+    slots, outputs = ints_in(state, at.TYPE_SLOTS)[t], ints_in(state, at.TYPE_OUTPUTS)[t]
+    frame, index = longs_in(state, at.FRAME), ints_in(state, at.INDEX)
+    operand, queue = reads.operand, nodes.queue
+    for s in range(slots):
+        a = slot_arena[t * state[at.SLOTS] + s]
+        begin = len(queue) * s
+        for i in range(low, high):
+            reference = operand[nodes.begin[queue[i]] + s]
+            index[begin + i - low] = row[reference] if reference >= 0 else _constant_row(state, a, reference)
+        word = SLOT_WORDS * s
+        frame[word], frame[word + 1], frame[word + 4] = arena[a], state[at.INDEX] + 4 * begin, 0
+    for o in range(outputs):
+        a = output_arena[t * state[at.WIDTH] + o]
+        frame[SLOT_WORDS * slots + o] = arena[a] + rows[a] * pitch[a]
+        for i in range(low, high):
+            row[(first + queue[i] << state[at.SHIFT]) + o] = rows[a] + i - low
+        rows[a] += high - low
+    kernel, constants = longs_in(state, at.KERNEL)[t], longs_in(state, at.CONSTANTS)[t]
+    call(kernel, (state[at.FRAME], state[at.SCRATCH], constants, 0, high - low, 0, 1))
+    state[at.BATCHES] += 1
+    for i in range(low, high):
+        k = nodes.head[queue[i]]
+        while k != NONE:
+            node = reads.owner[k]
+            nodes.missing[node] -= 1
+            if nodes.missing[node] == 0:
+                _enter(node, nodes, ready)
+            k = reads.next[k]
+    return int(high - low)
+
+
+@inner
+def _constant_row(state: Longs, arena: int, reference: int) -> int:
+    """Where a constant lies in an arena."""
+    number = -1 - reference
+    ptr, known = ints_in(state, at.KNOWN_PTR), ints_in(state, at.KNOWN)
+    for c in range(3 * ptr[arena], 3 * ptr[arena + 1], 3):
+        if known[c] <= number < known[c + 1]:
+            return int(number - known[c] + known[c + 2])
+    fields = longs_in(state, at.FIELDS)
+    for f in range(0, len(fields), at.OF_FIELD):
+        place, count = number - fields[f + at.FIELD_FIRST], fields[f + at.FIELD_COUNT]
+        if 0 <= place < count and fields[f + at.FIELD_ARENA] == arena:
+            brought = ints_at(fields[f + at.GIVEN], fields[f + at.BROUGHT])
+            return int(brought[place - fields[f + at.SINCE] & count - 1])
+    return 0

@@ -1,0 +1,146 @@
+"""Questions to computed values: the largest element, a number above a limit, the best of several."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.exec.cpu.rounds.state import DONE, FAILED, FULL, PAUSED
+from abw.core.exec.cpu.tape import state as at
+from abw.core.exec.cpu.tape.advance import advance
+from abw.core.exec.interface import HEAD
+from abw.core.jit.addresses import (
+    address_of,
+    bytes_at,
+    call,
+    doubles_at,
+    floats_at,
+    ints_in,
+    longs_at,
+    longs_in,
+)
+from abw.core.jit.decorators import inner, njit
+
+Longs = NDArray[np.int64]
+Doubles = NDArray[np.float64]
+
+WORDS, AT, BEGIN, NEXT, BEGUN, ASKS, MASKS, ASKED, MASKED, ABOVES, LEAST, MOST = range(len(HEAD))
+"""Where a recorder's words of these names are."""
+HIGHEST, LOWEST = 2**63 - 1, -(2**63)
+
+
+@njit
+def answer_round(state: Longs, head: int, first: int) -> int:
+    """Execute what a recorder has noted since the last time, and answer all that it asks: see `Tape.round`.
+
+    Returns DONE, with the questions forgotten; PAUSED where some ask what is computed already and others do
+    not; FULL where there is no room; else what `advance` or `choose` returned. The recorder's words say what
+    was executed.
+    """
+    noted = longs_at(head, len(HEAD))
+    if noted[LEAST] >= noted[BEGUN]:
+        begin, length = noted[BEGIN], noted[AT] - noted[BEGIN]
+        room = min(state[at.BEGIN + 1], state[at.OPERAND + 1], state[at.TYPE + 1] - first)
+        if length > room:  # so many nodes at most: each has a word of its own
+            return FULL
+        status = advance(state, noted[WORDS] + 8 * begin, length, first)
+        if status != DONE:
+            return status
+        noted[BEGIN], noted[BEGUN] = noted[AT], noted[NEXT]
+    elif noted[MOST] >= noted[BEGUN]:
+        return PAUSED
+    status = choose(state, noted[ASKS], noted[MASKS], noted[ASKED])
+    if status == DONE:
+        noted[ASKED] = noted[MASKED] = noted[ABOVES] = 0
+        noted[LEAST], noted[MOST] = HIGHEST, LOWEST
+    return status
+
+
+@njit
+def choose(state: Longs, asks: int, masks: int, asked: int) -> int:
+    """Answer so many questions, which lie at an address: see `Tape.choose`. Returns DONE or FAILED."""
+    asking, limits = longs_at(asks, 3 * asked), doubles_at(asks, 3 * asked)
+    answers, size, argmax = ints_in(state, at.ANSWERS), ints_in(state, at.SIZE), longs_in(state, at.ARGMAX)
+    for j in range(asked):
+        place, output = _place(state, asking[3 * j + 1])
+        if place == 0:
+            return FAILED
+        if asking[3 * j] != 0:
+            score = floats_at(place, 1)[0]
+            if np.isnan(score):
+                return FAILED
+            answers[j] = score > limits[3 * j + 2]
+        elif size[output] == 0:
+            return FAILED
+        elif asking[3 * j + 2] >= 0:
+            found = _largest(place, masks + asking[3 * j + 2], size[output])
+            if found < -1:
+                return FAILED
+            answers[j] = found
+        else:
+            state[at.STATUS] = DONE
+            call(argmax[output], (address_of(state), place))
+            if state[at.STATUS] != DONE:
+                return FAILED
+            answers[j] = state[at.LARGEST]
+    return DONE
+
+
+@inner
+def _largest(place: int, mask: int, size: int) -> int:
+    """The first of the largest of some numbers, of those whose byte in a mask is not 0.
+
+    -1 where there is none, -2 where one is not a number.
+    """
+    scores, allowed = floats_at(place, size), bytes_at(mask, size)
+    found = -1
+    for i in range(size):
+        if np.isnan(scores[i]):
+            return -2
+        if allowed[i] and (found < 0 or scores[i] > scores[found]):
+            found = i
+    return found
+
+
+@njit
+def best(
+    state: Longs, function: int, size: int, k: int, handles: Longs, ptr: Longs, plus: Doubles, found: int
+) -> int:
+    """For each question the k best elements of some vectors of a size, by `function`: see `Tape.best`.
+
+    `found` is the address of room for (questions, k) scores, as many 32-bit numbers of vectors, and as many
+    of elements. Returns DONE; FAILED where a score is not a number, and where there are elements, but fewer
+    than wanted have a share: of the others not all were seen.
+    """
+    questions = len(ptr) - 1
+    totals, plus_word = doubles_at(found, questions * k), doubles_at(address_of(state) + 8 * at.PLUS, 1)
+    for j in range(questions):
+        total, lane = found + 8 * j * k, found + 8 * questions * k + 4 * j * k
+        for i in range(j * k, (j + 1) * k):
+            totals[i] = np.nan
+        for i in range(ptr[j], ptr[j + 1]):
+            place, _ = _place(state, handles[i])
+            if place == 0:
+                return FAILED
+            state[at.STATUS], state[at.LANE], plus_word[0] = DONE, i - ptr[j], plus[i]
+            call(function, (address_of(state), place, total, lane, lane + 4 * questions * k))
+            if state[at.STATUS] != DONE:
+                return FAILED
+        wanted = min((ptr[j + 1] - ptr[j]) * size, k)
+        if wanted and not totals[j * k + wanted - 1] > -np.inf:
+            return FAILED
+    return DONE
+
+
+@inner
+def _place(state: Longs, handle: int) -> tuple[int, int]:
+    """A value's address, 0 for a constant and for what an earlier run had; and its number among outputs."""
+    reference = (handle >> state[at.BITS]) - state[at.BASE]
+    if reference < 0:
+        return 0, 0
+    width = state[at.WIDTH]
+    t = ints_in(state, at.TYPE)[reference >> state[at.SHIFT]]
+    output = t * width + (reference & width - 1)
+    arena = ints_in(state, at.OUTPUT_ARENA)[output]
+    offset = ints_in(state, at.ROW)[reference] * longs_in(state, at.PITCH)[arena]
+    return longs_in(state, at.ARENA)[arena] + offset, output

@@ -1,0 +1,86 @@
+"""Memory and machine code by their addresses, for compiled functions alone.
+
+Whoever writes an address where a compiled function reads it keeps what lies there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
+
+WORD = ir.IntType(64)
+
+
+def _call(context: Any, function: Any, arguments: Any) -> Any:  # noqa: ANN401 (numba's)
+    """`call(function, (a, b, …))`: call the C function at an address with 64-bit integers and addresses.
+
+    It must return nothing. Cost: 2 ns.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ANN401
+        kind = ir.FunctionType(ir.VoidType(), [WORD] * len(arguments))
+        numbers = [builder.extract_value(given[1], n) for n in range(len(arguments))]
+        builder.call(builder.inttoptr(given[0], kind.as_pointer()), numbers)
+        return context.get_dummy_value()
+
+    given = types.UniTuple(types.int64, len(arguments))  # type: ignore[no-untyped-call]
+    return types.void(types.int64, given), generate
+
+
+def _address_of(context: Any, array: Any) -> Any:  # noqa: ANN401 (numba's)
+    """`address_of(array)`: where an array lies that the function was given."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ANN401
+        data = make_array(array)(context, builder, given[0]).data  # type: ignore[no-untyped-call]
+        return builder.ptrtoint(data, WORD)
+
+    return types.int64(array), generate
+
+
+def _arrays_of(kind: Any) -> Any:  # noqa: ANN401 (numba's)
+    """`array_at(address, length)`: the array of so many elements of a kind at an address."""
+
+    @intrinsic
+    def array_at(context: Any, address: Any, length: Any) -> Any:  # noqa: ANN401
+        def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ANN401
+            return _array(context, builder, kind, *given)
+
+        return types.Array(kind, 1, "C")(types.int64, types.int64), generate
+
+    return array_at
+
+
+def _named_arrays_of(kind: Any) -> Any:  # noqa: ANN401 (numba's)
+    """`array_in(words, number)`: the array whose address is a word, and the next one its length."""
+
+    @intrinsic
+    def array_in(context: Any, words: Any, number: Any) -> Any:  # noqa: ANN401
+        def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ANN401
+            begin = make_array(words)(context, builder, given[0]).data  # type: ignore[no-untyped-call]
+            first = builder.gep(begin, [given[1]])
+            after = builder.gep(first, [ir.Constant(WORD, 1)])
+            return _array(context, builder, kind, builder.load(first), builder.load(after))
+
+        return types.Array(kind, 1, "C")(words, types.int64), generate
+
+    return array_in
+
+
+def _array(context: Any, builder: Any, kind: Any, address: Any, length: Any) -> Any:  # noqa: ANN401
+    array = make_array(types.Array(kind, 1, "C"))(context, builder)  # type: ignore[no-untyped-call]
+    size = ir.Constant(WORD, kind.bitwidth // 8)
+    data = builder.inttoptr(address, array.data.type)
+    populate_array(array, data, [length], [size], size, None)  # type: ignore[no-untyped-call]
+    return array._getvalue()
+
+
+call: Any = intrinsic(_call)
+address_of: Any = intrinsic(_address_of)
+ints_at, longs_at = _arrays_of(types.int32), _arrays_of(types.int64)
+floats_at, doubles_at = _arrays_of(types.float32), _arrays_of(types.float64)
+bytes_at = _arrays_of(types.uint8)
+ints_in, longs_in = _named_arrays_of(types.int32), _named_arrays_of(types.int64)

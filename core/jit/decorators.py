@@ -1,0 +1,118 @@
+"""The one way this project compiles hot loops with numba."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+from numba.core.compiler import Compiler
+from numba.core.dispatcher import Dispatcher
+from numba.core.extending import _Intrinsic
+
+from abw.core.base.compiling import compiling
+from abw.core.base.interrupts import finished_before_interrupt
+from abw.core.jit.checkedcache import CheckedCache
+from abw.core.jit.loops import OPTIONS, for_compiled_alone, no_garbage_looked_for
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def njit(function: F) -> F:
+    """Compile on first call, keep the machine code on disk, release the interpreter's lock.
+
+    Division follows NumPy (no ZeroDivisionError), indices do not: one that is computed must not be below 0
+    (`IndicesFromTheFront`). Arrays are made by the caller: what is compiled without
+    numba's memory management compiles in less time, and cannot make any (numba refuses it).
+    The machine code is compiled anew where it is damaged, and when the function's file changes, that of a
+    compiled function below it, or a constant that one of them takes from another module.
+    """
+    return _compiled(function, {})
+
+
+def allocating(function: F) -> F:
+    """As `njit`, for the rare function that has to make arrays itself."""
+    return _compiled(function, {"_nrt": True, "pipeline_class": Compiler})
+
+
+def inner(function: F) -> F:
+    """As `njit`, for what compiled functions alone call: without an entry for Python, it compiles faster.
+
+    Python's calls raise TypeError.
+    """
+    compiled: Any = _compiled(function, {"no_cpython_wrapper": True})
+    if isinstance(compiled, Dispatcher):
+        for_compiled_alone(compiled)
+    return cast(F, compiled)
+
+
+def is_compiled(function: Callable[..., Any]) -> bool:
+    """Whether a function of `njit` has machine code on disk, or can have none. Cost: some 100 us."""
+    cache = _cache_of(function)
+    return cache is None or cache.filled
+
+
+def _compiled(function: F, options: dict[str, Any]) -> F:
+    options = OPTIONS | options
+    compiled: Any = numba.njit(**options)(function)
+    if isinstance(compiled, Dispatcher):  # not so under NUMBA_DISABLE_JIT
+        kept = CheckedCache(function, partial(_made_of, compiled), allocates=options["_nrt"])
+        vars(compiled).update(_cache=kept)
+        vars(compiled).update(compile=partial(_whole, compiled.compile))
+    return cast(F, compiled)
+
+
+def _whole(compile: Callable[[Any], object], signature: object) -> object:
+    """Compile or load a function before Ctrl-C is seen: else LLVM's objects may be freed twice."""
+    with finished_before_interrupt(), no_garbage_looked_for(), compiling():
+        return compile(signature)
+
+
+def _cache_of(function: object) -> CheckedCache | None:
+    """Where machine code of a function is kept on disk, if it is."""
+    cache = getattr(function, "_cache", None)
+    return cache if isinstance(cache, CheckedCache) else None
+
+
+def _made_of(compiled: Any) -> list[object]:  # noqa: ANN401 (numba's)
+    """What a function's machine code holds of other files: of all functions below it the files, and the
+    constants that they name, as texts.
+
+    numba itself compares the function's own file alone.
+    """
+    found: dict[Any, object] = {}
+    waiting = [compiled]
+    while waiting:
+        function = waiting.pop()
+        if function not in found:
+            callees, constants = _named(function)
+            found[function] = (_cache_of(function).source, constants)  # type: ignore[union-attr]
+            waiting += callees
+    return list(found.values())
+
+
+@cache
+def _named(compiled: Any) -> tuple[list[Any], list[str]]:  # noqa: ANN401
+    """The compiled functions that a function names, and the constants, also by their modules."""
+    code, known = compiled.py_func.__code__, compiled.py_func.__globals__
+    values = {name: known[name] for name in code.co_names if name in known}
+    for module in [value for value in values.values() if isinstance(value, ModuleType)]:
+        values |= {f"{module.__name__}.{n}": getattr(module, n, None) for n in code.co_names}
+    constants = [f"{name} {_text(value)}" for name, value in values.items() if _text(value)]
+    return [value for value in values.values() if _cache_of(value)], constants
+
+
+def _text(value: object) -> str:
+    """A constant as compiled functions take it, a named tuple's fields, the file of an intrinsic; else ''."""
+    if isinstance(value, _Intrinsic):
+        return Path(inspect.getfile(value._defn)).read_text(encoding="utf-8")
+    if isinstance(value, type):
+        return str(getattr(value, "_fields", ""))
+    if isinstance(value, tuple):
+        return repr(value) if all(map(_text, value)) else ""
+    return repr(value) if isinstance(value, int | float | str | np.generic) else ""

@@ -1,0 +1,121 @@
+"""numba's compiler for loops over arrays: what these need of it, and no more."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, ClassVar
+
+from numba.core import typed_passes, types, untyped_passes
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import PassManager
+from numba.core.typing.context import Context
+
+from abw.core.jit.indices import IndicesFromTheFront
+
+PASSES = (
+    untyped_passes.TranslateByteCode,
+    untyped_passes.FixupArgs,
+    untyped_passes.IRProcessing,
+    untyped_passes.GenericRewrites,
+    untyped_passes.ReconstructSSA,
+    typed_passes.NopythonTypeInference,
+    IndicesFromTheFront,
+    typed_passes.PreLowerStripPhis,
+    typed_passes.IRLegalization,
+    typed_passes.NativeLowering,
+    typed_passes.NoPythonBackend,
+)
+"""numba's passes that loops over arrays need: those left out are for closures, expressions that make arrays,
+arguments that may be None, and each takes its time even where it finds nothing."""
+
+
+class Remembered(Context):
+    """numba's typing of calls, each looked up once for all functions.
+
+    For every `a[i]` and `a + b` numba tries what these can mean, one after the other, some thirty of them;
+    of 5,000 calls in what a first run compiles, 370 differ.
+    """
+
+    known: ClassVar[dict[object, object]] = {}
+
+    def __init__(self, context: Context) -> None:
+        self.__dict__ = context.__dict__  # its tables, which grow
+
+    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:  # noqa: ANN401 (numba's)
+        """The signature of a call."""
+        if kws or (isinstance(func, types.Type) and not isinstance(func, types.Function)):
+            # a compiled function, say, which knows for itself
+            return super().resolve_function_type(func, args, kws)  # type: ignore[no-untyped-call]
+        key = (func, *args)
+        try:
+            found = self.known.get(key)
+        except TypeError:  # a slice that is written out, as in `a[:] = 0`, is no key
+            return super().resolve_function_type(func, args, kws)  # type: ignore[no-untyped-call]
+        if found is None:
+            found = super().resolve_function_type(func, args, kws)  # type: ignore[no-untyped-call]
+        if found is not None:
+            self.known[key] = found
+        return found
+
+
+remembered = cache(Remembered)
+
+
+class Loops(CompilerBase):
+    """numba's compiler by PASSES alone; where these cannot, by all of its own."""
+
+    def __init__(self, context: Context, *others: Any) -> None:  # noqa: ANN401 (numba's)
+        super().__init__(remembered(context), *others)  # type: ignore[no-untyped-call]
+
+    def define_pipelines(self) -> list[PassManager]:
+        """The passes, and numba's own."""
+        few, every = PassManager("loops"), _Afresh("nopython")  # type: ignore[no-untyped-call]
+        for each in PASSES:
+            few.add_pass(each, "")  # type: ignore[no-untyped-call]
+        own = DefaultPassBuilder.define_nopython_pipeline(self.state)  # type: ignore[no-untyped-call]
+        every.passes.extend(own.passes)
+        for some in (few, every):
+            some.finalize()  # type: ignore[no-untyped-call]
+        return [few, every]
+
+
+class _Afresh(PassManager):
+    """Passes after others have failed, which counts no more."""
+
+    def run(self, state: Any) -> None:  # noqa: ANN401 (numba's)
+        state.status.fail_reason = None
+        super().run(state)  # type: ignore[no-untyped-call]
+
+
+OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "_nrt": False,
+    "no_cfunc_wrapper": True,
+    "pipeline_class": Loops,
+}
+"""Loops release the interpreter's lock, divide as NumPy does, make no arrays, and are no callbacks of C."""
+
+
+@contextmanager
+def no_garbage_looked_for() -> Iterator[None]:
+    """Without Python's collector, which would look again and again at the many objects that numba keeps."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def for_compiled_alone(made: Any) -> None:  # noqa: ANN401 (numba's)
+    """Let Python's calls of a compiled function raise TypeError: without an entry they would crash."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise TypeError(f"{made.__name__} can be called by compiled functions alone")
+
+    vars(made).update(_insert=lambda *_, **__: None, _compile_for_args=refuse)

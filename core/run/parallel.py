@@ -1,0 +1,197 @@
+"""Mini-batches of instances that come chunk after chunk, run side by side where that helps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, groupby
+from operator import attrgetter
+from threading import Lock
+from typing import Any, Generic, TypeVar
+
+from abw.core.base.errors import InstanceError
+from abw.core.base.parallel import abreast
+from abw.core.base.progress import Clock
+from abw.core.exec.interface import Executor, Result
+from abw.core.exec.lower.rows import row_floats
+from abw.core.policy.schedule import Policy
+from abw.core.run.minibatches import (
+    MiniBatch,
+    bundles,
+    each_window,
+    in_pieces,
+    planned,
+    run_all,
+)
+from abw.core.run.workload import Workload
+
+T = TypeVar("T")
+
+FEWEST, ENOUGH = 1 << 11, 1 << 13
+"""Mini-batches of so many nodes are planned together, and of more where many are left: the caches of a thread
+that plans now and executes then are cold each time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Some instances of many, with the mini-batches that they are to be run in.
+
+    Instances that the model cannot be run on are told to `leave_out`; without it, that is an error. `told`:
+    whatever else is to be known of them when they have run.
+    """
+
+    workload: Workload
+    windows: Sequence[tuple[int, int]]
+    leave_out: Callable[[InstanceError], None] | None = None
+    told: Any = None
+
+
+Found = Iterator[tuple[MiniBatch, Result, Callable[[], T]]]
+"""Mini-batches in order, each with its result and with what reads it."""
+
+
+def read_parts(
+    parts: Iterable[Part],
+    policy: Policy,
+    executor: Executor,
+    clock: Clock,
+    read: Callable[[Part, MiniBatch, Result], T],
+    *,
+    keep_all: bool = False,
+    alone: bool = False,
+) -> Iterator[tuple[Part, int, Found[T]]]:
+    """As `run_all`, part by part, with what gives `read(part, batch, result)`: to be called before the next.
+
+    With each part comes on how many threads its mini-batches run side by side: not if `alone`, and 0 where
+    they are better run one by one. Each then runs on one thread that also reads its result, while the next
+    ones are planned, those of the next parts, too; `result` has no values any more, and parts are asked for
+    by other threads, one at a time. `clock` counts the seconds of all threads.
+    """
+    for many, some in groupby(parts, lambda part: 0 if alone else side_by_side(executor, part)):
+        if many:
+            found = _abreast(some, policy, executor.twins(), clock, read, keep_all)
+            yield from ((part, many, given) for part, given in found)
+        else:
+            for part in some:
+                yield part, 0, _one_by_one(part, policy, executor, clock, read, keep_all)
+
+
+def _one_by_one(
+    part: Part,
+    policy: Policy,
+    executor: Executor,
+    clock: Clock,
+    read: Callable[[Part, MiniBatch, Result], T],
+    keep_all: bool,
+) -> Found[T]:
+    found = run_all(
+        part.workload, policy, executor, clock, part.leave_out, keep_all=keep_all, windows=part.windows
+    )
+    for batch, result in found:
+        yield batch, result, partial(read, part, batch, result)
+
+
+@dataclass(frozen=True, slots=True)
+class _Share(Generic[T]):
+    """Some mini-batches of a part, planned; and when they have run, what they gave, and in what time."""
+
+    part: Part
+    batches: list[MiniBatch]
+    found: tuple[tuple[MiniBatch, Result, T], ...] = ()
+    seconds: float = 0.0
+
+
+def _abreast(
+    parts: Iterable[Part],
+    policy: Policy,
+    twins: Sequence[Executor],
+    clock: Clock,
+    read: Callable[[Part, MiniBatch, Result], T],
+    keep_all: bool,
+) -> Iterator[tuple[Part, Found[T]]]:
+    planning = Lock()
+
+    def made(part: Part, window: int, first: int, last: int) -> MiniBatch:
+        with planning:
+            return planned(
+                part.workload, policy, twins[0], first, last, clock, window=window, keep_all=keep_all
+            )
+
+    def shares() -> Iterator[_Share[T]]:
+        portions = _Portions(len(twins))
+        for part in parts:
+            batches = each_window(part.workload, partial(made, part), part.leave_out, part.windows)
+            for some in portions.of(batches, len(part.windows)):
+                yield _Share(part, some)
+
+    def work(twin: Executor, share: _Share[T]) -> _Share[T]:
+        part, own = share.part, Clock("execute")
+        pieces = chain.from_iterable(in_pieces(partial(made, part), twin, own, b) for b in share.batches)
+        found = tuple((batch, result, read(part, batch, result)) for batch, result in pieces)
+        return _Share(part, [], found, own.seconds["execute"])
+
+    def given(done: Iterator[_Share[T]]) -> Found[T]:
+        for share in done:
+            clock.seconds["execute"] += share.seconds
+            for batch, result, value in share.found:
+                yield batch, result, partial(_given, value)
+
+    with closing(abreast(shares(), twins, work)) as done:
+        for part, some in groupby(done, attrgetter("part")):
+            yield part, given(some)
+
+
+def _given(value: T) -> T:
+    return value
+
+
+class _Portions:
+    """Mini-batches in portions that are planned together.
+
+    They are small at first, so that all threads have something to do soon, and where only few are left, so
+    that all end at about the same time.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads, self._taken, self._left = threads, 0, 0
+
+    def of(self, batches: Iterator[MiniBatch], windows: int) -> Iterator[list[MiniBatch]]:
+        """The mini-batches of so many windows; the last portion may be empty."""
+        self._left = windows
+        for some in bundles(batches, self._full):
+            yield some
+            self._taken += 1
+            self._left = windows - 1 - some[-1].window if some else 0
+
+    def _full(self, some: list[MiniBatch], nodes: int) -> bool:
+        few = self._taken < self._threads or 2 * self._threads * len(some) >= self._left
+        return nodes >= (FEWEST if few else ENOUGH)
+
+
+LEAST, MOST = 1 << 17, 1 << 25
+"""Mini-batches whose values take so many bytes run side by side: smaller ones are done before a thread has
+woken; those that take more, with tables and plans, are better shared by all threads than held at once."""
+OF_VERTEX = 256
+"""Bytes that a vertex takes in graph, schedule and plan, with room to spare."""
+
+
+def side_by_side(executor: Executor, part: Part) -> int:
+    """On how many threads a part's mini-batches run side by side; 0 where they are better run one by one."""
+    return len(executor.twins()) if should_parallelise(part.workload, part.windows) else 0
+
+
+def should_parallelise(workload: Workload, windows: Sequence[tuple[int, int]]) -> bool:
+    """Whether these are several mini-batches, and neither too small nor too large to run side by side.
+
+    Those that grow run one by one.
+    """
+    if len(windows) < 2 or workload.ground is not None:
+        return False
+    network, start = workload.network, workload.instances.start
+    vertices = max(int(start[last] - start[first]) for first, last in windows)
+    values = 4 * vertices * sum(row_floats(o.shape, 1) for t in network.types for o in t.outputs)
+    rest = OF_VERTEX * vertices + 4 * sum(table.rows * math.prod(table.shape) for table in network.tables)
+    return LEAST <= values <= MOST - rest

@@ -1,0 +1,201 @@
+"""HTTP on one connection: uvicorn's protocol, with heads of requests bounded in size and time."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from abw.core.serve.app import Service
+
+HEADER, HEAD = 16 << 10, 64 << 10
+"""Bytes that the address or one header may have, and all of a request's headers with its address."""
+
+PIECE = 4 << 10
+"""Bytes that the parser gets at once: it joins a header's pieces in time quadratic in their number."""
+
+PROBES = (b"HTTP/", b"1.1 ")
+"""How every answer begins, in two pieces."""
+PROBED = 0.02
+"""Seconds between the two."""
+
+
+class Protocol(HttpToolsProtocol):
+    """A connection to a client.
+
+    A request's head counts towards the service's time-out. One that is too large or too slow is refused, and
+    what the client still sends is thrown away, so that it can read the answer. A client that sends no more
+    gets the answers to its whole requests.
+    """
+
+    def __init__(self, service: Service, **given: Any) -> None:  # noqa: ANN401 (uvicorn's)
+        super().__init__(**given)
+        self._service = service
+        self._begun = 0.0
+        self._timer: asyncio.TimerHandle | None = None  # while a head has begun and is not whole
+        self._heading = False  # whether the parser is inside of a head
+        self._size = 0  # bytes of the head's address and whole headers
+        self._unknown = 0  # bytes since the parser last said what it found
+        self._wrong: tuple[int, str] | None = None
+        self._refused = False
+
+    @property
+    def _idle(self) -> bool:
+        """Whether no request waits for its answer."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has come, piece by piece."""
+        self._start_timer()
+        for at in range(0, len(data), PIECE):
+            if self._refused or self.transport.is_closing():
+                return
+            piece = data[at : at + PIECE]
+            self._unknown += len(piece)
+            super().data_received(piece)
+            if self._unknown > HEADER:
+                self._refuse(431, f"a header has {HEADER} bytes at most")
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        self._heading = True
+        self._size = self._unknown = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """A part of the address."""
+        super().on_url(url)
+        self._count(len(url))
+        if len(self.url) > HEADER:
+            self._fail(414, f"an address has {HEADER} bytes at most")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, of the head or behind the body."""
+        self._count(len(name) + len(value) + len(b": \r\n"))
+        if len(name) + len(value) > HEADER:
+            self._fail(431, f"a header has {HEADER} bytes at most")
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The head is whole."""
+        self._heading = False
+        self._unknown = 0
+        self._stop_timer()
+        if self._idle:  # else its time begins when the request before it is answered
+            self.scope["state"]["begun"] = self._begun
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        self._unknown = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        self._unknown = 0
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what the parser has stopped at: by ours, or because it is no HTTP."""
+        self._refuse(*(self._wrong or (400, "this is no request of HTTP")))
+
+    def eof_received(self) -> Any:  # noqa: ANN401 (a bool, of which uvicorn's type knows nothing)
+        """The client sends no more; whether the connection is kept for answers.
+
+        A client that has gone altogether looks the same. Its system says so when it is sent something, which
+        is why the first bytes of the answer go ahead.
+        """
+        if self._idle or self.cycle.more_body or self._refused:
+            return False
+        self.cycle.keep_alive = False
+        if not self.pipeline and not self.cycle.response_started:
+            self._probe(0)
+        return True
+
+    def on_response_complete(self) -> None:
+        """A request is answered; the next one's head may have begun."""
+        super().on_response_complete()
+        if self._heading and self._idle:
+            self._unset_keepalive_if_required()
+            self._start_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection has ended."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _count(self, size: int) -> None:
+        """Add a part of the head."""
+        self._unknown = 0
+        self._size += size
+        if self._size > HEAD:
+            self._fail(431, f"all headers have {HEAD} bytes at most")
+
+    def _fail(self, status: int, message: str) -> None:
+        """Stop the parser, which has uvicorn send the refusal."""
+        self._wrong = status, message
+        raise ValueError(message)
+
+    def _late(self) -> None:
+        self._refuse(408, f"the request did not come within {self._service.limits.timeout:g} s")
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Answer a request that is not read to its end, and end the connection."""
+        self._refused = True
+        self._stop_timer()
+        if not self._idle:
+            if not self.cycle.more_body or self.pipeline or self.cycle.response_started:
+                self.cycle.keep_alive = False  # what came before it is answered
+                return
+            self.cycle.disconnected = True  # it is this request's body: nobody waits for it any more
+            self.cycle.message_event.set()
+        self._service.dispatcher.metrics.requests.labels(str(status)).inc()
+        body = orjson.dumps({"error": {"message": message}}, option=orjson.OPT_APPEND_NEWLINE)
+        head = (
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.write_eof()
+        self._timer = self.loop.call_later(self._service.limits.timeout, self.transport.close)
+
+    def _start_timer(self) -> None:
+        """Let a head's time begin, unless it has, or a request before it is not answered yet."""
+        if self._timer is None and self._idle and not self._refused:
+            self._begun = self.loop.time()
+            self._timer = self.loop.call_later(self._service.limits.timeout, self._late)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _probe(self, number: int) -> None:
+        """Send a piece of what every answer begins with; writing fails where the client said it has gone."""
+        cycle: Any = self.cycle
+        if cycle.response_started or self.transport.is_closing():
+            return
+        self.transport.write(PROBES[number])
+        cycle.transport = _Begun(self, sum(map(len, PROBES[: number + 1])))
+        if number + 1 < len(PROBES):
+            self.loop.call_later(PROBED, self._probe, number + 1)
+
+
+class _Begun:
+    """The transport of an answer whose first bytes are sent already."""
+
+    def __init__(self, protocol: Protocol, sent: int) -> None:
+        self._protocol = protocol
+        self._sent = sent
+
+    def write(self, data: bytes) -> None:
+        """Send what is left of the answer's head."""
+        transport = self._protocol.transport
+        self._protocol.cycle.transport = transport
+        transport.write(data[self._sent :])
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (uvicorn's)
+        return getattr(self._protocol.transport, name)

@@ -1,0 +1,223 @@
+"""Every bench at small sizes: what must hold of its rows whatever the machine."""
+
+from __future__ import annotations
+
+import itertools
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from abw.bench.executors.cpu import MODELS, cpu
+from abw.bench.executors.launch import launch
+from abw.bench.executors.precision import precision
+from abw.bench.graphs.policies import policies
+from abw.bench.growth.growth import growth
+from abw.bench.growth.programs import programs
+from abw.bench.libraries.forward import TOLERANCE, libraries
+from abw.bench.whole import models as gallery
+from abw.bench.whole.e2e import STEPS, e2e
+from abw.bench.whole.models import DATA, models
+from abw.bench.whole.one import one
+from abw.bench.whole.paper import SYSTEMS, paper
+from abw.bench.whole.peers import PEERS, peers
+from abw.bench.whole.reading import reading
+from abw.bench.whole.threads import MODELS as THREADED
+from abw.bench.whole.threads import threads
+from abw.bench.whole.training import train
+from abw.bench.workloads import CASES
+from abw.core.base.errors import AbwError
+from tests.bench.conftest import by_table
+
+TORCH = find_spec("torch") is not None
+
+
+@pytest.fixture
+def specs(root: Path) -> Path:
+    return root / "specs"
+
+
+def test_cpu(specs: Path, data: Path) -> None:
+    rows = by_table(cpu(data, specs, [32], [2], [1, 2], 3))[""]
+    assert [(row["model"], row["threads"]) for row in rows] == [(m, n) for m in MODELS for n in (1, 2)]
+    for row in rows:
+        assert 0 < row["of_peak_share"] < 1
+        assert row["execute_seconds"] * row["instances_per_second"] == pytest.approx(2)
+        assert (row["allowed_share"] is None) == (row["threads"] > 1)
+    assert [row["torch_seconds"] is None for row in rows] == [not TORCH, True, True, True]
+
+
+def test_narrower_vectors_have_a_peak_of_their_own(specs: Path, data: Path) -> None:
+    *rows, note = cpu(data, specs, [16], [2], [1], 3, target="plain")
+    assert "(plain)" in note
+    assert all(0 < row["of_peak_share"] < 1 for row in rows if not isinstance(row, str))
+
+
+def test_precision(specs: Path, data: Path) -> None:
+    usual, half, quarter = by_table(precision(data, specs, [64], [2], 3))[""][:3]
+    assert [row["precision"] for row in (usual, half, quarter)] == ["float32", "bf16", "int8"]
+    assert (usual["speed_times"], usual["output_error"]) == (1, 0)
+    assert 0 < half["output_error"] < quarter["output_error"] < 0.1
+    assert usual["weights_bytes"] > 1.9 * half["weights_bytes"] > 2.8 * quarter["weights_bytes"]
+    assert (half["torch_products_seconds"] is not None) == TORCH
+
+
+def test_launches_are_fitted_over_sizes(specs: Path, data: Path) -> None:
+    found = by_table(launch(data, specs, ["cpu", "blas"], [8, 16], 4))
+    fitted, types = found["what a batch costs"], found["by type"]
+    assert [row["executor"] for row in fitted] == ["cpu", "blas"]
+    assert all(row["launch_seconds"] >= 0 and row["weight_bytes_per_second"] > 0 for row in fitted)
+    sizes = {(t["hidden"], t["weights_bytes"]) for t in types if t["type"] == "internal"}
+    assert all(below < above for below, above in itertools.pairwise(b for _, b in sorted(sizes)))
+
+
+def test_e2e(specs: Path, data: Path) -> None:
+    rows = by_table(e2e(data, specs, 8, [2], 1))[""]
+    assert [row["model"] for row in rows] == [c.name for c in CASES]
+    for row in rows:
+        seconds = {step: row[f"{step}_seconds"] for step in STEPS}
+        assert min(seconds.values()) > 0
+        assert row["outside_share"] == pytest.approx(1 - seconds["execute"] / sum(seconds.values()))
+
+
+def test_one(specs: Path, data: Path) -> None:
+    rows = by_table(one(data, specs, 8, [5, 7], 2))[""]
+    assert [row["nodes"] for row in rows] == [5, 7]
+    assert all(0 < r["kernels_seconds"] < r["p50_seconds"] <= r["p90_seconds"] for r in rows)
+    with pytest.raises(AbwError, match="has 4 nodes"):
+        list(one(data, specs, 8, [4], 2))
+
+
+def test_reading(specs: Path) -> None:
+    rows = {row["data"]: row for row in by_table(reading(specs, 3, 1))[""]}
+    formats = {"trees", "pairs", "tags", "words", "words by a pattern", "json", "molecules", "arrays"}
+    assert rows.keys() == formats
+    assert rows["molecules"]["values"] == rows["arrays"]["values"] == 3 * 20 * 8
+    assert all(row["value_ns"] > 0 for row in rows.values())
+
+
+def test_threads(specs: Path, data: Path) -> None:
+    rows = by_table(threads(data, specs, 8, [4, 2], [2], 8, 1))[""]
+    assert [(row["model"], row["batch"]) for row in rows] == [(m, b) for m in THREADED for b in (4, 2)]
+    measured = ("threads_times", "processes_times", "beside_a_busy_one_times", "one_thread_seconds")
+    assert all(row[name] > 0 for row in rows for name in measured)
+
+
+def test_train(specs: Path, data: Path) -> None:
+    found = by_table(train(data, specs, [8], 4, 2))
+    (row,) = found["a step"]
+    parts = [row[f"{part}_seconds"] for part in ("passes", "weights", "update", "step")]
+    assert min(parts) > 0 and row["of_peak_share"] > 0
+    assert (row["loss_error"] is not None) == TORCH
+    assert not TORCH or row["loss_error"] < 1e-5
+    assert [other["library"] for other in found.get("forward and backward", [])][:1] == ["torch"] * TORCH
+
+
+def test_the_limit_is_above_what_is_reached(specs: Path, data: Path) -> None:
+    rows = by_table(peers(data, specs, "TreeGRU", 16, 4, 2, [1, 2], 2))[""]
+    assert [(row["workload"], row["threads"]) for row in rows] == [("TreeGRU", 1), ("TreeGRU", 2)]
+    for row in rows:
+        assert 0 < row["of_the_limit_share"] < 1
+        assert row["ahead_times"] is None  # the others' rates are of size 128 and mini-batches of 64
+    assert PEERS.keys() == {c.name for c in CASES}
+
+
+def test_libraries(specs: Path, data: Path) -> None:
+    if not TORCH:
+        with pytest.raises(AbwError, match="PyTorch"):
+            list(libraries(data, specs, [8], 3, 7, 2))
+        return
+    rows = by_table(libraries(data, specs, [8], 3, 7, 2))[""]
+    names = [row["library"] for row in rows]
+    assert names[:3] == ["abw", "PyTorch tree by tree", "PyTorch by hand"]
+    assert ("TorchFold" in names) == (find_spec("torchfold") is not None)
+    for row in rows:
+        assert row["alone_per_second"] > 0 and row["whole_per_second"] > 0
+        assert (row["library"] == "abw") == (row["output_error"] == 0) and row["output_error"] < TOLERANCE
+
+
+def test_models(specs: Path) -> None:
+    found = by_table(models(specs, None, [8], 3, 5, 1))
+    assert [row["model"] for row in found["abw"]] == [*DATA]
+    assert {row["model"] for row in found.get("PyTorch by hand", [])} == (set(DATA) if TORCH else set())
+    assert all(0 < row["output_error"] < 1e-5 for row in found.get("PyTorch by hand", []))
+
+
+def test_models_without_pytorch(specs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gallery, "torch_or_none", lambda: None)
+    row, note = models(specs, "rgcn", [8], 3, 5, 1)
+    assert not isinstance(row, str) and row["instances_per_second"] > 0
+    assert "nothing to compare with" in note
+
+
+def test_models_that_are_not_there(root: Path, specs: Path) -> None:
+    with pytest.raises(AbwError, match="no model 'gcn'"):
+        list(models(specs, "gcn", [8], 2, 2, 1))
+    with pytest.raises(AbwError, match=r"there is no .*molecules\.jsonl"):
+        list(models(root / "docs", "gat", [8], 2, 2, 1))
+
+
+def test_the_papers_parts(specs: Path, data: Path) -> None:
+    found = by_table(paper(data, specs, "fig6,table2,table3", "TreeGRU,BiLSTM-Tagger", [4], [1, 4], 1))
+    fig6, table2 = found["Fig. 6, instances a second"], found["Tables 2 and 5"]
+    assert [row["workload"] for row in fig6] == ["TreeGRU", "BiLSTM-Tagger"]
+    assert all(row[f"{name}_per_second"] > 0 for row in fig6 for name in SYSTEMS)
+    assert len(table2) == 14 and all(row["paper_kernels"] for row in table2)
+    with pytest.raises(AbwError, match="--only knows no 'fig8'"):
+        list(paper(data, specs, "fig8"))
+
+
+def test_batches_by_policy_are_above_the_bound(
+    specs: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("abw.bench.whole.paper.SKIPPED", 4)
+    found = by_table(paper(data, specs, "fig7", None, [4], [1, 2], 1))["Fig. 7, batches"]
+    assert [(row["workload"], row["batch"]) for row in found] == [(c.name, b) for c in CASES for b in (1, 2)]
+    rules = ("depth", "agenda", "sufficient", "critical", "fsm-sort")
+    assert all(row[rule] >= row["bound"] > 0 for row in found for rule in rules)
+
+
+def test_policies(specs: Path, data: Path) -> None:
+    found = by_table(policies(data, specs, 2, 4, runs=1, workloads="TreeGRU"))
+    (row,) = found["batches"]
+    assert row["bound"] <= row["critical"] <= row["depth"]
+    assert [r["encoding"] for r in found["learning"]] == ["base", "max", "sort", "critical"]
+    assert all(r["learning_seconds"] > 0 and r["paper_trials"] == 50 for r in found["learning"])
+
+
+@pytest.mark.parametrize("granularity", ["cell", "op"])
+def test_policies_on_unseen_instances(specs: Path, data: Path, granularity: Literal["cell", "op"]) -> None:
+    def run(batch: int) -> dict[str, float]:
+        rows = policies(
+            data, specs, batch, granularity=granularity, unseen=True, workloads="TreeGRU", mini_batches=2
+        )  # fmt: skip
+        return by_table(rows)["batches over the fewest known"][0]
+
+    row = run(2)
+    assert row["bound"] <= row["best"]
+    assert row["auto, batches alone"] <= row["depth"]
+    assert min(row[name] for name in ("depth", "critical", "search", "auto, batches alone")) == 1
+    with pytest.raises(AbwError, match="too few"):
+        run(50)
+
+
+def test_programs(specs: Path, data: Path) -> None:
+    found = by_table(programs(data, specs, torch=TORCH, runs=1))
+    assert all(row["taken_seconds"] > 0 for row in found["one"])
+    (trees,) = found["TreeLSTM by recursion"]
+    assert trees["trees"] > 40 and trees["nodes"] > 500
+    assert [row["batch"] for row in found["beam of 4"]] == [1, 8, 64] * 2
+    for row in found["parser"] + found["beam of 4"]:
+        assert (row.get("torch_over_plain_times", 0) > 0) == TORCH
+
+
+@pytest.mark.parametrize("torch", [False, TORCH] if TORCH else [False])
+def test_growth(specs: Path, data: Path, torch: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("abw.bench.growth.growth.SIZES", ((8, 9),))
+    found = by_table(growth(data, specs, torch, 1))
+    assert [row["what"] for row in found["beside kernels"]] == ["a round", "a node"]
+    for table in ("greedy decoding", "decoding by a beam of 4", "parser"):
+        for row in found[table]:
+            assert (row.get("over_torch_times", 0) > 0) == torch
+    assert all(row["of_limit_share"] > 0 for row in found["greedy decoding"])

@@ -1,0 +1,96 @@
+"""A run's model and mini-batch, opened once more from what it kept and what it read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from abw.core.base.errors import AbwError, SpecError, from_system
+from abw.core.base.filehash import file_digest
+from abw.core.graph.dag import Dag
+from abw.core.graph.graph import Graph
+from abw.core.ir.model import Model
+from abw.core.run.workload import load_workload, open_model
+from abw.core.spec.load import Overrides
+from abw.core.store.runs import StoredRun
+from abw.viz.data.vertices import Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A run's model and the graph of a mini-batch with its instances; None where these cannot be had again.
+
+    `why` says the reason then, in words that follow a colon.
+    """
+
+    model: Model | None = None
+    graph: Graph | None = None
+    origin: Origin | None = None
+    why: str = ""
+
+
+def open_again(run: StoredRun, number: int, dag: Dag, allow_outside: bool = False) -> Again:
+    """Mini-batch `number` of a run, whose `dag` is the one it kept. Reads model, data and weights."""
+    model = None
+    try:
+        model = model_of_run(run, allow_outside)
+        if changed := _changed_weights(run):
+            return Again(model, why=changed)
+        passes = run.report.get("passes", ())
+        workload = load_workload(
+            model,
+            run.report["granularity"],
+            fuse="fuse" in passes,
+            group="group" in passes,
+            seed=run.report.get("seed") or 0,
+        )
+        windows = list(workload.windows())
+        if number < len(windows):
+            first, last = windows[number]
+            graph = workload.graph(first, last)
+            if np.array_equal(workload.networks.seen(graph).type, dag.type):
+                return Again(model, graph, Origin(workload.instances, first, last))
+    except OSError as error:
+        return Again(model, why=from_system(error).message)
+    except SpecError as error:
+        found = error.problems[0]
+        return Again(model, why=f"{found.where}: {found.message}" if found.where else found.message)
+    except AbwError as error:
+        return Again(model, why=error.message)
+    return Again(model, why=_changed_graph(run, model))
+
+
+def model_of_run(run: StoredRun, allow_outside: bool = False) -> Model:
+    """The model that a run executed, from the copy it keeps. Errors: SpecError, AbwError."""
+    report = run.report
+    if report["data"] == "stdin":
+        raise AbwError("its data came through a pipe, and are not kept")
+    weights = report.get("weights")
+    overrides = Overrides(
+        dims=report["dims"],
+        data=Path(report["data"]),
+        limit=min(report["instances"], run.kept * report["batch"]),
+        batch=report["batch"],
+        seed=report.get("seed") or None,
+        hoist=report.get("hoist", False),
+        weights=Path(weights["path"]) if weights else None,
+        allow_outside=allow_outside,
+    )
+    return open_model(run.path / "spec" / Path(report["spec"]).name, overrides)
+
+
+def _changed_weights(run: StoredRun) -> str:
+    """What is to be said where the file of weights is not the one that the run read; '' where it is."""
+    weights = run.report.get("weights")
+    if not weights or file_digest(Path(weights["path"])) == weights["sha256"]:
+        return ""
+    return f"the weights in {weights['path']} have changed since"
+
+
+def _changed_graph(run: StoredRun, model: Model) -> str:
+    """Why a mini-batch of the same model is not the one that the run executed."""
+    if model.growth:
+        return f"from {run.report['data']} other nodes grow now than in the run"
+    return f"the data in {run.report['data']} have changed since"
