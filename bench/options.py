@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 DataDir = Annotated[Path, typer.Option("--data", metavar="DIR", help="Folder of the data.")]
+# Where specs are looked for by default: here, else those that ship.
 SPECS = Path("specs")
-"""Where specs are looked for by default: here, else those that ship."""
 SpecsDir = Annotated[
     Path,
     typer.Option("--specs", metavar="DIR", help="Folder of the specs.", show_default="the shipped ones"),

@@ -12,8 +12,8 @@ from typing import Any
 
 from abw.core.base.errors import AbwError
 
+# The program `abw`.
 RUN = "from abw.cli.main import main; main()"
-"""The program `abw`."""
 
 
 def abw_run(spec: Path, options: Sequence[str], home: Path) -> dict[str, Any]:

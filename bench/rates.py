@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import time
 
+# Vectors read in a turn, each added to a sum of its own: the sums do not wait for each other.
 CHAINS = 8
-"""Vectors read in a turn, each added to a sum of its own: the sums do not wait for each other."""
 TRIES, ENOUGH = 9, 1 << 24
 
 

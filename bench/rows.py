@@ -19,5 +19,5 @@ class Row(dict[str, Any]):
         self.table = table
 
 
+# What a bench is an iterator of; a text is a note, shown below the tables.
 Rows = Iterator[Row | str]
-"""What a bench is an iterator of; a text is a note, shown below the tables."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from abw.core.base.errors import AbwError
 
+# Seconds that a process may take to end by itself.
 LEAVING = 10.0
-"""Seconds that a process may take to end by itself."""
 
 
 class Apart:

@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from abw.core.base.progress import Progress
 
 
+# Where nobody watches, progress is told so often.
 SECONDS = 10.0
-"""Where nobody watches, progress is told so often."""
 
 
+# The exit code where nobody reads standard output any more, as shells have it for other programs.
 CLOSED_PIPE = 141
-"""The exit code where nobody reads standard output any more, as shells have it for other programs."""
 
 
+# What abw itself prints beyond ASCII, for encodings that lack it; dots of curves are `*`.
 PLAIN = {
     "×": "x", "µ": "u", "…": "...", "→": "->", "←": "<-", "≤": "<=", "≥": ">=", "≠": "!=", "–": "-", "—": "-",
     "−": "-", "·": ".", "•": "*", "’": "'", "‘": "'", "“": '"', "”": '"', "│": "|", "─": "-", "━": "-",
     "█": "#", "\xa0": " ", "\u2800": " ", **{bar: str(n) for n, bar in enumerate("▁▂▃▄▅▆▇", 1)},
 }  # fmt: skip
-"""What abw itself prints beyond ASCII, for encodings that lack it; dots of curves are `*`."""
 
 
 def _degraded(error: UnicodeError) -> tuple[str, int]:

@@ -17,8 +17,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from abw.cli.usage import name_of, value_of
 
+# Typer's own object, whose class changes from version to version; what is read of it does not.
 Param = Any
-"""Typer's own object, whose class changes from version to version; what is read of it does not."""
 
 
 class _Values:

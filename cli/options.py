@@ -137,8 +137,8 @@ Seed = Annotated[
         help="Random seed of policy learning, untrained weights (0) and the field `coin` (the spec's).",
     ),
 ]
+# How policies are named everywhere: by a name, a learned one's .json, your own class or .py file.
 POLICY = "NAME|FILE|MODULE:CLASS"
-"""How policies are named everywhere: by a name, a learned one's .json, your own class or .py file."""
 ENCODING_HELP = "Encoding of the FSM's states; best: the best of base, sort and critical in training."
 GRANULARITY_HELP = "Whether a node is a cell or an operation (as in vanilla DyNet)."
 GRAPH_HELP = f"{GRANULARITY_HELP[:-1]}; graph: a program's instances of equal structure share a schedule."

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 REASONS = ("gather", "product", "elementwise")
+# Types with a row of their own: those that take longest.
 MOST = 12
-"""Types with a row of their own: those that take longest."""
 
 
 def profile_table(profile: dict[str, Any]) -> Group:

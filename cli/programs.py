@@ -28,6 +28,7 @@ Format = Annotated[
 
 _WHOLE = "graphs are looked at as wholes, and a program's comes to be while it runs"
 _FILE = "a program's cells are as its file has them"
+# Options by their parameters: what they are called, and why they do not go with a program.
 REFUSED: Mapping[str, tuple[str, str]] = {
     "grown": ("--grown", "programs return what they make: --output has it"),
     "memory": ("--memory", "it limits what --batch auto chooses, and that is for specs"),
@@ -45,7 +46,6 @@ REFUSED: Mapping[str, tuple[str, str]] = {
     "engine": ("--engine", "its file would run on every machine; --shard I/N and abw join do it"),
     "trace": ("--trace", f"it notes plans that are made ahead: {_WHOLE}"),
 }
-"""Options by their parameters: what they are called, and why they do not go with a program."""
 _LEARNED = ("auto", "fsm")
 
 

@@ -18,12 +18,12 @@ from abw.cli.groups import kinds_of
 from abw.cli.main import app
 
 Command = Any
+# Typer's own objects, whose classes change from version to version; what is read of them does not.
 Param = Any
-"""Typer's own objects, whose classes change from version to version; what is read of them does not."""
+# An argument or option: names, meaning, default.
 Row = tuple[str, str, str]
-"""An argument or option: names, meaning, default."""
+# Names and meaning.
 Described = tuple[str, str]
-"""Names and meaning."""
 
 _HEAD = """\
 # Commands
@@ -36,8 +36,8 @@ _SHARED = """\
 Each command lists the ones that it has, with their defaults.
 """
 _BENCH = "abw bench "
+# An option that so many commands have in the same words is described once.
 SEVERAL = 3
-"""An option that so many commands have in the same words is described once."""
 
 
 def commands() -> dict[str, Command]:

@@ -11,11 +11,11 @@ import typer
 
 from abw.core.base.errors import AbwError, did_you_mean
 
+# The class of what Typer raises; it is not among its public names.
 UsageError: Any = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
-"""The class of what Typer raises; it is not among its public names."""
 
+# Typer's own object, whose class changes from version to version; what is read of it does not.
 Param = Any
-"""Typer's own object, whose class changes from version to version; what is read of it does not."""
 
 
 class NotAllowedError(AbwError):

@@ -80,18 +80,18 @@ from abw.core.train.teacher import Teacher, finished_model
 from abw.core.train.trainer import Trainer
 
 Floats = NDArray[np.float32]
+# A file in the model's data format (a `Path`), Python objects, or what `LoadedModel.read` or
+# `Instances.from_arrays` gave.
 Given = os.PathLike[str] | Iterable[object] | Instances
-"""A file in the model's data format (a `Path`), Python objects, or what `LoadedModel.read` or
-`Instances.from_arrays` gave."""
+# What becomes of an instance that cannot be read or run: it ends the call, or `Outputs.errors` has it.
 Errors = Literal["raise", "return"]
-"""What becomes of an instance that cannot be read or run: it ends the call, or `Outputs.errors` has it."""
 _ERRORS = get_args(Errors)
 
 
+# Mini-batches in order, each with a column for each of a model's outputs.
 Columns = Iterator[tuple[MiniBatch, tuple[Column, ...]]]
-"""Mini-batches in order, each with a column for each of a model's outputs."""
+# Some instances, what they give, and afterwards which of them the model could not be run on.
 _Run = tuple[Piece, Columns, list[InstanceError]]
-"""Some instances, what they give, and afterwards which of them the model could not be run on."""
 
 
 def load(
@@ -162,8 +162,8 @@ def load(
     return _prepared(model, networks, params, (executor, precision), options)
 
 
+# What a `LoadedModel` takes behind its executor.
 _Options = tuple[str | Policy, Choice, int, bool, Instances | None, int | None]
-"""What a `LoadedModel` takes behind its executor."""
 
 
 def _prepared(

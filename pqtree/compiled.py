@@ -11,8 +11,8 @@ from typing import Any
 
 from abw.pqtree import kernel, table
 
+# Trees with fewer leaves stay in plain Python: they are done before a compiled kernel is loaded.
 PLAIN_BELOW = 64
-"""Trees with fewer leaves stay in plain Python: they are done before a compiled kernel is loaded."""
 
 
 def wanted(n: int) -> bool:

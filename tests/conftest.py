@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# Compares a text with a golden file of that name.
 Golden = Callable[[str, str], None]
-"""Compares a text with a golden file of that name."""
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -16,11 +16,11 @@ PAGES = (
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")),
     *sorted((ROOT / "docs").glob("*.md")),
 )
+# The options of every command by its full name.
 OPTIONS = {
     name: {"--help", *(opt for param in command.params for opt in param.opts if opt.startswith("-"))}
     for name, command in commands().items()
 }
-"""The options of every command by its full name."""
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 

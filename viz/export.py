@@ -16,8 +16,8 @@ from abw.viz.drawing.terminal import plain
 
 Format = Literal["text", "svg", "dot", "png", "pdf"]
 Engine = Literal["own", "dot"]
+# Dots an inch of a PNG: twice those of a browser's pixels.
 RESOLUTION = 192
-"""Dots an inch of a PNG: twice those of a browser's pixels."""
 
 
 def export(

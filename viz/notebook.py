@@ -31,12 +31,12 @@ from abw.viz.drawing.draw import as_svg
 from abw.viz.drawing.svg import Svg, document, stacked
 from abw.viz.drawing.svg_memory import ordering_svg
 
+# The most states of a policy, batches of a run, variables of a cell, tree or layout that are drawn.
 STATES, BATCHES, VARIABLES = 60, 3_000, 80
-"""The most states of a policy, batches of a run, variables of a cell, tree or layout that are drawn."""
 
 
+# The most nodes of a graph, rounds of a run, and instances with what was decided there that are drawn.
 NODES, ROUNDS, INSTANCES = 150, 100, 4
-"""The most nodes of a graph, rounds of a run, and instances with what was decided there that are drawn."""
 
 
 def _shown(said: str, *drawn: Svg | None) -> str:

@@ -35,8 +35,8 @@ SCRIPTS = (
     "keys.js",
 )
 
+# Drawings of more batches or blocks than this are left out: the page's own views show them.
 STILL = 4_000
-"""Drawings of more batches or blocks than this are left out: the page's own views show them."""
 
 
 def page(*scenes: Scene, theme: Theme | None = None) -> bytes:

@@ -25,11 +25,11 @@ from abw.viz.drawing.palette import colour, ink, marks, pattern
 from abw.viz.drawing.rounds_text import cut_text
 from abw.viz.placement import arrange
 
+# The most computed numbers put into the page, and how many of a node's there are at most.
 VALUES, SHORT = 60_000, 8
-"""The most computed numbers put into the page, and how many of a node's there are at most."""
 
+# The most choices of what grows put into the page.
 CHOICES = 20_000
-"""The most choices of what grows put into the page."""
 
 TIMELESS = (
     "Of a run with --profile this shows what each batch took, each thread's timeline, why threads waited."

@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from abw.core.exec.cuda.measure.floor import Limits
     from abw.core.exec.cuda.tiles import Forms
 
+    # A workload, its hidden size, instances in the mini-batch.
     Setting = tuple[Case, int, int]
-    """A workload, its hidden size, instances in the mini-batch."""
+    # A spec, its hidden size, the forms of its kernels.
     Network = tuple[Path, int, Forms]
-    """A spec, its hidden size, the forms of its kernels."""
 
 SCHEMES: tuple[Scheme, ...] = ("batch", "plan")
+# The workloads that say most: trees, lattices, chains.
 FIRST = ("TreeLSTM", "LatticeLSTM", "BiLSTM-Tagger")
-"""The workloads that say most: trees, lattices, chains."""
+# The sizes that say most.
 FIRST_HIDDEN, FIRST_BATCH = (256, 512, 128), (64, 8, 1, 256)
-"""The sizes that say most."""
+# Rows of which the schemes' times can be told.
 ENOUGH = 8
-"""Rows of which the schemes' times can be told."""
+# What a check or a row may take, on a machine that has compiled nothing yet.
 CALL_SECONDS = 300.0
-"""What a check or a row may take, on a machine that has compiled nothing yet."""
 
 
 def in_order(cases: Sequence[Case], hidden: Iterable[int], batches: Iterable[int]) -> list[Setting]:

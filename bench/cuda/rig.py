@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# What is checked against the reference executor; what is timed, against blas and PyTorch.
 CHECKED_INSTANCES, CHECKED_HIDDEN = 8, 32
-"""What is checked against the reference executor; what is timed, against blas and PyTorch."""
+# Seconds after which a kernel counts as hung: none takes one.
 PATIENCE = 20.0
-"""Seconds after which a kernel counts as hung: none takes one."""
+# Seconds of runs before those that count: the GPU's clock rises, memory is taken.
 WARMING = 0.2
-"""Seconds of runs before those that count: the GPU's clock rises, memory is taken."""
+# Seconds after which the runs done are enough for a median.
 LONGEST = 4.0
-"""Seconds after which the runs done are enough for a median."""
+# Runs one right after the other, between two events.
 IN_A_ROW = 5
-"""Runs one right after the other, between two events."""
+# Seconds from which on a run is timed alone: of several the GPU would seem to hang.
 SLOW = 0.1
-"""Seconds from which on a run is timed alone: of several the GPU would seem to hang."""
 TORCH_DEVICE = "cuda"
+# How far outputs of timed runs may be from blas and PyTorch, of their root mean square: all add hundreds of
+# float32 in their own order, over tens of levels.
 TOLERANCE = 1e-3
-"""How far outputs of timed runs may be from blas and PyTorch, of their root mean square: all add hundreds of
-float32 in their own order, over tens of levels."""
 
 
 def default_executor(gpu: Gpu, scheme: Scheme) -> CudaExecutor:

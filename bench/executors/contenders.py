@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from abw.core.exec.params import Params
     from abw.core.plan.plan import Plan
 
+# How far the outputs of the two, both of order 1 and in float32, may be apart.
 TOLERANCE = 1e-4
-"""How far the outputs of the two, both of order 1 and in float32, may be apart."""
 
 
 class Contender(Protocol):

@@ -12,8 +12,8 @@ from abw.bench.options import SPECS, Batch, DataDir, HiddenSizes, SpecsDir
 from abw.bench.rows import Row, Rows
 from abw.bench.workloads import case, files_of
 
+# Cells with two and with one state, types that are read by few and by many.
 WORKLOADS = ("TreeLSTM", "LatticeGRU")
-"""Cells with two and with one state, types that are read by few and by many."""
 
 
 def launch(

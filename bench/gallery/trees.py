@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+# The row of each word; others have that of <unk>.
 Rows = Mapping[str, int]
-"""The row of each word; others have that of <unk>."""
 
 
 class TreeLSTM:

@@ -8,8 +8,8 @@ import time
 from abw.bench.rows import Row, Rows
 from abw.pqtree import declared_layout, plan_layout
 
+# The bytes of a variable.
 SIZE = 64
-"""The bytes of a variable."""
 
 
 def planted_program(rng: random.Random, n: int, noise: float) -> tuple[list[int], list[list[list[int]]]]:

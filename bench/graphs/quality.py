@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from abw.core.policy.schedule import Policy
 
 RULES = ("depth", "agenda", "sufficient", "critical", "critical-free", "weight-free", "share-free", "share")
+# Instances that an FSM is made from, and mini-batches that candidates are judged on, as in a run.
 TRAINED, HELD = 32, 4
-"""Instances that an FSM is made from, and mini-batches that candidates are judged on, as in a run."""
 RATIOS = "batches over the fewest known"
+# The most nodes of a mini-batch that is searched.
 SEARCHED = 100_000
-"""The most nodes of a mini-batch that is searched."""
 
 
 def of_families(data: Path, batch: int, launch: float, mini_batches: int, named: str | None) -> Rows:

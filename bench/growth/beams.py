@@ -28,10 +28,10 @@ types:
   decoder: SPECS/cells/lstm.yaml
   score: {cell: SPECS/cells/linear.yaml, dims: {in: hidden, out: vocabulary}}
 """
+# Words of a sentence.
 MOST = 60
-"""Words of a sentence."""
+# The states h and c that a sentence's decoding begins with, and how many words it has.
 Start = tuple[Any, Any, int]
-"""The states h and c that a sentence's decoding begins with, and how many words it has."""
 
 
 def translator(net: Net) -> Callable[[Start], list[int]]:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+# So many hypotheses of a sentence a beam keeps.
 WIDTH = 4
-"""So many hypotheses of a sentence a beam keeps."""
 
 Arrays = Mapping[str, NDArray[np.float32]]
 

@@ -24,6 +24,7 @@ from abw.core.run.growing.grow import Grown, grow
 from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 
+# Greedy decoding of as many words as the sentence's own translation has, up to 60.
 GREEDY = """\
 model: greedy
 dims: {hidden: 64, embed: hidden, vocabulary: 256}
@@ -53,11 +54,10 @@ types:
     {per: step, cell: SPECS/cells/linear.yaml, dims: {in: hidden, out: vocabulary}, inputs: {x: decoder.h}}
 outputs: {words: step.next}
 """
-"""Greedy decoding of as many words as the sentence's own translation has, up to 60."""
+# The same with a beam of four hypotheses: of one step, and then of 59 times four.
 BEAM = (
     GREEDY.replace("argmax", "best 4 of").replace("add: step,", "add: step, each: next,").replace("60", "237")
 )
-"""The same with a beam of four hypotheses: of one step, and then of 59 times four."""
 
 
 class Growing:

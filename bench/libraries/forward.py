@@ -29,8 +29,8 @@ from abw.core.run.minibatches import MiniBatch, planned
 from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 
+# How far outputs, of order 1 and in float32, may be apart.
 TOLERANCE = 1e-5
-"""How far outputs, of order 1 and in float32, may be apart."""
 
 Floats = NDArray[np.float32]
 Makes = Callable[[Trees], Library]

@@ -33,12 +33,12 @@ module, spec, data, hidden, batch = sys.argv[1:]
 loading = Loading(spec, data=data, dims={"hidden": int(hidden)}, threads=1)
 serve(loading, Limits(batch=int(batch), timeout=60.0), "127.0.0.1", 0, None, module)
 """
+# What an engine runs, and how many requests it gets at once.
 ENGINES = {
     "abw": ("abw.core.serve.engine", 64),
     "abw, one at a time": ("abw.core.serve.engine", 1),
     "PyTorch, node by node": ("abw.bench.serving.torch_engine", 1),
 }
-"""What an engine runs, and how many requests it gets at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ from abw.bench.process import abw_check, abw_run, abw_train
 from abw.bench.rows import Row, Rows
 from abw.bench.workloads import CASES, case
 
+# A workload and a size with more than a gigabyte of weights.
 LARGE = ("TreeLSTM", 4096)
-"""A workload and a size with more than a gigabyte of weights."""
 
+# MV-RNN has matrices at every node: beyond this size a mini-batch takes gigabytes.
 LARGEST_MV = 128
-"""MV-RNN has matrices at every node: beyond this size a mini-batch takes gigabytes."""
 
 
 def memory(
@@ -94,6 +94,7 @@ class Trained:
         return path
 
 
+# Trees by AdaGrad and without a state, lattices and chains by Adam, and a model that grows.
 TRAININGS = (
     Trained("sst", "sst", "trees/train.txt"),
     Trained(
@@ -106,7 +107,6 @@ TRAININGS = (
     Trained("bilstm", "bilstm", "tags/dev.txt", {}, "train: {loss: {of: tags, target: coin, over: token}}\n"),
     Trained("seq2seq", "seq2seq"),
 )
-"""Trees by AdaGrad and without a state, lattices and chains by Adam, and a model that grows."""
 
 
 def _trainings(specs: Path, data: Path, batches: list[int], hidden: list[int]) -> Rows:

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from abw.bench.gallery.batches import Batched
     from abw.core.data.instances import Instances as Read
 
+# How far outputs, of order 1 and in float32, may be apart.
 TOLERANCE = 1e-5
-"""How far outputs, of order 1 and in float32, may be apart."""
+# The data of each model, which ships with it.
 DATA = {
     "gat": "molecules.jsonl",
     "ggnn": "molecules.jsonl",
@@ -39,7 +40,6 @@ DATA = {
     "tree-transformer": "dependency.jsonl",
     "bidag": "expressions.jsonl",
 }
-"""The data of each model, which ships with it."""
 
 
 def models(

@@ -17,8 +17,8 @@ from abw.bench.timing import rounds
 from abw.core.api import LoadedModel, load
 from abw.core.base.errors import AbwError
 
+# So many trees take turns.
 TREES = 100
-"""So many trees take turns."""
 
 
 def one(

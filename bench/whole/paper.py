@@ -19,11 +19,12 @@ from abw.core.run.presets import PRESETS
 
 RULES = ("depth", "agenda", "sufficient", "critical")
 SYSTEMS = tuple(PRESETS)
+# MV-RNN multiplies matrices at every node: beyond this size a run takes minutes and shows nothing else.
 LARGEST_MV = 128
-"""MV-RNN multiplies matrices at every node: beyond this size a run takes minutes and shows nothing else."""
+# Mini-batches of one instance that are timed together; fewer of larger ones, one of these and more.
 WINDOW = 16
-"""Mini-batches of one instance that are timed together; fewer of larger ones, one of these and more."""
 
+# Section 5.2: ED-Batch over Cavs DyNet on the CPU, throughput; means over sizes, for lattices the range.
 GAINS = {
     "BiLSTM-Tagger": "1.20 x",
     "LSTM-NMT": "1.11 x",
@@ -33,8 +34,8 @@ GAINS = {
     "LatticeLSTM": "1.32 to 2.97 x",
     "LatticeGRU": "1.32 to 2.97 x",
 }
-"""Section 5.2: ED-Batch over Cavs DyNet on the CPU, throughput; means over sizes, for lattices the range."""
 
+# Table 3: milliseconds on a V100, Cortex and ED-Batch, by workload, mini-batch and size.
 LATENCIES = {
     ("TreeGRU", 10, 256): (2.30, 2.27),
     ("TreeGRU", 10, 512): (5.60, 3.04),
@@ -45,13 +46,12 @@ LATENCIES = {
     ("TreeLSTM", 20, 256): (3.460, 3.52),
     ("TreeLSTM", 20, 512): (19.210, 4.82),
 }
-"""Table 3: milliseconds on a V100, Cortex and ED-Batch, by workload, mini-batch and size."""
 
+# Table 6: TreeLSTM, size 512, mini-batch 256, inputs a second on 28 cores of a Xeon.
 INPUTS = {"Torch": 39, "TensorFlow": 37, "DyNet": 671, "Cavs": 480, "ED-Batch": 1163}
-"""Table 6: TreeLSTM, size 512, mini-batch 256, inputs a second on 28 cores of a Xeon."""
 
+# Of fig7: instances left out, instances that FSMs are learned from, mini-batches of a size.
 SKIPPED, LEARNED, MOST_BATCHES = 64, 32, 16
-"""Of fig7: instances left out, instances that FSMs are learned from, mini-batches of a size."""
 
 
 def paper(

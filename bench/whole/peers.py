@@ -11,9 +11,12 @@ from abw.bench.options import SPECS, Batch, DataDir, Hidden, Runs, SpecsDir, Thr
 from abw.bench.rows import Row, Rows
 from abw.bench.systems import System, chosen_cases, preset, side_by_side
 
+# GFLOP/s of the core on which the programs below were measured, by the same peak loop.
 THEIR_PEAK = 115.6
-"""GFLOP/s of the core on which the programs below were measured, by the same peak loop."""
 
+# Instances a CPU second at size 128 and mini-batch 64, construction and forward: the better of agenda and
+# depth of vanilla DyNet and of DyNet on static subgraphs, and ED-Batch with encoding sort (its fork of DyNet,
+# commit 82c200fd, one core of an AMD EPYC, Zen 4).
 PEERS: dict[str, tuple[float, float, float]] = {
     "BiLSTM-Tagger": (967, 1276, 1412),
     "BiLSTM-Tagger-withchar": (337, 689, 699),
@@ -25,9 +28,6 @@ PEERS: dict[str, tuple[float, float, float]] = {
     "LatticeLSTM": (1069, 1698, 2242),
     "LatticeGRU": (1305, 1341, 2467),
 }
-"""Instances a CPU second at size 128 and mini-batch 64, construction and forward: the better of agenda and
-depth of vanilla DyNet and of DyNet on static subgraphs, and ED-Batch with encoding sort (its fork of DyNet,
-commit 82c200fd, one core of an AMD EPYC, Zen 4)."""
 
 PROGRAMS = ("DyNet", "DyNet_with_static_subgraphs", "ED-Batch")
 

@@ -28,8 +28,8 @@ from abw.core.spec.load import Overrides
 from abw.core.train.learner import Learner
 from abw.core.train.targets import targets_of
 
+# What takes turns with abw, where it is there.
 LIBRARIES = ("torch", "dgl", "torchfold")
-"""What takes turns with abw, where it is there."""
 
 
 def train(

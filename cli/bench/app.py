@@ -30,8 +30,8 @@ Against = Annotated[
     typer.Option("--compare", metavar="FILE.json", help="Show the speed-up over this document."),
 ]
 ADDED = {"save": Save, "compare": Against, "quiet": options.QuietFlag, "as_json": options.Json}
+# Of the document.
 VERSION = 2
-"""Of the document."""
 
 
 def command(bench: Callable[..., Rows]) -> Callable[..., None]:

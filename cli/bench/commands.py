@@ -10,6 +10,7 @@ import typer
 from abw.cli.bench.app import command
 from abw.cli.groups import Group
 
+# Where in `abw.bench` each bench is: a generator of its own name.
 BENCHES = {
     "cpu": "executors.cpu",
     "precision": "executors.precision",
@@ -31,7 +32,6 @@ BENCHES = {
     "train": "whole.training",
     "serve": "serving.serve",
 }
-"""Where in `abw.bench` each bench is: a generator of its own name."""
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401

@@ -10,6 +10,7 @@ from abw.cli.console import amount, duration, grid
 from abw.core.base.errors import GLUE
 from abw.core.base.grid import Grid
 
+# How a column's ending says its unit (`abw.bench.rows.Row`); of several the first fits.
 UNITS = {
     "_per_second": lambda value: amount(value),
     "_seconds": lambda value: duration(value),
@@ -19,7 +20,6 @@ UNITS = {
     "_times": lambda value: f"{value:.2f}{GLUE}x",
     "_error": lambda value: f"{value:.1e}",
 }
-"""How a column's ending says its unit (`abw.bench.rows.Row`); of several the first fits."""
 
 
 def tables(rows: Sequence[Row], before: Sequence[Row] = ()) -> Iterator[Grid]:

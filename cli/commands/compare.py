@@ -14,8 +14,8 @@ from abw.cli.console import counted, duration, grid, print_json, progress, say_r
 if TYPE_CHECKING:
     from abw.viz.drawing.chart import Chart
 
+# The policies compared unless told otherwise, the FSM apart.
 USUAL = ("depth", "agenda", "sufficient", "phases", "critical", "search", "auto")
-"""The policies compared unless told otherwise, the FSM apart."""
 
 
 def compare(

@@ -10,8 +10,8 @@ import typer
 from abw.cli import completion, options, programs
 from abw.cli.console import amount, counted, duration, give, grid, progress, say_random
 
+# The most reasons, instances and types that a screen is given; --json has all.
 REASONS, INSTANCES, TYPES = 5, 4, 12
-"""The most reasons, instances and types that a screen is given; --json has all."""
 
 
 def explain(

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
+# What --show-kernels means where no type is named.
 ALL = "all"
-"""What --show-kernels means where no type is named."""
 
 
 class RunCommand(Command):

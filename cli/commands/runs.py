@@ -29,9 +29,10 @@ app = typer.Typer(
 )
 
 
+# So many runs are listed unless told otherwise: a screen or two.
 LAST = 50
-"""So many runs are listed unless told otherwise: a screen or two."""
 
+# What runs can be sorted by.
 KEYS: dict[str, Callable[[StoredRun], Any]] = {
     "run": lambda run: run.number,
     "date": lambda run: run.date,
@@ -40,7 +41,6 @@ KEYS: dict[str, Callable[[StoredRun], Any]] = {
     "batches": lambda run: run.report["batches"],
     "rate": lambda run: run.report["instances_per_second"],
 }
-"""What runs can be sorted by."""
 
 Which = Annotated[
     list[str],

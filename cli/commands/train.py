@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Executor = Literal["cpu", "reference"]
 POLICY, EVERY = "sufficient", 60.0
+# What is taken unless told otherwise; a training that goes on takes none of it.
 EXECUTOR: Executor = "cpu"
-"""What is taken unless told otherwise; a training that goes on takes none of it."""
 
 
 def train(

@@ -14,10 +14,10 @@ from rich.text import Text
 
 from abw.core.base.errors import GLUE, printable
 
+# The width of what is no terminal: there nothing is wrapped or cut.
 UNLIMITED = 1_000_000
-"""The width of what is no terminal: there nothing is wrapped or cut."""
+# The width of pictures there.
 DRAWN = 100
-"""The width of pictures there."""
 
 _HELD = "\ue000"  # rich breaks lines at GLUE
 

@@ -81,8 +81,8 @@ class Problem:
         return printable("\n".join(lines))
 
 
+# Between a number and its unit: printed as a blank, at which no line is broken (`abw.core.base.console`).
 GLUE = "\xa0"
-"""Between a number and its unit: printed as a blank, at which no line is broken (`abw.core.base.console`)."""
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 

@@ -13,10 +13,10 @@ from typing import IO, Any
 from abw.core.base.errors import AbwError
 from abw.core.base.locks import UNIX, open_alone
 
+# The names of what is not whole yet begin like this.
 DRAFT = ".draft-"
-"""The names of what is not whole yet begin like this."""
+# A larger document is not read: none that abw writes comes near.
 MAX_BYTES = 100_000_000
-"""A larger document is not read: none that abw writes comes near."""
 
 
 def home() -> Path:

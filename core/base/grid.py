@@ -12,8 +12,8 @@ from rich.text import Text
 from abw.core.base.console import UNLIMITED
 from abw.core.base.errors import GLUE
 
+# The least width of a column whose texts may be broken into lines.
 PROSE = 28
-"""The least width of a column whose texts may be broken into lines."""
 
 
 class Grid(Table):

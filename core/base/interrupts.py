@@ -12,10 +12,10 @@ from types import FrameType
 
 from abw.core.base.errors import InterruptedWorkError
 
+# The exit code after Ctrl-C, as typer and shells have it.
 INTERRUPTED = 130
-"""The exit code after Ctrl-C, as typer and shells have it."""
+# By what the system ends a program: when asked to, and when its terminal is closed (not on Windows).
 TERMINATING = tuple(getattr(signal, s) for s in ("SIGTERM", "SIGHUP") if hasattr(signal, s))
-"""By what the system ends a program: when asked to, and when its terminal is closed (not on Windows)."""
 
 
 class Terminated(SystemExit):
@@ -66,8 +66,8 @@ class Stop:
     asked = False
 
 
+# Of this process.
 STOP = Stop()
-"""Of this process."""
 
 
 @contextmanager

@@ -13,12 +13,12 @@ from typing import Any
 
 from abw.core.base.errors import AbwError
 
+# How a file system says that it has none, as some that are shared by many machines.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-"""How a file system says that it has none, as some that are shared by many machines."""
+# Seconds between two tries to get a lock of Windows, whose own waiting gives up.
 _POLL = 0.05
-"""Seconds between two tries to get a lock of Windows, whose own waiting gives up."""
+# The byte of a file that Windows locks: where none is, since nobody else may read what is locked.
 _LOCKED_AT = 1 << 40
-"""The byte of a file that Windows locks: where none is, since nobody else may read what is locked."""
 
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -32,8 +32,8 @@ def _module(name: str) -> Any:  # noqa: ANN401
 
 
 _FCNTL = _module("fcntl")
+# Whether folders can be opened, and open files renamed and removed: everywhere but on Windows.
 UNIX = _FCNTL is not None
-"""Whether folders can be opened, and open files renamed and removed: everywhere but on Windows."""
 
 
 def lock(file: int, *, wait: bool) -> bool:

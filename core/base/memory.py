@@ -18,8 +18,8 @@ from abw.core.base.windows import available_physical, kernel32, peak_working_set
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # glibc's malloc.h
 _LARGEST_FROM_HEAP = 32 << 20  # the most that glibc accepts
 _KEPT = 2**31 - 1
+# What is taken without a look at what is free, which takes some 0.1 ms.
 _UNASKED = 1 << 24
-"""What is taken without a look at what is free, which takes some 0.1 ms."""
 
 
 def keep_freed_memory() -> bool:

@@ -14,8 +14,8 @@ T = TypeVar("T")
 U = TypeVar("U")
 Tool = TypeVar("Tool")
 
+# So many results a tool may wait for earlier ones, or to be taken, beside what is worked on.
 WAITING = 3
-"""So many results a tool may wait for earlier ones, or to be taken, beside what is worked on."""
 
 
 def abreast(

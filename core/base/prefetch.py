@@ -11,8 +11,8 @@ from typing import NoReturn, TypeVar
 
 T = TypeVar("T")
 
+# Seconds after which a thread that waits looks whether its other end is still there.
 _POLL = 0.1
-"""Seconds after which a thread that waits looks whether its other end is still there."""
 
 
 def ahead(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:

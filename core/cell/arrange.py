@@ -12,8 +12,8 @@ from abw.core.ir.network import LayoutName
 from abw.pqtree import Layout, Status, declared_layout, paper_layout, plan_layout
 
 SCRATCH = -1
+# Seconds after which the search keeps what it has; cells that have an ideal layout need no search.
 SEARCH = 0.25
-"""Seconds after which the search keeps what it has; cells that have an ideal layout need no search."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from collections.abc import Hashable, Sequence
 
 from abw.core.cell.normal import NormalCell
 
+# States after which the search keeps the best sequence it has; the cells of the paper need under 100.
 MAX_VISITS = 5_000
-"""States after which the search keeps the best sequence it has; the cells of the paper need under 100."""
 
+# Cells of more operations are not searched: they get the sequence that the search begins with.
 SEARCHED = 256
-"""Cells of more operations are not searched: they get the sequence that the search begins with."""
 
 Batches = tuple[tuple[int, ...], ...]
 

@@ -9,8 +9,8 @@ from abw.core.cell.names import meaning, value_names
 from abw.core.ir.cell import Cell
 from abw.core.ir.operations import OPERATIONS
 
+# What stands inside each expression that reads it.
 SMALL = ("constant", "spread", "transpose", "neg")
-"""What stands inside each expression that reads it."""
 
 
 def equations(cell: Cell) -> list[str]:

@@ -13,8 +13,8 @@ from abw.core.ir.operations import OPERATIONS
 
 Array = NDArray[np.float64]
 
+# What becomes of an operation's result, by its arguments.
 Rounded = Callable[[Op, Sequence[Array], Array], Array]
-"""What becomes of an operation's result, by its arguments."""
 
 NUMPY = Arrays(np)
 

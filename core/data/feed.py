@@ -22,14 +22,14 @@ from abw.core.base.pipes import ready
 Bytes = NDArray[np.uint8]
 
 MOST_PROBLEMS = 10
+# More lines or instances than a file can have.
 ALL = 2**31
-"""More lines or instances than a file can have."""
+# The path that means standard input.
 STDIN = "-"
-"""The path that means standard input."""
+# So many seconds a pipe may take to give more before what is at hand is read without that.
 LINGER = 0.01
-"""So many seconds a pipe may take to give more before what is at hand is read without that."""
+# What some programs put before a file's first line.
 BOM = b"\xef\xbb\xbf"
-"""What some programs put before a file's first line."""
 _BLOCK = 1 << 16
 _LEAST_BLOCK = 1 << 12
 _LINE = 64  # bytes of a line of which nothing is known

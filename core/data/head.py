@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from abw.core.base.errors import SpecError
 from abw.core.data.feed import Feed, open_feed
 
+# So many lines are looked at, or as many as come without waiting.
 LINES = 256
-"""So many lines are looked at, or as many as come without waiting."""
 
 
 class Head:

@@ -16,8 +16,8 @@ from abw.core.ir.formats import with_common
 from abw.core.ir.schema import ARRAYS, FieldSchema, LinkSchema, Schema
 
 Ints = NDArray[np.int32]
+# Of a link, the kinds that it leads from and to, and the numbers (2, E) of their vertices.
 Edges = ArrayLike | tuple[str, str, ArrayLike]
-"""Of a link, the kinds that it leads from and to, and the numbers (2, E) of their vertices."""
 _LARGEST = 2**31 - 1
 _SHAPES = "numbers are (n,) or (n, size), strings (n,)"
 _ROWS = "row 0 from where, row 1 to where; of pairs (E, 2) it is index.T"

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from abw.core.jit.decorators import inner, njit
 
 Ints = NDArray[np.int32]
+# The eight bytes from each place of a text on.
 Eights = NDArray[np.uint64]
-"""The eight bytes from each place of a text on."""
 EIGHT = 8
 _LONG, _TOP, _HALF = np.uint64(1 << 63), np.uint64(56), np.uint64(32)
 _MIX = np.uint64(0x9E3779B97F4A7C15)

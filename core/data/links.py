@@ -15,8 +15,8 @@ from abw.core.jit.decorators import njit
 
 T = TypeVar("T")
 
+# What an edge of a link takes while the link is made of others.
 EDGE_BYTES = 28
-"""What an edge of a link takes while the link is made of others."""
 MOST_EDGES = 2**31 - 1
 
 

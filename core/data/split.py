@@ -16,14 +16,14 @@ from abw.core.jit.decorators import njit
 
 Longs = NDArray[np.int64]
 
+# So many bytes are looked at together.
 BLOCK = 1 << 22
-"""So many bytes are looked at together."""
 _LINES, _PAIRS, _LATTICES = range(3)
 _RULES = {"pairs": _PAIRS, "lattice": _LATTICES}
+# What is known between two blocks: the line, and how many lines a lattice still has.
 _LINE, _LEFT = range(2)
-"""What is known between two blocks: the line, and how many lines a lattice still has."""
+# Instead of that: the file's head comes, or a length cannot be read.
 _HEAD, _LOST = -1, -2
-"""Instead of that: the file's head comes, or a length cannot be read."""
 
 
 def split(path: Path, format: str, batch: int, parts: int, limit: int | None = None) -> Iterator[Section]:

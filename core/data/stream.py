@@ -25,8 +25,8 @@ class Bad:
     name: str | int = ""
 
 
+# Instances that are read together.
 Some = TypeVar("Some", bound=Sized)
-"""Instances that are read together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from abw.core.base.memory import resident
 
 Array = NDArray[Any]
 
+# Formats by how a file's name ends.
 FORMATS: Mapping[str, str] = {
     ".safetensors": "safetensors",
     ".npz": "npz",
@@ -31,7 +32,6 @@ FORMATS: Mapping[str, str] = {
     ".pth": "torch",
     ".bin": "torch",
 }
-"""Formats by how a file's name ends."""
 
 _CONVERT = """\
 convert it where PyTorch is installed:
@@ -40,9 +40,10 @@ convert it where PyTorch is installed:
     safetensors.torch.save_file({{k: v.contiguous().clone() for k, v in state.items()}}, {target!r})"""
 
 _SAVE = "save what it has learned alone: torch.save(model.state_dict(), FILE)"
+# Where PyTorch's refusal names what it would have to import.
 _OBJECT = re.compile(r"\b(?:GLOBAL|class|global) ([A-Za-z_][\w.]*\.\w+)")
-"""Where PyTorch's refusal names what it would have to import."""
 
+# NumPy's types by safetensors' names; bfloat16 comes as its bits.
 _TYPES = {
     "F64": np.float64,
     "F32": np.float32,
@@ -58,17 +59,16 @@ _TYPES = {
     "U8": np.uint8,
     "BOOL": np.bool_,
 }
-"""NumPy's types by safetensors' names; bfloat16 comes as its bits."""
 
 
+# Begins the name of a tensor that holds the words of a table's rows, of bytes, one a line.
 VOCABULARY = "vocabulary/"
-"""Begins the name of a tensor that holds the words of a table's rows, of bytes, one a line."""
+# Begins the names of what training keeps beside the weights.
 TRAINING = "train/"
-"""Begins the names of what training keeps beside the weights."""
 _LONGEST_HEADER = 100_000_000
 
+# NumPy's readers of an array's header, by its version; the third one is for arrays of records.
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-"""NumPy's readers of an array's header, by its version; the third one is for arrays of records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +225,8 @@ def _member(path: Path, archive: ZipFile, member: ZipInfo) -> Stored:
     return Stored(shape, dtype.name, read)
 
 
+# What importing PyTorch takes: measured of 2.13 for the CPU. One process may have measured its own.
 TORCH_BYTES = 200_000_000
-"""What importing PyTorch takes: measured of 2.13 for the CPU. One process may have measured its own."""
 _measured: list[int] = []
 
 

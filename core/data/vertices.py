@@ -18,9 +18,9 @@ from abw.core.ir.paths import Hop
 from abw.core.ir.schema import Schema
 from abw.core.jit.decorators import njit
 
+# Columns that are always there: the number of a vertex's kind, of its instance in the mini-batch, and among
+# the vertices of its kind there.
 KIND, INSTANCE, INDEX = "kind", "instance", "index"
-"""Columns that are always there: the number of a vertex's kind, of its instance in the mini-batch, and among
-the vertices of its kind there."""
 
 
 @dataclass(frozen=True, slots=True)

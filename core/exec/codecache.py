@@ -13,13 +13,13 @@ from pathlib import Path
 
 from abw.core.base.files import DRAFT, replacing
 
+# Begins every file of machine code; a digest of the rest follows.
 MAGIC = b"abw1"
-"""Begins every file of machine code; a digest of the rest follows."""
 
+# Bytes that a folder of machine code may take: some thousand models. What was used least recently goes.
 LIMIT = 256 * 2**20
-"""Bytes that a folder of machine code may take: some thousand models. What was used least recently goes."""
+# Seconds after which a draft is one that its process never finished.
 ABANDONED = 3600.0
-"""Seconds after which a draft is one that its process never finished."""
 
 _NAME = re.compile(rf"((abw_njit_)?[0-9a-f]{{32}})\.|{re.escape(DRAFT)}")
 

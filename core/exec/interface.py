@@ -119,27 +119,26 @@ class Rounds(Protocol):
         """
 
 
+# Of the best elements of several values: which of the values, which of its elements, its score.
 Picked = tuple[int, int, float]
-"""Of the best elements of several values: which of the values, which of its elements, its score."""
+# How appended nodes were executed: they were; not, as one reads a value of an earlier run; not, as they are
+# so many that a plan is better.
 Advanced = Literal["done", "stale", "large"]
-"""How appended nodes were executed: they were; not, as one reads a value of an earlier run; not, as they are
-so many that a plan is better."""
 
 
+# What the first words of a recorder's memory say, in this order.
+#
+# Of nodes: where their `words` lie, how many these are (`at`), and how many of them were executed (`begin`);
+# the `next` node's handle, and that of the first which was not executed (`begun`). Of questions: where `asks`
+# and `masks` lie, as `Tape.choose` takes them; how many were `asked`, how many bytes of the masks are taken
+# (`masked`), how many ask whether a number is above (`aboves`), the `least` and the `most` of the handles.
 HEAD = (
     "words", "at", "begin", "next", "begun", "asks", "masks", "asked", "masked", "aboves", "least", "most",
 )  # fmt: skip
-"""What the first words of a recorder's memory say, in this order.
-
-Of nodes: where their `words` lie, how many these are (`at`), and how many of them were executed (`begin`);
-the `next` node's handle, and that of the first which was not executed (`begun`). Of questions: where `asks`
-and `masks` lie, as `Tape.choose` takes them; how many were `asked`, how many bytes of the masks are taken
-(`masked`), how many ask whether a number is above (`aboves`), the `least` and the `most` of the handles.
-"""
 
 
+# As many elements of several values a tape finds at most: see `Tape.best`.
 MOST_BEST = 64
-"""As many elements of several values a tape finds at most: see `Tape.best`."""
 
 
 class Tape(Protocol):
@@ -229,8 +228,8 @@ class Abilities:
     halves: bool = False
 
 
+# Of an executor that works on the processor, batch after batch.
 USUAL = Abilities()
-"""Of an executor that works on the processor, batch after batch."""
 
 
 class Profiler(Protocol):

@@ -15,8 +15,8 @@ from abw.core.ir.weights import Combined, Expr, Tensor, names_in
 _PLAIN = re.compile(r"[^\W\d][\w./-]*")
 _EMBEDDING = re.compile(r"emb|wte|lookup", re.IGNORECASE)
 _INPUT, _STATE = re.compile(r"ih|[_.](x|in)\b"), re.compile(r"hh|[_.]h\b")
+# Names with less in common than this say nothing.
 _ALIKE = 0.5
-"""Names with less in common than this say nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from abw.core.exec.interface import USUAL, Abilities, Executor
 from abw.core.exec.precision import Precision
 from abw.core.exec.reference import ReferenceExecutor
 
+# What the kernels of the executor cpu are written in.
 KernelsName = Literal["ir", "njit"]
-"""What the kernels of the executor cpu are written in."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,11 @@ from abw.core.ir.operations import OPERATIONS
 
 Array = NDArray[np.float64]
 
+# Half the distance between 1 and the next number of single precision.
 UNIT = 2.0**-24
-"""Half the distance between 1 and the next number of single precision."""
 RUNS = 8
+# An error may be so many times as large as that of the run that is furthest away.
 FACTOR = 8.0
-"""An error may be so many times as large as that of the run that is furthest away."""
 
 
 class ShakenExecutor(ReferenceExecutor):

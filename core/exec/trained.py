@@ -20,8 +20,8 @@ from abw.core.ir.model import Model, ParamSource, TableSource
 from abw.core.ir.network import Network
 from abw.core.ir.weights import Combined, Expr, Pick, Slice, Tensor, Value, Weights, Zeros, names_in
 
+# What has parameters and tables.
 Owner = Model | Library
-"""What has parameters and tables."""
 State = Literal["ok", "missing", "misshapen"]
 
 

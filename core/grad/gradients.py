@@ -13,8 +13,8 @@ from abw.core.grad.cell import Operand
 from abw.core.grad.graph import TrainingGraph
 from abw.core.grad.terms import CHUNK, Array, param_gradients, static_gradients
 
+# The values behind references, as `Result.values` gives them.
 Read = Callable[[NDArray[np.integer[Any]]], NDArray[np.floating[Any]]]
-"""The values behind references, as `Result.values` gives them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+# Of the forward graph: `type_ptr`, `operand_ptr`, `operand`.
 Given = tuple[Ints, Ints, Ints]
-"""Of the forward graph: `type_ptr`, `operand_ptr`, `operand`."""
 
 
 @inner

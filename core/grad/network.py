@@ -13,8 +13,8 @@ from abw.core.ir.cell import Shape
 from abw.core.ir.model import QUERY, Attention
 from abw.core.ir.network import LISTED, Constant, NetType, Network, Slot
 
+# A value of a network: type and output.
 Flow = tuple[int, int]
-"""A value of a network: type and output."""
 
 
 @dataclass(frozen=True, slots=True)

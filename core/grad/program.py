@@ -13,12 +13,12 @@ from abw.core.grad.network import Training
 Ints = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 
+# Who gives the gradient of what a slot reads: nobody; a part, at the node or at each edge; the gradient of
+# the node's own output.
 NONE, NODE, EDGE, SUM = range(4)
-"""Who gives the gradient of what a slot reads: nobody; a part, at the node or at each edge; the gradient of
-the node's own output."""
 
+# What a part reads, as in `Read`: HOLDER is the edge's node.
 OPERAND, OUTPUT, GRADIENT, OWN, HOLDER, EDGES, COUNT = range(7)
-"""What a part reads, as in `Read`: HOLDER is the edge's node."""
 
 KINDS = {
     "operand": OPERAND,

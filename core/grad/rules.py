@@ -60,8 +60,8 @@ class Site:
 
 
 Slope = Callable[[Site], Value]
+# What argument i's gradient gets; None where the result does not change with it, or by steps.
 Rule = Callable[[Site, int], Value | None]
-"""What argument i's gradient gets; None where the result does not change with it, or by steps."""
 
 
 def _each(*slopes: Slope | None) -> Rule:
@@ -149,6 +149,7 @@ def _chosen(sign: str) -> Rule:
 
 _NONE: Rule = _each(None, None)
 
+# The rule of every operation that cells are made of; a composite has those of its parts.
 RULES: Mapping[str, Rule] = {
     "add": _each(lambda s: s.g, lambda s: s.g),
     "sub": _each(lambda s: s.g, lambda s: -s.g),
@@ -196,7 +197,6 @@ RULES: Mapping[str, Rule] = {
     "constant": _each(),
     "identity": _each(lambda s: s.g),
 }
-"""The rule of every operation that cells are made of; a composite has those of its parts."""
 
+# Operations that change by steps: no gradient passes them.
 WITHOUT: frozenset[str] = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
-"""Operations that change by steps: no gradient passes them."""

@@ -13,9 +13,9 @@ from abw.core.grad.cell import Differentiated, Operand
 
 Array = NDArray[np.float64]
 
+# So many rows are summed from zero; then the sums of chunks are added in order. What comes out is then the
+# same to the bit whatever the batches were, and long sums do not lose digits.
 CHUNK = 128
-"""So many rows are summed from zero; then the sums of chunks are added in order. What comes out is then the
-same to the bit whatever the batches were, and long sums do not lose digits."""
 
 
 def static_gradients(

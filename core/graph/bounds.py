@@ -138,8 +138,8 @@ def chains(dag: Dag) -> tuple[Ints, Ints]:
     return length, height
 
 
+# How many types' heights are found in one pass.
 BLOCK = 32
-"""How many types' heights are found in one pass."""
 
 
 def _measure(dag: Dag, column: Ints, above: Ints, length: Ints, height: Ints) -> None:

@@ -16,11 +16,11 @@ from abw.core.ir.model import (
 )
 from abw.core.ir.network import LISTED, Constant, LayoutName, NetType, Network, Slot
 
+# So many values of a field a mini-batch may have.
 MOST_GIVEN = 1 << 24
-"""So many values of a field a mini-batch may have."""
 
+# What may flow somewhere: producers (type, output) and constants.
 Flow = tuple[set[tuple[int, int]], set[int]]
-"""What may flow somewhere: producers (type, output) and constants."""
 
 
 def constant_table(model: Model) -> tuple[Constant, ...]:

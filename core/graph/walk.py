@@ -26,35 +26,35 @@ from abw.core.jit.decorators import njit
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
+# In place of a vertex: there is none; there are two or more. How many such there are.
 NOWHERE, SEVERAL, BEFORE = range(3)
-"""In place of a vertex: there is none; there are two or more. How many such there are."""
 
+# A reference that nothing has filled yet.
 MISSING = -(2**31)
-"""A reference that nothing has filled yet."""
 
+# `VIRTUAL - place`: what stands for a reduction's output, by its place in `alias`, is not known yet.
 VIRTUAL = -(2**30)
-"""`VIRTUAL - place`: what stands for a reduction's output, by its place in `alias`, is not known yet."""
 
+# In place of the number of one of a link's edges: the first, and there must not be more.
 ONLY = -(2**31)
-"""In place of the number of one of a link's edges: the first, and there must not be more."""
 
 FIELDS = 10
+# Of each type: how many slots; of a reduction the first of its three rows, else -1; how many candidates,
+# nodes, operands; which node, operand, place in `alias` is its first; how many candidates reduce nothing.
+# Behind the last type, the first ones are how many there are in all. And of a loop of types, by its number,
+# WAYS: whether its nodes read from vertices before their own (1), behind (2), or both.
 SLOTS, ROWS, COUNT, NODES, OPERANDS, FIRST, AT, PLACES, NONE, WAYS = range(FIELDS)
-"""Of each type: how many slots; of a reduction the first of its three rows, else -1; how many candidates,
-nodes, operands; which node, operand, place in `alias` is its first; how many candidates reduce nothing.
-Behind the last type, the first ones are how many there are in all. And of a loop of types, by its number,
-WAYS: whether its nodes read from vertices before their own (1), behind (2), or both."""
 
 WIDTH = 7
 CLEAR, SETTLE, FOLLOW, ALIAS, WRITE = range(5)
+# A step of `fill` is one of these operations, a type, and up to five arguments.
 INTO, FILL_NODES, FILL_ROWS, FILL_CONSTANT, NEED, UNLESS_MISSING, SPREAD = range(5, 12)
-"""A step of `fill` is one of these operations, a type, and up to five arguments."""
 
+# Which argument of FILL_ROWS is the reference of row 0.
 REFERENCE = 4
-"""Which argument of FILL_ROWS is the reference of row 0."""
 
+# What SETTLE settles: a cell's output; what stands for a reduction's; or that this is not known yet.
 CELL, ALIASED, WAITING = range(3)
-"""What SETTLE settles: a cell's output; what stands for a reduction's; or that this is not known yet."""
 
 
 @njit

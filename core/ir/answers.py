@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Literal, get_args
 
 Form = Literal["values", "probabilities", "label"]
+# Those that a spec writes, in `as`.
 FORMS: tuple[Form, ...] = get_args(Form)[1:]
-"""Those that a spec writes, in `as`."""
 
 
+# Beside values: the number of their vertex in its instance, unless the data have a field of this name.
 VERTEX = "vertex"
-"""Beside values: the number of their vertex in its instance, unless the data have a field of this name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+# `()` is a constant number, `(n,)` a vector, `(rows, columns)` a matrix.
 Shape = tuple[int, ...]
-"""`()` is a constant number, `(n,)` a vector, `(rows, columns)` a matrix."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+# What `layernorm` adds to the variance, as PyTorch does.
 EPSILON = 1e-5
-"""What `layernorm` adds to the variance, as PyTorch does."""
 
 
 def mean(xp: Any, x: Any, *axis: float) -> Any:  # noqa: ANN401

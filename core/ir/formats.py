@@ -7,8 +7,8 @@ from dataclasses import replace
 from abw.core.base.errors import AbwError
 from abw.core.ir.schema import FieldSchema, LinkSchema, Schema
 
+# The fields that every vertex has, which no data can give.
 COMMON = frozenset({"index", "coin"})
-"""The fields that every vertex has, which no data can give."""
 TAKEN = "no link may be named as a kind of vertices or 'instance', no field 'index' or 'coin'"
 
 
@@ -157,7 +157,7 @@ _WORDS = _schema(
 )
 
 SCHEMAS: dict[str, Schema] = {s.format: s for s in (_TREES, _LATTICE, _TAGS, _PAIRS, _WORDS)}
+# What the file of arrays beside JSON lines may end in.
 BESIDE = (".npz", ".safetensors")
-"""What the file of arrays beside JSON lines may end in."""
+# All formats; the schema of `json` is found in its data.
 FORMATS: tuple[str, ...] = (*sorted(SCHEMAS), "json")
-"""All formats; the schema of `json` is found in its data."""

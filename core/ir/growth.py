@@ -13,8 +13,8 @@ from abw.core.ir.schema import Derived, FieldSchema, LinkSchema, Schema, reverse
 How = Literal["argmax", "sample", "best", "over", "chance"]
 
 
+# What a place has for the clause number `added` where it begins at the member that a clause is done for.
 MEMBER = -1
-"""What a place has for the clause number `added` where it begins at the member that a clause is done for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Number:
     plus: int = 0
 
 
+# What a clause gives to a link (a place) or a field.
 Value = Place | Number | int
-"""What a clause gives to a link (a place) or a field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ class Test:
 
 
 PARENT, CLAUSE = "parent", "clause"
+# Where a grown vertex comes from, for outputs that name it: a link to the vertex whose clause added it, and
+# the number of that clause in its kind's `then`, from 0. A kind's own link or field of the name goes first.
 ORIGIN = (PARENT, CLAUSE)
-"""Where a grown vertex comes from, for outputs that name it: a link to the vertex whose clause added it, and
-the number of that clause in its kind's `then`, from 0. A kind's own link or field of the name goes first."""
 
+# All must hold.
 Tests = tuple[Test, ...]
-"""All must hold."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from abw.core.ir.schema import Schema
 from abw.core.ir.training import Training
 from abw.core.ir.weights import Weights
 
+# What a list of values can be reduced by on its own.
 Reduction = Literal["sum", "mean", "max"]
-"""What a list of values can be reduced by on its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from abw.core.ir.cell import Cell, Param, Port, Shape
 from abw.core.ir.model import Attention, Reduction, Table
 
 Granularity = Literal["cell", "op"]
+# How a cell's variables lie in memory: by the planner; results as they come, batch after batch, as DyNet has
+# them; by the paper's Algorithm 2.
 LayoutName = Literal["planned", "declared", "paper"]
-"""How a cell's variables lie in memory: by the planner; results as they come, batch after batch, as DyNet has
-them; by the paper's Algorithm 2."""
 
+# `LISTED - l` is the reference of list l (see `Graph`); references of constants are all above it.
 LISTED = -(2**30)
-"""`LISTED - l` is the reference of list l (see `Graph`); references of constants are all above it."""
 
 
 @dataclass(frozen=True, slots=True)

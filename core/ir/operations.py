@@ -29,9 +29,9 @@ from abw.core.ir.shapes import (
     two_vectors,
 )
 
+# Element by element (a number fits any shape), along rows or columns, products of matrices, no arithmetic at
+# all, or made of others before anything is computed.
 Kind = Literal["element", "row", "product", "copy", "composite"]
-"""Element by element (a number fits any shape), along rows or columns, products of matrices, no arithmetic at
-all, or made of others before anything is computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,7 @@ def _composite(
     return Operation(name, "composite", forms, rule or (lambda *_: ()), meaning)
 
 
+# Every operation by its name.
 OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation in (
     _element("add", "x + y", "sum", lambda xp, x, y: x + y, "+"),
     _element("sub", "x - y", "difference", lambda xp, x, y: x - y, "-"),
@@ -190,15 +191,15 @@ OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation i
     Operation("constant", "copy", (), lambda *_: (), formulas.constant),
     Operation("identity", "copy", (), same, lambda xp, x: x),
 )}  # fmt: skip
-"""Every operation by its name."""
 
+# The operations that are written as a sign between two arguments.
 SIGNS: Mapping[str, Operation] = {o.sign: o for o in OPERATIONS.values() if o.sign}
-"""The operations that are written as a sign between two arguments."""
+# The operations that are written as a name with arguments in parentheses.
 FUNCTIONS: Mapping[str, Operation] = {
     o.name: o for o in OPERATIONS.values() if o.forms and o.forms[0].text.startswith(f"{o.name}(")
 }
-"""The operations that are written as a name with arguments in parentheses."""
 
+# Functions of NumPy and PyTorch that cells have by another name, or not at all, and what to write.
 ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("clip", "clamp"), "minimum(maximum(x, low), high)"),
     **dict.fromkeys(("cat", "concatenate", "stack", "hstack", "vstack"), "concat(x, y), or reshape"),
@@ -217,4 +218,3 @@ ELSEWHERE: Mapping[str, str] = {
     "reciprocal": "1 / x",
     "log_softmax": "x - max(x) - log(sum(exp(x - max(x))))",
 }
-"""Functions of NumPy and PyTorch that cells have by another name, or not at all, and what to write."""

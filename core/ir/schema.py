@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+# What instances made of arrays have for a file; instance i is its line i + 1.
 ARRAYS = Path("arrays")
-"""What instances made of arrays have for a file; instance i is its line i + 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ class FieldSchema:
 
 
 How = Literal["reverse", "previous", "next", "all"]
+# What a link can be made of.
 DERIVED: Mapping[str, str] = {
     "reverse": "to all vertices whose link of this name leads here",
     "previous": "to the previous vertex of the same kind or group in the instance",
     "next": "to the next vertex of the same kind or group in the instance",
     "all": "to all vertices of a kind or group in the instance",
 }
-"""What a link can be made of."""
 
 
 @dataclass(frozen=True, slots=True)

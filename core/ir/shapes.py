@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from abw.core.ir.cell import Shape
 
+# At most so many numbers in one value: a gigabyte in single precision.
 MOST_NUMBERS = 2**28
-"""At most so many numbers in one value: a gigabyte in single precision."""
 
 
 @dataclass(frozen=True, slots=True)

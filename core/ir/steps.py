@@ -10,10 +10,10 @@ from abw.core.ir.model import NodeSource, NodeType
 from abw.core.ir.paths import Hop
 
 Origins = frozenset[int]
+# A type at the vertices of an origin: number of the type, number of the origin.
 Node = tuple[int, int]
-"""A type at the vertices of an origin: number of the type, number of the origin."""
+# A type, computed at all vertices of a round that are of these origins.
 Step = tuple[int, Origins]
-"""A type, computed at all vertices of a round that are of these origins."""
 
 
 @dataclass(frozen=True, slots=True)

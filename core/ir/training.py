@@ -16,6 +16,9 @@ LOSSES: tuple[LossKind, ...] = get_args(LossKind)
 
 OptimizerName = Literal["sgd", "momentum", "adam", "adamw", "adagrad"]
 _ADAM = {"rate": 1e-3, "decay": 0.0, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
+# Each with its numbers and what they are unless told otherwise: the defaults of PyTorch's `torch.optim`.
+#
+# PyTorch has no default for `momentum`: there it is an SGD that is told one.
 OPTIMIZERS: Mapping[OptimizerName, Mapping[str, float]] = {
     "sgd": {"rate": 1e-3, "decay": 0.0},
     "momentum": {"rate": 1e-3, "decay": 0.0, "momentum": 0.9},
@@ -23,25 +26,21 @@ OPTIMIZERS: Mapping[OptimizerName, Mapping[str, float]] = {
     "adamw": {**_ADAM, "decay": 1e-2},
     "adagrad": {"rate": 1e-2, "decay": 0.0, "epsilon": 1e-10},
 }
-"""Each with its numbers and what they are unless told otherwise: the defaults of PyTorch's `torch.optim`.
-
-PyTorch has no default for `momentum`: there it is an SGD that is told one.
-"""
 
 ScheduleName = Literal["constant", "linear", "cosine", "inverse-root", "exponential"]
 SCHEDULES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 
 MetricName = Literal["accuracy", "span-f1", "perplexity", "squared-error", "loss"]
+# Each with whether more of it is better.
 METRICS: Mapping[MetricName, bool] = {
     "accuracy": True, "span-f1": True, "perplexity": False, "squared-error": False, "loss": False,
 }  # fmt: skip
-"""Each with whether more of it is better."""
 
+# Initialisations, each with the numbers that it takes.
 INITS: Mapping[str, int] = {
     "zeros": 0, "ones": 0, "constant": 1, "uniform": 1, "normal": 1, "linear": 0, "glorot-uniform": 0,
     "glorot-normal": 0, "he-uniform": 0, "he-normal": 0, "orthogonal": 0,
 }  # fmt: skip
-"""Initialisations, each with the numbers that it takes."""
 
 
 @dataclass(frozen=True, slots=True)

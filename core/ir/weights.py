@@ -9,8 +9,8 @@ from pathlib import Path
 
 from abw.core.base.errors import Span
 
+# One index, which drops its axis, or from where to where (None: the end).
 Pick = int | tuple[int, int | None]
-"""One index, which drops its axis, or from where to where (None: the end)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from numba.core.typing.context import Context
 
 from abw.core.jit.indices import IndicesFromTheFront
 
+# numba's passes that loops over arrays need: those left out are for closures, expressions that make arrays,
+# arguments that may be None, and each takes its time even where it finds nothing.
 PASSES = (
     untyped_passes.TranslateByteCode,
     untyped_passes.FixupArgs,
@@ -28,8 +30,6 @@ PASSES = (
     typed_passes.NativeLowering,
     typed_passes.NoPythonBackend,
 )
-"""numba's passes that loops over arrays need: those left out are for closures, expressions that make arrays,
-arguments that may be None, and each takes its time even where it finds nothing."""
 
 
 class Remembered(Context):
@@ -90,6 +90,7 @@ class _Afresh(PassManager):
         super().run(state)  # type: ignore[no-untyped-call]
 
 
+# Loops release the interpreter's lock, divide as NumPy does, make no arrays, and are no callbacks of C.
 OPTIONS: dict[str, Any] = {
     "nogil": True,
     "error_model": "numpy",
@@ -97,7 +98,6 @@ OPTIONS: dict[str, Any] = {
     "no_cfunc_wrapper": True,
     "pipeline_class": Loops,
 }
-"""Loops release the interpreter's lock, divide as NumPy does, make no arrays, and are no callbacks of C."""
 
 
 @contextmanager

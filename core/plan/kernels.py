@@ -15,17 +15,17 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+# Offsets, and what lies between them.
 Runs = tuple[Ints, Ints]
-"""Offsets, and what lies between them."""
+# The row of each value; and of each constant its first row in one arena, its references' first and end.
 Values = tuple[Ints, Ints, Ints, Ints]
-"""The row of each value; and of each constant its first row in one arena, its references' first and end."""
 
+# An operand's rows as against a cell's variables: same numbers, the graph's word for it.
 GATHERED = COPIED
-"""An operand's rows as against a cell's variables: same numbers, the graph's word for it."""
 STATUS_NAMES = ("contiguous", "strided", "broadcast", "gathered")
 
+# Where counting begins: with a literal numba would compile twice whatever is called with the count.
 ZERO: int = cast(int, np.int64(0))
-"""Where counting begins: with a literal numba would compile twice whatever is called with the count."""
 
 
 @njit

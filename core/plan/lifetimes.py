@@ -14,10 +14,10 @@ from abw.core.policy.schedule import Schedule
 Ints = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 
+# (ptr, block, first, last): when batch b is done, for j of `ptr[b]:ptr[b + 1]` (B + 1,) the lanes
+# `first[j]:last[j]`, counted through all batches, of block `block[j]` are free. A block is `unit * width +
+# output`.
 Free = tuple[Ints, Ints, Ints, Ints]
-"""(ptr, block, first, last): when batch b is done, for j of `ptr[b]:ptr[b + 1]` (B + 1,) the lanes
-`first[j]:last[j]`, counted through all batches, of block `block[j]` are free. A block is
-`unit * width + output`."""
 
 
 def order_lanes(

@@ -113,8 +113,8 @@ class Plan:
         )
 
 
+# Sections of a schedule in parts: threads wait for each other between them; fewer take more memory.
 SECTIONS = 16
-"""Sections of a schedule in parts: threads wait for each other between them; fewer take more memory."""
 
 
 def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None, earlier: Earlier | None = None) -> Plan:
@@ -179,9 +179,9 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None, earlier: Ea
     )  # fmt: skip
 
 
+# So many bytes of values a mini-batch may have before it pays to give memory again: that orders all lanes,
+# which takes three times as long as the rest of planning, and no kernel gains by it.
 GIVEN_AGAIN = 32 << 20
-"""So many bytes of values a mini-batch may have before it pays to give memory again: that orders all lanes,
-which takes three times as long as the rest of planning, and no kernel gains by it."""
 
 
 def outputs_to_keep(graph: Graph, times: int = 1) -> Ints | None:

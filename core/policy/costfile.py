@@ -20,8 +20,8 @@ from abw.core.spec.text.report import Report, suggest
 DEFAULT = "default"
 KEYS = ("launch", "row", "tile")
 VERSION_KEY, VERSION = "$version", 1
+# The smallest price but 0 and the largest, so that no sum or ratio of them is infinite; the largest tile.
 LEAST, MOST, MOST_TILE = 1e-100, 1e100, 1 << 20
-"""The smallest price but 0 and the largest, so that no sum or ratio of them is infinite; the largest tile."""
 
 
 def read_cost(path: Path, types: tuple[str, ...]) -> Cost:

@@ -50,17 +50,18 @@ _MAKE: dict[str, Callable[..., Policy]] = {
     "search": Search,
     "exact": lambda **options: Search(exact=True, **options),
 }
+# The policies that need no learning.
 PLAIN: tuple[str, ...] = tuple(_MAKE)
-"""The policies that need no learning."""
 
 LEARNED = "fsm"
 CHOSEN = "auto"
 POLICIES: tuple[str, ...] = (*PLAIN, LEARNED, CHOSEN)
+# What follows a policy's name where it is applied to the reversed graph (`abw.core.policy.reverse`).
 REVERSED = "-reversed"
-"""What follows a policy's name where it is applied to the reversed graph (`abw.core.policy.reverse`)."""
+# All that a policy can be named by.
 NAMES: tuple[str, ...] = (*POLICIES, *(f"{name}{REVERSED}" for name in PLAIN))
-"""All that a policy can be named by."""
 
+# What each policy picks as the type of the next batch, in one line.
 SUMMARIES: dict[str, str] = {
     "depth": "batches are the groups by depth and type, as in TensorFlow Fold",
     "agenda": "the type whose remaining nodes have the smallest average depth, as in DyNet",
@@ -79,21 +80,19 @@ SUMMARIES: dict[str, str] = {
     "fsm": "a state machine learned by Q-learning (ED-Batch 2.3)",
     "auto": "the best of these on unseen graphs; the default",
 }
-"""What each policy picks as the type of the next batch, in one line."""
 
+# The policies that minimise a cost where they are given one (option `cost`), else the number of batches.
 COSTED: tuple[str, ...] = ("critical-free", "share-free", "weight-free", "beam", "search", "exact")
-"""The policies that minimise a cost where they are given one (option `cost`), else the number of batches."""
 
+# What scheduling takes a node: what `auto` reckons with. `-reversed` is what turning round adds.
+#
+# Means of trees and lattices (`abw bench policies --unseen`, last row); of the beam what lattices take, of
+# phases what it takes where types have an order.
 NANOSECONDS: dict[str, float] = {
     "depth": 8, "phases": 3, "agenda": 14, "sufficient": 33, "critical": 16, "critical-free": 28, "share": 19,
     "share-free": 30, "weight": 18, "weight-free": 30, "beam": 330,
     "fsm-base": 8, "fsm-sort": 8, "fsm-critical": 17, REVERSED: 2,
 }  # fmt: skip
-"""What scheduling takes a node: what `auto` reckons with. `-reversed` is what turning round adds.
-
-Means of trees and lattices (`abw bench policies --unseen`, last row); of the beam what lattices take, of
-phases what it takes where types have an order.
-"""
 
 
 def require_name(name: str, known: Sequence[str] = NAMES) -> None:

@@ -13,8 +13,8 @@ from abw.core.graph.dag import Dag
 from abw.core.policy.foreign import Foreign
 from abw.core.policy.schedule import Policy, Schedule
 
+# How a policy of one's own is named.
 FORMS = "module:Class, policy.py or policy.py:Class"
-"""How a policy of one's own is named."""
 
 
 def is_own(name: str) -> bool:

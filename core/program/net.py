@@ -336,8 +336,8 @@ class Net(Session):
         return self.__dict__[callee.name](*given)
 
 
+# Names that a library's cells, tables and parameters cannot have.
 TAKEN = (*(name for name in dir(Net) if not name.startswith("_")), "library", "executor")
-"""Names that a library's cells, tables and parameters cannot have."""
 
 
 def _one_of(what: str, said: object, allowed: Any) -> None:  # noqa: ANN401 (a Literal)

@@ -9,8 +9,8 @@ from abw.core.ir.cell import Port, Shape
 from abw.core.ir.library import Library
 from abw.core.ir.network import LISTED, Constant, NetType, Network, Slot
 
+# Values of one shape that the instances of a mini-batch may bring along: all shapes have to be numbered.
 MOST_GIVEN = 1 << 20
-"""Values of one shape that the instances of a mini-batch may bring along: all shapes have to be numbered."""
 
 
 def shapes_of(library: Library) -> tuple[Shape, ...]:

@@ -34,14 +34,14 @@ from abw.core.program.running.results import in_arrays
 from abw.core.program.running.runner import BatchRunner
 from abw.core.program.running.task import RUNNING, Log, Runner, Task
 
+# What a node of a program is: an operation; a cell as it is called; that, and instances of equal structure
+# share one schedule.
 ProgramGranularity = Literal["op", "cell", "graph"]
-"""What a node of a program is: an operation; a cell as it is called; that, and instances of equal structure
-share one schedule."""
 DEFAULT_GRANULARITY: ProgramGranularity = "cell"
 
 
+# The place of an instance among those given, and how its program ended.
 Ended = tuple[int, Done | Failed]
-"""The place of an instance among those given, and how its program ended."""
 
 
 @dataclass(frozen=True, slots=True)

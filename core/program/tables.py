@@ -11,8 +11,8 @@ from abw.core.data.lookup import hashed
 from abw.core.ir.model import Table
 from abw.core.program.recording.values import Value
 
+# Rows of a table that are kept as values once they were asked for.
 MOST_KEPT = 1 << 20
-"""Rows of a table that are kept as values once they were asked for."""
 
 
 class Rows(dict[Any, Value]):

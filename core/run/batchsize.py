@@ -22,23 +22,23 @@ from abw.core.run.measure import measure
 from abw.core.run.minibatches import planned, run_all
 from abw.core.run.workload import Workload
 
+# The largest mini-batch that is tried.
 LARGEST = 1024
-"""The largest mini-batch that is tried."""
 
+# From so many places of the data mini-batches of a size are taken, at most.
 WINDOWS = 8
-"""From so many places of the data mini-batches of a size are taken, at most."""
 
+# So often is what precedes execution timed; the fastest counts.
 REPEATS = 3
-"""So often is what precedes execution timed; the fastest counts."""
 
+# A smaller mini-batch is taken if it loses no more than this share of the best rate.
 GAIN = 0.05
-"""A smaller mini-batch is taken if it loses no more than this share of the best rate."""
 
+# The share of the memory available that a mini-batch may take where no limit is given.
 SHARE = 0.5
-"""The share of the memory available that a mini-batch may take where no limit is given."""
 
+# Arenas are made larger than a plan needs by this, so that they need not grow each time.
 ROOM = 1.5
-"""Arenas are made larger than a plan needs by this, so that they need not grow each time."""
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 

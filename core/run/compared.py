@@ -12,10 +12,10 @@ from abw.core.policy.trace import ready_counts
 from abw.core.run.run import Observer, Ran
 from abw.core.store.runs import save_batch
 
+# The policies that a run's summary stands beside its own.
 COMPARED = ("depth", "agenda")
-"""The policies that a run's summary stands beside its own."""
+# Of so many mini-batches a run keeps graph and schedule, and compares policies on them.
 KEPT = 32
-"""Of so many mini-batches a run keeps graph and schedule, and compares policies on them."""
 
 
 class Compared(Observer[Ran[Any]]):

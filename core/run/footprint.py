@@ -26,8 +26,8 @@ from abw.core.plan.plan import Plan
 from abw.core.policy.schedule import Schedule
 from abw.core.run.minibatches import MiniBatch
 
+# Floats of the widest vectors, to which an executor may pad rows.
 LANES = 16
-"""Floats of the widest vectors, to which an executor may pad rows."""
 
 _FIELDS: dict[type[Any], Callable[[Any], Iterable[Any]]] = {
     kind: attrgetter(*(f.name for f in fields(kind))) for kind in (Plan, Nodes, Graph, Schedule, ResultRefs)
@@ -73,8 +73,8 @@ def _footprint(nodes: Nodes, rows: Ints, plans: Sequence[Plan]) -> Footprint:
     return Footprint(4 * floats, _array_bytes((nodes, *nodes.results, *parts)), _output_bytes(nodes))
 
 
+# What a node and an operand take at most in the arrays of graph, schedule and plan.
 NODE_BYTES, OPERAND_BYTES = 48, 12
-"""What a node and an operand take at most in the arrays of graph, schedule and plan."""
 
 
 def grown_footprint(before: Plan, nodes: Sequence[int], operands: int) -> Footprint:
@@ -92,14 +92,13 @@ def grown_footprint(before: Plan, nodes: Sequence[int], operands: int) -> Footpr
     return Footprint(found.arenas + 4 * floats, found.graph + arrays, found.outputs + read)
 
 
+# What `abw run` holds before it has any weights or instances: Python, NumPy, numba, LLVM, compiled code.
+#
+# Measured (`abw bench memory`) where all code was compiled before; compiling it adds some 100 MB for a while.
 AT_REST = 152_000_000
-"""What `abw run` holds before it has any weights or instances: Python, NumPy, numba, LLVM, compiled code.
 
-Measured (`abw bench memory`) where all code was compiled before; compiling it adds some 100 MB for a while.
-"""
-
+# What a vertex of the instances takes while they are read and found in the graphs.
 VERTEX_BYTES = 150
-"""What a vertex of the instances takes while they are read and found in the graphs."""
 
 
 @dataclass(frozen=True, slots=True)

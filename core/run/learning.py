@@ -28,12 +28,13 @@ from abw.core.run.workload import Networks, Workload
 from abw.core.store.folders import require_writable
 from abw.core.store.policies import policy_path
 
+# How many instances a policy is learned from unless told otherwise (the paper's number, section 2.3).
 TRAIN_LIMIT = 32
-"""How many instances a policy is learned from unless told otherwise (the paper's number, section 2.3)."""
 
+# An encoding, or the one that does best in training.
 Choice = Encoding | Literal["best"]
-"""An encoding, or the one that does best in training."""
 
+# What a state of a learned policy is, in one line.
 SUMMARIES: dict[Choice, str] = {
     "best": "the one of base, sort and critical with the fewest batches in training; the default",
     "base": "the types on the frontier",
@@ -41,18 +42,17 @@ SUMMARIES: dict[Choice, str] = {
     "sort": "the types ordered by their number of ready nodes (the paper's best)",
     "critical": "the types on the frontier, and the type at the head of the longest remaining path",
 }
-"""What a state of a learned policy is, in one line."""
 
+# How many trials learning takes at most (section 5.3).
 TRIALS = 1000
-"""How many trials learning takes at most (section 5.3)."""
 
 
+# So many nodes at most a policy is made from and judged on: choosing one stays below 2 s and 20 MB.
 LESSON_NODES, HELD_NODES = 10_000, 50_000
-"""So many nodes at most a policy is made from and judged on: choosing one stays below 2 s and 20 MB."""
 
 
+# The policy of data by whose first instances none can be chosen: they have no nodes.
 RULE = "critical"
-"""The policy of data by whose first instances none can be chosen: they have no nodes."""
 
 
 class NoNodesError(AbwError):
@@ -73,16 +73,15 @@ class Launch(NamedTuple):
     reading: float
 
 
+# By executor; none where batches do not matter.
+#
+# Measured by `abw bench launch` (hidden 32 to 512; the mean error is 31 % for cpu, 15 % for blas); what
+# stands for cuda is an estimate.
 LAUNCH: Mapping[str, Launch] = {
     "cpu": Launch(0.046e-6, 0.0, 350e9),
     "blas": Launch(3.4e-6, 0.76e-6, 83e9),
     "cuda": Launch(4e-6, 0.0, 2e12),
 }
-"""By executor; none where batches do not matter.
-
-Measured by `abw bench launch` (hidden 32 to 512; the mean error is 31 % for cpu, 15 % for blas); what stands
-for cuda is an estimate.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from abw.core.plan.plan import Plan, plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule
 
+# Rows of the batches that are timed.
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-"""Rows of the batches that are timed."""
 
+# So many batches are timed together, at most, and so often; the fastest counts.
 BATCHES, REPEATS = 32, 15
-"""So many batches are timed together, at most, and so often; the fastest counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from abw.core.policy.schedule import Policy, Schedule
 from abw.core.run.growing.grow import Grown, grow
 from abw.core.run.workload import Workload
 
+# Small mini-batches of so many nodes are planned together, before the first of them runs: kernels fill the
+# caches with weights and values, and what plans finds its code and tables there only if it does several.
 TOGETHER = 1 << 14
-"""Small mini-batches of so many nodes are planned together, before the first of them runs: kernels fill the
-caches with weights and values, and what plans finds its code and tables there only if it does several."""
 
 
 @dataclass(frozen=True, slots=True)

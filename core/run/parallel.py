@@ -30,9 +30,9 @@ from abw.core.run.workload import Workload
 
 T = TypeVar("T")
 
+# Mini-batches of so many nodes are planned together, and of more where many are left: the caches of a thread
+# that plans now and executes then are cold each time.
 FEWEST, ENOUGH = 1 << 11, 1 << 13
-"""Mini-batches of so many nodes are planned together, and of more where many are left: the caches of a thread
-that plans now and executes then are cold each time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,8 +49,8 @@ class Part:
     told: Any = None
 
 
+# Mini-batches in order, each with its result and with what reads it.
 Found = Iterator[tuple[MiniBatch, Result, Callable[[], T]]]
-"""Mini-batches in order, each with its result and with what reads it."""
 
 
 def read_parts(
@@ -171,11 +171,11 @@ class _Portions:
         return nodes >= (FEWEST if few else ENOUGH)
 
 
+# Mini-batches whose values take so many bytes run side by side: smaller ones are done before a thread has
+# woken; those that take more, with tables and plans, are better shared by all threads than held at once.
 LEAST, MOST = 1 << 17, 1 << 25
-"""Mini-batches whose values take so many bytes run side by side: smaller ones are done before a thread has
-woken; those that take more, with tables and plans, are better shared by all threads than held at once."""
+# Bytes that a vertex takes in graph, schedule and plan, with room to spare.
 OF_VERTEX = 256
-"""Bytes that a vertex takes in graph, schedule and plan, with room to spare."""
 
 
 def side_by_side(executor: Executor, part: Part) -> int:

@@ -40,8 +40,8 @@ from abw.core.run.workload import Workload, open_model, open_networks, open_samp
 from abw.core.spec.load import Overrides
 from abw.core.store.grown import open_grown, require_lines
 
+# What a first run says that it waits for.
 FIRST_TIME = "compile abw's own code, once after installing: 10 to 40 s"
-"""What a first run says that it waits for."""
 
 
 def run(
@@ -127,8 +127,8 @@ def _require_growth(model: Model, options: RunOptions) -> None:
         raise AbwError(f"--output and --grown are both {options.grown}", hint=hint, exit_code=2)
 
 
+# What a report says of growth, in this order.
 GROWTH = "rounds driven vertices cut decisions close"
-"""What a report says of growth, in this order."""
 
 
 class _SpecRun(ModelRun):

@@ -12,8 +12,8 @@ from abw.core.run.footprint import footprint_of
 from abw.core.run.minibatches import MiniBatch, run_all
 from abw.core.run.workload import Workload
 
+# So many bytes of graphs and plans are kept at most: of some 10,000 short sentences.
 MOST = 64 << 20
-"""So many bytes of graphs and plans are kept at most: of some 10,000 short sentences."""
 
 
 @dataclass(slots=True)

@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
     from abw.core.run.learning import Asked  # the other process does without what that imports
 
+# What the other process compiles first, in this order: a run needs these before policies.
 PLAN, BOUND = "plan", "bound"
-"""What the other process compiles first, in this order: a run needs these before policies."""
+# The policies that it compiles next, in this order, before FSMs.
 FIRST = ("agenda", *RULES)
-"""The policies that it compiles next, in this order, before FSMs."""
 
+# Seconds without a word after which the other process is given up.
 PATIENCE = 60.0
-"""Seconds without a word after which the other process is given up."""
+# How it begins: as a copy of this process, which has imported all that it needs; or anew.
 WAY = "fork" if sys.platform == "linux" else "spawn"
-"""How it begins: as a copy of this process, which has imported all that it needs; or anew."""
 
 
 @contextmanager

@@ -21,6 +21,7 @@ class Preset:
     summary: str
 
 
+# After the systems compared in ED-Batch, section 5. Weights are stacked before the run in all of them.
 PRESETS: Mapping[str, Preset] = {
     "vanilla-dynet": Preset(
         "agenda-static", "best", "op", "declared", "blas",
@@ -39,4 +40,3 @@ PRESETS: Mapping[str, Preset] = {
         "the default: the best policy in training, fused kernels",
     ),
 }  # fmt: skip
-"""After the systems compared in ED-Batch, section 5. Weights are stacked before the run in all of them."""

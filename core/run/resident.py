@@ -10,8 +10,8 @@ from typing import Any
 from abw.core.base.memory import resident
 from abw.core.run.run import Observer, Ran
 
+# The most marks of mini-batches that are kept; of more, every second one, every fourth, and so on.
 MOST = 256
-"""The most marks of mini-batches that are kept; of more, every second one, every fourth, and so on."""
 
 
 class Resident(Observer[Ran[Any]]):

@@ -35,14 +35,14 @@ from abw.core.store.outputs import Writer, require_suffix
 from abw.core.store.runs import SCHEMA_VERSION, runs_folder, save_report, write_note
 from abw.core.store.shard_files import writing_part
 
+# So many of the mistakes in instances that are left out stand in a run's report.
 TOLD = 10
-"""So many of the mistakes in instances that are left out stand in a run's report."""
 
+# Rows: what instances that follow each other gave.
 R = TypeVar("R", bound=Sized)
-"""Rows: what instances that follow each other gave."""
 T = TypeVar("T", contravariant=True)
+# Instances that were read together, the bytes taken of the feed before them, and those that each has.
 Given = tuple[Some, float, float]
-"""Instances that were read together, the bytes taken of the feed before them, and those that each has."""
 
 
 @dataclass(kw_only=True)

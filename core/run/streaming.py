@@ -49,14 +49,14 @@ from abw.core.store.history import save_history
 from abw.core.store.outputs import Column, Rows, Writer, open_outputs, outputs_of, with_bad
 from abw.core.store.runs import OUTPUTS
 
+# The largest error, relative to an output's root mean square, that `verify` accepts.
 TOLERANCE = 1e-5
-"""The largest error, relative to an output's root mean square, that `verify` accepts."""
+# So many instances are read together at most, in whole mini-batches.
 READ_AHEAD = 1024
-"""So many instances are read together at most, in whole mini-batches."""
+# So many at first, or 16 mini-batches if that is less: so that all threads soon have something to do.
 AT_FIRST = 256
-"""So many at first, or 16 mini-batches if that is less: so that all threads soon have something to do."""
+# Mini-batches that run side by side wait for each other after about so many instances, and are looked at.
 STRETCH = 1024
-"""Mini-batches that run side by side wait for each other after about so many instances, and are looked at."""
 
 
 def read_ahead(batch: int) -> tuple[int, int]:

@@ -14,8 +14,8 @@ from abw.core.exec.interface import Executed
 from abw.core.policy.schedule import Schedule
 from abw.core.store.checked import AGAIN, read_arrays
 
+# Seconds: no clock gives more.
 LATEST = 1e12
-"""Seconds: no clock gives more."""
 _NAMES = tuple(field.name for field in fields(Executed))
 
 

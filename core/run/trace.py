@@ -18,10 +18,10 @@ from abw.core.base.files import write_text
 from abw.core.exec.interface import Executed
 from abw.core.ir.network import Network
 
+# Of so many runs of plans each batch is noted: of a mini-batch one, of one that grows one a round.
 TRACED = 64
-"""Of so many runs of plans each batch is noted: of a mini-batch one, of one that grows one a round."""
+# The two groups of tracks.
 PHASES, THREADS = 1, 2
-"""The two groups of tracks."""
 
 Span = tuple[str, float, float, int]
 

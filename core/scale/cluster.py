@@ -19,12 +19,12 @@ from abw.core.base.extras import install
 from abw.core.base.progress import Progress
 from abw.core.scale.worker import version_here
 
+# Bytes of the object store of a cluster that is started here: no data lie in it.
 STORE = 100_000_000
-"""Bytes of the object store of a cluster that is started here: no data lie in it."""
+# Seconds without an answer after which it is said who is waited for.
 SILENT = 60.0
-"""Seconds without an answer after which it is said who is waited for."""
+# Seconds after which it is said that no worker has begun.
 PATIENCE = 8.0
-"""Seconds after which it is said that no worker has begun."""
 
 
 @dataclass(frozen=True, slots=True)

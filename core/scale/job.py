@@ -27,21 +27,20 @@ from abw.core.scale.worker import Bundle, Parcel, parcel, stamp_of
 from abw.core.spec.load import Overrides
 from abw.core.store.shard_files import Part, discard, folder_of, is_done, join, refuse_others
 
+# So many bytes of data a shard has, unless told otherwise.
 SHARD_BYTES = 4 << 20
-"""So many bytes of data a shard has, unless told otherwise."""
 
+# Of what `--json` prints.
 SCHEMA_VERSION = 1
-"""Of what `--json` prints."""
 
+# When so many shards have failed and none has not, the others are not tried.
 ENOUGH = 3
-"""When so many shards have failed and none has not, the others are not tried."""
 
 Task = tuple[Part, Section]
 Done = Callable[[Task, Mapping[str, Any]], None]
+# Runs tasks by the worker's `run_shard` in other processes, in any order, and tells of each what came of it:
+# `lost` in place of what it counted where every process that tried it ended. Errors: AbwError.
 Engine = Callable[[Parcel, list[Task], Done, Progress], None]
-"""Runs tasks by the worker's `run_shard` in other processes, in any order, and tells of each what came of it:
-`lost` in place of what it counted where every process that tried it ended. Errors: AbwError.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,10 +56,10 @@ class Question:
     step: int
 
 
+# A step: the gradient of the whole mini-batch, and the factor of the learning rate.
 Change = tuple[Gradient, float]
-"""A step: the gradient of the whole mini-batch, and the factor of the learning rate."""
+# What a share adds, or what is wrong (`told`); None for a share without instances.
 Answer = Found | Mapping[str, Any] | None
-"""What a share adds, or what is wrong (`told`); None for a share without instances."""
 
 
 class Member:

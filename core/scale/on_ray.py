@@ -12,14 +12,14 @@ from abw.core.scale.job import Done, Task
 from abw.core.scale.worker import Parcel, run_shard, version_here
 from abw.core.store.shard_files import writers
 
+# So often a shard is tried again where the process or node that ran it dies.
 RETRIES = 3
-"""So often a shard is tried again where the process or node that ran it dies."""
+# So many shards are named that are waited for.
 SHOWN = 3
-"""So many shards are named that are waited for."""
+# Seconds between two looks at how many processors there are.
 LOOK = 10.0
-"""Seconds between two looks at how many processors there are."""
+# Tasks for each processor that Ray is given at once, where it may use all.
 AHEAD = 2
-"""Tasks for each processor that Ray is given at once, where it may use all."""
 
 
 @dataclass(frozen=True, slots=True)

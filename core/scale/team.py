@@ -23,8 +23,8 @@ from abw.core.scale.member import Answer, Begun, Change, Member, Question, State
 from abw.core.train.learner import Found, not_finite
 from abw.core.train.steps import Alone
 
+# So often members that die are replaced in one step.
 RETRIES = 3
-"""So often members that die are replaced in one step."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,8 @@ class Bundle:
     home: Path
 
 
+# A bundle by its digest, and pickled, with the version of abw that can read it: that comes first.
 Parcel = tuple[str, str, bytes]
-"""A bundle by its digest, and pickled, with the version of abw that can read it: that comes first."""
 
 
 def stamp_of(data: Path) -> tuple[int, int]:
@@ -105,8 +105,8 @@ def parcel(bundle: Bundle) -> Parcel:
     return abw.__version__, hashlib.sha256(content).hexdigest(), content
 
 
+# Of this process: the last one that was asked for.
 _workers: dict[str, Worker] = {}
-"""Of this process: the last one that was asked for."""
 
 
 def version_here() -> str:

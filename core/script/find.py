@@ -25,8 +25,8 @@ from abw.core.program.session import DEFAULT_GRANULARITY
 from abw.core.script.tracebacks import placed
 from abw.core.spec.shipped import FOLDER, functions_in
 
+# How a program is named.
 FORM = "program.py:function"
-"""How a program is named."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from abw.core.data.stream import Chunk, chunks, chunks_by
 from abw.core.ir.formats import FORMATS
 from abw.core.store.outputs import LINES
 
+# So many instances are read together.
 READ_AHEAD = 1024
-"""So many instances are read together."""
 
 
 def format_of(data: Path, said: str | None) -> str:

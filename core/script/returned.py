@@ -209,8 +209,8 @@ def _called(name: str) -> str:
     return "what is returned" if name == _WHOLE else f"'{name}'"
 
 
+# What it is called where what is returned is one thing.
 _WHOLE = "result"
-"""What it is called where what is returned is one thing."""
 
 
 def _parts(result: Any) -> dict[str, Any]:  # noqa: ANN401

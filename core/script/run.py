@@ -53,8 +53,8 @@ from abw.core.script.tracebacks import placed_exit, told
 from abw.core.store.outputs import Writer, writes_lines
 from abw.core.store.runs import RETURNED
 
+# The largest error, relative to the root mean square of all that is returned, that `verify` accepts.
 TOLERANCE = 1e-4
-"""The largest error, relative to the root mean square of all that is returned, that `verify` accepts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from abw.core.base.modules import near
 from abw.core.program.net import Net
 from abw.core.program.running.fibers import Stopped
 
+# Where code of abw's own is.
 _OWN = tuple(f"{(Path(abw.__file__).parent / part).resolve()}/" for part in ("bench", "cli", "core", "viz"))
-"""Where code of abw's own is."""
+# So many places are shown at most: the first, and the last ones.
 _SHOWN = 12
-"""So many places are shown at most: the first, and the last ones."""
 
 
 def told(error: BaseException, what: str, more: str = "") -> AbwError:

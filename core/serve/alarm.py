@@ -13,11 +13,11 @@ from abw.core.program.running.fibers import GeneratorFiber, Stopped, run_through
 from abw.core.program.running.runner import BatchRunner
 from abw.core.script.tracebacks import is_own
 
+# Seconds from one signal to the next: so exactly is time kept.
 EVERY = 0.02
-"""Seconds from one signal to the next: so exactly is time kept."""
 
+# What calls the code of programs.
 _CALLERS = {run_through.__code__, GeneratorFiber.resume.__code__, BatchRunner._resumed.__code__}
-"""What calls the code of programs."""
 
 
 class Alarm:

@@ -14,8 +14,8 @@ from abw.core.base.errors import AbwError, SpecError, printable
 from abw.core.store.outputs import Column, Output, whole_numbers
 from abw.core.store.outputs import line_of as written
 
+# Values `begin` to `end` of a column.
 Part = tuple[Column, int, int]
-"""Values `begin` to `end` of a column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +156,11 @@ def refused(number: int, wrong: Mapping[str, Any], status: int = 422) -> Reply:
     return Reply(status, orjson.dumps(said))
 
 
+# What the protocol calls NumPy's types.
 DATATYPES = {
     **{"float64": "FP64", "float32": "FP32", "int64": "INT64", "int32": "INT32"},
     **{"uint8": "UINT8", "bool": "BOOL"},
 }
-"""What the protocol calls NumPy's types."""
 
 
 def described(outputs: Sequence[Output]) -> list[dict[str, Any]]:

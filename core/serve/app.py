@@ -22,6 +22,7 @@ from abw.core.serve.requests import BodyError, Request, of_lines, of_tensors
 
 NDJSON, JSON = b"application/x-ndjson", b"application/json"
 KSERVE_HEADER = b"inference-header-content-length"
+# What `GET /` says of the addresses that people ask for.
 ADDRESSES = {
     "POST /v1/predict": "instances, a line each; answers, a line each",
     "POST /v2/models/{name}/infer": "the same as tensors, by KServe's protocol, version 2",
@@ -30,7 +31,6 @@ ADDRESSES = {
     "GET /health/ready": "200 while requests are run",
     "GET /metrics": "counts and times, for Prometheus",
 }
-"""What `GET /` says of the addresses that people ask for."""
 Parse = Callable[[bytes, dict[bytes, bytes]], Request]
 
 

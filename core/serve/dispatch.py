@@ -21,12 +21,12 @@ from abw.core.serve.wire import packed, receive_async
 
 DIED = "the engine died while it ran this request, and it alone"
 
+# Seconds until an engine that died before it was ready is started again; each time twice as many.
 RESTART = 0.1
-"""Seconds until an engine that died before it was ready is started again; each time twice as many."""
 LONGEST = 10.0
 
+# Seconds after which an engine is replaced that is busy for nobody any more.
 STUCK = 10.0
-"""Seconds after which an engine is replaced that is busy for nobody any more."""
 
 
 @dataclass(slots=True, eq=False)

@@ -19,8 +19,8 @@ from abw.core.serve.answers import Reply
 from abw.core.serve.requests import Request
 from abw.core.serve.wire import packed, receive
 
+# Seconds after which what is answered is sent, though the rest is not: it waits for no large instance.
 PATIENCE = 0.005
-"""Seconds after which what is answered is sent, though the rest is not: it waits for no large instance."""
 
 
 class Answering(Protocol):

@@ -29,10 +29,10 @@ from abw.core.serve.request_batch import GroupEngine, Together
 from abw.core.serve.requests import Request
 from abw.core.store.arrays import HeldArrays
 
+# So many times as many nodes as begin a mini-batch may a program record before it waits.
 TIMES = 16
-"""So many times as many nodes as begin a mini-batch may a program record before it waits."""
+# So many errors of programs, at different places, are told on standard error.
 TOLD = 20
-"""So many errors of programs, at different places, are told on standard error."""
 
 
 class ProgramEngine(GroupEngine):
@@ -172,8 +172,8 @@ def opened_program(loading: dict[str, Any], limits: dict[str, Any]) -> ProgramEn
     return engine
 
 
+# What the program needs as long as the process lasts: modules beside its file.
 _OPEN = ExitStack()
-"""What the program needs as long as the process lasts: modules beside its file."""
 
 if __name__ == "__main__":
     with redirect_stdout(sys.stderr), _OPEN:

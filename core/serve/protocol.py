@@ -11,16 +11,16 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from abw.core.serve.app import Service
 
+# Bytes that the address or one header may have, and all of a request's headers with its address.
 HEADER, HEAD = 16 << 10, 64 << 10
-"""Bytes that the address or one header may have, and all of a request's headers with its address."""
 
+# Bytes that the parser gets at once: it joins a header's pieces in time quadratic in their number.
 PIECE = 4 << 10
-"""Bytes that the parser gets at once: it joins a header's pieces in time quadratic in their number."""
 
+# How every answer begins, in two pieces.
 PROBES = (b"HTTP/", b"1.1 ")
-"""How every answer begins, in two pieces."""
+# Seconds between the two.
 PROBED = 0.02
-"""Seconds between the two."""
 
 
 class Protocol(HttpToolsProtocol):

@@ -10,12 +10,12 @@ import orjson
 
 from abw.core.base.errors import AbwError
 
+# The content types whose lines are JSON values; those of all others are text.
 JSON_TYPES = ("application/json", "application/jsonl", "application/x-ndjson", "application/ndjson")
-"""The content types whose lines are JSON values; those of all others are text."""
 
 
+# How a request wants its answer.
 LINES, TENSORS = "lines", "tensors"
-"""How a request wants its answer."""
 
 
 class BodyError(Exception):

@@ -21,8 +21,8 @@ from abw.core.serve.dispatch import Dispatcher
 from abw.core.serve.protocol import Protocol
 from abw.core.serve.settings import ENGINE, Limits, Loading, LoadingProgram
 
+# Seconds that a connection is kept open without a request.
 KEPT = 5
-"""Seconds that a connection is kept open without a request."""
 
 
 def serve(

@@ -9,8 +9,8 @@ from typing import Any
 from abw.core.base.errors import AbwError
 from abw.core.exec.precision import Precision
 
+# The modules that an engine runs: of a spec's model, and of a program.
 ENGINE, PROGRAM_ENGINE = "abw.core.serve.engine", "abw.core.serve.program"
-"""The modules that an engine runs: of a spec's model, and of a program."""
 
 
 @dataclass(frozen=True, slots=True)

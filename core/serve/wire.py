@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
+# The bytes of the document, and those behind it.
 _HEAD = struct.Struct("<II")
-"""The bytes of the document, and those behind it."""
 
 
 def packed(document: Any, payload: bytes = b"") -> bytes:  # noqa: ANN401 (what JSON can hold)

@@ -41,8 +41,8 @@ DEFAULT_BATCH = 64
 REQUIRED = ("model", "data", "types", "outputs")
 OPTIONAL = ("dims", "links", "tables", "params", "cells", "grow", "weights", "train")
 _OF_DATA = ("path", "batch", "limit", "seed", "frequency", "tokens", "beside")
+# Keys of `data` that belong to one format.
 _OF_FORMATS = {"frequency": "tags", "tokens": "words", "beside": "json"}
-"""Keys of `data` that belong to one format."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from abw.core.policy.schedule import Schedule
 Ints = NDArray[np.int32]
 Array = NDArray[Any]
 
+# What to do about a damaged run.
 AGAIN = "run it anew: `abw run SPEC`"
-"""What to do about a damaged run."""
 
 
 def read_batch(path: Path, instances: int) -> tuple[Dag, Schedule, Ints, Ints]:

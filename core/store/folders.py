@@ -16,11 +16,11 @@ from abw.core.base.errors import AbwError
 from abw.core.base.files import DRAFT, home, write_text, writing
 from abw.core.base.locks import lock, locked, opened
 
+# The file in which the largest number is kept when its folder is discarded.
 LAST = ".last"
-"""The file in which the largest number is kept when its folder is discarded."""
 
+# Seconds after which a draft that no process has is removed.
 ABANDONED = 3600.0
-"""Seconds after which a draft that no process has is removed."""
 
 
 def require_writable(folder: Path) -> None:

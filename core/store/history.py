@@ -19,8 +19,8 @@ from abw.core.graph.growing.margins import DROPPED
 from abw.core.ir.growth import How
 from abw.core.store.checked import AGAIN, Array, read_arrays, require_ints, require_names, require_range
 
+# The version of the files: other ones are not read.
 VERSION = 1
-"""The version of the files: other ones are not read."""
 _NAMES = ("kinds", "decisions", "hows", "words")
 
 

@@ -27,8 +27,8 @@ from abw.core.ir.model import Model
 from abw.core.store.arrays import ArrayFile, Sink, write_npz, write_safetensors
 from abw.core.store.lines import LineFile
 
+# The path that means standard output.
 STDOUT = "-"
-"""The path that means standard output."""
 LINES = (".jsonl", ".ndjson")
 _AS_LINE = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
 ARRAYS = {".npz": write_npz, ".safetensors": write_safetensors}

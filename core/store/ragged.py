@@ -71,8 +71,8 @@ class Outputs(Mapping[str, Ragged]):
         return "\n".join([*(f"{name}: {column!r}" for name, column in self.items()), *wrong])
 
 
+# What a piece's instances gave, from which one to before which: a column for each output.
 Given = Iterable[tuple[int, int, tuple[Column, ...]]]
-"""What a piece's instances gave, from which one to before which: a column for each output."""
 
 
 def gathered(

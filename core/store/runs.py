@@ -69,18 +69,18 @@ class StoredRun:
         return int(self.report.get("kept", self.report["mini_batches"]))
 
 
+# The version of reports: other ones are not read.
 SCHEMA_VERSION = 1
-"""The version of reports: other ones are not read."""
+# The file of a run's report in its folder: what has none is no run.
 REPORT = "run.json"
-"""The file of a run's report in its folder: what has none is no run."""
+# The file of the learned policy that a run used.
 POLICY = "policy.json"
-"""The file of the learned policy that a run used."""
+# The file of a run's outputs in its folder.
 OUTPUTS = "outputs.npz"
-"""The file of a run's outputs in its folder."""
+# The file of what programs returned in a run's folder.
 RETURNED = "outputs.jsonl"
-"""The file of what programs returned in a run's folder."""
+# The file of a run's note and tags in its folder.
 NOTE = "note.json"
-"""The file of a run's note and tags in its folder."""
 
 
 def runs_folder() -> Path:

@@ -27,11 +27,11 @@ from abw.core.data.tensors import read_tensors
 from abw.core.store.arrays import ArrayFile
 from abw.core.store.outputs import ARRAYS, LINES, writes_lines
 
+# Of the notes.
 SCHEMA_VERSION = 2
-"""Of the notes."""
 
+# What an output depends on, as JSON: parts of which it is the same belong together.
 Whose = Mapping[str, Any]
-"""What an output depends on, as JSON: parts of which it is the same belong together."""
 
 _NAME = re.compile(r"part-(\d{5,})-of-(\d{5,})\.json")
 

@@ -17,11 +17,11 @@ from abw.core.base.files import home, read_json
 from abw.core.store.folders import number_of, numbered
 from abw.core.store.runs import read_note
 
+# Files of a training's folder: what it was begun with, a row an epoch, and the weights of the best epoch.
 ABOUT, CURVE, BEST = "training.json", "curve.json", "best.safetensors"
-"""Files of a training's folder: what it was begun with, a row an epoch, and the weights of the best epoch."""
 SCHEMA_VERSION = 1
+# What each row of a curve has; all else are metrics, of which the first says which epoch is best.
 NO_METRICS = ("epoch", "steps", "loss", "rate", "instances_per_second")
-"""What each row of a curve has; all else are metrics, of which the first says which epoch is best."""
 
 
 @dataclass(frozen=True, slots=True)

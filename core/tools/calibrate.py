@@ -21,8 +21,8 @@ from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides
 from abw.core.store.folders import require_writable
 
+# So many instances make the mini-batch they are taken from, at most.
 INSTANCES = 256
-"""So many instances make the mini-batch they are taken from, at most."""
 
 
 def calibrate(

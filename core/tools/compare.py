@@ -38,16 +38,16 @@ from abw.core.run.workload import (
 )
 from abw.core.spec.load import Overrides
 
+# The names of learned policies that say their encoding; `best` tries several.
 LEARNED_WITH: dict[str, Choice] = {
     f"{LEARNED}-best": "best",
     **{f"{LEARNED}-{encoding}": encoding for encoding in ENCODINGS},
 }
-"""The names of learned policies that say their encoding; `best` tries several."""
 
 COMPARABLE = (*NAMES, *LEARNED_WITH)
 
+# So many mini-batches of each size are looked at, at most; more than that are spread over the data.
 MOST_BATCHES = 16
-"""So many mini-batches of each size are looked at, at most; more than that are spread over the data."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,14 +43,14 @@ from abw.core.tools.rounds import growth_seconds, rounds_of
 
 Ints = NDArray[np.int32]
 
+# The policies whose number of batches is told beside the one explained.
 OTHERS = ("agenda", "critical")
-"""The policies whose number of batches is told beside the one explained."""
 
+# So many batches are told that took longest.
 LONGEST = 3
-"""So many batches are told that took longest."""
 
+# So many late nodes of a batch are told, at most.
 MOST_NODES = 8
-"""So many late nodes of a batch are told, at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -340,6 +340,7 @@ def _paper(latency: str, kernels: str, kilobytes: str, compile_ms: float) -> dic
     }
 
 
+# Tables 2 and 5 of ED-Batch: batch 8, size 64; DyNet's allocation / the PQ-tree's. kB are 1,024 bytes.
 PAPER: Mapping[str, dict[str, Any]] = {
     "GRUCell": _paper("0.11/0.07", "6/2", "666/14", 4.82),
     "LSTMCell": _paper("0.2/0.13", "4/1", "1054/16", 12.95),
@@ -349,4 +350,3 @@ PAPER: Mapping[str, dict[str, Any]] = {
     "TreeLSTM-Internal": _paper("0.19/0.12", "7/3", "1064/22", 29.89),
     "TreeLSTM-Leaf": _paper("0.12/0.09", "3/1", "396/6", 3.64),
 }
-"""Tables 2 and 5 of ED-Batch: batch 8, size 64; DyNet's allocation / the PQ-tree's. kB are 1,024 bytes."""

@@ -24,8 +24,8 @@ from abw.core.run.workload import Workload, open_model, open_networks, open_work
 from abw.core.spec.load import Overrides
 from abw.core.store.outputs import Column, Output, outputs_of
 
+# All mini-batches are run so often, of which the least time counts; precisions take turns.
 TIMES = 3
-"""All mini-batches are run so often, of which the least time counts; precisions take turns."""
 
 
 @dataclass(frozen=True, slots=True)

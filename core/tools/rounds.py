@@ -15,8 +15,8 @@ from abw.core.policy.rules.critical import Critical
 from abw.core.run.growing.grow import Grown, grow
 from abw.core.run.workload import Workload, open_networks, open_workload, read_instances, usual_executor
 
+# A mini-batch is grown so often for its time, of which the least counts.
 TIMES = 3
-"""A mini-batch is grown so often for its time, of which the least counts."""
 
 
 def rounds_of(found: History, first: int) -> dict[str, Any]:

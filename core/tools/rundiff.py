@@ -14,16 +14,16 @@ from abw.core.run.streaming import TOLERANCE
 from abw.core.store.checked import read_arrays
 from abw.core.store.runs import OUTPUTS, RETURNED, StoredRun, load_batch
 
+# What was asked for, as it stands in reports.
 OPTIONS = (
     "model", "spec", "data", "dims", "policy", "picked", "executor", "precision", "granularity",
     "layout", "passes", "hoist", "seed", "weights", "threads", "batch", "versions", "program",
 )  # fmt: skip
-"""What was asked for, as it stands in reports."""
+# What was counted.
 COUNTS = (
     "instances", "skipped", "mini_batches", "nodes", "batches", "lower_bound", "unseen_states", "launches",
     "memory_kernels", "bytes_moved", "not_finite",
 )  # fmt: skip
-"""What was counted."""
 
 
 def diff_runs(one: StoredRun, other: StoredRun) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from abw.core.train.checkpoint import named
 from abw.core.train.session import TrainOptions, begin
 from abw.core.train.targets import targets_of
 
+# So many instances, and so many numbers of each parameter, are looked at.
 INSTANCES, NUMBERS = 3, 4
-"""So many instances, and so many numbers of each parameter, are looked at."""
 STEP = 1e-3
+# Of the largest gradient: weights are in single precision, a step in them is known to some 1e-5.
 TOLERANCE = 5e-4
-"""Of the largest gradient: weights are in single precision, a step in them is known to some 1e-5."""
 
 
 def check_gradients(spec: Path, overrides: Overrides, options: TrainOptions) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from abw.core.ir.network import Network
 from abw.core.train.vocabulary import packed_words
 
 Floats = NDArray[np.float32]
+# What a row of the curve has that is measured, and differs from training to training.
 SPEED = "instances_per_second"
-"""What a row of the curve has that is measured, and differs from training to training."""
 
 
 @dataclass(slots=True)

@@ -26,8 +26,8 @@ Floats = NDArray[np.float32]
 
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _STEP = np.uint64(0x9E3779B97F4A7C15)
+# Streams from here on are of values, numbered by their constants; those before are of tables.
 _VALUES = 1 << 32
-"""Streams from here on are of values, numbered by their constants; those before are of tables."""
 
 
 class Dropout:
@@ -103,8 +103,8 @@ class Dropout:
 
 
 Keys = tuple[np.uint64, np.uint64, np.uint64]
+# The vertex and the instance of each node; of each instance the first vertex, and its number in the data.
 Whose = tuple[Ints, Ints, Longs, Longs]
-"""The vertex and the instance of each node; of each instance the first vertex, and its number in the data."""
 
 
 def _places(instances: Instances, first: int, count: int) -> tuple[Longs, Longs]:

@@ -20,13 +20,13 @@ from abw.core.train.losses import loss_of
 from abw.core.train.metrics import Score
 from abw.core.train.targets import Targets, counted, names_of, targets_of
 
+# By output an array for each instance.
 Parts = Mapping[str, Sequence[NDArray[Any]]]
-"""By output an array for each instance."""
+# All mini-batches of the instances, each with what an executor made of it.
 Results = Iterable[tuple[MiniBatch, Result]]
-"""All mini-batches of the instances, each with what an executor made of it."""
+# From the values (m, k) of the outputs that have losses, and what they should be, to a number. Targets are
+# classes (m,) or values (m, k); of a vertex without one -1 or NaN.
 OwnMetric = Callable[[Parts, Parts], float]
-"""From the values (m, k) of the outputs that have losses, and what they should be, to a number. Targets are
-classes (m,) or values (m, k); of a vertex without one -1 or NaN."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,15 +29,15 @@ from abw.core.train.dropout import Dropout
 from abw.core.train.optimizers import STATES
 from abw.core.train.session import Opened, TrainOptions
 
+# What `abw train` holds before it has any weights or instances, as that of `abw run`, measured as that.
 AT_REST = 150_000_000
-"""What `abw train` holds before it has any weights or instances, as that of `abw run`, measured as that."""
+# What a vertex of the instances takes: read, with its targets, in the order of an epoch, and of the next.
 TRAINED_VERTEX_BYTES = 300
-"""What a vertex of the instances takes: read, with its targets, in the order of an epoch, and of the next."""
+# So many times what a cell's parameters take, and what is packed of them, is taken for a moment at the first
+# step, to find how they are packed anew after each (`abw.core.exec.cpu.repack`): measured on shipped cells.
 REPACKING = 4.2
-"""So many times what a cell's parameters take, and what is packed of them, is taken for a moment at the first
-step, to find how they are packed anew after each (`abw.core.exec.cpu.repack`): measured on shipped cells."""
+# What is kept of that, beside what is packed.
 REPACKED = 0.25
-"""What is kept of that, beside what is packed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
 
 
+# What helps where the loss grows without end.
 CALMER = "a lower rate, clip: 5, or schedule: {warmup: 100}"
-"""What helps where the loss grows without end."""
 
 
 class NotFiniteError(AbwError):

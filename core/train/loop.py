@@ -25,12 +25,12 @@ from abw.core.train.learner import Learner, NotFiniteError
 from abw.core.train.optimizers import rate_at
 from abw.core.train.steps import Steps
 
+# Files of a training's folder: to go on from, and the weights of the best epoch.
 CHECKPOINT = "checkpoint.safetensors"
-"""Files of a training's folder: to go on from, and the weights of the best epoch."""
 
 Floats = NDArray[np.float32]
+# What is known of an epoch: `epoch` (from 1), `loss` a value, `rate`, metrics, `instances_per_second`.
 Row = Mapping[str, Any]
-"""What is known of an epoch: `epoch` (from 1), `loss` a value, `rate`, metrics, `instances_per_second`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from abw.core.ir.training import MetricName
 
+# First position, one past the last, label.
 Span = tuple[int, int, str]
-"""First position, one past the last, label."""
 
 
 @dataclass(slots=True)

@@ -21,8 +21,8 @@ from abw.core.jit.decorators import inner, njit
 Floats = NDArray[np.float32]
 Longs = NDArray[np.int64]
 
+# How many numbers an optimiser keeps for each parameter.
 STATES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2, "adagrad": 1}
-"""How many numbers an optimiser keeps for each parameter."""
 _CODES = {name: code for code, name in enumerate(STATES)}
 _SGD, _MOMENTUM, _ADAM, _ADAMW, _ADAGRAD = range(5)
 
@@ -110,9 +110,9 @@ class Stepper:
 
 
 F = np.float32
+# Rate, momentum or beta1, beta2, epsilon, what corrects the two means, and 1 less the betas, which has five
+# places more where it is rounded after the difference.
 Numbers = tuple[F, F, F, F, F, F, F, F]
-"""Rate, momentum or beta1, beta2, epsilon, what corrects the two means, and 1 less the betas, which has
-five places more where it is rounded after the difference."""
 
 
 @njit

@@ -85,7 +85,6 @@ class Alone:
         self.learner.apply(gradient, factor)
 
 
+# Makes steps of many processes: of the steps of this one, what a training was begun with (`training.json`),
+# its folder, and the number of processes. Errors: AbwError.
 Engine = Callable[[Alone, Mapping[str, Any], Path, int, Progress], AbstractContextManager[Steps]]
-"""Makes steps of many processes: of the steps of this one, what a training was begun with (`training.json`),
-its folder, and the number of processes. Errors: AbwError.
-"""

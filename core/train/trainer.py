@@ -24,8 +24,8 @@ from abw.core.train.targets import targets_of
 from abw.core.train.user_metrics import refuse_own
 
 Floats = NDArray[np.float32]
+# From outputs by name (m, *shape), instance after instance, to a loss and its gradients by them.
 OwnLoss = Callable[[Mapping[str, Floats]], tuple[float, Mapping[str, Floats]]]
-"""From outputs by name (m, *shape), instance after instance, to a loss and its gradients by them."""
 
 
 class Trainer:

@@ -11,8 +11,8 @@ from abw.core.data.instances import Instances
 from abw.core.data.tensors import VOCABULARY
 from abw.core.ir.model import Model, TableSource
 
+# Row 0: what stands for all words that have no row of their own.
 UNKNOWN = "<unk>"
-"""Row 0: what stands for all words that have no row of their own."""
 
 
 def vocabularies(model: Model, instances: Instances, least: int) -> dict[str, tuple[str, ...]]:

@@ -17,8 +17,8 @@ from abw.pqtree.layouts.align import Alignment
 from abw.pqtree.layouts.problem import Item
 from abw.pqtree.tree import PQTree
 
+# Planning reduces few rows: with fewer variables plain Python is done before a compiled kernel is loaded.
 COMPILED_FROM = 1000
-"""Planning reduces few rows: with fewer variables plain Python is done before a compiled kernel is loaded."""
 
 
 def planning_tree(n: int) -> PQTree:

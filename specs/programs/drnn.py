@@ -14,10 +14,10 @@ import abw
 net = abw.cells(Path(__file__).with_suffix(".yaml"), allow_outside=True)
 DEEPEST, WIDEST = 3, 4
 
+# A label and the children.
 Tree = tuple[int, list[Any]]
-"""A label and the children."""
+# What a recurrence goes on from: what it reads, its state before.
 State = tuple[abw.Value, abw.Value]
-"""What a recurrence goes on from: what it reads, its state before."""
 
 
 def generate(word: str) -> Tree:

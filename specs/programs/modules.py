@@ -9,8 +9,8 @@ import abw
 
 net = abw.cells(Path(__file__).with_suffix(".yaml"), allow_outside=True)
 
+# `("find", word)`, `("relate", word, question)` or `("both", question, question)`.
 Question = tuple[Any, ...]
-"""`("find", word)`, `("relate", word, question)` or `("both", question, question)`."""
 
 
 def answer(asked: tuple[int, Question]) -> int:

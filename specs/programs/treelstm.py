@@ -9,8 +9,8 @@ import abw
 
 net = abw.cells(Path(__file__).with_suffix(".yaml"), allow_outside=True)
 
+# `(label, word)` of a leaf, `(label, left, right)` of others.
 Tree = tuple[Any, ...]
-"""`(label, word)` of a leaf, `(label, left, right)` of others."""
 
 
 def classify(tree: Tree) -> list[abw.Value]:

@@ -29,8 +29,8 @@ class Outcome:
 
 
 Abw = Callable[..., Outcome]
+# Builds the command line once for all tests: typer takes 0.1 s for it, at each call.
 BUILT = functools.cache(typer.main.get_command)
-"""Builds the command line once for all tests: typer takes 0.1 s for it, at each call."""
 
 
 @pytest.fixture

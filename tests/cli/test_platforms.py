@@ -17,6 +17,7 @@ from tests.cli import posixless
 from tests.cli.conftest import Abw
 
 FOLDERS = ("cli", "core", "pqtree", "viz", "bench")
+# Files that name what only POSIX has, and why that is no harm.
 GUARDED = {
     "core/base/cores.py": "asks first whether it is there",
     "core/base/memory.py": "after Windows was asked",
@@ -24,7 +25,6 @@ GUARDED = {
     "bench/whole/cold.py": "asks first whether it is there",
     "bench/serving/serve.py": "refuses to run where there is no /proc",
 }
-"""Files that name what only POSIX has, and why that is no harm."""
 
 
 def posix_only(tree: ast.Module) -> Iterator[str]:

@@ -21,9 +21,10 @@ from abw.core.store.runs import REPORT
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = str(ROOT / "specs/treelstm.yaml")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+# Seconds after which a command is one that hangs.
 PATIENCE = 300.0
-"""Seconds after which a command is one that hangs."""
 SMALL = ("--set", "hidden=4", "--quiet")
+# What is hurt: every command that keeps something, by what it is called here.
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "run": ("run", SPEC, *SMALL, "--limit", "24", "--batch", "4"),
     "run into arrays": ("run", SPEC, *SMALL, "--batch", "4", "--output", "out.npz"),
@@ -32,10 +33,9 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "viz": ("viz", SPEC, *SMALL, "--limit", "4", "--output", "page.html"),
     "calibrate": ("calibrate", SPEC, *SMALL, "--limit", "4", "--output", "costs.yaml"),
 }
-"""What is hurt: every command that keeps something, by what it is called here."""
 
+# Of a file: which it is, its size, its time.
 State = tuple[int, int, int]
-"""Of a file: which it is, its size, its time."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from tests.faults.kills import Tally, ready
 
 STEP = 4096
 SIZE = 4 * 2**20
+# By name: a command, and which of its folders lies on the full disk.
 CASES = {
     "the runs": ("run", "home"),
     "lines": ("run into lines", "folder"),
@@ -23,7 +24,6 @@ CASES = {
     "a page": ("viz", "folder"),
     "costs": ("calibrate", "folder"),
 }
-"""By name: a command, and which of its folders lies on the full disk."""
 
 
 def cannot_mount(folder: Path) -> str:

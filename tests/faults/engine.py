@@ -53,8 +53,8 @@ class Place:
         return said
 
 
+# From a command's report to what must be the same.
 Take = Callable[[str], object]
-"""From a command's report to what must be the same."""
 
 
 def works(place: Place) -> Mapping[str, tuple[list[str], list[str], Take]]:

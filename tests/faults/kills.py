@@ -15,10 +15,10 @@ from tests.faults.bench import COMMANDS, Bench, Ended
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
+# The share of kills that hit a process of its own, which begins with imports, and how much later.
 ALONE, ALONE_LATER = 0.1, 0.5
-"""The share of kills that hit a process of its own, which begins with imports, and how much later."""
+# In no traceback; one of Python's own start, before there is a command, is none of ours.
 OURS = ("abw/cli", "abw/core", "abw/viz")
-"""In no traceback; one of Python's own start, before there is a command, is none of ours."""
 
 
 @dataclass

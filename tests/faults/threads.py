@@ -34,13 +34,13 @@ from tests.faults.kills import Tally
 
 ROOT = Path(__file__).resolve().parents[2]
 THREADS = (2, 3, 4, 8)
+# So many inputs a work has, in turns: what a run leaves in memory is not what the next one should give.
 INPUTS = 4
-"""So many inputs a work has, in turns: what a run leaves in memory is not what the next one should give."""
+# What bytes of memory are that was given back, or was not written yet.
 SPOILT = 0xDD
-"""What bytes of memory are that was given back, or was not written yet."""
 
+# From an input's number to all that comes of it.
 Run = Callable[[int], bytes]
-"""From an input's number to all that comes of it."""
 
 
 @cache

@@ -22,8 +22,8 @@ from tests.fuzz.worker import INTACT, case_of
 _REPR = reprlib.Repr()
 _REPR.maxlevel, _REPR.maxstring, _REPR.maxlist, _REPR.maxtuple, _REPR.maxdict, _REPR.maxother = (50,) * 6
 _STARTING = 60.0
+# A case is ended after so many times its CPU time by the clock, and not before so many seconds.
 _SLACK, _LEAST = 6.0, 60.0
-"""A case is ended after so many times its CPU time by the clock, and not before so many seconds."""
 
 
 @dataclass(slots=True)

@@ -6,21 +6,21 @@ import re
 from collections.abc import Callable, Sequence
 from random import Random
 
+# What stands where a number should.
 NUMBERS = (
     *(b"0", b"-0", b"-1", b"1", b"255", b"256", b"65536", b"2147483647", b"2147483648", b"-2147483649"),
     *(b"9223372036854775807", b"18446744073709551616", b"9" * 400, b"1" * 5000, b"0.5", b"1e9", b"1e999"),
     *(b"1e-400", b"nan", b"NaN", b"-inf", b"Infinity", b"0x10", b"1_0", "٣".encode(), "²".encode()),
 )
-"""What stands where a number should."""
+# What no file should hold, or what means something to a reader behind the first one.
 SIGNS = (
     *(b"\x00", b"\x07", b"\x0f", b"\x1b[2J", b"\x1b]0;title\x07", b"\x7f", b"\r", b"\t", b"\x0b", b"\x1c"),
     *(b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\xf4\x90\x80\x80", b"\\ud800", b"\\u0000"),
     *(c.encode() for c in "\x85\x9b\u2028\u202e\u200b\ufeff\U0001f600é"),
     *(b"[/nope]", b"[red]", b"../../x", b"/dev/zero", b"%s%n", b"{}", b"'", b'"', b"\\", b"\n", b" ", b"#"),
 )
-"""What no file should hold, or what means something to a reader behind the first one."""
+# Bytes of a damaged file: what is read in linear time may hold a million words and have its seconds.
 LARGEST = 1 << 20
-"""Bytes of a damaged file: what is read in linear time may hold a million words and have its seconds."""
 BRACKETS = ((b"(", b")"), (b"[", b"]"), (b"{", b"}"), (b'{"a":', b"}"), (b"(a ", b")"))
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?")
 _TOKEN = re.compile(rb"[^\s()\[\]{},:|\"]+")

@@ -12,8 +12,8 @@ from typing import Any
 from tests.fuzz.mutate import damaged
 
 ROOT = Path(__file__).resolve().parents[2]
+# Bytes (a file), a mapping from names to bytes (a folder), or any object of a target with its own damage.
 Case = Any
-"""Bytes (a file), a mapping from names to bytes (a folder), or any object of a target with its own damage."""
 Attempt = Callable[[Any, Path], object]
 Damage = Callable[[Random, Sequence[Any], int], Any]
 

@@ -23,8 +23,8 @@ from abw.core.base.errors import AbwError
 from abw.core.base.memory import peak_since, settle
 from tests.fuzz.target import TARGETS, Case, Target
 
+# The number of the case that is all of the corpus, undamaged.
 INTACT = -1
-"""The number of the case that is all of the corpus, undamaged."""
 _ADDRESS_SPACE = 4 << 30
 
 

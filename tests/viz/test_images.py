@@ -21,8 +21,8 @@ from abw.viz.drawing.svg import DARK, LIGHT, Svg, document, stacked
 from abw.viz.export import export, image
 
 Pixels = NDArray[np.int16]
+# Dots an inch at which a unit of a drawing is a pixel.
 PIXEL = 96
-"""Dots an inch at which a unit of a drawing is a pixel."""
 
 
 def pixels(png: bytes) -> Pixels:

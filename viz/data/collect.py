@@ -30,8 +30,8 @@ from abw.viz.data.tree import tree_picture
 Found = TypeVar("Found")
 Kind = Literal["policy", "graph", "frontier", "batches", "rounds", "memory", "pqtree", "model"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+# What is shown where nothing in particular is asked for; of what has grown, its rounds, too.
 USUAL: tuple[Kind, ...] = ("batches", "policy")
-"""What is shown where nothing in particular is asked for; of what has grown, its rounds, too."""
 
 Picture = (
     PolicyPicture

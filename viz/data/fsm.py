@@ -18,8 +18,8 @@ from abw.core.policy.trace import ready_counts
 from abw.viz.data.pictures import END, PolicyPicture, State, Transition
 from abw.viz.data.scene import Scene
 
+# How the states of a policy that is no FSM are told apart: by the types on the frontier alone.
 OBSERVED = "base"
-"""How the states of a policy that is no FSM are told apart: by the types on the frontier alone."""
 
 Symbols = tuple[str, ...]
 

@@ -37,8 +37,8 @@ def model_picture(model: Model) -> ModelPicture:
     return _Drawn(model).picture()
 
 
+# A block by its role and its number or name.
 Key = tuple[str, object]
-"""A block by its role and its number or name."""
 
 
 class _Drawn:

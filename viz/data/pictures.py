@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int32]
+# In place of a state's number: every node is executed.
 END = -1
-"""In place of a state's number: every node is executed."""
 
 
+# What a state says, by encoding; with phases, then which part of the graph is being executed.
 ENCODINGS = {
     "base": "ready",
     "max": "ready / with the most nodes",
     "sort": "ready, most first",
     "critical": "ready / before the longest path",
 }
-"""What a state says, by encoding; with phases, then which part of the graph is being executed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class PolicyPicture:
     training: Mapping[str, Any] | None
 
 
+# What is said of a policy without training, whose states are those that its choices were seen in.
 NO_STATES = "the policy itself is a rule and knows no states"
-"""What is said of a policy without training, whose states are those that its choices were seen in."""
 
 
 def merged(picture: PolicyPicture) -> list[Transition]:
@@ -234,9 +234,9 @@ class TreePicture:
     names: tuple[str, ...]
 
 
+# What becomes of a choice: a beam's hypothesis is kept, ends there, is the likeliest in the end, or goes on
+# nowhere.
 FATES = ("made", "kept", "ended", "won", "given up")
-"""What becomes of a choice: a beam's hypothesis is kept, ends there, is the likeliest in the end, or goes on
-nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,8 +332,8 @@ class Block:
     notes: tuple[str, ...] = ()
 
 
+# Where a value is read: on the same vertex, along links from others, from the layer below.
 Way = Literal["here", "links", "below"]
-"""Where a value is read: on the same vertex, along links from others, from the layer below."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,8 @@ from abw.viz.data.vertices import Origin
 
 Ints = NDArray[np.int32]
 
+# The policies that a picture stands beside its own, unless told otherwise.
 AGAINST = ("depth", "agenda")
-"""The policies that a picture stands beside its own, unless told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ REASONS = (
     "wakes up",
     "has nothing left to do",
 )
+# Why a thread stood still. Between batches no thread computes: they look up the next one, or meet.
 BETWEEN, UNEVEN, ALONE, WAKES, ENDS = range(len(REASONS))
-"""Why a thread stood still. Between batches no thread computes: they look up the next one, or meet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from abw.core.data.instances import Instances
 
 Ints = NDArray[np.int32]
+# So many numbers of a vector are shown at most.
 MOST = 8
-"""So many numbers of a vector are shown at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int32]
 
+# The fewest nodes of a type that are bundled.
 MANY = 3
-"""The fewest nodes of a type that are bundled."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from abw.viz.drawing.svg import Svg, number, tag, text
 Point = tuple[float, float]
 
 WIDTH, HEIGHT, MARGIN, TOP = 640.0, 280.0, 56.0, 52.0
+# Beside the colour: a ninth line has the first colour, the second dashes.
 DASHES = ("", "6 3", "2 3", "9 3 2 3")
-"""Beside the colour: a ninth line has the first colour, the second dashes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,8 @@ def ticks(low: float, high: float) -> list[float]:
     return [k * step for k in range(floor(low / step), ceil(high / step) + 1)]
 
 
+# The most characters of a line of a chart as text.
 LINE = 80
-"""The most characters of a line of a chart as text."""
 
 
 def chart_text(chart: Chart, columns: int = 56, rows: int = 10) -> Text:
@@ -157,5 +157,5 @@ def chart_text(chart: Chart, columns: int = 56, rows: int = 10) -> Text:
     return drawn.append(axis, style="not bold dim")
 
 
+# The bit of each dot in a Braille character, by row and column (Unicode, chapter 21).
 _DOT = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-"""The bit of each dot in a Braille character, by row and column (Unicode, chapter 21)."""

@@ -16,8 +16,8 @@ from abw.viz.drawing.palette import colour, ink, marks
 from abw.viz.drawing.svg_model import paints
 from abw.viz.drawing.svg_policy import shown_states, state_name
 
+# The most nodes handed to Graphviz, which takes half a minute for so many.
 NODES = 3000
-"""The most nodes handed to Graphviz, which takes half a minute for so many."""
 
 
 def as_dot(picture: object) -> str:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+# Left, top, right, low, in pixels.
 Box = tuple[float, float, float, float]
-"""Left, top, right, low, in pixels."""
 
 Point = tuple[float, float]
+# A cubic Bézier curve.
 Curve = tuple[Point, Point, Point, Point]
-"""A cubic Bézier curve."""
 
+# At so many points of a curve it is seen whether it lies over something.
 SAMPLES = 40
-"""At so many points of a curve it is seen whether it lies over something."""
 
 
 class Labels:

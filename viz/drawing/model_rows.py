@@ -11,11 +11,11 @@ from typing import Literal
 
 from abw.viz.data.pictures import Block, LinkView, ModelPicture
 
+# The most characters of a line.
 COLUMNS = 46
-"""The most characters of a line."""
 
+# Between what stays on one line.
 FIXED = "\N{NO-BREAK SPACE}"
-"""Between what stays on one line."""
 
 
 @dataclass(frozen=True, slots=True)

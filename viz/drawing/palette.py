@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+# Okabe and Ito's palette (Color Universal Design, 2008), ordered so that neighbours differ in lightness.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#f0e442", "#999999")
-"""Okabe and Ito's palette (Color Universal Design, 2008), ordered so that neighbours differ in lightness."""
 
+# Beside the colour, so that no picture needs it; a ninth type has the first colour, the second pattern.
 PATTERNS = ("plain", "rising", "dots", "level", "falling", "upright", "grid", "cross")
-"""Beside the colour, so that no picture needs it; a ninth type has the first colour, the second pattern."""
 
 
 def colour(type: int) -> str:

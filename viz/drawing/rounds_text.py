@@ -12,9 +12,9 @@ from rich.text import Text
 
 from abw.viz.data.pictures import ChoiceView, CutView, RoundsPicture
 
+# The most rounds and choices that a terminal is given; the most frequent choices told of a round; the width
+# of a bar.
 ROUNDS, CHOICES, OFTEN, BAR = 24, 40, 3, 8
-"""The most rounds and choices that a terminal is given; the most frequent choices told of a round; the width
-of a bar."""
 
 
 def rounds_text(picture: RoundsPicture) -> RenderableType:

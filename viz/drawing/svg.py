@@ -12,8 +12,8 @@ from abw.core.base.errors import AbwError
 from abw.viz.drawing.letters import wide
 from abw.viz.drawing.palette import COLOURS, PATTERNS, colour, ink, pattern
 
+# The most parts of a drawing.
 MOST = 20_000
-"""The most parts of a drawing."""
 
 LIGHT = {
     "paper": "#ffffff",
@@ -62,8 +62,8 @@ def _literal(colours: Mapping[str, str]) -> str:
     return re.sub(r"var\(--(\w+)\)", lambda name: colours[name[1]], _RULES)
 
 
+# The style of pictures within a page.
 STYLE = f"\n{variables(LIGHT)}{_RULES}"
-"""The style of pictures within a page."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,18 +21,18 @@ Ints = NDArray[np.int32]
 Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
 
+# The most nodes an SVG is made of; a browser takes seconds for more.
 NODES = 4000
-"""The most nodes an SVG is made of; a browser takes seconds for more."""
 
+# The most pixels that a row of instances takes: on a page as wide as a screen its numbers can be read.
 WIDEST = 1600.0
-"""The most pixels that a row of instances takes: on a page as wide as a screen its numbers can be read."""
 
 WIDE, HIGH, STEP, MARGIN, TOP = 26.0, 20.0, 44.0, 20.0, 64.0
+# The room of a node and of a line that passes; a hub's radius.
 NODE, BEND, HUB = WIDE + 10, 12.0, 2.5
-"""The room of a node and of a line that passes; a hub's radius."""
 
+# Between instances: beside each other, and below each other.
 APART, BELOW = 24.0, 36.0
-"""Between instances: beside each other, and below each other."""
 
 
 @dataclass(frozen=True, slots=True)

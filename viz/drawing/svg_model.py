@@ -22,12 +22,12 @@ Ints = NDArray[np.int32]
 
 LINE, HEAD, PAD, MARGIN, TOP = 16.0, 22.0, 9.0, 20.0, 58.0
 RULE = 5.0
+# Between boxes: beside each other, below each other; the room of a line that passes, and of a loop.
 APART, BELOW, BEND, LOOP = 26.0, 46.0, 16.0, 30.0
-"""Between boxes: beside each other, below each other; the room of a line that passes, and of a loop."""
 
 WAYS: tuple[Way, ...] = get_args(Way)
+# The colour of what flows from other than types.
 GREY = 7
-"""The colour of what flows from other than types."""
 
 
 def model_svg(picture: ModelPicture) -> Svg:

@@ -20,14 +20,14 @@ from abw.viz.drawing.svg import Svg, arrow, rect, swatch, tag, text, title
 Ints = NDArray[np.int32]
 
 HIGH, MARGIN, TOP, GAP = 50.0, 24.0, 56.0, 84.0
+# The most states drawn, those met most often; the most symbols of a state that are spelt out.
 MOST, SYMBOLS = 60, 5
-"""The most states drawn, those met most often; the most symbols of a state that are spelt out."""
 
+# The size of the style's small letters.
 SMALL = 10.0
-"""The size of the style's small letters."""
 
+# Where on its line a count may lie, the best place first.
 SHARES = (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.12, 0.88)
-"""Where on its line a count may lie, the best place first."""
 
 
 def policy_svg(picture: PolicyPicture) -> Svg:

@@ -12,8 +12,8 @@ from abw.viz.drawing.rounds_text import new, summary
 from abw.viz.drawing.svg import Svg, filled, heading, rect, require_small, tag, text, title
 
 MARGIN, LEFT, CURVE, LINE = 16.0, 104.0, 48.0, 15.0
+# The most instances drawn, lines of a cell, letters of a choice.
 INSTANCES, LINES, LETTERS = 24, 6, 12
-"""The most instances drawn, lines of a cell, letters of a choice."""
 
 
 def rounds_svg(picture: RoundsPicture) -> Svg:

@@ -24,8 +24,8 @@ from abw.viz.drawing.svg import (
 )
 
 HEIGHT, MARGIN, TOP = 72.0, 16.0, 30.0
+# Up to so many nodes a batch is drawn node by node; above, as a bar on a logarithmic scale.
 CELLS = 12
-"""Up to so many nodes a batch is drawn node by node; above, as a bar on a logarithmic scale."""
 
 
 def _column(batches: int) -> float:

@@ -37,8 +37,8 @@ from abw.viz.drawing.rounds_text import rounds_text
 from abw.viz.drawing.svg_model import block_layers, paints
 
 BARS = "▁▂▃▄▅▆▇█"
+# The most states, symbols of a state, lines of steps, and nodes that a terminal is given.
 STATES, SYMBOLS, STRIPS, NODES = 24, 5, 3, 60
-"""The most states, symbols of a state, lines of steps, and nodes that a terminal is given."""
 
 
 def _table(*columns: str) -> Table:

@@ -20,9 +20,10 @@ from abw.core.data.read import take
 from abw.core.data.readers.pairs import SHORT
 from abw.core.ir.schema import Schema
 
+# What instances given as objects have for a file; instance i is its line i + 1.
 NAME = Path("instances")
-"""What instances given as objects have for a file; instance i is its line i + 1."""
 
+# What an instance of each format is in Python; a text as it stands in a file is right for all of them.
 EXPECTED: Mapping[str, str] = {
     "trees": "a tree is (label, child, ...), its children trees; a leaf is (label, word): (3, (2, 'It'), …)",
     "lattice": "a lattice is a list of positions, each a list of its arcs (from, id); position 0 has none",
@@ -33,14 +34,13 @@ EXPECTED: Mapping[str, str] = {
         'an instance is {"vertices": [{"kind": ...}, ...], "links": {name: [[from, to], ...], root: vertex}}'
     ),
 }
-"""What an instance of each format is in Python; a text as it stands in a file is right for all of them."""
 
 
+# The instances of texts, but of blank ones; `lines` are the texts' numbers from 1.
 Taken = Callable[[list[bytes]], Instances]
-"""The instances of texts, but of blank ones; `lines` are the texts' numbers from 1."""
 
+# So many instances are looked through together for those that cannot be read.
 _TOGETHER = 64
-"""So many instances are looked through together for those that cannot be read."""
 
 
 def require_instances(given: object) -> None:
@@ -171,8 +171,8 @@ def _renamed(problem: Problem, number: int) -> Problem:
     return replace(problem, where=replace(problem.where, file=f"{_INSTANCE}{number}"))
 
 
+# What stands before an instance's number in the place of a mistake.
 _INSTANCE = "instance "
-"""What stands before an instance's number in the place of a mistake."""
 
 
 def _placed(problem: Problem, lines: NDArray[np.int64]) -> Problem:

@@ -16,8 +16,8 @@ from abw.core.jit.decorators import inner, njit
 BEGIN, END, BEHIND = range(3)
 _BLANK, _NEWLINE, _BAR = 32, 10, ord("|")
 _TAB, _RETURN = 9, 13
+# What is wrong with such a line, and its remedy.
 CONTROL = "nothing but control characters on this line", "leave the line out, or blank"
-"""What is wrong with such a line, and its remedy."""
 
 
 class Lines(NamedTuple):

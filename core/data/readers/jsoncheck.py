@@ -19,8 +19,8 @@ from abw.core.ir.formats import COMMON, TAKEN
 from abw.core.ir.schema import FieldSchema, Schema
 
 _KEYS = ("id", "vertices", "links")
+# Instead of a vertex: the instance itself.
 OWN = -1
-"""Instead of a vertex: the instance itself."""
 Value = int | float | str | list[int | float]
 T = TypeVar("T")
 

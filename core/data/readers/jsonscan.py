@@ -37,12 +37,12 @@ from abw.core.data.readers.jsontokens import (
 )
 from abw.core.jit.decorators import inner, njit
 
+# How a value is written: a whole number from 0 to 2^31 - 1, another number, a list of numbers, a string.
 WHOLE, NUMBER, VECTOR, TEXT = range(4)
-"""How a value is written: a whole number from 0 to 2^31 - 1, another number, a list of numbers, a string."""
+# So many kinds, fields and links each may be told apart at once.
 MOST_NAMES = 256
-"""So many kinds, fields and links each may be told apart at once."""
+# The least number that float32 rounds to infinity.
 TOO_LARGE = 2.0**128 - 2.0**103
-"""The least number that float32 rounds to infinity."""
 
 _KEYS = np.frombuffer(b"kindverticeslinksid", np.uint8)
 _LINES, _VERTICES, _VALUES, _NUMBERS, _HARD, _EDGES, _KINDS, _FIELDS, _LINKS = range(9)

@@ -14,16 +14,16 @@ from abw.core.jit.decorators import inner
 Doubles = NDArray[np.float64]
 
 BAIL = -1
+# The largest whole number that is read as one.
 LARGEST = 2**31 - 1
-"""The largest whole number that is read as one."""
+# The powers of ten that a double holds exactly.
 POWERS = np.array([10.0**n for n in range(23)])
-"""The powers of ten that a double holds exactly."""
 QUOTE, BACKSLASH, COMMA, COLON = 34, 92, 44, 58
 OPEN_LIST, CLOSE_LIST, OPEN, CLOSE = 91, 93, 123, 125
 MINUS, ZERO, NINE = 45, 48, 57
 _PLUS, _POINT, _E, _SMALL_E = 43, 46, 69, 101
+# More than the relative error of a number made of 19 digits and one of these powers.
 _MARGIN = 2.0**-50
-"""More than the relative error of a number made of 19 digits and one of these powers."""
 
 
 @inner

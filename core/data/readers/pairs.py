@@ -15,8 +15,8 @@ from abw.core.data.readers.blanks import BEGIN, CONTROL, END, control, split_lin
 from abw.core.ir.formats import SCHEMAS
 from abw.core.jit.decorators import njit
 
+# Pairs with fewer words on a side are left out, as by the programs this project compares itself with.
 LEAST_WORDS = 3
-"""Pairs with fewer words on a side are left out, as by the programs this project compares itself with."""
 
 _NO_BARS, _MORE_BARS, _CONTROL = 1, 2, 3
 _INSTANCE, _SOURCE, _TARGET = map(SCHEMAS["pairs"].kinds.index, ("instance", "source", "target"))

@@ -36,9 +36,9 @@ _MARKS[:33] = _BLANK
 _MARKS[ord("(")] = _OPEN
 _MARKS[ord(")")] = _CLOSE
 _BEFORE, _OPENED, _LABELLED, _WORDED, _PARENT, _AFTER = range(6)
+# What is wrong with a mark where a line is before its tree, behind a bracket, a label, a word, nodes, or the
+# tree; 0: nothing.
 _WRONG = np.zeros((4, 6), np.uint8)
-"""What is wrong with a mark where a line is before its tree, behind a bracket, a label, a word, nodes, or the
-tree; 0: nothing."""
 _WRONG[_LETTER] = _NO_TREE, 0, 0, _MIXED, _MIXED, _BEHIND
 _WRONG[_OPEN] = 0, _NO_LABEL, 0, _MIXED, 0, _BEHIND
 _WRONG[_CLOSE] = _CLOSED_TWICE, _NO_LABEL, _NO_WORD, 0, 0, _CLOSED_TWICE

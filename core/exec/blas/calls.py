@@ -63,6 +63,7 @@ def _spread(*arrays: Floats) -> None:
 
 _ONE, _MOST = np.float32(1), np.float32(88)
 _ZERO = np.float32(0.0)
+# What is done better than by the meaning: without memory for results on the way, or in fewer calls.
 _CALLS: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "sub": np.subtract,
@@ -82,7 +83,6 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "softmax": _softmax,
     "concat": _concat,
 }
-"""What is done better than by the meaning: without memory for results on the way, or in fewer calls."""
 
 
 def _by_meaning(name: str, attr: tuple[float, ...]) -> Callable[..., None]:

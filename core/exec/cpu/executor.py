@@ -67,10 +67,10 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
 
 
+# The least arithmetic a launch where threads wait for each other after each.
 TOGETHER_FLOPS = 2_500_000
-"""The least arithmetic a launch where threads wait for each other after each."""
+# The least numbers, of which each is read and written, that threads share: some 0.3 ms.
 APART_FLOATS = 500_000
-"""The least numbers, of which each is read and written, that threads share: some 0.3 ms."""
 
 _SCHEDULE, _PLAN = attrgetter(*OF_SCHEDULE), attrgetter(*OF_PLAN)
 

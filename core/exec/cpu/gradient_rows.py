@@ -12,11 +12,11 @@ from abw.core.plan.plan import Plan
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
+# The references of each constant: first and end.
 Bounds = tuple[Ints, Ints]
-"""The references of each constant: first and end."""
 
+# What a job's side is: not there, an output of nodes, what nodes read.
 NOTHING, COMPUTED, READ = range(3)
-"""What a job's side is: not there, an output of nodes, what nodes read."""
 
 _Z, _N = JOB.index("z"), JOB.index("n")
 

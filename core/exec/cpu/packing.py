@@ -18,10 +18,10 @@ from abw.core.ir.cell import Shape
 
 Floats = NDArray[np.float32]
 
+# Bytes that rows and weights are aligned to.
 LINE = 64
-"""Bytes that rows and weights are aligned to."""
+# Bytes of a huge page.
 HUGE = 1 << 21
-"""Bytes of a huge page."""
 
 
 def aligned(floats: int) -> Floats:

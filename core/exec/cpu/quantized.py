@@ -21,8 +21,8 @@ from abw.core.exec.precision import Precision
 
 Floats = NDArray[np.float32]
 
+# A row whose largest absolute value is below counts as zeros.
 LEAST = 2.0**-100
-"""A row whose largest absolute value is below counts as zeros."""
 
 
 @dataclass(frozen=True, slots=True)

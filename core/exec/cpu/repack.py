@@ -19,12 +19,12 @@ from abw.core.jit.decorators import njit
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
 
+# Whole numbers up to here are themselves in single precision: so many floats a parameter may have.
 EXACT = 1 << 24
-"""Whole numbers up to here are themselves in single precision: so many floats a parameter may have."""
 
 
+# Floats that mostly lie evenly in the parameters: a vector of a column of a matrix, or of a row.
 BLOCK = 16
-"""Floats that mostly lie evenly in the parameters: a vector of a column of a matrix, or of a row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ TARGETS: tuple[TargetName, ...] = ("avx512", "avx2", "plain")
 
 
 MACHINE = platform.machine()
+# Whether the kernels written as IR were ever run on a processor like this one, if only an emulated one.
 KNOWN = MACHINE in ("x86_64", "AMD64", "aarch64")
-"""Whether the kernels written as IR were ever run on a processor like this one, if only an emulated one."""
 
 SECOND_LEVEL = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 USUAL_CACHE = 1 << 20
@@ -82,8 +82,8 @@ class Target:
 
 
 _TIMER = ("read_volatile_register.i64", 'metadata !{!"CNTVCT_EL0"}')
+# The least that every 64-bit ARM processor has. Its counter of cycles is for the system alone.
 AARCH64 = Target("plain", "generic", "+neon", 4, 32, 6, _TIMER)
-"""The least that every 64-bit ARM processor has. Its counter of cycles is for the system alone."""
 
 
 @cache

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from abw.core.base.cores import current_core, leave
 from abw.core.base.interrupts import finished_before_interrupt
 
+# The most pieces of work that are done alone after one for which another thread had no core.
 LONGEST_REST = 64
-"""The most pieces of work that are done alone after one for which another thread had no core."""
+# One piece in so many is done alone, to know how long that takes.
 LOOK_EVERY = 256
-"""One piece in so many is done alone, to know how long that takes."""
 
 
 @dataclass(slots=True)

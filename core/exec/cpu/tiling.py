@@ -15,12 +15,12 @@ from abw.core.exec.lower.stages import Group, Single, Stage, group_gates, stages
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import Reduction
 
+# Rows that go through all stages together; 120 is a whole number of most blocks of rows.
 TILE_ROWS = 120
-"""Rows that go through all stages together; 120 is a whole number of most blocks of rows."""
+# What part of the second-level cache the rows of a tile that are read again and again may take: a half.
 TILE_SHARE = 2
-"""What part of the second-level cache the rows of a tile that are read again and again may take: a half."""
+# A stage's weights that take no more than a quarter of it stay in it.
 KEPT_SHARE = 4
-"""A stage's weights that take no more than a quarter of it stay in it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ Longs = NDArray[np.int64]
 
 _N, _M, _C, _X = (JOB.index(name) for name in ("n", "m", "c", "x"))
 
+# So many products for each thread are shared as they are; of fewer each is done in parts, at some cost.
 MANY = 6
-"""So many products for each thread are shared as they are; of fewer each is done in parts, at some cost."""
 
 
 class RowSums:

@@ -25,8 +25,8 @@ from abw.core.plan.plan import Plan
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
+# Rows of one side of a job: see `place`.
 Side = tuple[int, int, int, int, int]
-"""Rows of one side of a job: see `place`."""
 
 
 class WeightGradients:

@@ -14,14 +14,14 @@ from abw.core.exec.cuda.driver.driver import CudaError, load_driver
 from abw.core.exec.cuda.driver.toolkit import HINT, find_toolkit
 from abw.core.exec.cuda.measure.costs import costs_of
 
+# The compute capability from which on GPUs have the memory model that the barriers need (Volta).
 OLDEST = (7, 0)
-"""The compute capability from which on GPUs have the memory model that the barriers need (Volta)."""
 
+# The command that measures a GPU.
 MEASURE = "abw calibrate --device cuda"
-"""The command that measures a GPU."""
 
+# The CUDA version of the compiler that the extra `cuda` installs, as drivers say theirs.
 PINNED_CUDA = 13000
-"""The CUDA version of the compiler that the extra `cuda` installs, as drivers say theirs."""
 
 
 @dataclass(frozen=True, slots=True)

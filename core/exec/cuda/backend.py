@@ -15,8 +15,8 @@ from abw.core.exec.cuda.tiles import Forms
 Floats = NDArray[np.float32]
 Kernel = Callable[..., Any]
 
+# One launch for each item of the image, or one for the whole plan.
 Scheme = Literal["batch", "plan"]
-"""One launch for each item of the image, or one for the whole plan."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,8 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
 HEADER, ITEM, FRAME, SLOT = 4, 10, 3, 4
+# Words of an item: tiles of the phase before its own, and its own.
 FIRST, TILES = 2, 3
-"""Words of an item: tiles of the phase before its own, and its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,8 +75,8 @@ class DeviceProgram:
         return memory
 
 
+# The numbers of the kernels made so far: equal texts are one kernel.
 Texts = dict[StepText, int]
-"""The numbers of the kernels made so far: equal texts are one kernel."""
 
 
 def _numbered(texts: Texts, text: StepText) -> int:

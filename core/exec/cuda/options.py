@@ -7,8 +7,8 @@ from typing import Literal
 
 from abw.core.exec.interface import Abilities
 
+# How it launches: each step of a batch, a whole plan, or whichever its costs say.
 SchemeName = Literal["auto", "batch", "plan"]
-"""How it launches: each step of a batch, a whole plan, or whichever its costs say."""
 
 ABILITIES = Abilities(overlaps=True)
 

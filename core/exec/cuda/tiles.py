@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+# Floats of the widest access; rows of values are padded to whole ones, and a thread sums so many units.
 VECTOR = 4
-"""Floats of the widest access; rows of values are padded to whole ones, and a thread sums so many units."""
 
 WARP = 32
 
+# On tensor cores: lanes, units and elements of what a warp multiplies; slabs in shared memory at once.
 FRAGMENT, SLABS = 16, 3
-"""On tensor cores: lanes, units and elements of what a warp multiplies; slabs in shared memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Forms:
         return Forms(replace(self.batch, tensor=False), replace(self.plan, tensor=False))
 
 
+# Of shared memory, for the frame and the rows of a tile.
 STAGING_WORDS = 1024
-"""Of shared memory, for the frame and the rows of a tile."""
 
 
 def forms_for(processors: int, shared_bytes: int, tensor: bool) -> Forms:
@@ -68,8 +68,8 @@ def forms_for(processors: int, shared_bytes: int, tensor: bool) -> Forms:
     return Forms(common, replace(common, threads=256, blocks=processors, held=held))
 
 
+# For H100 and H200.
 HOPPER = forms_for(132, 227 << 10, True)
-"""For H100 and H200."""
 
 ENDLESS = 2**62
 

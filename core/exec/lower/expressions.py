@@ -7,6 +7,7 @@ from itertools import chain, count
 
 from abw.core.ir.meanings import spell
 
+# What is one expression; `assign` makes the other operations of these.
 EXPRESSIONS: Mapping[str, str] = {
     "add": "{} + {}",
     "sub": "{} - {}",
@@ -26,7 +27,6 @@ EXPRESSIONS: Mapping[str, str] = {
     "gelu": "gelu({})",
     "identity": "{}",
 }
-"""What is one expression; `assign` makes the other operations of these."""
 
 
 def assign(

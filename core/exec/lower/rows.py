@@ -13,15 +13,13 @@ from abw.core.ir.cell import Shape
 
 Floats = NDArray[np.float32]
 
+# So many rows of a list are added one after the other in single precision, so that short lists cost no more;
+# the sums of blocks in double, or compensated. The error stays below 1e-6 of the rows' absolute values,
+# however long the list.
 BLOCK = 8
-"""So many rows of a list are added one after the other in single precision, so that short lists cost no more;
-the sums of blocks in double, or compensated. The error stays below 1e-6 of the rows' absolute values, however
-long the list.
-"""
+# Attention's weights are relative to a level, which rises when a score is above it by more than this; what
+# was summed before is scaled then. Steps as large as this are so few that their roundings do not add up.
 RISE = 1.0
-"""Attention's weights are relative to a level, which rises when a score is above it by more than this; what
-was summed before is scaled then. Steps as large as this are so few that their roundings do not add up.
-"""
 
 
 def columns(shape: Shape) -> int:

@@ -25,15 +25,15 @@ from abw.core.ir.growth import Decision, GrowingKind
 
 Totals = NDArray[np.float64]
 Places = NDArray[np.integer[Any]]
+# The column of the pick by which a vertex came to be, or the one that it came from; -1 for none.
 PICK = "pick"
-"""The column of the pick by which a vertex came to be, or the one that it came from; -1 for none."""
 
 LEAST, LOG2_E, NEAREST = -40.0, 1 / math.log(2), 1.5 * 2.0**52
 POWERS = tuple(math.log(2) ** i / math.factorial(i) for i in range(8))
+# How `exponentials` are found: the least number that counts, what makes powers of 2 of those of e, what
+# leaves the nearest whole number in the last bits of a sum, the coefficients of a power of 2 as a polynomial;
+# what is counted, and what leaves the number of these in the last bits of a sum.
 UNIT, IN_UNITS = 2.0**-40, 1.5 * 2.0**12
-"""How `exponentials` are found: the least number that counts, what makes powers of 2 of those of e, what
-leaves the nearest whole number in the last bits of a sum, the coefficients of a power of 2 as a polynomial;
-what is counted, and what leaves the number of these in the last bits of a sum."""
 _AT_ONCE = 1 << 14
 
 

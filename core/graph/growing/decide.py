@@ -19,22 +19,22 @@ from abw.core.ir.paths import Hop
 
 Bools = NDArray[np.bool_]
 Scores = NDArray[np.floating[Any]]
+# The values of an output of a type on vertices: `read(type, output, vertices)` (n, *shape).
 Read = Callable[[int, int, Ints], Scores]
-"""The values of an output of a type on vertices: `read(type, output, vertices)` (n, *shape)."""
 
 GOLDEN = 0x9E3779B97F4A7C15
 WORD = 2**64 - 1
+# The steps of splitmix64's finaliser: by how much a number is shifted before it is added to itself bit by
+# bit, and what the sum is multiplied with.
 MIXERS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
-"""The steps of splitmix64's finaliser: by how much a number is shifted before it is added to itself bit by
-bit, and what the sum is multiplied with."""
+# What a decision has picked at each of some vertices, if it picks several at one.
 Picked = Mapping[str, Ints]
-"""What a decision has picked at each of some vertices, if it picks several at one."""
 
+# What a decision chooses at each of some vertices; or where several may be picked at one, these vertices as
+# often as something is picked there, and what.
 Decided = Callable[[Decision, Ints], Ints | tuple[Ints, Ints]]
-"""What a decision chooses at each of some vertices; or where several may be picked at one, these vertices as
-often as something is picked there, and what."""
+# What a clause added at some vertices: the place of each among these, and the new one, or -1.
 Added = tuple[NDArray[np.intp], Ints]
-"""What a clause added at some vertices: the place of each among these, and the new one, or -1."""
 
 THIS = Place(())
 _NOTHING: Picked = MappingProxyType({})

@@ -15,12 +15,12 @@ from abw.core.graph.growing.decide import Read, Scores, masked, relative
 from abw.core.ir.growth import Decision
 
 Floats = NDArray[np.float64]
+# So many scores are looked at together.
 PART = 1 << 20
-"""So many scores are looked at together."""
 
+# What became of a choice. Of `best`: its hypothesis was kept; ended there; is, in the end, the likeliest of
+# its instance; or none of the vertex's continuations was kept, and the choice is the likeliest of these.
 MADE, KEPT, ENDED, WON, DROPPED = range(5)
-"""What became of a choice. Of `best`: its hypothesis was kept; ended there; is, in the end, the likeliest of
-its instance; or none of the vertex's continuations was kept, and the choice is the likeliest of these."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

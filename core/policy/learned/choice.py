@@ -19,36 +19,36 @@ from abw.core.policy.learned.learner import BEST_OF, MET, TooManyStatesError, le
 from abw.core.policy.registry import CHOSEN, COSTED, LEARNED, REVERSED, get_policy, seconds_of
 from abw.core.policy.schedule import Policy, Schedule
 
+# Of the files of chosen policies; those of an FSM have version 1.
 VERSION = 2
-"""Of the files of chosen policies; those of an FSM have version 1."""
 
+# What is tried first where no node can wait for another of its type: it has one batch for each type.
 ONE_BATCH = "phases"
-"""What is tried first where no node can wait for another of its type: it has one batch for each type."""
 ONE_WAY = ("depth", "agenda")
+# The rules that are tried, `RULES` in both directions; of equally quick ones the earlier one is taken.
 RULES = ("critical", "weight-free", "share-free", "share", "weight", "critical-free", "sufficient")
-"""The rules that are tried, `RULES` in both directions; of equally quick ones the earlier one is taken."""
 
+# All of these in the order in which they are tried: the quickest first.
 ORDER: tuple[str, ...] = tuple(
     sorted((*ONE_WAY, *RULES, *(f"{rule}{REVERSED}" for rule in RULES)), key=lambda n: seconds_of(n, 1))
 )
-"""All of these in the order in which they are tried: the quickest first."""
 
 BEAMS = ("beam", f"beam{REVERSED}")
+# How many candidates there are at most.
 CANDIDATES = 1 + len(ORDER) + len(BEST_OF) + 2 + len(BEAMS)
-"""How many candidates there are at most."""
+# The most states of an FSM that is tried; with eight symbols a state its file stays under 1 MB.
 STATES = 512
-"""The most states of an FSM that is tried; with eight symbols a state its file stays under 1 MB."""
+# The most characters of an FSM's file.
 FILE = 900_000
-"""The most characters of an FSM's file."""
+# The most trials of an FSM.
 TRIALS = 1000
-"""The most trials of an FSM."""
+# The most nodes that the trials of one FSM execute: learning it stays below half a second.
 WORK = 2_000_000
-"""The most nodes that the trials of one FSM execute: learning it stays below half a second."""
+# Learning takes about so many seconds. FSMs are tried where they could save that while so many times the
+# mini-batches are scheduled that they are judged on.
 LEARNING, PAYBACK = 0.5, 1000
-"""Learning takes about so many seconds. FSMs are tried where they could save that while so many times the
-mini-batches are scheduled that they are judged on."""
+# So many rules at most are tried together, the least of them taken mini-batch by mini-batch.
 TOGETHER = 3
-"""So many rules at most are tried together, the least of them taken mini-batch by mini-batch."""
 
 
 @dataclass(frozen=True, slots=True)

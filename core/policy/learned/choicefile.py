@@ -25,8 +25,8 @@ from abw.core.policy.learned.policyfile import origin_in, policy_of
 from abw.core.policy.learned.states import ENCODINGS
 from abw.core.policy.registry import CHOSEN, LEARNED, NAMES
 
+# What candidates are called.
 KNOWN = {*NAMES, *(f"{LEARNED}-{encoding}" for encoding in ENCODINGS)} - {LEARNED, CHOSEN}
-"""What candidates are called."""
 
 
 def read_any(path: Path) -> tuple[FsmPolicy | ChosenPolicy, Mapping[str, Any]]:

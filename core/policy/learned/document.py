@@ -10,8 +10,8 @@ from typing import Any
 from abw.core.base.errors import AbwError
 from abw.core.policy.learned.fsm import FORMAT
 
+# The largest count that a policy can hold.
 MOST = 2**31 - 1
-"""The largest count that a policy can hold."""
 HINT = "learn it anew: `abw learn SPEC`"
 
 

@@ -188,8 +188,8 @@ def follow(dag: Dag, table: Table, action: Ints, encoding: Encoding, phases: int
     return to_schedule(batches, int(unseen))
 
 
+# What the rule for unseen states asks for: the fields of `Remaining` and of `Weights`.
 Rule = tuple[tuple[Ints, ...], tuple[Any, ...]]
-"""What the rule for unseen states asks for: the fields of `Remaining` and of `Weights`."""
 
 
 @njit

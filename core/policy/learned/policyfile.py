@@ -22,8 +22,8 @@ from abw.core.policy.learned.fsm import VERSION, FsmPolicy, Training
 from abw.core.policy.learned.states import ENCODINGS, Ints, Table, add, find, new_table, symbol_names
 
 MOST_PHASES = 1000
+# A policy has at most so many states times types: a table of 800 MB.
 MOST_VALUES = 1 << 26
-"""A policy has at most so many states times types: a table of 800 MB."""
 
 
 def policy_of(document: dict[str, Any], called: str = "policy") -> tuple[FsmPolicy, Mapping[str, Any]]:

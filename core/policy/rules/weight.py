@@ -23,8 +23,8 @@ from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float64]
+# Powers of the share for `Weight`: with the higher one the share all but decides alone.
 SHARE, WEIGHT = 6, 2
-"""Powers of the share for `Weight`: with the higher one the share all but decides alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ Ints = NDArray[np.int32]
 Floats = NDArray[np.float64]
 Keys = NDArray[np.uint64]
 
+# Where a state could not be made for want of room.
 FULL = -2
-"""Where a state could not be made for want of room."""
 
 
 class Instances(NamedTuple):

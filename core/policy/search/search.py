@@ -21,12 +21,12 @@ from abw.core.policy.schedule import Schedule
 from abw.core.policy.search.beam import LESS, search
 
 Ints = NDArray[np.int32]
+# Bytes that the automata of a search may take.
 ROOM = 1 << 28
-"""Bytes that the automata of a search may take."""
+# The most steps of instances that an exact search takes: some 20 seconds.
 EFFORT = 40_000_000
-"""The most steps of instances that an exact search takes: some 20 seconds."""
+# With so many types or fewer, a sequence found for the hardest instances mostly serves all.
 FEW = 8
-"""With so many types or fewer, a sequence found for the hardest instances mostly serves all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,8 @@ class Engine(Protocol):
         """The values of m references, all of one shape (m, *shape); a copy."""
 
 
+# Nodes of segments whose plans are kept.
 MOST_KEPT = 1 << 20
-"""Nodes of segments whose plans are kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from abw.core.jit.decorators import njit
 from abw.core.program.engines.engine import BatchEngine
 from abw.core.program.recording.recorder import Ints, Longs, Segment
 
+# What each type becomes: see `templates_of`.
 Template = tuple[Ints, Ints, Ints, Ints, Ints, Ints]
-"""What each type becomes: see `templates_of`."""
 
 
 def templates_of(ops: OpNetwork) -> Template:

@@ -14,8 +14,8 @@ from abw.core.exec.interface import Array, Picked, Tape
 from abw.core.graph.growing.beam import log_shares, log_softmax
 from abw.core.graph.growing.decide import GOLDEN, WORD, Bools, among, drawn, sampled, shares
 
+# An int of `argmax` and `sample`, a bool of `above`, an array of `value`, of `best` a list of `Picked`.
 Answer = Any
-"""An int of `argmax` and `sample`, a bool of `above`, an array of `value`, of `best` a list of `Picked`."""
 
 
 class Ask:
@@ -81,10 +81,10 @@ class Picks(NamedTuple):
 
 
 ARGMAX, ABOVE = question("argmax", (), None), question("above", (), 0.0)
+# What stands for a question that is among `Asks`, or `Picks`.
 BEST = question("best", (), None)
-"""What stands for a question that is among `Asks`, or `Picks`."""
+# Questions that a tape answers, by what the first number of a row says.
 WAYS = ("argmax", "above")
-"""Questions that a tape answers, by what the first number of a row says."""
 
 
 def packed(asks: Sequence[Ask]) -> Asks:

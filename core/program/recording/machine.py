@@ -37,10 +37,10 @@ from abw.core.program.recording.recorder import (
 )
 from abw.core.program.recording.values import Owner, Value, class_fields
 
+# The environment's variable that is `python` where calls are to be recorded by Python.
 SWITCH = "ABW_RECORDER"
-"""The environment's variable that is `python` where calls are to be recorded by Python."""
+# So many words there is room for at first.
 LEAST = 1 << 12
-"""So many words there is room for at first."""
 MOST = 2**63 - 1
 _AT, _LIMIT, _NEXT, _STEP, _OPEN = (WORDS[name] for name in ("at", "limit", "next", "step", "open"))
 _BEGIN, _BEGUN = WORDS["begin"], WORDS["begun"]

@@ -30,19 +30,20 @@ _OWN = (
     "best", "picks", "k", "class", "ends", "ranked", "handles", "plus", "rank_room",
     "calls", "answers", "owners", "stops", "size", "sends", "resumed", "sent",
 )  # fmt: skip
+# The words of the state, by their places: the head that an executor's tape reads; room for so many words
+# (`limit`), the `step` from handle to handle, whether the tape is `open`, `whose` the calls are; how
+# questions are `asking` (see `recorder.CLOSED`), the `room` for them, and for the bytes of masks
+# (`mask_room`); what greenlets call to wait (`switch`), and what they and generators then give (`argmax`,
+# `above`, `best`).
+#
+# Of the questions for the best of several values: how many there are (`picks`), for how many elements (`k`)
+# and of what `class` all are; where each one's values end (`ends`); how many values these are (`ranked`),
+# their `handles`, what their scores begin with (`plus`), and the `rank_room` for them.
+#
+# Of those who go on: the lists that `Recorder.resume` is given (`calls`, `answers`, `owners`, `stops`), how
+# many switch to each other (`size`), or that they are generators (`sends`); the place of the last one
+# (`resumed`); how that stopped, if it is a generator (`sent`: 1 by yielding, 0: it ended).
 WORDS = {name: number for number, name in enumerate((*HEAD, *_OWN))}
-"""The words of the state, by their places: the head that an executor's tape reads; room for so many words
-(`limit`), the `step` from handle to handle, whether the tape is `open`, `whose` the calls are; how questions
-are `asking` (see `recorder.CLOSED`), the `room` for them, and for the bytes of masks (`mask_room`); what
-greenlets call to wait (`switch`), and what they and generators then give (`argmax`, `above`, `best`).
-
-Of the questions for the best of several values: how many there are (`picks`), for how many elements (`k`) and
-of what `class` all are; where each one's values end (`ends`); how many values these are (`ranked`), their
-`handles`, what their scores begin with (`plus`), and the `rank_room` for them.
-
-Of those who go on: the lists that `Recorder.resume` is given (`calls`, `answers`, `owners`, `stops`), how
-many switch to each other (`size`), or that they are generators (`sends`); the place of the last one
-(`resumed`); how that stopped, if it is a generator (`sent`: 1 by yielding, 0: it ended)."""
 
 _TEXT = r"""
 @api = internal global [COUNT x ptr] zeroinitializer
@@ -175,6 +176,8 @@ slow:
 }
 """
 
+# Short forms of lines, and what they are written out to, one after the other: a word of the state is read,
+# what CPython has, a field of 64 bits (%NAME, which lies at %NAME.at); such a field is written.
 _SHORT = (
     (r"read (\w+)", lambda found: f"  %{found[1]} = i64 %state[{WORDS[found[1]]}]"),
     (r"api (\w+)", lambda found: f"  %{found[1]} = ptr @api[{_API.index(found[1])}]"),
@@ -187,8 +190,6 @@ _SHORT = (
         r"  \1.\3 = getelementptr i64, ptr \1, i64 \2\3\n  store i64 \4, ptr \1.\3",
     ),
 )
-"""Short forms of lines, and what they are written out to, one after the other: a word of the state is read,
-what CPython has, a field of 64 bits (%NAME, which lies at %NAME.at); such a field is written."""
 
 
 def _expanded(text: str) -> str:

@@ -16,8 +16,8 @@ from abw.core.exec.pointers import Table
 from abw.core.program.recording.machine_code import machine_code
 from abw.core.program.recording.values import Value
 
+# The bytes of an object before its fields: references and type.
 HEAD = 16
-"""The bytes of an object before its fields: references and type."""
 
 
 @cache

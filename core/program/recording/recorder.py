@@ -17,16 +17,16 @@ from abw.core.program.recording.values import BITS, Owner, Value, value_class
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
+# Takes a node's words.
 Write = Callable[[tuple[int, ...]], object]
-"""Takes a node's words."""
+# How questions are asked: not noted by the recorder; a greenlet waits by switching; a generator is given what
+# it is to yield; and it was given that.
 CLOSED, BY_SWITCH, BY_YIELD, TO_YIELD = range(4)
-"""How questions are asked: not noted by the recorder; a greenlet waits by switching; a generator is given
-what it is to yield; and it was given that."""
+# The bit of a node's first word from which on it says whose it is.
 WHOSE = 32
-"""The bit of a node's first word from which on it says whose it is."""
 TYPE = (1 << WHOSE) - 1
+# A cell as programs call it: values in, a value or a tuple of values out.
 Call = Callable[..., Any]
-"""A cell as programs call it: values in, a value or a tuple of values out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,10 @@ class Piece(NamedTuple):
     nodes: int
 
 
+# Goes on, from the place given last, with some (`Fiber.going`), by their answers, with whose they are; writes
+# what each stops with, and gives the place of the first that does otherwise than by a question that is noted,
+# or how many there are. Raises what a generator raises: that is `Recorder.resumed`.
 Resume = Callable[[list[Any], Sequence[Any], list[int], list[Any], int], int]
-"""Goes on, from the place given last, with some (`Fiber.going`), by their answers, with whose they are;
-writes what each stops with, and gives the place of the first that does otherwise than by a question that is
-noted, or how many there are. Raises what a generator raises: that is `Recorder.resumed`."""
 
 
 class Recorder:

@@ -14,10 +14,10 @@ from abw.core.exec.interface import Array, Picked
 from abw.core.program.recording.asks import Ask, Best, question
 
 SHAPES = 1 << 8
+# Nets are numbered up to this, then from the first again.
 NETS = 1 << 12
-"""Nets are numbered up to this, then from the first again."""
+# The low bits of a handle say which value it is: `kind_of`; the others are its reference.
 BITS = 20
-"""The low bits of a handle say which value it is: `kind_of`; the others are its reference."""
 KINDS = 1 << BITS
 
 

@@ -23,8 +23,8 @@ try:
 except ImportError:  # the extra `programs`
     greenlet = None
 
+# A function of one instance.
 Program = Callable[[Any], Any]
-"""A function of one instance."""
 
 
 ASYNC = "a plain function that asks (value.argmax()) waits while all others go on: leave async and await out"
@@ -69,8 +69,8 @@ class Failed:
     error: BaseException
 
 
+# Why a fiber stopped.
 Outcome = Asked | Done | Failed
-"""Why a fiber stopped."""
 
 
 class Fiber(Protocol):

@@ -15,10 +15,10 @@ from abw.core.exec.interface import Array
 from abw.core.program.recording.values import KINDS, Value
 from abw.core.program.running.fibers import ASYNC, Done, Failed, Program
 
+# Types of what has no values in it.
 PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
-"""Types of what has no values in it."""
+# The values of handles of one shape.
 Read = Callable[[Sequence[int]], Array]
-"""The values of handles of one shape."""
 
 
 def in_arrays(outcomes: Sequence[Done | Failed | None], read: Read) -> list[Done | Failed]:

@@ -43,8 +43,8 @@ from abw.core.program.running.fibers import (
 )
 from abw.core.program.running.task import GONE, KEEP, Log, Task, crew_of
 
+# Who goes on, with an answer, or an error that is raised there.
 Going = tuple[Task, Answer, BaseException | None]
-"""Who goes on, with an answer, or an error that is raised there."""
 
 
 class BatchRunner:

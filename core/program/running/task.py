@@ -12,11 +12,11 @@ from abw.core.program.recording.asks import Answer, Ask, chance
 from abw.core.program.recording.recorder import CLOSED
 from abw.core.program.running.fibers import Asked, Done, Failed, Fiber
 
+# Whose a question is: an instance's number; then, for each `each` around it, the how many-th of its program
+# that is, and the branch.
 Path = tuple[int, ...]
-"""Whose a question is: an instance's number; then, for each `each` around it, the how many-th of its program
-that is, and the branch."""
+# What was asked and answered, by whose it is.
 Log = dict[Path, list[tuple[Ask, Answer]]]
-"""What was asked and answered, by whose it is."""
 GONE = "its memory is taken"
 KEEP = "return values from the program: they are arrays then, which stay"
 

@@ -14,10 +14,10 @@ from abw.core.program.running.fibers import Done, Failed, Program
 from abw.core.program.running.results import noted
 from abw.core.program.running.task import Log
 
+# Runs some instances, which have these numbers, as a mini-batch, and logs what is decided.
 Together = Callable[[Program, Sequence[object], Sequence[int], Log], list[Done | Failed]]
-"""Runs some instances, which have these numbers, as a mini-batch, and logs what is decided."""
+# Runs instances in double precision, with the decisions of a log; adds a runner for each.
 Exact = Callable[[Program, Sequence[object], Sequence[int], Log, list[EagerRunner]], list[Done | Failed]]
-"""Runs instances in double precision, with the decisions of a log; adds a runner for each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,8 @@ from abw.core.policy.schedule import Schedule
 from abw.core.run.growing.tape import Tape
 
 References = NDArray[np.integer[Any]]
+# The batches of a graph, by the run's policy.
 Batched = Callable[[Graph], Schedule]
-"""The batches of a graph, by the run's policy."""
 
 
 @dataclass(frozen=True, eq=False)

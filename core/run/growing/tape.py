@@ -22,8 +22,8 @@ from abw.core.policy.schedule import Schedule
 
 Read = Callable[[NDArray[np.integer[Any]]], Array]
 
+# Of a node: its type, the piece that computes it, its number in that.
 TYPE, PIECE, NUMBER = "type", "piece", "number"
-"""Of a node: its type, the piece that computes it, its number in that."""
 
 
 class Tape:

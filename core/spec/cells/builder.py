@@ -13,8 +13,8 @@ from abw.core.ir.meanings import Arrays, spell
 from abw.core.ir.operations import OPERATIONS, Operation
 from abw.core.ir.shapes import ShapeError, Sizes, shape
 
+# The operations that the steps of a composite's meaning are (see `abw.core.ir.meanings.spell`).
 STEPS = {"select": "where", "less": "lt", "less_equal": "le", "equal": "eq"}
-"""The operations that the steps of a composite's meaning are (see `abw.core.ir.meanings.spell`)."""
 PRIMITIVE = {*STEPS, *(operation.name for operation in OPERATIONS.values() if operation.kind != "composite")}
 
 
@@ -51,8 +51,8 @@ class Listed:
     values: tuple[float, ...]
 
 
+# None stands for what an earlier mistake left unknown: no further ones follow from it.
 Operand = Number | Value | None
-"""None stands for what an earlier mistake left unknown: no further ones follow from it."""
 
 
 class Builder:

@@ -30,14 +30,14 @@ from abw.core.spec.text.tokens import EXPRESSION, Cursor, ExpressionError, Token
 
 _COUNTS = ("no argument", "one argument", "two arguments", "three arguments", "four arguments")
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+# What is written for operators that there are not: comparisons give 0 and 1.
 _LOGIC = {
     **dict.fromkeys(("and", "&"), "both at once: (a < b) * (b < c)"),
     **dict.fromkeys(("or", "|"), "one or both: maximum(a < b, b < c)"),
 }
-"""What is written for operators that there are not: comparisons give 0 and 1."""
+# Of one cell. Compiling its kernel takes time by their number: so many some 10 s, those of a cell of a model
+# a hundredth of that.
 MOST_OPERATIONS = 4000
-"""Of one cell. Compiling its kernel takes time by their number: so many some 10 s, those of a cell of a model
-a hundredth of that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from abw.core.spec.text.sizes import Dims, sizes
 
 REQUIRED = ("cell", "equations", "outputs")
 OPTIONAL = ("dims", "inputs", "params", "constants")
+# Numbers of one constant: they stand in the spec, and a kernel is made for them.
 MOST_CONSTANTS = 4096
-"""Numbers of one constant: they stand in the spec, and a kernel is made for them."""
 
 
 @dataclass(frozen=True, slots=True)

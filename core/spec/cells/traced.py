@@ -31,10 +31,10 @@ from abw.core.spec.text.document import Sequence as Listed
 from abw.core.spec.text.report import Report
 from abw.core.spec.text.sizes import Dims, sizes
 
+# Of one cell, with those of the cells that it calls.
 MOST_PARAMS = 10_000
-"""Of one cell, with those of the cells that it calls."""
+# Where code of abw's own is: its files, and the functions that record calls.
 _OWN = (str(Path(__file__).parents[2]), "<cell ")
-"""Where code of abw's own is: its files, and the functions that record calls."""
 
 
 @dataclass(frozen=True, slots=True)

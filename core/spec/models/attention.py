@@ -12,12 +12,12 @@ from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.sizes import Dims, size
 
 KEY = "attend"
+# What it reads, in the order of its slots.
 SOURCES = ("values", "keys", "query")
-"""What it reads, in the order of its slots."""
+# Its only output.
 OUTPUT = "y"
-"""Its only output."""
+# What it might be expected to have, and has elsewhere.
 MASKS = ("mask", "where")
-"""What it might be expected to have, and has elsewhere."""
 OPTIONS = ("heads", "scaled", "score")
 SCORES = ("product", "added")
 

@@ -19,12 +19,12 @@ from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.tokens import ExpressionError
 
 _OF_LOSS = ("kind", "over", "weight", "classes")
+# The metrics of each kind of loss, the usual one first.
 _OF_KINDS: Mapping[str, tuple[MetricName, ...]] = {
     "cross-entropy": ("accuracy", "span-f1", "perplexity", "loss"),
     "binary": ("accuracy", "loss"),
     "squared": ("squared-error", "loss"),
 }
-"""The metrics of each kind of loss, the usual one first."""
 
 
 @dataclass(frozen=True, slots=True)

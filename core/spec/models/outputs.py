@@ -19,8 +19,8 @@ from abw.core.spec.text.reach import Reach
 from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.tokens import ExpressionError
 
+# What no output can be called: in a .safetensors it is no tensor.
 RESERVED = "__metadata__"
-"""What no output can be called: in a .safetensors it is no tensor."""
 
 
 def read_outputs(

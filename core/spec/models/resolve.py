@@ -36,8 +36,8 @@ _HOLDS = {
 }
 
 
+# Conditions that must all hold.
 Conditions = Sequence[Where]
-"""Conditions that must all hold."""
 
 
 @dataclass(frozen=True, slots=True)

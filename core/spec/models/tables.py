@@ -12,8 +12,8 @@ from abw.core.spec.text.report import Report
 from abw.core.spec.text.sizes import Dims, size, sizes
 
 DEFAULT_ROWS = 256
+# Of all tables together: their rows, and some values more, are numbered in 31 bits (see `LISTED`).
 MOST_ROWS = 2**30 - 2**20
-"""Of all tables together: their rows, and some values more, are numbered in 31 bits (see `LISTED`)."""
 
 
 def read_tables(

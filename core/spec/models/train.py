@@ -21,8 +21,8 @@ KEYS = (
     "loss", "metric", "optimizer", "schedule", "per", "clip", "word-dropout", "dropout", "init", "epochs",
     "batch", "patience", "vocabulary", "dev",
 )  # fmt: skip
+# All numbers that optimisers have.
 _NUMBERS = tuple(dict.fromkeys(number for numbers in OPTIMIZERS.values() for number in numbers))
-"""All numbers that optimisers have."""
 _INIT = re.compile(r"(?P<name>[a-z][a-z-]*)(\((?P<numbers>[^()]*)\))?")
 
 

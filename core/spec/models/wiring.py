@@ -29,8 +29,8 @@ from abw.core.spec.text.document import Scalar
 from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.tokens import ExpressionError
 
+# By type number and input: how it is written, and what it means.
 Wires = dict[tuple[int, str], tuple[Scalar, list[Resolved]]]
-"""By type number and input: how it is written, and what it means."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ from abw.core.base.files import why_no_file
 from abw.core.spec.text.report import Report
 
 MAX_BYTES = 1_000_000
+# Nodes of a text of at most so many characters are kept.
 MAX_KEPT = 10_000
-"""Nodes of a text of at most so many characters are kept."""
 MAX_DEPTH = 20
 COMMAS = 'inside { } put quotes around a text with commas: equations: "y = maximum(x, 0)"'
+# At most so many nodes may come from aliases, each counted as often as it is repeated.
 MAX_ALIASED = 1000
-"""At most so many nodes may come from aliases, each counted as often as it is repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,8 @@ def _compose(file: str, text: str) -> tuple[Node | None, tuple[Problem, ...]]:
     return node, report.problems
 
 
+# A spec is opened again and again, cells are shared by models, and YAML takes most of a model's reading.
 _composed = lru_cache(maxsize=128)(_compose)
-"""A spec is opened again and again, cells are shared by models, and YAML takes most of a model's reading."""
 
 
 def _text(path: Path, report: Report, asked: Span | None) -> str | None:

@@ -17,12 +17,12 @@ Name = TypeVar("Name", bound=str)
 MOST = 2**31 - 1
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+# A model, type, table, parameter or output; a kind, link or field.
 NAME = re.compile(r"[^\W\d]([\w-]*\w)?")
-"""A model, type, table, parameter or output; a kind, link or field."""
+# A name in an expression, where a hyphen is a minus.
 WORD = re.compile(r"[^\W\d]\w*")
-"""A name in an expression, where a hyphen is a minus."""
+# So many bytes (UTF-8) a name has at most: with what is added to it, it names files.
 LONGEST = 100
-"""So many bytes (UTF-8) a name has at most: with what is added to it, it names files."""
 
 
 def mapping(node: Node | None, what: str, report: Report) -> Mapping | None:

@@ -15,8 +15,8 @@ from abw.core.spec.text.tokens import EXPRESSION, Cursor, ExpressionError, token
 
 LARGEST = 2**20
 
+# Sizes by name; None where the size is not known because of an earlier mistake.
 Dims = Names[str, int | None]
-"""Sizes by name; None where the size is not known because of an earlier mistake."""
 
 
 def expression(cursor: Cursor, dims: Dims) -> int | None:

@@ -13,20 +13,20 @@ from abw.core.spec.text.report import Report
 
 MAX_NESTING = 50
 
+# Equations and sizes.
 EXPRESSION = re.compile(
     r"""(?P<blank>[ \t]+|\#[^\n]*) | (?P<newline>\n)
       | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)
       | (?P<name>[^\W\d]\w*) | (?P<sign>==|!=|<=|>=|[-+*/@()\[\],:=<>]) | (?P<unknown>.)""",
     re.VERBOSE | re.DOTALL,
 )
-"""Equations and sizes."""
 
+# Sources and conditions: a name may have hyphens, a number a sign.
 PATH = re.compile(
     r"""(?P<blank>\s+) | (?P<number>-?[0-9]+) | (?P<name>[^\W\d](?:[\w-]*\w)?)
       | (?P<sign>==|!=|<=|>=|[<>.\[\]]) | (?P<unknown>.)""",
     re.VERBOSE | re.DOTALL,
 )
-"""Sources and conditions: a name may have hyphens, a number a sign."""
 
 Kind = Literal["name", "number", "sign", "newline", "unknown", "end"]
 

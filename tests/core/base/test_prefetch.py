@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from abw.core.base.prefetch import OneAhead, ahead, overlapping
 
+# Seconds after which a test takes something for never happening.
 WAIT = 20.0
-"""Seconds after which a test takes something for never happening."""
 
 
 @given(st.lists(st.integers(), max_size=30), st.integers(1, 4))

@@ -25,15 +25,15 @@ from abw.core.ir.operations import OPERATIONS
 from abw.core.policy.launches import by_type
 from abw.core.policy.schedule import Schedule
 
+# The functions of one value of any shape; a new one is drawn as soon as it can be written.
 UNARY = tuple(
     o.name
     for o in OPERATIONS.values()
     if o.kind in ("element", "row") and any((form.args, form.result) == (("any",), "any") for form in o.forms)
 )
-"""The functions of one value of any shape; a new one is drawn as soon as it can be written."""
 BINARY = ("lt", "le", "gt", "ge", "eq", "ne", "maximum", "minimum", "leaky_relu", "elu")
+# What makes very large numbers, or none, of usual ones.
 UNSAFE = ("exp", "log", "sqrt", "rsqrt")
-"""What makes very large numbers, or none, of usual ones."""
 
 SHAPES: tuple[Shape, ...] = ((2,), (3,), (3,), (3,), (3, 2), (3, 3))
 

@@ -39,8 +39,8 @@ EXECUTORS: dict[str, Callable[[], Executor]] = {
     "njit": NjitExecutor,
     "cuda": lambda: CudaExecutor(SimulatedDevice()),
 }
+# What random networks are run by: the others compile for seconds.
 CHEAP = ("reference", "blas", "cpu")
-"""What random networks are run by: the others compile for seconds."""
 
 
 def first_batches(graph: Graph, schedule: Schedule, count: int) -> np.ndarray:

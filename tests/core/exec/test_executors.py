@@ -44,8 +44,8 @@ from tests.core.exec.corners import (
 
 seeds = st.integers(0, 2**32 - 1)
 
+# Random cells may subtract nearly equal numbers, real ones do not; a wrong operand is off by 0.1 or so.
 RANDOM_TOLERANCE = 1e-4
-"""Random cells may subtract nearly equal numbers, real ones do not; a wrong operand is off by 0.1 or so."""
 
 
 def random_plan(rng: np.random.Generator, nodes: int, *, fused: bool = False) -> Plan:

@@ -19,9 +19,9 @@ from tests.core.exec.builder import (
     reference,
 )
 
+# Always the same ones: a tolerance is a promise of what is usual, and some model may always be built against
+# it. 500 were tried once (docs/reliability.md).
 MODELS = 24
-"""Always the same ones: a tolerance is a promise of what is usual, and some model may always be built against
-it. 500 were tried once (docs/reliability.md)."""
 
 
 @pytest.mark.parametrize("seed", range(MODELS))

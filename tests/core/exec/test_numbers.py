@@ -37,8 +37,8 @@ def _tanh(x: Decimal) -> Decimal:
     return ((2 * x).exp() - 1) / ((2 * x).exp() + 1)
 
 
+# By definition, in as many digits as the context has.
 EXACT: dict[str, Callable[[Decimal], Decimal]] = {"sigmoid": _sigmoid, "tanh": _tanh, "exp": Decimal.exp}
-"""By definition, in as many digits as the context has."""
 
 numbers = st.floats(-700, 700)
 

@@ -22,11 +22,11 @@ EXEMPT = {
     "core/exec/cpu/llvm/walker.py:note_plan": "is compiled; its caller keeps the plan",
     "core/program/recording/machine_types.py:machine_function": "keeps the table beside its address",
 }
+# Calls that give back what they are given, or keep it.
 GIVE_BACK = {
     *("append", "bool", "dict", "extend", "float", "frozenset", "int", "list", "max", "min", "partial"),
     *("replace", "set", "setattr", "setdefault", "sorted", "sum", "tuple", "update"),
 }
-"""Calls that give back what they are given, or keep it."""
 
 
 class Checker:

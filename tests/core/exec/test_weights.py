@@ -26,6 +26,7 @@ from abw.core.spec.load import Overrides
 GOLDEN = Path("tests/golden/torch")
 SIZES = {"hidden": 5, "embed": 6}
 MODELS = ("torch-lstm", "torch-bilstm", "torch-gru", "torch-treelstm", "torch-childsum")
+# Sizes of the models over graphs, and those with attention.
 GALLERY = {
     "gat": {"hidden": 6, "heads": 2},
     "ggnn": {"hidden": 6},
@@ -36,7 +37,6 @@ GALLERY = {
     "set-transformer": {"hidden": 6},
     "tree-transformer": {"hidden": 6},
 }
-"""Sizes of the models over graphs, and those with attention."""
 GATES = "ifuo"  # in PyTorch's order; it calls u g
 ANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 

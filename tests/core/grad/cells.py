@@ -21,8 +21,8 @@ from tests.core.grad.vjp import cell_vjp
 
 Array = NDArray[np.float64]
 
+# Closer than this to where a function has a kink no finite difference is taken.
 APART = 1e-3
-"""Closer than this to where a function has a kink no finite difference is taken."""
 
 
 @dataclass(frozen=True)

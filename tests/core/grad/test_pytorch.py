@@ -20,8 +20,8 @@ from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides
 
 GOLDEN = Path("tests/golden/torch")
+# As in make_gradients.py.
 SEED = 7
-"""As in make_gradients.py."""
 TRAINED = (
     "torch-bilstm",
     "torch-gru",
@@ -31,8 +31,8 @@ TRAINED = (
     "attention-nmt",
 )
 DRAWN = ("lattice", "mvrnn", "lstm-nmt")
+# The files are in single precision, and so are weights and what `cpu` computes.
 TOLERANCE = {"reference": 1e-6, "cpu": 1e-5}
-"""The files are in single precision, and so are weights and what `cpu` computes."""
 
 
 @pytest.mark.parametrize("executor", TOLERANCE)

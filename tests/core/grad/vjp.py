@@ -17,8 +17,8 @@ from abw.core.cell.evaluate import cell_values
 from abw.core.ir.cell import Cell, Op
 
 Array = NDArray[np.float64]
+# From an operation, its arguments, its result and the gradient of that to the gradients of its arguments.
 Vjp = Callable[[Op, Sequence[Array], Array, Array], Sequence[Array | float]]
-"""From an operation, its arguments, its result and the gradient of that to the gradients of its arguments."""
 
 
 def cell_vjp(
@@ -130,6 +130,7 @@ def _nothing(op: Op, args: Sequence[Array], y: Array, g: Array) -> Sequence[floa
     return [0.0] * len(args)
 
 
+# The derivative of every operation that cells are made of.
 VJP: Mapping[str, Vjp] = {
     "add": lambda op, args, y, g: [g, g],
     "sub": lambda op, args, y, g: [g, -g],
@@ -174,4 +175,3 @@ VJP: Mapping[str, Vjp] = {
     "constant": _nothing,
     "identity": lambda op, args, y, g: [g],
 }
-"""The derivative of every operation that cells are made of."""

@@ -24,8 +24,8 @@ COMPARE = {
 }
 
 T = TypeVar("T")
+# ('node', type, vertex, output), ('table', number, row), ('param', number) or ('zeros', shape).
 Value = tuple[object, ...]
-"""('node', type, vertex, output), ('table', number, row), ('param', number) or ('zeros', shape)."""
 
 
 class MissingValueError(Exception):

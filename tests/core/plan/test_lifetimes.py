@@ -209,8 +209,8 @@ def test_the_checker_catches_parts_that_overwrite_each_other() -> None:
         check_plan(graph, replace(shifted, schedule=replace(made.schedule, split=swapped)), keep)
 
 
+# When it begins, when its rows are free, how many it has.
 Block = tuple[int, int, int]
-"""When it begins, when its rows are free, how many it has."""
 
 
 def packed(blocks: list[Block]) -> tuple[list[int], int]:

@@ -22,8 +22,8 @@ from abw.core.program.running import fibers
 from abw.core.script.tracebacks import told
 from tests.core.program.cells import LIBRARY, Programs, small
 
+# What programs return.
 Found = Any
-"""What programs return."""
 SENTENCES = [[i % 7, (3 * i) % 20, i, 5][: 1 + i % 4] for i in range(11)]
 
 

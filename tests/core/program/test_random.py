@@ -15,8 +15,8 @@ import abw
 from abw import Net
 from tests.core.program.cells import Plain, Programs, small
 
+# What programs return.
 Found = Any
-"""What programs return."""
 CALLS = ("step", "join", "two", "score", "gate", "each", "value", "input")
 
 calls = st.lists(st.tuples(st.sampled_from(CALLS), st.integers(0, 30), st.integers(0, 30)), max_size=10)

@@ -30,12 +30,12 @@ POLICIES = ("depth", "agenda", "sufficient", "critical")
 HIDDEN = 20
 MOST = 64
 
+# Not blas: which kernel of a BLAS multiplies, and in what order it adds, depends on the number of rows.
 EXECUTORS: dict[str, Callable[[], Executor]] = {
     "cpu": CpuExecutor,
     "njit": NjitExecutor,
     "reference": ReferenceExecutor,
 }
-"""Not blas: which kernel of a BLAS multiplies, and in what order it adds, depends on the number of rows."""
 
 
 @cache

@@ -25,8 +25,8 @@ from abw.core.train.session import TrainOptions
 from abw.core.train.steps import Alone, Engine
 from tests.core.train.models import spec_of
 
+# Hears of each share before it is computed: by the rank of its member.
 Shared = Callable[[int], None]
-"""Hears of each share before it is computed: by the rank of its member."""
 
 
 class Gone(Exception):  # noqa: N818 (Ray's name for it is another)

@@ -30,6 +30,7 @@ BAD = ["(3 (2 It)", " ", "(2 w) extra", "\x00", "(3", "7"]
 SIZES = ("--set", "hidden=16")
 
 
+# What is put into the engine, so that an instance kills it.
 POISON = """
 import os, sys
 if "abw.core.serve.engine" in sys.orig_argv:
@@ -41,7 +42,6 @@ if "abw.core.serve.engine" in sys.orig_argv:
         return read(self, instances, errors)
     api.LoadedModel.read_some = read_some
 """
-"""What is put into the engine, so that an instance kills it."""
 
 
 @pytest.fixture(scope="module")

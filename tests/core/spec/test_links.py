@@ -35,8 +35,8 @@ types:
   out: {per: point, cell: step.yaml, inputs: {x: every.h, h: down.y}}
 outputs: {y: out.y}
 """
+# A diamond.
 EDGES = [[0, 1], [0, 2], [1, 3], [2, 3]]
-"""A diamond."""
 PLACES = [[0.5, 1.0], [2.0, -1.0], [0.25, 0.0], [1.0, 1.0]]
 
 

@@ -24,13 +24,13 @@ types:
 outputs: {y: leaf.y}
 """
 OUTSIDE = Overrides(allow_outside=True)
+# Where a spec names a file: what stands there, what is written instead, and a file that fits.
 PLACES = {
     "cell": ("cell: linear.yaml", "cell: {}", "linear.yaml"),
     "data": ("path: d.txt", "path: {}", "d.txt"),
     "vocab": ("words: {dim: hidden, rows: 9}", "words: {{dim: hidden, vocab: {}}}", "words.txt"),
     "weights": ("outputs: {y: leaf.y}", "outputs: {{y: leaf.y}}\nweights: {}", "w.npz"),
 }
-"""Where a spec names a file: what stands there, what is written instead, and a file that fits."""
 
 
 @pytest.fixture

@@ -92,6 +92,7 @@ def whole(spec: Path, home: Path) -> dict[str, Any]:
     return state(Path(report["path"]))
 
 
+# A function, whether it is killed behind that, and at which call.
 WHERE = {
     "before a step": (Learner, "apply", False, 1),
     "after a step": (Learner, "apply", True, 8),
@@ -101,7 +102,6 @@ WHERE = {
     "after the best": (loop, "save_checkpoint", True, 6),
     "before the curve": (session, "write_json", False, 3),
 }
-"""A function, whether it is killed behind that, and at which call."""
 
 
 def test_a_model_that_grows_goes_on_with_the_same_bits(

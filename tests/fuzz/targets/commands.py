@@ -22,8 +22,8 @@ from tests.fuzz.pairs import all_pairs
 from tests.fuzz.target import ROOT, put, target
 from tests.fuzz.worker import unshowable
 
+# The exit codes that can come here; the others are those of Ctrl-C and of a reader that is gone.
 CODES = (0, 1, 2)
-"""The exit codes that can come here; the others are those of Ctrl-C and of a reader that is gone."""
 ABSENT = ""
 SPEC = b"""\
 model: small
@@ -60,6 +60,8 @@ OUTPUTS = (
         *("out.nope", "no/folder.npz", "no/folder.json", "."),
     ),
 )
+# Values by a parameter's name where its type does not say them: those that go with all right ones of the
+# other parameters, and the rest, most of them wrong.
 VALUES: dict[str, _Values] = {
     "spec": SPECS,
     "target": (("model.yaml",), (ABSENT, "1", "nope", "[/red]", "wrong.yaml", "missing.yaml", ".", "junk")),
@@ -95,10 +97,8 @@ VALUES: dict[str, _Values] = {
     "seed": ((ABSENT, "0", "3"), ("-1", "x", "99999999999999999999")),
     "threads": ((ABSENT, "1", "2"), ("0", "x", "1000000")),
 }
-"""Values by a parameter's name where its type does not say them: those that go with all right ones of the
-other parameters, and the rest, most of them wrong."""
+# Flags that do not go with every other option.
 PARTICULAR = ("html", "svg", "dot", "png", "text", "profile", "no_tensor_cores", "table", "batches")
-"""Flags that do not go with every other option."""
 NOT_HERE = ("open_it",)  # opens a browser
 
 

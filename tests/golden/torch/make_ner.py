@@ -24,8 +24,8 @@ from abw.core.train.session import TrainOptions, begin
 SPEC = HERE.parents[2] / "specs/ner.yaml"
 STEPS, BATCH, RATE, CLIP, SIZES = 40, 4, 0.02, 5.0, {"hidden": 6, "embed": 5}
 
+# The tags, and for each position the arcs that end there: where they begin, and what they are.
 Lattice = tuple[list[int], list[list[tuple[int, int]]]]
-"""The tags, and for each position the arcs that end there: where they begin, and what they are."""
 
 
 def lattices(path: Path) -> Iterator[Lattice]:

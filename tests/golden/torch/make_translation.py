@@ -17,8 +17,8 @@ from torch import Tensor, nn
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parents[2] / "specs" / "data"
 EMBED, HIDDEN, LONGEST, WIDTH, TIMES = 8, 16, 20, 4, 22
+# What a layer hands on: h of nn.GRU, (h, c) of nn.LSTM.
 State = Any
-"""What a layer hands on: h of nn.GRU, (h, c) of nn.LSTM."""
 
 
 def vocabulary(name: str) -> dict[str, int]:

@@ -21,16 +21,16 @@ from abw.core.ir.cell import Shape
 from abw.core.ir.model import KEYS, QUERY, SLOPE, VALUES, Attention
 
 BLOCK_ROWS = 64
+# So many vectors of heads' sums are in registers at once.
 MOST_VECTORS = 8
-"""So many vectors of heads' sums are in registers at once."""
 HEADS_AT_ONCE = 4
+# So many vectors of heads' queries are in registers at once; of longer ones none are.
 HELD_VECTORS = 8
-"""So many vectors of heads' queries are in registers at once; of longer ones none are."""
 INFINITE = number(-float("inf"))
 ZEROS = splat(0.0)
 
+# Vectors of heads' sums: head, place in bytes.
 Columns = list[tuple[int, int]]
-"""Vectors of heads' sums: head, place in bytes."""
 
 
 def emit_attention(module: Module, name: str, attention: Attention, shapes: tuple[Shape, ...]) -> None:

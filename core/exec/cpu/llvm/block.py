@@ -10,10 +10,10 @@ from abw.core.exec.cpu.packing import PackedWeights
 from abw.core.exec.cpu.tiling import StageLayout
 from abw.core.exec.lower.stages import Part
 
+# The sums of each row, before or after products are added.
 Sums = Sequence[Sequence[str]]
-"""The sums of each row, before or after products are added."""
+# Writes the products of a part with its weights, which lie that many bytes into `%weights`: the new sums.
 Added = Callable[[Function, Part, Sums, int, Ahead | None], Sums]
-"""Writes the products of a part with its weights, which lie that many bytes into `%weights`: the new sums."""
 
 
 def emit_block(

@@ -19,8 +19,8 @@ LAST, WHOLE, COUNTS = 0, 1, 5
 REASONS = {"gather": 2, "product": 3, "elementwise": 4}
 FIRST, WALKER, WAITING = 1, 2, 3
 LOG, LOGGED, ROOM = 4, 5, 6
+# Words of a note: batch, first row, the one behind the last, and the stamps before and after.
 NOTED = 5
-"""Words of a note: batch, first row, the one behind the last, and the stamps before and after."""
 
 
 def restart(f: Function, row: str, *words: int) -> None:

@@ -16,13 +16,13 @@ from abw.core.exec.lower.rows import columns, padded, row_floats
 from abw.core.exec.lower.stages import Stage, spread_sizes
 from abw.core.ir.cell import Op
 
+# Vectors of sums that are worked on side by side: more would not leave registers for constants.
 BESIDE = 3
-"""Vectors of sums that are worked on side by side: more would not leave registers for constants."""
+# A tile of fewer blocks of rows finds its rows in the caches.
 MANY_BLOCKS = 4
-"""A tile of fewer blocks of rows finds its rows in the caches."""
 
+# A vector of each value: the addresses of the values' rows, and how many bytes into them.
 Place = tuple[dict[int, str], str]
-"""A vector of each value: the addresses of the values' rows, and how many bytes into them."""
 
 
 class Elementwise:

@@ -13,17 +13,17 @@ from dataclasses import replace
 
 from abw.core.exec.cpu.target import Target
 
+# Vectors that are worked on together: as many of these as a row has a whole multiple of.
 AT_ONCE = (4, 2, 1)
-"""Vectors that are worked on together: as many of these as a row has a whole multiple of."""
 
+# Lines asked for: to be read, from the second-level cache or the first; to be written.
 READ_FAR, READ_NEAR, WRITE_NEAR = "i32 0, i32 2", "i32 0, i32 3", "i32 1, i32 3"
-"""Lines asked for: to be read, from the second-level cache or the first; to be written."""
 
+# Closes a function.
 END = "\n}\n"
-"""Closes a function."""
 
+# A type and a value: ("i64", "%v3").
 Typed = tuple[str, str]
-"""A type and a value: ("i64", "%v3")."""
 
 
 class Module:

@@ -29,15 +29,15 @@ from abw.core.exec.lower.polynomials import (
 )
 from abw.core.ir.meanings import spell
 
+# Added to a number below 2^22 and taken away again it rounds it; in between its last bits are an integer.
 ROUNDER = 1.5 * 2**23
-"""Added to a number below 2^22 and taken away again it rounds it; in between its last bits are an integer."""
 
+# 109 e^-109 is 0 in single precision; times 2^64 it is a usual number.
 UNSCALE, LAST = 2.0**-64, 109.0
-"""109 e^-109 is 0 in single precision; times 2^64 it is a usual number."""
 
+# 2^f for |f| <= 1/2, highest power first; relative error 9.2e-8.
 POWER = (0.0013264727065237245, 0.00967151264890986, 0.055507337436912496, 0.24022242085173176,
          0.6931469775988574, 1.0)  # fmt: skip
-"""2^f for |f| <= 1/2, highest power first; relative error 9.2e-8."""
 
 
 def exp(f: Function, x: str) -> str:
@@ -216,6 +216,7 @@ def _power_of_two(f: Function, shifted: str, more: int = 0) -> str:
     return f.let(f"bitcast {integers} {bits} to {vector}")
 
 
+# What has instructions of its own; `element` makes the other operations of these.
 OWN: Mapping[str, Callable[..., str]] = {
     "add": lambda f, a, b: f.vec("fadd", a, b),
     "sub": lambda f, a, b: f.vec("fsub", a, b),
@@ -237,14 +238,13 @@ OWN: Mapping[str, Callable[..., str]] = {
     "gelu": gelu,
     "identity": lambda f, x: x,
 }
-"""What has instructions of its own; `element` makes the other operations of these."""
 
 
+# What ends in a division, which a product with it may take upon itself.
 QUOTIENTS: Mapping[str, Callable[[Function, str], Quotient]] = {
     "sigmoid": sigmoid_quotient,
     "tanh": tanh_quotient,
 }
-"""What ends in a division, which a product with it may take upon itself."""
 
 
 def element(f: Function, name: str, args: Sequence[str]) -> str:

@@ -31,8 +31,8 @@ PARAMS = "ptr %frame, ptr %scratch, ptr %constants, i64 %first, i64 %last, i64 %
 SLOT_WORDS = 5
 
 
+# What the time of an operation that stands alone is charged to, by its kind.
 SINGLE_REASON = {"product": "product", "row": "elementwise", "copy": "gather"}
-"""What the time of an operation that stands alone is charged to, by its kind."""
 
 
 def emit_cell(module: Module, name: str, layout: CellTiling, *, stamped: bool = False) -> None:

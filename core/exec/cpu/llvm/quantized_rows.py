@@ -12,10 +12,10 @@ from abw.core.exec.cpu.quantized import LEAST, NarrowRows
 from abw.core.exec.cpu.tiling import CellTiling, RowPlace, StageLayout
 from abw.core.exec.lower.rows import padded
 
+# Bits of a float32: all but the sign's; those of infinity; of what is not a number; those bfloat16 has.
 MAGNITUDE, INFINITE, NO_NUMBER, UPPER = 0x7FFFFFFF, 0x7F800000, 0x7FC00000, -0x10000
-"""Bits of a float32: all but the sign's; those of infinity; of what is not a number; those bfloat16 has."""
+# What int8's rows have added, so that none is negative.
 ZERO = 128
-"""What int8's rows have added, so that none is negative."""
 
 
 def round_rows(

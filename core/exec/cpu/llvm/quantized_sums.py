@@ -18,8 +18,8 @@ from abw.core.exec.cpu.quantized import Narrow, NarrowWeights
 from abw.core.exec.cpu.tiling import CellTiling, StageLayout
 from abw.core.exec.lower.stages import Part
 
+# Words of weights of a turn of the loop.
 TOGETHER = 2
-"""Words of weights of a turn of the loop."""
 
 
 def emit_narrow_block(

@@ -14,8 +14,8 @@ from abw.core.exec.lower.rows import columns, padded, row_floats
 from abw.core.exec.lower.stages import Single
 from abw.core.ir.cell import Shape
 
+# Rows of a matrix that are multiplied with a vector together.
 ROWS_AT_ONCE = 4
-"""Rows of a matrix that are multiplied with a vector together."""
 
 
 def emit_single(

@@ -21,10 +21,10 @@ OF_PLAN = (
     "launch_ptr",
 )  # fmt: skip
 OF_ARENAS = ("slot_arena", "output_arena", "slots", "outputs")
+# The walker's table holds the addresses of these arrays: of a `Schedule`, a `Plan` and its `Arenas`, all of
+# 32 bits; then, of 64 bits, the addresses of the arenas and their rows' bytes, of the types' kernels and
+# their constants, and whether parts of a type's batch are parts of its rows' elements.
 OF_EXECUTOR = ("arena", "pitch", "kernel", "constants", "by_column")
-"""The walker's table holds the addresses of these arrays: of a `Schedule`, a `Plan` and its `Arenas`, all of
-32 bits; then, of 64 bits, the addresses of the arenas and their rows' bytes, of the types' kernels and their
-constants, and whether parts of a type's batch are parts of its rows' elements."""
 
 
 @njit
@@ -58,14 +58,14 @@ _PARAMS = {
     "walk_parts": [*[_POINTER] * 3, _NUMBER, _NUMBER, *[_POINTER] * 3],
 }
 WALKS = {name: ctypes.CFUNCTYPE(None, *params) for name, params in _PARAMS.items()}
+# The functions that `emit_walker` writes, as Python calls them.
 STAMPED_WALKS = {name: ctypes.CFUNCTYPE(None, *params, _POINTER) for name, params in _PARAMS.items()}
-"""The functions that `emit_walker` writes, as Python calls them."""
 
+# How often a part that waits looks before it lets other threads run: some microseconds.
 LOOKS = 2000
-"""How often a part that waits looks before it lets other threads run: some microseconds."""
 
+# The first status of an operand that needs its index array.
 SPREAD = 3
-"""The first status of an operand that needs its index array."""
 
 
 def emit_walker(module: Module, slots: int, width: int, *, stamped: bool = False) -> None:

@@ -14,19 +14,19 @@ from collections.abc import Callable
 from abw.core.exec.cpu.llvm.emit import Function, Module
 from abw.core.exec.cpu.target import Target
 
+# Rows that are summed before they are added.
 CHUNK = 128
-"""Rows that are summed before they are added."""
+# Vectors of z that are copied side by side: a whole number of blocks.
 STRIP = 3
-"""Vectors of z that are copied side by side: a whole number of blocks."""
+# So many strips of dW are worked on at once: what they multiply stays in the second-level cache.
 STRIPS = 6
-"""So many strips of dW are worked on at once: what they multiply stays in the second-level cache."""
+# Vectors of a sum of columns that are worked on together.
 TOGETHER = 8
-"""Vectors of a sum of columns that are worked on together."""
 
 SUMS = "sums"
+# What a job says, of 64 bits each. z and x are addresses of rows that lie `pitch` bytes apart; `z_rows` is
+# that of the first of n row numbers of 32 bits, `z_step` bytes apart.
 JOB = ("dw", "pitch", "z", "z_rows", "z_step", "z_pitch", "x", "x_rows", "x_step", "x_pitch", "n", "m", "c")
-"""What a job says, of 64 bits each. z and x are addresses of rows that lie `pitch` bytes apart; `z_rows` is
-that of the first of n row numbers of 32 bits, `z_step` bytes apart."""
 
 
 def block_of(target: Target) -> tuple[int, int]:

@@ -30,8 +30,8 @@ from abw.core.plan.plan import Plan
 
 Floats = NDArray[np.float32]
 
+# What the layout is made for: rows without padding, all gates of a row together; numba finds the vectors.
 SCALAR = Target("plain", "", "", lanes=1, accumulators=0, group=1 << 20)
-"""What the layout is made for: rows without padding, all gates of a row together; numba finds the vectors."""
 
 OF_SCHEDULE = ("type", "ptr")
 OF_PLAN = ("base", "operand_ptr", "index_ptr", "index", "list_ptr", "lists")

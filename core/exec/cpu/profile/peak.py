@@ -10,8 +10,8 @@ from abw.core.exec.cpu.llvm.compiled import compile_ir
 from abw.core.exec.cpu.llvm.emit import Function, Module, splat
 from abw.core.exec.cpu.target import TargetName, get_target
 
+# Sums that do not wait for each other: more than a processor has multiply-adds under way.
 CHAINS = 12
-"""Sums that do not wait for each other: more than a processor has multiply-adds under way."""
 TURNS = 40_000
 
 

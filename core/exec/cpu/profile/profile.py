@@ -26,12 +26,12 @@ from abw.core.exec.pointers import address
 from abw.core.ir.network import Network
 from abw.core.plan.plan import Plan
 
+# How many stamps tell what one costs.
 STAMPS = 10_000
-"""How many stamps tell what one costs."""
+# How many runs of the stamped kernels there are for one run proper.
 SAMPLES = 3
-"""How many runs of the stamped kernels there are for one run proper."""
+# How many times the peak is measured; the highest counts.
 PEAKS = 9
-"""How many times the peak is measured; the highest counts."""
 
 Walk = Callable[..., None]
 

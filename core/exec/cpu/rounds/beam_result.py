@@ -18,6 +18,7 @@ Ints = NDArray[np.int32]
 Name = tuple[str, str]
 Arrays = Mapping[Name, NDArray[Any]]
 
+# What a thread notes of its picks (see `Beams`).
 OF_PICKS = {
     ("pick", "vertex"): np.int32,
     ("pick", "number"): np.int32,
@@ -26,7 +27,6 @@ OF_PICKS = {
     ("kept", "pick"): np.int32,
     ("kept", "round"): np.int32,
 }
-"""What a thread notes of its picks (see `Beams`)."""
 
 
 def of_instances(count: int, width: int) -> Arrays:

@@ -13,8 +13,8 @@ from abw.core.ir.growth import Clause, GrowingKind, Number
 from abw.core.ir.paths import Hop
 from abw.core.ir.steps import Origin
 
+# Columns: the number of the round that a vertex is computed in, and of its origin where steps ask for it.
 ROUND, ORIGIN = "round", "origin"
-"""Columns: the number of the round that a vertex is computed in, and of its origin where steps ask for it."""
 
 
 class Clauses:

@@ -22,8 +22,8 @@ from abw.core.ir.steps import Origin, Origins, origins_of
 from abw.core.plan.arenas import Arenas
 
 Kinds = frozenset[str]
+# Vertices of some kinds, and of some origins; None: of all.
 Group = tuple[Kinds, Origins | None]
-"""Vertices of some kinds, and of some origins; None: of all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,14 +37,14 @@ from abw.core.plan.plan import Plan
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
+# So long compiled rounds go on before Python looks for Ctrl-C.
 SECONDS = 0.05
-"""So long compiled rounds go on before Python looks for Ctrl-C."""
+# So many vertices of an instance there is room for at first.
 FIRST_GUESS = 64
-"""So many vertices of an instance there is room for at first."""
+# So many vertices of a round there is room for at first.
 LEAST_ROOM = 256
-"""So many vertices of a round there is room for at first."""
+# So many rounds are taken for granted where it is asked whether threads are worth their while.
 USUAL_ROUNDS = 16
-"""So many rounds are taken for granted where it is asked whether threads are worth their while."""
 
 
 class CompiledRounds:

@@ -17,10 +17,10 @@ from abw.core.policy.rules.critical import Paths, critical_type
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
+# The bits of a node's first word that are its type's number.
 NUMBER = 2**32 - 1
-"""The bits of a node's first word that are its type's number."""
+# The end of a list of words.
 NONE = 2**31 - 1
-"""The end of a list of words."""
 
 
 class Nodes(NamedTuple):

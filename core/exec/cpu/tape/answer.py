@@ -24,8 +24,8 @@ from abw.core.jit.decorators import inner, njit
 Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 
+# Where a recorder's words of these names are.
 WORDS, AT, BEGIN, NEXT, BEGUN, ASKS, MASKS, ASKED, MASKED, ABOVES, LEAST, MOST = range(len(HEAD))
-"""Where a recorder's words of these names are."""
 HIGHEST, LOWEST = 2**63 - 1, -(2**63)
 
 

@@ -11,13 +11,29 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
 _NUMBERS = 12
+# Words that are numbers: four that `abw.core.exec.cpu.tape.vectors` explains; the run's first reference; the
+# arithmetic from which on plans are better; where kernels have their scratch. Handles are references shifted
+# to the left by `BITS`, these are nodes shifted by `SHIFT`. The most slots and outputs of a type, and how
+# many batches ran.
 STATUS, LARGEST, PLUS, LANE, BASE, LIMIT, SCRATCH, BITS, SHIFT, SLOTS, WIDTH, BATCHES = range(_NUMBERS)
-"""Words that are numbers: four that `abw.core.exec.cpu.tape.vectors` explains; the run's first reference; the
-arithmetic from which on plans are better; where kernels have their scratch. Handles are references shifted to
-the left by `BITS`, these are nodes shifted by `SHIFT`. The most slots and outputs of a type, and how many
-batches ran."""
 
 _ARRAYS = 29
+# Words that name arrays: the address, and in the next word how many elements there are.
+#
+# - Over the run's nodes and references: `TYPE`, `ROW`.
+# - Over new nodes: where the operands `BEGIN` among the words, how many producers are `MISSING`, the `HEAD`
+#   of a list of words that read the node, the longest `PATH` from it, the `QUEUE` of ready ones.
+# - Over words: the reference of an `OPERAND`, the `NEXT` word that reads the same node, the node that is
+#   the word's `OWNER`.
+# - Over types: how many slots and outputs, the arenas of these (T, S) and (T, W), the arithmetic of a node,
+#   the addresses of kernels and of their weights.
+# - Over arenas: the address, the bytes of a row; `ROWS` (3, A): the next free row, the end of those there
+#   is room for, how many more are needed. `KNOWN` (n, 3), by arena as `KNOWN_PTR` says: a constant's first
+#   number, its end, its first row. `FIELDS` (n, 6): see below.
+# - `READY` (4, T): where the ready nodes of a type begin and end in the queue, the longest path from them,
+#   how many have it. `FRAME`, `INDEX` (S, most new nodes): what a kernel is called with.
+# - Over outputs (T, W): the `SIZE` of a vector, 0 for what is none, and the address of the function that
+#   finds its largest element (`ARGMAX`). Over questions: `ANSWERS`.
 (
     TYPE, ROW,
     BEGIN, MISSING, HEAD, PATH, QUEUE,
@@ -27,29 +43,13 @@ _ARRAYS = 29
     READY, FRAME, INDEX,
     SIZE, ARGMAX, ANSWERS,
 ) = range(_NUMBERS, _NUMBERS + 2 * _ARRAYS, 2)  # fmt: skip
-"""Words that name arrays: the address, and in the next word how many elements there are.
-
-- Over the run's nodes and references: `TYPE`, `ROW`.
-- Over new nodes: where the operands `BEGIN` among the words, how many producers are `MISSING`, the `HEAD` of
-  a list of words that read the node, the longest `PATH` from it, the `QUEUE` of ready ones.
-- Over words: the reference of an `OPERAND`, the `NEXT` word that reads the same node, the node that is the
-  word's `OWNER`.
-- Over types: how many slots and outputs, the arenas of these (T, S) and (T, W), the arithmetic of a node, the
-  addresses of kernels and of their weights.
-- Over arenas: the address, the bytes of a row; `ROWS` (3, A): the next free row, the end of those there is
-  room for, how many more are needed. `KNOWN` (n, 3), by arena as `KNOWN_PTR` says: a constant's first number,
-  its end, its first row. `FIELDS` (n, 6): see below.
-- `READY` (4, T): where the ready nodes of a type begin and end in the queue, the longest path from them, how
-  many have it. `FRAME`, `INDEX` (S, most new nodes): what a kernel is called with.
-- Over outputs (T, W): the `SIZE` of a vector, 0 for what is none, and the address of the function that finds
-  its largest element (`ARGMAX`). Over questions: `ANSWERS`."""
 
 WORDS = _NUMBERS + 2 * _ARRAYS
 
+# Of a constant whose rows instances bring along: its first number; how many numbers it has, a power of two;
+# its arena; how many rows the run has, from which number on they are counted, modulo as many as there are;
+# the address of an array with their rows in the arena.
 FIELD_FIRST, FIELD_COUNT, FIELD_ARENA, BROUGHT, SINCE, GIVEN, OF_FIELD = range(7)
-"""Of a constant whose rows instances bring along: its first number; how many numbers it has, a power of two;
-its arena; how many rows the run has, from which number on they are counted, modulo as many as there are; the
-address of an array with their rows in the arena."""
 
 
 def known_of(arenas: Arenas) -> tuple[Ints, Ints]:

@@ -29,8 +29,8 @@ Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
+# So many new nodes there is room for at first.
 LEAST = 1 << 10
-"""So many new nodes there is room for at first."""
 _OF_NODES = (at.BEGIN, at.MISSING, at.HEAD, at.PATH, at.QUEUE)
 _OF_WORDS = (at.OPERAND, at.NEXT, at.OWNER)
 _ENDS: dict[int, Advanced] = {DONE: "done", FAILED: "stale", PAUSED: "large"}

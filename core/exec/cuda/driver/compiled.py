@@ -22,21 +22,21 @@ from abw.core.base.extras import install
 from abw.core.exec.codecache import cache_path, read_cache, write_cache
 from abw.core.exec.cuda.driver.toolkit import PINNED, find_toolkit, need_toolkit
 
+# The compute capability of H100 and H200, for which kernels are checked where there is no GPU.
 SM_90 = (9, 0)
-"""The compute capability of H100 and H200, for which kernels are checked where there is no GPU."""
 
+# What PTX is made for: the last one that a GPU is no older than. Newer GPUs take PTX of older ones.
 TARGETS = ((7, 0), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0))
-"""What PTX is made for: the last one that a GPU is no older than. Newer GPUs take PTX of older ones."""
 
+# Of the files with machine code.
 SUFFIX = ".cubin"
-"""Of the files with machine code."""
 
+# Threads of a block that an SM has registers for, whatever their kernel takes.
 ALWAYS_FIT = 256
-"""Threads of a block that an SM has registers for, whatever their kernel takes."""
 
 _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
+# Shared arrays: numba aligns them to an element, but they are read 16 bytes at a time.
 _ALIGNED = re.compile(r"(\.shared \.align) [1248] ")
-"""Shared arrays: numba aligns them to an element, but they are read 16 bytes at a time."""
 _FLOAT64 = re.compile(r"^\s*(?:@\S+\s+)?\S*\.f64\b.*$", re.MULTILINE)
 _UNKNOWN = re.compile(r"Value 'sm_\d+' is not defined for option 'gpu-name'")
 _USED = re.compile(r"Used (\d+) registers")

@@ -22,18 +22,18 @@ from abw.core.exec.interface import TooLargeError
 
 Words = NDArray[np.uint32]
 
+# Of `cuFuncSetAttribute`: bytes of dynamic shared memory that a launch may ask for.
 MOST_SHARED = 8
-"""Of `cuFuncSetAttribute`: bytes of dynamic shared memory that a launch may ask for."""
 
+# Buffers grow by this much more than is asked for, where there is room.
 SPARE = 1.5
-"""Buffers grow by this much more than is asked for, where there is room."""
+# Bytes that are copied at a time between host and device: so much of the host's memory is held for it.
 PIECE = 32 << 20
-"""Bytes that are copied at a time between host and device: so much of the host's memory is held for it."""
+# Seconds that the GPU may take for what it was asked for: mini-batches take milliseconds.
 PATIENCE = 120.0
-"""Seconds that the GPU may take for what it was asked for: mini-batches take milliseconds."""
+# Seconds for which the host looks without a pause whether the GPU is done; later it looks 20 times as long as
+# it has waited.
 EAGER = 2e-3
-"""Seconds for which the host looks without a pause whether the GPU is done; later it looks 20 times as long
-as it has waited."""
 
 
 class _Attribute(IntEnum):

@@ -26,6 +26,7 @@ _OLD_DRIVER = (
     "the driver is older than the compiler: install NVIDIA's driver 580 or newer, or set CUDA_HOME to a "
     "toolkit as old as the driver"
 )
+# What to do about a status of the driver, where more can be said than what it is.
 _HINTS = {
     **dict.fromkeys((200, 209, 222), _OLD_DRIVER),  # an image of another kind, for another GPU; PTX too new
     **dict.fromkeys((700, 714, 715, 716, 717, 718, 719), _REPORT),  # what kernels do wrong
@@ -33,7 +34,6 @@ _HINTS = {
     801: "this GPU cannot start all blocks of a kernel together, as under some virtual machines: "
     "--scheme batch",
 }
-"""What to do about a status of the driver, where more can be said than what it is."""
 
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuInit": (c_uint,),

@@ -19,10 +19,10 @@ from abw.core.exec.cuda.tiles import forms_for
 
 Floats = NDArray[np.float32]
 
+# Floats beyond the buffer's end that may be read.
 ROOM = 4
-"""Floats beyond the buffer's end that may be read."""
+# The bits of a float that is none.
 NOT_A_NUMBER = 0x7FC00000
-"""The bits of a float that is none."""
 
 
 class Gpu:

@@ -18,8 +18,8 @@ from typing import Any
 from abw.core.base.errors import AbwError
 from abw.core.base.extras import install
 
+# The releases of the compiler and the assembler that the extra `cuda` installs.
 PINNED = ("13.0", "13.0")
-"""The releases of the compiler and the assembler that the extra `cuda` installs."""
 _RELEASE = re.compile(rb"Cuda compilation tools, release (\d+\.\d+)")
 HINT = f"set CUDA_HOME to a CUDA toolkit, or {install('cuda')}"
 

@@ -17,9 +17,9 @@ from abw.core.exec.cuda.measure.floor import PUBLISHED, Limits
 if TYPE_CHECKING:
     from abw.core.exec.cuda.driver.device import Traits
 
+# By so much are products slower in the plan's kernel, which has as many registers as its greediest step
+# (computed).
 CROWDED = 0.1
-"""By so much are products slower in the plan's kernel, which has as many registers as its greediest step
-(computed)."""
 
 
 @dataclass(frozen=True, slots=True)

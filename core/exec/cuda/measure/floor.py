@@ -35,9 +35,9 @@ class Limits:
         )
 
 
+# Where nothing was measured: an H200 by its clock and data sheet, a barrier as computed from the latency of
+# its L2 cache, a launch as published for H100.
 PUBLISHED = Limits(flops=61.8e12, bytes_per_second=4.3e12, barrier=1.3e-6, launch=2.1e-6)
-"""Where nothing was measured: an H200 by its clock and data sheet, a barrier as computed from the latency of
-its L2 cache, a launch as published for H100."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from abw.core.exec.cuda.ondevice.intrinsics import grid_barrier, ld4, types
 cuda: Any = _cuda
 
 THREADS = 256
+# Sums that a thread carries side by side, and additions to each in a round of its loop.
 CHAINS, STEPS = 8, 4
-"""Sums that a thread carries side by side, and additions to each in a round of its loop."""
+# Loads of 16 bytes that a thread has under way at once.
 ACROSS = 4
-"""Loads of 16 bytes that a thread has under way at once."""
 
 
 @cuda.jit
@@ -77,13 +77,13 @@ def nothing(words, at):
 
 
 _F, _U = types.float32[::1], types.uint32[::1]
+# The kernels above with their arguments' types.
 KERNELS: dict[str, tuple[Callable[..., Any], Any]] = {
     "multiply_add": (multiply_add, types.void(_F, types.uint32)),
     "sweep": (sweep, types.void(_F, _F, types.uint32)),
     "meet": (meet, types.void(_U, types.uint32)),
     "nothing": (nothing, types.void(_U, types.uint32)),
 }
-"""The kernels above with their arguments' types."""
 
 
 def compiled(arch: tuple[int, int]) -> dict[str, KernelImage]:

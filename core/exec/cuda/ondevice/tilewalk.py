@@ -22,8 +22,8 @@ from abw.core.exec.cuda.ondevice.functions import row
 
 cuda: Any = _cuda
 
+# Words of a staging buffer before its frame: where the step's weights begin, and where the held ones do.
 STAGING = 2
-"""Words of a staging buffer before its frame: where the step's weights begin, and where the held ones do."""
 
 _ITEM, _FRAME, _SLOT, _STAGING = np.uint32(ITEM), np.uint32(FRAME), np.uint32(SLOT), np.uint32(STAGING)
 _ZERO, _ONE = np.uint32(0), np.uint32(1)

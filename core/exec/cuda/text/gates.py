@@ -18,8 +18,8 @@ from abw.core.exec.cuda.tiles import VECTOR, Sizes, Tile
 from abw.core.exec.lower.rows import padded
 from abw.core.exec.lower.stages import consecutive
 
+# Sums of so many groups of threads are added where they are needed; those of more are added up before.
 GROUPS = 4
-"""Sums of so many groups of threads are added where they are needed; those of more are added up before."""
 
 
 @dataclass(frozen=True, slots=True)

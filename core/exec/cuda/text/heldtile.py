@@ -19,11 +19,11 @@ from abw.core.exec.cuda.text.text import Text, plus, times, u
 from abw.core.exec.cuda.tiles import VECTOR, WARP, Sizes
 from abw.core.exec.lower.rows import padded
 
+# What a held step's function takes: what is laid ready, the tile's number, the memories.
 HELD_SIGNATURE = "(staging, tile, floats, weights, shared)"
-"""What a held step's function takes: what is laid ready, the tile's number, the memories."""
 
+# Of a thread: so many lanes share the weights that it reads.
 MOST_LANES = 8
-"""Of a thread: so many lanes share the weights that it reads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from abw.core.exec.lower.stages import Stage, spread_sizes
 
 ZERO = number(0.0)
 
+# What a step's function takes: the image, where the item's words begin, a tile's number, the memories.
 SIGNATURE = "(words, at, tile, floats, weights, shared)"
-"""What a step's function takes: the image, where the item's words begin, a tile's number, the memories."""
 
 
 def open_step(t: Text) -> None:

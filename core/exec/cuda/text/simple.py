@@ -19,8 +19,8 @@ from abw.core.exec.lower.stages import Single, Stage
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import Reduction
 
+# Rows of a matrix whose products with a matrix a thread sums together.
 ROWS_AT_ONCE = 4
-"""Rows of a matrix whose products with a matrix a thread sums together."""
 
 
 @dataclass(frozen=True, slots=True)

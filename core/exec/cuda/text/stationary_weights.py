@@ -7,8 +7,8 @@ from abw.core.exec.cuda.text.rowwise import block_of
 from abw.core.exec.cuda.text.text import Text, plus, times, u
 from abw.core.exec.cuda.tiles import VECTOR
 
+# Vectors of weights that a thread loads before it stores them.
 AT_ONCE = 8
-"""Vectors of weights that a thread loads before it stores them."""
 
 
 def hold_text(column: HeldColumn, threads: int) -> str:

@@ -24,8 +24,8 @@ from abw.core.exec.cuda.tiles import FRAGMENT, SLABS, VECTOR, WARP, TensorTile
 from abw.core.exec.lower.rows import padded
 from abw.core.exec.lower.stages import consecutive
 
+# Steps of the instruction that a slab's elements are, and instructions that a warp's units are.
 STEPS = FRAGMENT // 8
-"""Steps of the instruction that a slab's elements are, and instructions that a warp's units are."""
 
 
 def tensor_text(cell: CellSteps, step: Step, tile: TensorTile) -> tuple[str, int]:

@@ -7,8 +7,8 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+# The names of constants: U12 is the unsigned 12, F_3f800000 the float with these bits.
 NAMED = re.compile(r"\b(?:U(\d+)|F_([0-9a-f]{8}))\b")
-"""The names of constants: U12 is the unsigned 12, F_3f800000 the float with these bits."""
 
 
 class Text:

@@ -28,13 +28,13 @@ PATTERN = re.compile(
 WORD = re.compile(r"\s*(\S+)")
 WHOLE = re.compile(r"-?[0-9]{1,9}")
 REAL = re.compile(r"[-+]?[0-9][0-9.eE]*")
+# What conditions do without, and what to write instead.
 _WITHOUT = {
     "or": "there is no 'or': write a clause for each side, the second with `unless:` and the first side",
     "in": "there is no 'in': write a clause for each value, as in `when: FIELD == VALUE`",
 }
-"""What conditions do without, and what to write instead."""
+# So many continuations may be picked at once.
 WIDEST = 1024
-"""So many continuations may be picked at once."""
 
 
 @dataclass(frozen=True, slots=True)

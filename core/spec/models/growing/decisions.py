@@ -11,8 +11,8 @@ from abw.core.spec.text.document import Mapping, Node, Scalar
 from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.tokens import ExpressionError
 
+# How one of several scores is chosen, or some are.
 SCORED = ("argmax", "sample", "best")
-"""How one of several scores is chosen, or some are."""
 
 
 def decisions_of(

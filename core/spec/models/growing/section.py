@@ -34,10 +34,10 @@ from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.tokens import ExpressionError
 
 Tables = Names[str, tuple[int, Table | None]]
+# What no link, field or decision of a growing kind can be called.
 TAKEN = frozenset({"instance", "this", "none", "zeros", "number", "and", "or", "not", "index", "coin"})
-"""What no link, field or decision of a growing kind can be called."""
+# So many vertices of a kind an instance may have at most.
 MOST = 1 << 20
-"""So many vertices of a kind an instance may have at most."""
 GROWN = ("links", "fields", "start", "choose", "then")
 GIVEN = ("choose", "then")
 OF_CLAUSE = ("as", "when", "unless", "each")

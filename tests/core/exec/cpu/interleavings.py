@@ -10,12 +10,12 @@ from collections.abc import Callable, Generator, Hashable, Sequence
 from types import GeneratorType, SimpleNamespace
 
 Steps = Generator[Callable[[], bool] | None, None, None]
+# What gives the state that threads share, and the threads.
 Model = Callable[[], tuple[SimpleNamespace, Sequence[Steps]]]
-"""What gives the state that threads share, and the threads."""
 
 
+# The value of a place that is anybody's.
 GIVEN_BACK = -1
-"""The value of a place that is anybody's."""
 
 
 class WrongError(Exception):

@@ -74,6 +74,7 @@ WALK = """
 void walk(void *, void *, int64_t, int64_t, int64_t, int64_t, void *, void *);
 void walk_parts(void *, void *, void *, int64_t, int64_t, void *, void *, void *);
 """
+# Its arrays are the table, the split, the sections, counters, each thread's scratch, and what these name.
 WORK = """
   int64_t *counters = (int64_t *)at[3];
   if (head.parts)
@@ -81,11 +82,10 @@ WORK = """
   else
     walk(at[0], at[4 + i], head.first, head.last, i, head.threads, 0, counters);
 """
-"""Its arrays are the table, the split, the sections, counters, each thread's scratch, and what these name."""
 
 Arrays = Sequence[NDArray[np.generic]]
+# The 64-bit word of an array (the first two) that is to name an array, or a kernel.
 Move = tuple[int, int, int, bool]
-"""The 64-bit word of an array (the first two) that is to name an array, or a kernel."""
 
 
 class Program:

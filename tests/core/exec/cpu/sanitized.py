@@ -14,10 +14,10 @@ from tests.core.exec.cpu.outside import Program
 
 Sanitizer = Literal["thread", "address"]
 
+# Earlier ones do not know the IR's words.
 CLANG = next(filter(shutil.which, ("clang-21", "clang-20", "clang-19")), "")
-"""Earlier ones do not know the IR's words."""
+# The exit code after a report.
 FOUND = 66
-"""The exit code after a report."""
 
 
 class Sanitized(Program):

@@ -50,12 +50,12 @@ from tests.core.exec.corners import (
 )
 
 seeds = st.integers(0, 2**32 - 1)
+# The targets that this machine can run.
 HERE = [name for name in TARGETS if TARGETS.index(name) >= TARGETS.index(get_target().name)]
-"""The targets that this machine can run."""
 targets = st.sampled_from(HERE)
 
+# Random cells may subtract nearly equal numbers, real ones do not; a wrong operand is off by 0.1 or so.
 RANDOM_TOLERANCE = 1e-4
-"""Random cells may subtract nearly equal numbers, real ones do not; a wrong operand is off by 0.1 or so."""
 
 
 def cpu(planned: Plan, params: Params, target: TargetName | None = None) -> Result:
@@ -64,8 +64,8 @@ def cpu(planned: Plan, params: Params, target: TargetName | None = None) -> Resu
     return executor.run(planned)
 
 
+# Sizes that are no multiple of any vector, below and above one.
 LARGE = ((5,), (19,), (19,), (33,), (19, 7), (19, 19), (7, 35))
-"""Sizes that are no multiple of any vector, below and above one."""
 
 
 @settings(max_examples=25)
@@ -97,8 +97,8 @@ def test_equals_reference(
 
 
 GATES, SIZES = (1, 3, 5, 8, 13), (1, 37, 64)
+# Every number of gates with every size, on every target, and every size on every target.
 SQUARE = [(g, SIZES[(i + t) % 3], HERE[t % len(HERE)]) for i, g in enumerate(GATES) for t in range(3)]
-"""Every number of gates with every size, on every target, and every size on every target."""
 
 
 @pytest.mark.parametrize(("gates", "size", "target"), SQUARE)
@@ -206,10 +206,10 @@ REAL = {"lattice": "lattice/train.txt", "bilstm": "tags/dev.txt"}
 SPECS = sorted(path.stem for path in (ROOT / "specs").glob("*.yaml") if path.stem != "subgraph")
 
 
+# The specs some of whose reductions only cells read.
 REDUCING = ("lattice", "lattice-gru")
-"""The specs some of whose reductions only cells read."""
+# Hidden vectors of every spec, here and in test_njit.py, which finds these kernels: a vector and a part.
 WIDTH = 22
-"""Hidden vectors of every spec, here and in test_njit.py, which finds these kernels: a vector and a part."""
 
 
 @pytest.mark.parametrize("granularity", ["cell", "op"])

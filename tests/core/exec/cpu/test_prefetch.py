@@ -28,8 +28,8 @@ from tests.core.exec.builder import random_graph, random_network, random_schedul
 from tests.core.exec.corners import gates_cell, once, one_type
 
 HERE = TARGETS[TARGETS.index(get_target().name) :]
+# Bytes of a cache: tiles of one row and all weights streamed, small tiles, and nothing streamed.
 NONE, SOME, ALL = 0, 1 << 14, 1 << 40
-"""Bytes of a cache: tiles of one row and all weights streamed, small tiles, and nothing streamed."""
 
 
 def computed(planned: Plan, params: Params, name: TargetName, cache: int) -> tuple[str, NDArray[np.float32]]:

@@ -243,6 +243,7 @@ def test_pairs_of_bfloat16_are_one_instruction_where_there_is_one() -> None:
     assert layouts[0].narrow.element == 2
 
 
+# What the instruction does, but for the least numbers: products of bfloat16 are exact in float32.
 PAIRS = """
 define internal {f} @pairs({f} %sum, {i} %row, {i} %word) #0 {{
   %r1 = and {i} %row, splat (i32 -65536)
@@ -260,7 +261,6 @@ define internal {f} @pairs({f} %sum, {i} %row, {i} %word) #0 {{
   ret {f} %both
 }}
 """
-"""What the instruction does, but for the least numbers: products of bfloat16 are exact in float32."""
 
 
 @pytest.mark.parametrize("size", [16, 23])

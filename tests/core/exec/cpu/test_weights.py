@@ -11,8 +11,8 @@ from abw.core.exec.registry import get_executor
 from abw.core.grad.gradients import gradients_of
 from tests.core.grad.test_graph import random_training
 
+# Of this one a sum has no reader that gives it a gradient.
 NEEDS_ZEROS = 461923670
-"""Of this one a sum has no reader that gives it a gradient."""
 
 
 @pytest.mark.parametrize("seed", [*range(16), NEEDS_ZEROS])

@@ -27,8 +27,8 @@ from tests.core.exec.cuda.races import Clock, Races, barrier
 from tests.core.exec.cuda.simtensor import Copies, Copy, multiply, split
 
 WARP = 32
+# So many rounds in which threads only poll are a deadlock: nobody is left who could change what they see.
 IDLE_ROUNDS = 100
-"""So many rounds in which threads only poll are a deadlock: nobody is left who could change what they see."""
 
 
 class SimulationError(AssertionError):

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+# Of the bits of a float: half of what TF32 keeps last, and what it keeps.
 HALF, KEPT = np.uint32(1 << 12), np.uint32(0xFFFFE000)
-"""Of the bits of a float: half of what TF32 keeps last, and what it keeps."""
 
 
 def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -27,8 +27,8 @@ from tests.core.exec.cuda.simulated import SimulatedDevice
 pytestmark = pytest.mark.simulated
 
 BARRIER = re.compile(r"^ *(cuda\.syncthreads\(\)|await_blocks\(.*\)|arrive\(.*\)).*")
+# Elements of an operand that goes through shared memory in several slabs.
 WIDE = 192
-"""Elements of an operand that goes through shared memory in several slabs."""
 
 
 def cell(wide: bool) -> Cell:

@@ -49,11 +49,11 @@ from tests.core.exec.cuda.simulated import SMALL, SimulatedDevice
 seeds = st.integers(0, 2**32 - 1)
 schemes = st.sampled_from(["batch", "plan"])
 
+# Random cells may subtract nearly equal numbers, real ones do not; a wrong operand is off by 0.1 or so.
 RANDOM_TOLERANCE = 1e-4
-"""Random cells may subtract nearly equal numbers, real ones do not; a wrong operand is off by 0.1 or so."""
 
+# Sizes of more than one tile, and of parts of tiles.
 LARGE = ((5,), (18,), (18,), (21,), (18, 7), (7, 21))
-"""Sizes of more than one tile, and of parts of tiles."""
 
 
 def cuda(

@@ -13,8 +13,8 @@ from abw.core.exec.cuda.driver.driver import _FUNCTIONS, CudaError, Driver
 from abw.core.exec.cuda.driver.toolkit import Toolkit
 from tests.core.exec.cuda.fakedriver import FakeLibrary
 
+# Of those with a newer version, which drivers before it do not have: libraries keep what they once had.
 STILL_THERE = {"cuEventElapsedTime"}
-"""Of those with a newer version, which drivers before it do not have: libraries keep what they once had."""
 POINTERS = {"CUcontext", "CUstream", "CUevent", "CUmodule", "CUfunction"}
 SCALARS: dict[str, Any] = {
     "int": c_int,

@@ -26,12 +26,12 @@ from tests.core.exec.operations import operations_cell
 pytestmark = pytest.mark.skipif(
     not os.environ.get("ABW_NEED_CUDA_COMPILER"), reason="takes minutes where it is not asked for"
 )
+# The specs whose kernels are compiled.
 ALL = ("fig10.yaml", *dict.fromkeys(case.spec for case in CASES))
-"""The specs whose kernels are compiled."""
+# Bytes of shared memory that a block may have without asking for more.
 SHARED = 48 << 10
-"""Bytes of shared memory that a block may have without asking for more."""
+# What an SM has for a block's thread.
 REGISTERS = 65536 // HOPPER.plan.threads
-"""What an SM has for a block's thread."""
 
 
 @dataclass(frozen=True)

@@ -54,11 +54,11 @@ pytestmark = pytest.mark.simulated
 
 Floats = NDArray[np.float32]
 
+# No block runs at once: so every batch has many lanes, and tiles are those for many.
 SIZES = Sizes(threads=64, packed=16, sums=32, shared=5000, slab=8, blocks=0, held=0, tensor=True)
-"""No block runs at once: so every batch has many lanes, and tiles are those for many."""
 FORMS = Forms(SIZES, SIZES)
+# Two warps side by side.
 WIDE = replace(SIZES, packed=32, shared=8000)
-"""Two warps side by side."""
 
 
 def run(graph: Graph, forms: Forms, scheme: Scheme, seed: int) -> float:

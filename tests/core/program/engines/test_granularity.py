@@ -21,8 +21,8 @@ from tests.core.program.engines.test_engine import Counting
 from tests.core.program.test_random import instances, program
 
 SENTENCES = [[i % 7, (3 * i) % 20, i, 5][: 1 + i % 4] for i in range(11)]
+# What programs return.
 Found = Any
-"""What programs return."""
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,8 @@ cells:
   many: {dims: [many], inputs: {x: many}, equations: "y = log(x)", outputs: {y: y}}
 """
 SIZES = {"few": 3, "many": 40}
+# A cell, how many elements, of how many values, what they begin with, and a seed for their numbers.
 Question = tuple[str, int, int, list[float] | None, int]
-"""A cell, how many elements, of how many values, what they begin with, and a seed for their numbers."""
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from abw.core.plan.check import check_plan
 from abw.core.policy.check import check_schedule
 from tests.core.program.cells import small
 
+# Whatever holds numbers.
 Floats = Any
-"""Whatever holds numbers."""
 VECTORS = [np.random.default_rng(i).normal(size=6) for i in range(7)]
 
 

@@ -269,6 +269,7 @@ def test_values_are_refused_once_they_are_overwritten() -> None:
         made.result.value(1, 0)
 
 
+# Hypotheses that fork, wait a round, and end where nothing is allowed.
 BEAM = """\
 model: rows
 dims: {hidden: 3}
@@ -294,7 +295,6 @@ types:
   score: {per: a, cell: twice.yaml, inputs: {x: "scores[row]"}}
 outputs: {pick: a.pick}
 """
-"""Hypotheses that fork, wait a round, and end where nothing is allowed."""
 
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
@@ -351,6 +351,7 @@ outputs: {pick: a.pick}
 """
 
 
+# `gather` waits for `each`, that for `run`, that for `gather`: each time of what an earlier clause adds.
 LISTED = """\
 model: listed
 dims: {hidden: 3}
@@ -380,7 +381,6 @@ types:
   score: {per: a, cell: scores.yaml, inputs: {x: last.h}}
 outputs: {pick: a.pick}
 """
-"""`gather` waits for `each`, that for `run`, that for `gather`: each time of what an earlier clause adds."""
 
 
 @pytest.mark.parametrize("text", [STAGED, LISTED], ids=["links", "lists"])
