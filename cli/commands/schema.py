@@ -11,6 +11,6 @@ def schema() -> None:
     An editor with a YAML language server completes and checks a spec that begins with the line
     `# yaml-language-server: $schema=abw.schema.json`.
     """
-    from abw.core.spec.jsonschema.document import model_schema
+    from abw.core.spec.keys.document import model_schema
 
     print_json(model_schema())

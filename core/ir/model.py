@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from abw.core.base.errors import Span
 from abw.core.ir.answers import Answer
@@ -19,6 +19,7 @@ from abw.core.ir.weights import Weights
 
 # What a list of values can be reduced by on its own.
 Reduction = Literal["sum", "mean", "max"]
+SIMPLE: tuple[Reduction, ...] = get_args(Reduction)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,14 @@ from pathlib import Path
 from abw.core.base.errors import AbwError, Problem, SpecError, missing_file
 from abw.core.base.files import why_no_file
 from abw.core.ir.cell import Cell, Param
-from abw.core.ir.formats import BESIDE, FORMATS, SCHEMAS
+from abw.core.ir.formats import BESIDE, SCHEMAS
 from abw.core.ir.growth import Growth
 from abw.core.ir.model import DataSpec, FieldSource, Model, NodeType, Table, Vocabulary
 from abw.core.ir.phases import phases_of
 from abw.core.ir.schema import ARRAYS, Schema
 from abw.core.ir.training import Training
 from abw.core.spec.cells.files import make, read_cell, read_cells
+from abw.core.spec.keys.model import DATA, MODEL
 from abw.core.spec.models.answers import asked_beside
 from abw.core.spec.models.derived import with_derived
 from abw.core.spec.models.drafts import Cells, TypeDraft, draft_types
@@ -37,10 +38,6 @@ from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.sizes import LARGEST, resolve, too_large
 
 DEFAULT_SIZE = 64
-DEFAULT_BATCH = 64
-REQUIRED = ("model", "data", "types", "outputs")
-OPTIONAL = ("dims", "links", "tables", "params", "cells", "grow", "weights", "train")
-_OF_DATA = ("path", "batch", "limit", "seed", "frequency", "tokens", "beside")
 # Keys of `data` that belong to one format.
 _OF_FORMATS = {"frequency": "tags", "tokens": "words", "beside": "json"}
 
@@ -167,7 +164,7 @@ class _Loader:
 
     def model(self) -> Model | None:
         report, top = self.report, self.top
-        fields.keys(top, "a model", report, REQUIRED, OPTIONAL)
+        MODEL.check(top, "a model", report)
         name = fields.text(top.get("model"), "the model's name", report)
         if name:
             fields.name(name, "a model", report)
@@ -295,25 +292,18 @@ class _Loader:
         if node is None:
             return None
         before = len(report)
-        meant = fields.keys(node, "data", report, ("format",), _OF_DATA)
+        meant = DATA.check(node, "data", report, waived=("path",))
         given = overrides.data or overrides.instances or overrides.head
         if not (given or node.get("path") or "path" in meant):
             report.add("data has no 'path'", node.where, "path: FILE, or --data FILE")
-        form = fields.text(node.get("format"), "format", report)
-        if form and form.text not in FORMATS:
-            report.add(f"unknown format '{form.text}'", form.where, suggest(form.text, FORMATS))
-        written = fields.text(node.get("path"), "path", report)
-        batch = fields.integer(node.get("batch"), "batch", report)
-        limit = fields.integer(node.get("limit"), "limit", report)
-        seed = fields.integer(node.get("seed"), "seed", report, least=0)
-        frequency = fields.integer(node.get("frequency"), "frequency", report, least=0)
-        tokens = self._tokens(node)
-        beside = fields.text(node.get("beside"), "beside", report)
-        if beside and beside.text not in BESIDE:
-            report.add(f"beside cannot be '{beside.text}'", beside.where, f"one of: {', '.join(BESIDE)}")
+        entries = DATA.entries(node, report)
+        form, written = entries.word("format", "unknown format"), entries.text("path")
+        batch, limit, seed, frequency = map(entries.integer, ("batch", "limit", "seed", "frequency"))
+        tokens = self._tokens(entries.text("tokens"))
+        beside = entries.word("beside", hint=f"one of: {', '.join(BESIDE)}")
         for option, whose in _OF_FORMATS.items():
             key = node.key(option)
-            if key and form and form.text in FORMATS and form.text != whose:
+            if key and form and form.text != whose:
                 report.add(f"format {form.text} has no {option}", key.where, f"it belongs to format {whose}")
         for option, value, least in (
             ("batch", overrides.batch, 1),
@@ -341,7 +331,7 @@ class _Loader:
         return DataSpec(
             form.text,
             path,
-            overrides.batch or batch or DEFAULT_BATCH,
+            overrides.batch or batch or DATA.keys["batch"]["default"],
             overrides.limit or limit,
             (seed or 0) if overrides.seed is None else overrides.seed,
             frequency or 0,
@@ -358,9 +348,8 @@ class _Loader:
             return None
         return head()
 
-    def _tokens(self, node: Keys) -> str:
+    def _tokens(self, written: Scalar | None) -> str:
         """The regular expression of format words, '' where there is none."""
-        written = fields.text(node.get("tokens"), "tokens", self.report)
         if written is None:
             return ""
         try:

@@ -14,13 +14,12 @@ from abw.core.ir.operations import FUNCTIONS
 from abw.core.ir.shapes import Size, Sizes, shape
 from abw.core.spec.cells.builder import Listed, Number, Operand, Value, in_float32
 from abw.core.spec.cells.equations import Equations, compile_equations
+from abw.core.spec.keys.model import CELL, CONSTANT, MODEL_CELL, PARAM
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence, read
 from abw.core.spec.text.report import Report
 from abw.core.spec.text.sizes import Dims, sizes
 
-REQUIRED = ("cell", "equations", "outputs")
-OPTIONAL = ("dims", "inputs", "params", "constants")
 # Numbers of one constant: they stand in the spec, and a kernel is made for them.
 MOST_CONSTANTS = 4096
 
@@ -55,7 +54,7 @@ def read_cell(path: Path, report: Report, asked: Span | None = None) -> CellFile
         where = asked or top.where
         report.add(f"{path} is a model, not a cell", where, "a cell file begins with cell: NAME")
         return None
-    fields.keys(top, "a cell", report, REQUIRED, OPTIONAL)
+    CELL.check(top, "a cell", report)
     name = fields.text(top.get("cell"), "the cell's name", report)
     return _parts(top, name.text if name else path.stem, path.name, report, before)
 
@@ -68,7 +67,7 @@ def read_cells(node: Mapping | None, report: Report) -> dict[str, tuple[Scalar, 
         if not fields.name(key, "a cell", report):
             continue
         if top := fields.mapping(value, what, report):
-            fields.keys(top, what, report, REQUIRED[1:], OPTIONAL, key.where)
+            MODEL_CELL.check(top, what, report, key.where)
         cells[key.text] = (key, _parts(top, key.text, what, report, before) if top else None)
     return cells
 
@@ -161,7 +160,7 @@ def param(node: Node, dims: Dims, what: str, report: Report) -> tuple[Sizes, flo
     if not isinstance(node, Mapping):
         shape = sizes(node, dims, what, report)
         return (shape, None) if shape else None
-    fields.keys(node, what, report, ("shape",), ("init",))
+    PARAM.check(node, what, report)
     init = _number(node.get("init"), f"init of {what}", report)
     written = node.get("shape")
     shape = sizes(written, dims, what, report) if written else None
@@ -171,7 +170,7 @@ def param(node: Node, dims: Dims, what: str, report: Report) -> tuple[Sizes, flo
 def constant(node: Node, dims: Dims, what: str, report: Report) -> Operand | Listed:
     """A number, a list of numbers, a list of such lists, or `{shape:, value:}`."""
     if isinstance(node, Mapping):
-        fields.keys(node, what, report, ("shape", "value"))
+        CONSTANT.check(node, what, report)
         value, written = (node.get(key) for key in ("value", "shape"))
         filled = _number(value, f"value of {what}", report)
         given = sizes(written, dims, what, report) if written else None

@@ -11,6 +11,7 @@ from abw.core.ir.answers import FORMS, VERTEX, Answer, Form
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import Table
 from abw.core.ir.schema import Schema
+from abw.core.spec.keys.model import ANSWER
 from abw.core.spec.models.vocab import read_vocabulary
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
@@ -18,7 +19,6 @@ from abw.core.spec.text.reach import Reach
 from abw.core.spec.text.report import Report, suggest
 
 FIELDS = "fields"
-KEYS = ("as", "top", "names", FIELDS)
 _NAMES = "a list of names, a file with one a line, or a table with a vocabulary"
 
 
@@ -34,16 +34,13 @@ def read_answer(
 ) -> Answer:
     """What a mapping says of an output whose values have this shape, on vertices of these kinds."""
     what = f"output '{key.text}'"
-    written = fields.text(node.get("as"), f"as of {what}", report)
-    top = fields.integer(node.get("top"), f"top of {what}", report) or 0
+    entries = ANSWER.entries(node, report, f" of {what}")
+    written, top = entries.text("as"), entries.integer("top") or 0
     form: Form = "label" if top else "values"
-    for name in get_args(Form):
-        if written and written.text == name:
-            form = name
+    form = next((name for name in get_args(Form) if written and written.text == name), form)
     if written and written.text not in FORMS:
-        report.add(
-            f"'{written.text}' is nothing that an output can be", written.where, suggest(written.text, FORMS)
-        )
+        message = f"'{written.text}' is nothing that an output can be"
+        report.add(message, written.where, suggest(written.text, FORMS))
     elif top and form != "label":
         report.add("'top' are labels: as: label, or without 'as'", node.where)
     if form != "values" and shape is not None and len(shape) != 1:

@@ -6,9 +6,9 @@ from collections.abc import Mapping as Names
 
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import Attention
-from abw.core.spec.text import fields
+from abw.core.spec.keys.model import ATTEND
 from abw.core.spec.text.document import Mapping, Scalar
-from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.report import Report
 from abw.core.spec.text.sizes import Dims, size
 
 KEY = "attend"
@@ -17,24 +17,20 @@ SOURCES = ("values", "keys", "query")
 # Its only output.
 OUTPUT = "y"
 # What it might be expected to have, and has elsewhere.
-MASKS = ("mask", "where")
-OPTIONS = ("heads", "scaled", "score")
-SCORES = ("product", "added")
+_MASKS = ("mask", "where")
 
 
 def read_attention(node: Mapping, what: str, dims: Dims, report: Report) -> Attention:
     """The section's options; sources are read by who reads those of all types."""
-    masks = [key for name in MASKS if (key := node.key(name))]
-    fields.keys(node, f"{KEY} of {what}", report, SOURCES, (*OPTIONS, *(key.text for key in masks)))
+    masks = [key for name in _MASKS if (key := node.key(name))]
+    ATTEND.check(node, f"{KEY} of {what}", report, waived=[key.text for key in masks])
+    entries = ATTEND.entries(node, report, f" of {what}")
     for key in masks:
         hint = "neighbours are masked by the `where` of the types of keys and values, pairs by a link"
         report.add(f"{KEY} of {what} has no {key.text} of its own", key.where, hint)
-    written = node.get("heads")
+    written = entries.get("heads")
     heads = size(written, dims, f"heads of {what}", report) if written else None
-    scaled = fields.truth(node.get("scaled"), f"scaled of {what}", report)
-    score = fields.text(node.get("score"), f"score of {what}", report)
-    if score and score.text not in SCORES:
-        report.add(f"unknown score '{score.text}'", score.where, suggest(score.text, SCORES))
+    scaled, score = entries.truth("scaled"), entries.word("score", "unknown score")
     added = score is not None and score.text == "added"
     if added and scaled and (key := node.key("scaled")):
         report.add("only products are scaled", key.where, "leave it out, or the score")

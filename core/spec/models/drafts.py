@@ -9,9 +9,10 @@ from pathlib import Path
 
 from abw.core.base.errors import Span, did_you_mean
 from abw.core.ir.cell import Cell, Shape
-from abw.core.ir.model import Attention, Reduction, Where
+from abw.core.ir.model import SIMPLE, Attention, Reduction, Where
 from abw.core.ir.schema import Schema
 from abw.core.spec.cells.files import CellFile, make, read_cell
+from abw.core.spec.keys.model import OF_CELLS, REDUCTIONS, TYPE
 from abw.core.spec.models import attention
 from abw.core.spec.models.sources import Layer, parse_conditions
 from abw.core.spec.text import fields
@@ -21,8 +22,6 @@ from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.sizes import Dims, size
 from abw.core.spec.text.tokens import ExpressionError
 
-SIMPLE: tuple[Reduction, ...] = ("sum", "mean", "max")
-REDUCTIONS = (*SIMPLE, attention.KEY)
 MOST_LAYERS = 1000
 
 
@@ -155,17 +154,11 @@ def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, dims: Dims, 
     reduction = next((name for name in REDUCTIONS if name in found), None)
     if len(found) > 1:
         report.add(f"{what} has {' and '.join(found)}: it is one of them", _where(node, found[-1]))
-    if not found:
-        allowed = ("per", "where", "repeat", "cell", "inputs", "dims", "params", *REDUCTIONS)
-        meant = fields.keys(node, what, report, ("per",), allowed[1:], key.where)
-        if meant.isdisjoint(("cell", *REDUCTIONS)):
-            hint = "give a cell file, or a sum, mean, max or attend over a link"
-            report.add(f"{what} has no cell", key.where, hint)
-    elif reduction:
-        meant = fields.keys(node, what, report, ("per", reduction), ("where", "repeat", *found), key.where)
-    else:
-        optional = ("where", "repeat", "inputs", "dims", "params")
-        meant = fields.keys(node, what, report, ("per", "cell"), optional, key.where)
+    others = {"cell", *REDUCTIONS, *OF_CELLS} if reduction else {*REDUCTIONS} if found else set[str]()
+    meant = TYPE.without(*others.difference(found)).check(node, what, report, key.where)
+    if not found and meant.isdisjoint(("cell", *REDUCTIONS)):
+        hint = "give a cell file, or a sum, mean, max or attend over a link"
+        report.add(f"{what} has no cell", key.where, hint)
     per = fields.text(node.get("per"), f"per of {what}", report)
     kinds = schema.members(per.text) if per else frozenset[str]()
     if per and not kinds:

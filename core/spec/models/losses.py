@@ -11,6 +11,7 @@ from abw.core.ir.model import Table
 from abw.core.ir.paths import Hop
 from abw.core.ir.schema import Schema
 from abw.core.ir.training import LOSSES, METRICS, Among, Loss, LossKind, Metric, MetricName, Target
+from abw.core.spec.keys.training import LOSS, METRIC
 from abw.core.spec.models.sources import LinkPath, Lookup, parse_source
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
@@ -18,7 +19,6 @@ from abw.core.spec.text.document import Node, Scalar, Sequence
 from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.tokens import ExpressionError
 
-_OF_LOSS = ("kind", "over", "weight", "classes")
 # The metrics of each kind of loss, the usual one first.
 _OF_KINDS: Mapping[str, tuple[MetricName, ...]] = {
     "cross-entropy": ("accuracy", "span-f1", "perplexity", "loss"),
@@ -68,8 +68,8 @@ class Losses:
         keys = fields.mapping(node, "a loss", report)
         if keys is None:
             return None
-        fields.keys(keys, "a loss", report, ("of", "target"), _OF_LOSS)
-        of = fields.text(keys.get("of"), "of", report)
+        LOSS.check(keys, "a loss", report)
+        of = LOSS.entries(keys, report).text("of")
         decision = self.outputs.decision(of.text) if of else None
         if of and decision and decision.how == "chance":
             if decision.limit:
@@ -214,7 +214,7 @@ class Losses:
         report = self.report
         keys = node if isinstance(node, Keys) else None
         if keys:
-            fields.keys(keys, "a metric", report, ("name",), ("of", "over"))
+            METRIC.check(keys, "a metric", report)
         name = fields.choice(keys.get("name") if keys else node, "a metric", tuple(METRICS), report)
         names = {number: n for n, number in self.outputs.numbers.items()}
         of = fields.text(keys.get("of"), "of", report) if keys else None

@@ -7,8 +7,8 @@ from abw.core.ir.answers import Answer
 from abw.core.ir.growth import DecisionOutput, Growth
 from abw.core.ir.model import Table
 from abw.core.ir.schema import Schema
+from abw.core.spec.keys.model import ANSWER
 from abw.core.spec.models.answers import FIELDS, read_answer, read_beside
-from abw.core.spec.models.answers import KEYS as ANSWER
 from abw.core.spec.models.drafts import TypeDraft, named
 from abw.core.spec.models.growing.section import decision_output, not_a_type
 from abw.core.spec.models.sources import parse_reference
@@ -54,7 +54,7 @@ def read_outputs(
                 answers[key.text] = Answer(fields=beside)
             continue
         if written:
-            fields.keys(written, f"output '{key.text}'", report, ("of",), ANSWER)
+            ANSWER.check(written, f"output '{key.text}'", report)
             value = written.get("of") or Sequence((), written.where)
         items = value.items if isinstance(value, Sequence) else (value,)
         if not items and not (written and not written.get("of")):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abw.core.ir.model import Table, Vocabulary
 from abw.core.ir.shapes import shape
+from abw.core.spec.keys.model import TABLE
+from abw.core.spec.keys.section import Entries
 from abw.core.spec.models.vocab import read_vocabulary
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar
@@ -44,25 +46,25 @@ def _table(key: Scalar, value: Node, reach: Reach, dims: Dims, report: Report) -
     node = fields.mapping(value, what, report)
     if node is None:
         return None
-    fields.keys(node, what, report, ("dim",), ("rows", "vocab", "unknown"), key.where)
-    dim, written = node.get("dim"), node.get("rows")
+    TABLE.check(node, what, report, key.where)
+    entries = TABLE.entries(node, report, f" of {what}")
+    dim, written = entries.get("dim"), entries.get("rows")
     found = sizes(dim, dims, f"dim of {what}", report) if dim else None
     rows = size(written, dims, f"rows of {what}", report, fields.MOST) if written else None
-    vocab = _vocabulary(node, what, reach, report)
+    vocab = _vocabulary(entries.text("vocab"), reach, report)
     count = max(vocab.rows.values()) + 1 if vocab else DEFAULT_ROWS
     if vocab and rows and written and rows.value < count:
         message = f"{what} has {rows.value} rows, its vocabulary needs {count}"
         report.add(message, written.where, "leave out 'rows', and they are as many as the vocabulary needs")
     if rows:
         count = rows.value
-    unknown = _unknown(node, what, vocab, count, report)
+    unknown = _unknown(entries, what, vocab, count)
     if len(report) > before or found is None:
         return None
     return Table(key.text, count, shape(found), vocab, unknown, key.where)
 
 
-def _vocabulary(node: Mapping, what: str, reach: Reach, report: Report) -> Vocabulary | None:
-    written = fields.text(node.get("vocab"), f"vocab of {what}", report)
+def _vocabulary(written: Scalar | None, reach: Reach, report: Report) -> Vocabulary | None:
     if written is None:
         return None
     path = reach.file(written, "the vocabulary", report)
@@ -70,12 +72,12 @@ def _vocabulary(node: Mapping, what: str, reach: Reach, report: Report) -> Vocab
     return Vocabulary(path, rows) if path and rows else None
 
 
-def _unknown(node: Mapping, what: str, vocab: Vocabulary | None, count: int, report: Report) -> int | None:
+def _unknown(entries: Entries, what: str, vocab: Vocabulary | None, count: int) -> int | None:
     """The row of words that the vocabulary does not have, written as one of its words or as a number."""
-    written = fields.text(node.get("unknown"), f"unknown of {what}", report)
+    written, report = entries.text("unknown"), entries.report
     if written is None:
         return None
-    if node.get("vocab") is None:
+    if entries.get("vocab") is None:
         report.add(f"{what} has no vocab", written.where, "'unknown' is a word of the vocabulary, or its row")
     if vocab is None:
         return None

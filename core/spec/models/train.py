@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from abw.core.ir.model import Table
 from abw.core.ir.schema import Schema
 from abw.core.ir.training import INITS, OPTIMIZERS, SCHEDULES, Init, Optimizer, RateSchedule, Training
+from abw.core.spec.keys.training import OPTIMIZER, SCHEDULE, TRAIN
 from abw.core.spec.models.losses import Losses, Outputs
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
@@ -17,12 +18,6 @@ from abw.core.spec.text.document import Node
 from abw.core.spec.text.reach import Reach
 from abw.core.spec.text.report import Report, suggest
 
-KEYS = (
-    "loss", "metric", "optimizer", "schedule", "per", "clip", "word-dropout", "dropout", "init", "epochs",
-    "batch", "patience", "vocabulary", "dev",
-)  # fmt: skip
-# All numbers that optimisers have.
-_NUMBERS = tuple(dict.fromkeys(number for numbers in OPTIMIZERS.values() for number in numbers))
 _INIT = re.compile(r"(?P<name>[a-z][a-z-]*)(\((?P<numbers>[^()]*)\))?")
 
 
@@ -44,30 +39,25 @@ def read_training(
         return None
     before, usual = len(report), Training((), ())
     reader = Losses(schema, tables, outputs, report)
-    fields.keys(section, "train", report, (), KEYS)
+    TRAIN.check(section, "train", report, waived=("loss",))
     losses = reader.losses(section.get("loss"), section)
     if len(report) == before:
         reader.undecided(losses, section)
     metrics = reader.metrics(section.get("metric"), losses)
-    per = fields.text(section.get("per"), "per", report)
-    if per and per.text not in ("instance", "value"):
-        report.add(f"per cannot be '{per.text}'", per.where, "a step's loss is divided: instance or value")
-    dev = fields.text(section.get("dev"), "dev", report)
-    counts = {
-        name: fields.integer(section.get(name), name, report, least=0 if name == "patience" else 1)
-        for name in ("epochs", "batch", "patience", "vocabulary")
-    }
-    clip = fields.amount(section.get("clip"), "clip", report)
+    entries = TRAIN.entries(section, report)
+    per = entries.word("per", hint="a step's loss is divided: instance or value")
+    dev = entries.text("dev")
+    counts = {name: entries.integer(name) for name in ("epochs", "batch", "patience", "vocabulary")}
     made = Training(
         tuple(losses),
         tuple(metrics),
         _optimizer(section.get("optimizer"), report),
         _schedule(section.get("schedule"), report),
         per is not None and per.text == "value",
-        clip or 0.0,
-        _word_dropout(section.get("word-dropout"), tables, report),
-        _dropout(section.get("dropout"), inputs, report),
-        tuple(_inits(section.get("init"), names, report)),
+        entries.amount("clip") or 0.0,
+        _word_dropout(entries.mapping("word-dropout"), tables, report),
+        _dropout(entries.mapping("dropout"), inputs, report),
+        tuple(_inits(entries.mapping("init"), names, report)),
         dev=reach.file(dev, "the dev data", report) if dev else None,
         asked=metric.where if (metric := section.key("metric")) else None,
         **{name: getattr(usual, name) if n is None else n for name, n in counts.items()},
@@ -80,20 +70,21 @@ def _optimizer(node: Node | None, report: Report) -> Optimizer:
         return Optimizer()
     keys = node if isinstance(node, Keys) else None
     if keys:
-        fields.keys(keys, "optimizer", report, ("name",), _NUMBERS)
+        OPTIMIZER.check(keys, "optimizer", report)
     name = fields.choice(keys.get("name") if keys else node, "optimizer", tuple(OPTIMIZERS), report)
     if name is None:
         return Optimizer()
     told = dict(OPTIMIZERS[name])
-    for option in _NUMBERS:
+    entries = OPTIMIZER.entries(keys, report)
+    for option in OPTIMIZER.without("name").keys:
         key = keys.key(option) if keys else None
-        if keys is None or key is None:
+        if key is None:
             continue
         if option not in told:
             owners = ", ".join(other for other, numbers in OPTIMIZERS.items() if option in numbers)
             report.add(f"{name} has no {option}", key.where, f"{option} is of {owners}")
         most = 1.0 if option in ("momentum", "beta1", "beta2") else None
-        value = fields.amount(keys.get(option), option, report, below=most)
+        value = entries.amount(option, below=most)
         if value is not None:
             told[option] = value
     return Optimizer(name, **told)
@@ -104,10 +95,10 @@ def _schedule(node: Node | None, report: Report) -> RateSchedule:
         return RateSchedule()
     keys = node if isinstance(node, Keys) else None
     if keys:
-        fields.keys(keys, "schedule", report, ("name",), ("warmup", "factor"))
+        SCHEDULE.check(keys, "schedule", report)
     name = fields.choice(keys.get("name") if keys else node, "schedule", SCHEDULES, report)
-    warmup = fields.integer(keys.get("warmup"), "warmup", report, least=0) if keys else None
-    factor = fields.amount(keys.get("factor"), "factor", report) if keys else None
+    entries = SCHEDULE.entries(keys, report)
+    warmup, factor = entries.integer("warmup"), entries.amount("factor")
     if keys and keys.get("factor") and name not in (None, "exponential"):
         report.add(f"schedule {name} has no factor", keys.where, "it is of schedule exponential")
     usual = RateSchedule()
@@ -115,9 +106,8 @@ def _schedule(node: Node | None, report: Report) -> RateSchedule:
 
 
 def _word_dropout(
-    node: Node | None, tables: Mapping[str, tuple[int, Table | None]], report: Report
+    keys: Keys | None, tables: Mapping[str, tuple[int, Table | None]], report: Report
 ) -> dict[int, float]:
-    keys = fields.mapping(node, "word-dropout", report)
     found = {}
     for key, value in keys.items if keys else ():
         chance = fields.amount(value, f"word-dropout of '{key.text}'", report, below=1.0)
@@ -134,9 +124,8 @@ def _word_dropout(
 
 
 def _dropout(
-    node: Node | None, inputs: Mapping[str, tuple[int, int]], report: Report
+    keys: Keys | None, inputs: Mapping[str, tuple[int, int]], report: Report
 ) -> dict[tuple[int, int], float]:
-    keys = fields.mapping(node, "dropout", report)
     found = {}
     for key, value in keys.items if keys else ():
         chance = fields.amount(value, f"dropout of '{key.text}'", report, below=1.0)
@@ -149,8 +138,7 @@ def _dropout(
     return found
 
 
-def _inits(node: Node | None, names: Collection[str], report: Report) -> list[Init]:
-    keys = fields.mapping(node, "init", report)
+def _inits(keys: Keys | None, names: Collection[str], report: Report) -> list[Init]:
     found = []
     for key, value in keys.items if keys else ():
         text = fields.text(value, f"init of '{key.text}'", report)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from abw.core.base.errors import Span
 from abw.core.ir.weights import Combined, Expr, Pick, Slice, Tensor, Value, Weights, Zeros
+from abw.core.spec.keys.model import WEIGHTS
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Node, Scalar, Sequence
@@ -61,7 +62,7 @@ def read_weights(
     if isinstance(node, Scalar):
         file = fields.text(node, "weights", report)
     elif keys := fields.mapping(node, "weights", report):
-        fields.keys(keys, "weights", report, (), ("file", "map", "ignore"))
+        WEIGHTS.check(keys, "weights", report)
         file = fields.text(keys.get("file"), "file of the weights", report)
     else:
         file = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abw.core.ir.growth import Decision, GrowingKind
+from abw.core.spec.keys.growing import CHOICE
 from abw.core.spec.models.drafts import TypeDraft, kinds_text
 from abw.core.spec.models.growing.clauses import WrittenChoice, parse_choice
 from abw.core.spec.models.growing.places import Scope, Scopes
@@ -12,7 +13,7 @@ from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.tokens import ExpressionError
 
 # How one of several scores is chosen, or some are.
-SCORED = ("argmax", "sample", "best")
+_SCORED = CHOICE.without("allow").keys
 
 
 def decisions_of(
@@ -43,8 +44,8 @@ def _decision(
     allowed: Mapping | None = None
     text: Scalar | None
     if isinstance(value, Mapping):
-        ways = [h for h in SCORED if value.get(h) is not None]
-        fields.keys(value, f"decision '{name.text}'", report, (), (*SCORED, "allow"), name.where)
+        ways = [h for h in _SCORED if value.get(h) is not None]
+        CHOICE.check(value, f"decision '{name.text}'", report, name.where)
         if not ways:
             report.add(f"decision '{name.text}' has no argmax", name.where, "{argmax: T.o, allow: {…}}")
             return None
@@ -92,7 +93,7 @@ def _decision(
         scope = Scope(kind.kinds, early=True)
         conditions = [fields.text(item, f"allow of '{a.text}'", report) for a, item in allowed.items]
         tests = tuple(scopes.tests(scope, c) if c else () for c in conditions)
-    elif choice.how in SCORED:
+    elif choice.how in _SCORED:
         names = _checked_rows(kind, name.text, count, scores, clauses, scopes, report)
     scopes.counts[kind.name, name.text] = 2 if choice.how == "over" else count
     return Decision(

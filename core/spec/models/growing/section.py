@@ -20,6 +20,7 @@ from abw.core.ir.growth import (
 from abw.core.ir.model import FieldSource, NodeSource, Table, TableSource
 from abw.core.ir.paths import Hop
 from abw.core.ir.schema import Schema
+from abw.core.spec.keys.growing import CLAUSE, GROWING
 from abw.core.spec.models.derived import reversals
 from abw.core.spec.models.drafts import TypeDraft, kinds_text
 from abw.core.spec.models.growing.clauses import parse_each
@@ -38,9 +39,8 @@ Tables = Names[str, tuple[int, Table | None]]
 TAKEN = frozenset({"instance", "this", "none", "zeros", "number", "and", "or", "not", "index", "coin"})
 # So many vertices of a kind an instance may have at most.
 MOST = 1 << 20
-GROWN = ("links", "fields", "start", "choose", "then")
-GIVEN = ("choose", "then")
-OF_CLAUSE = ("as", "when", "unless", "each")
+# A kind of the data has its links and fields from there.
+_GIVEN = GROWING.without("links", "fields", "start", "most")
 
 
 @dataclass(slots=True)
@@ -102,13 +102,13 @@ def _sketch_kind(
 ) -> GrowingKind:
     given = key.text not in grown
     if given:
-        fields.keys(node, f"'{key.text}', a kind of the data,", report, (), GIVEN, key.where)
+        _GIVEN.check(node, f"'{key.text}', a kind of the data,", report, key.where)
         kinds = found.given.members(key.text)
     else:
         if node.get("most") is None:
             hint = f"{key.text} grows: say how many of them an instance may have"
             report.add(f"{key.text} has no 'most'", key.where, hint)
-        fields.keys(node, f"'{key.text}'", report, (), (*GROWN, "most"), key.where)
+        GROWING.check(node, f"'{key.text}'", report, key.where)
         kinds = frozenset({key.text})
     written_most = node.get("most")
     most = fields.integer(written_most, f"most of {key.text}", report) or 1
@@ -297,7 +297,7 @@ def _clause(
     scope = Scope(kind.kinds, dict(added), each=each, member=member)
     when = scopes.tests(scope, c) if (c := fields.text(node.get("when"), "when", report)) else ()
     unless = scopes.tests(scope, c) if (c := fields.text(node.get("unless"), "unless", report)) else ()
-    values = Mapping(tuple((k, v) for k, v in node.items if k.text not in ("add", *OF_CLAUSE)), node.where)
+    values = Mapping(tuple((k, v) for k, v in node.items if k.text not in CLAUSE.keys), node.where)
     made = come(clause_of(scope, to, values, adds, scopes), to, number)
     clause = replace(made, when=when, unless=unless)
     if name := fields.text(node.get("as"), "as", report):
