@@ -19,7 +19,7 @@ def read_seconds(size: int) -> float:
     from abw.core.exec.cpu.llvm.emit import Function, Module, splat
     from abw.core.exec.cpu.packing import on_huge_pages
     from abw.core.exec.cpu.target import get_target
-    from abw.core.exec.pointers import address
+    from abw.core.jit.pointers import address
 
     target = get_target()
     step = 4 * target.lanes * CHAINS

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.pointers import address
+from abw.core.jit.pointers import address
 from abw.core.plan.plan import Plan
 from tests.faults.threads import INPUTS, ROOT, SPOILT, THREADS, WORKS, compare, shared, spoilt
 

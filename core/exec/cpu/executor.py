@@ -42,7 +42,6 @@ from abw.core.exec.cpu.tiling import CellTiling, layout_of, packed_constants
 from abw.core.exec.cpu.weight_grads import RowSums
 from abw.core.exec.interface import Abilities, Executed, Executor, Result, Rounds
 from abw.core.exec.params import Params
-from abw.core.exec.pointers import Pointer, Table, address
 from abw.core.exec.precision import Precision
 from abw.core.exec.result_guard import RunEpochs
 from abw.core.exec.values import fill_given, refill_rows
@@ -50,6 +49,7 @@ from abw.core.graph.graph import Graph
 from abw.core.graph.group import structure
 from abw.core.ir.model import Attention
 from abw.core.ir.network import Network
+from abw.core.jit.pointers import Pointer, Table, address
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from abw.core.exec.cpu.packing import aligned
 from abw.core.exec.lower.rows import matrix_view, row_floats
 from abw.core.exec.params import Params
-from abw.core.exec.pointers import Table
 from abw.core.exec.values import fill_constants, refill
 from abw.core.ir.network import Network
+from abw.core.jit.pointers import Table
 from abw.core.plan.arenas import Arenas
 
 Floats = NDArray[np.float32]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from abw.core.exec.lower.rows import padded, row_floats
 from abw.core.exec.lower.stages import Gate, Group, Part
-from abw.core.exec.pointers import address
 from abw.core.ir.cell import Shape
+from abw.core.jit.pointers import address
 
 Floats = NDArray[np.float32]
 

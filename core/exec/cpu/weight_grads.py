@@ -14,8 +14,8 @@ from abw.core.exec.cpu.llvm.emit import Module
 from abw.core.exec.cpu.llvm.weight_grads import JOB, SUMS, emit_sums
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.cpu.team import Team
-from abw.core.exec.pointers import address
 from abw.core.jit.decorators import njit
+from abw.core.jit.pointers import address
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]

@@ -15,11 +15,11 @@ from abw.core.exec.cpu.weight_grads import RowSums, TableSums
 from abw.core.exec.gradient import Gradient
 from abw.core.exec.lower.rows import columns, matrix_view, padded, row_floats
 from abw.core.exec.params import Params
-from abw.core.exec.pointers import Table, address
 from abw.core.grad.cell import Differentiated, Operand
 from abw.core.grad.graph import TrainingGraph
 from abw.core.grad.network import Training
 from abw.core.grad.terms import param_gradients
+from abw.core.jit.pointers import Table, address
 from abw.core.plan.arenas import arenas_of
 from abw.core.plan.plan import Plan
 

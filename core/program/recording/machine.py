@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from abw.core.exec.pointers import Table
+from abw.core.jit.pointers import Table
 from abw.core.program.recording.asks import ABOVE, ARGMAX, BEST, Ask, Asks, Picks
 from abw.core.program.recording.machine_code import WORDS
 from abw.core.program.recording.machine_types import (

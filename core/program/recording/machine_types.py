@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from abw.core.exec.pointers import Table
+from abw.core.jit.pointers import Table
 from abw.core.program.recording.machine_code import machine_code
 from abw.core.program.recording.values import Value
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.pointers import Table
 from abw.core.jit.decorators import njit
+from abw.core.jit.pointers import Table
 from abw.core.program.recording.asks import Ask, Asks, Picks
 from abw.core.program.recording.values import BITS, Owner, Value, value_class
 

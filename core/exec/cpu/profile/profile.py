@@ -22,8 +22,8 @@ from abw.core.exec.cpu.llvm.clock import COUNTS, FIRST, LAST, REASONS, WAITING, 
 from abw.core.exec.cpu.llvm.compiled import Code
 from abw.core.exec.cpu.llvm.walker import STAMPED_WALKS
 from abw.core.exec.cpu.profile.peak import peak_meter
-from abw.core.exec.pointers import address
 from abw.core.ir.network import Network
+from abw.core.jit.pointers import address
 from abw.core.plan.plan import Plan
 
 # How many stamps tell what one costs.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from abw.core.exec.cpu.llvm.clock import LOG, LOGGED, NOTED, ROOM
 from abw.core.exec.interface import Executed
-from abw.core.exec.pointers import Table
+from abw.core.jit.pointers import Table
 from abw.core.plan.plan import Plan
 from abw.core.policy.schedule import Schedule
 

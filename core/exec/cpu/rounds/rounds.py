@@ -23,7 +23,6 @@ from abw.core.exec.cpu.rounds.state import DONE, FAILED, FULL
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.interface import Computed
-from abw.core.exec.pointers import Pointer, Table
 from abw.core.exec.result_guard import RunEpochs
 from abw.core.graph.growing.beam import Beam
 from abw.core.graph.growing.decide import Grower
@@ -31,6 +30,7 @@ from abw.core.graph.growing.growth_index import StandInColumn, Whose
 from abw.core.graph.growing.round_graph import Sprouter
 from abw.core.ir.model import NodeType
 from abw.core.jit.decorators import njit
+from abw.core.jit.pointers import Pointer, Table
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.plan import Plan
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.exec.cpu.rounds.beam_result import Arrays, longer
-from abw.core.exec.pointers import Table
+from abw.core.jit.pointers import Table
 
 Ints = NDArray[np.int32]
 

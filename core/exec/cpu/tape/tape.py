@@ -20,8 +20,8 @@ from abw.core.exec.cpu.tape.state import fields_of, known_of, sizes_of
 from abw.core.exec.cpu.tape.vectors import compile_argmax, compile_best
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.interface import HEAD, MOST_BEST, Advanced, Array, Picked
-from abw.core.exec.pointers import Pointer, Table, address
 from abw.core.exec.result_guard import RunEpochs
+from abw.core.jit.pointers import Pointer, Table, address
 from abw.core.plan.arenas import Arenas
 
 Ints = NDArray[np.int32]

@@ -13,8 +13,8 @@ from numba.core.extending import intrinsic
 from numpy.typing import NDArray
 
 from abw.core.exec.cuda.image import FIRST, HEADER, ITEM, TILES
-from abw.core.exec.pointers import Table
 from abw.core.jit.decorators import njit
+from abw.core.jit.pointers import Table
 
 Words = NDArray[np.uint32]
 Longs = NDArray[np.uint64]

@@ -19,10 +19,10 @@ from abw.core.exec.cpu.packing import aligned
 from abw.core.exec.cpu.rounds.best import Best, whole
 from abw.core.exec.cpu.rounds.state import FAILED, StateFunction, Words
 from abw.core.exec.cpu.target import TARGETS, TargetName, get_target
-from abw.core.exec.pointers import address
 from abw.core.graph.growing.beam import IN_UNITS, UNIT, continuations, exponentials, log_shares
 from abw.core.graph.growing.decide import relative
 from abw.core.ir.growth import Decision
+from abw.core.jit.pointers import address
 
 HERE = TARGETS[TARGETS.index(get_target().name) :]
 Scores = NDArray[np.float32]

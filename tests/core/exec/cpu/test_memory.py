@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from abw.core.exec.cpu.packing import HUGE, LINE, on_huge_pages
-from abw.core.exec.pointers import address
+from abw.core.jit.pointers import address
 
 
 @pytest.mark.parametrize("size", [0, 1, HUGE // 4 - 1, HUGE // 4, 5 * HUGE // 8 + 3])

@@ -22,7 +22,7 @@ from abw.core.exec.cpu.packing import LINE
 from abw.core.exec.cpu.target import TARGETS, USUAL_CACHE, Target, TargetName, get_target
 from abw.core.exec.cpu.tiling import StageLayout
 from abw.core.exec.params import Params, init_params
-from abw.core.exec.pointers import address
+from abw.core.jit.pointers import address
 from abw.core.plan.plan import Plan, plan
 from tests.core.exec.builder import random_graph, random_network, random_schedule
 from tests.core.exec.corners import gates_cell, once, one_type

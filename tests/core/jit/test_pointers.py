@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from abw.core.exec.pointers import Pointer, Table, address
+from abw.core.jit.pointers import Pointer, Table, address
 
 PRODUCT = ("abw", "bench", "cli", "core", "pqtree", "viz")
-MODULE = "abw.core.exec.pointers"
+MODULE = "abw.core.jit.pointers"
 EXEMPT = {
-    "core/exec/pointers.py": "keeps what lies there",
+    "core/jit/pointers.py": "keeps what lies there",
     "core/exec/cpu/llvm/walker.py:note_plan": "is compiled; its caller keeps the plan",
     "core/program/recording/machine_types.py:machine_function": "keeps the table beside its address",
 }
