@@ -16,7 +16,7 @@ from abw.core.ir.network import Network
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan
 from abw.core.policy.schedule import Schedule
-from abw.core.program.engines.engine import BatchEngine
+from abw.core.program.engines.engine import Engine
 from abw.core.program.net import Net
 from abw.core.program.recording.recorder import Ints, joined
 from abw.core.program.running.fibers import Done, Failed, Program
@@ -36,7 +36,7 @@ class Ran:
     nodes: int
     counts: Counts
     plans: tuple[Plan, ...]
-    engine: BatchEngine
+    engine: Engine
 
     @property
     def graph(self) -> Graph:

@@ -19,10 +19,9 @@ from abw.core.ir.library import Library
 from abw.core.ir.network import Network
 from abw.core.policy.schedule import Policy
 from abw.core.program.engines.eager import EagerTape
-from abw.core.program.engines.engine import BatchEngine
+from abw.core.program.engines.engine import Engine
 from abw.core.program.engines.expanded import OpEngine
 from abw.core.program.engines.structures import GraphEngine
-from abw.core.program.engines.taped import TapeEngine
 from abw.core.program.network import library_network, width_of
 from abw.core.program.recording.asks import Ask
 from abw.core.program.recording.given import Given
@@ -50,7 +49,7 @@ class Prepared:
 
     network: Network
     params: Params
-    engine: BatchEngine
+    engine: Engine
     granularity: ProgramGranularity
 
 
@@ -112,7 +111,7 @@ class Session:
         self._prepared = Prepared(network, params, engine, granularity or DEFAULT_GRANULARITY)
         return self._prepared
 
-    def _engine(self, network: Network, params: Params, granularity: ProgramGranularity) -> BatchEngine:
+    def _engine(self, network: Network, params: Params, granularity: ProgramGranularity) -> Engine:
         """What executes a network's nodes at a granularity; the executor is prepared for it."""
         given = (params, self.executor, self._policy, self._given)
         if granularity == "op":
@@ -120,7 +119,9 @@ class Session:
             self.executor.prepare(ops.network, params, self._how.threads)
             return OpEngine(network, ops, *given)
         self.executor.prepare(network, params, self._how.threads)
-        return (GraphEngine if granularity == "graph" else TapeEngine)(network, *given)
+        return (
+            GraphEngine(network, *given) if granularity == "graph" else Engine(network, *given, compiled=True)
+        )
 
     def _begin(
         self, log: Log | None = None, granularity: ProgramGranularity = DEFAULT_GRANULARITY

@@ -1,51 +1,27 @@
-"""Executes what was recorded, piece by piece: each piece is scheduled and planned alone, values stay."""
+"""Executes what was recorded, piece by piece; values stay in the executor's memory until the next run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.progress import Clock
-from abw.core.exec.interface import Array, Executor, Result, Tape
+from abw.core.exec.interface import Array, Executor, Tape
 from abw.core.exec.params import Params, constant_value
+from abw.core.exec.planned_tape import PlannedTape
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
-from abw.core.jit.decorators import njit
-from abw.core.plan.arenas import arenas_of
 from abw.core.plan.counts import Counts
-from abw.core.plan.plan import Earlier, Plan, plan
+from abw.core.plan.plan import Plan
+from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Policy, Schedule
 from abw.core.program.recording.given import Floats, Given
-from abw.core.program.recording.recorder import Ints, Longs, Piece, Recorder, Segment
-
-
-class Engine(Protocol):
-    """What a tape's nodes are executed by."""
-
-    tape: Tape | None
-    """What answers questions to values in compiled code; None where nothing does."""
-
-    def begin(self, base: int) -> None:
-        """A run begins: its first node is number `base` of all runs'. Values of earlier runs are lost."""
-
-    def taped(self, piece: Piece) -> bool:
-        """Compute the next nodes from the words that say them, if it can. Errors: TooLargeError."""
-
-    def round(self, recorder: Recorder, asked: int) -> list[int] | None:
-        """Compute what was recorded, where need be, and answer all questions that the recorder has noted,
-        so many, if it can.
-        """
-
-    def advance(self, segment: Segment) -> None:
-        """Compute the next nodes. Errors: TooLargeError."""
-
-    def values(self, references: Longs) -> Array:
-        """The values of m references, all of one shape (m, *shape); a copy."""
-
+from abw.core.program.recording.recorder import Ints, Longs, Piece, Recorder, Segment, segment
+from abw.core.program.recording.values import BITS
 
 # Nodes of segments whose plans are kept.
 MOST_KEPT = 1 << 20
@@ -53,251 +29,243 @@ MOST_KEPT = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A segment's plan, the number of each of its nodes there, and by their bytes the segments behind it."""
+    """A segment's plan, the number of each of its nodes there, and by their bytes the segments after it."""
 
     plan: Plan
     local: Ints
-    behind: dict[bytes, Planned]
+    after: dict[bytes, Planned]
 
 
-class BatchEngine:
-    """Schedules and plans each segment by abw's policies and plans, for any executor.
+class Engine:
+    """Executes the nodes of a network as programs record them.
 
-    A run that begins as one before it, node for node, finds the plans of that again: looking for them takes
-    some nanoseconds a node. `segments` are those of this run, of so many `nodes`, `plans` their plans,
-    `counts` what they took; `clock` counts the seconds of all runs. `network` is that of their nodes.
+    With `compiled` the executor's own tape runs them without plans, if it has one and the policy is the
+    critical rule. Otherwise, and for pieces too large for one thread, each piece is scheduled and planned. A
+    run that begins like an earlier one, node for node, finds the plans of that one again: looking for them
+    takes some nanoseconds a node. `clock` counts the seconds of all runs.
     """
 
-    tape: Tape | None = None
-
     def __init__(
-        self, network: Network, params: Params, executor: Executor, policy: Policy, given: Given
+        self,
+        network: Network,
+        params: Params,
+        executor: Executor,
+        policy: Policy,
+        given: Given,
+        compiled: bool = False,
     ) -> None:
         self.network, self._params, self._given = network, params, given
         self._executor, self._policy = executor, policy
+        self._compiled = compiled and isinstance(policy, Critical)
         self._names = tuple(t.name for t in network.types)
         self._first: dict[bytes, Planned] = {}
         self._kept = 0
         self.clock = Clock("schedule", "plan", "execute")
-        self._type, self._row, self._local = (np.zeros(0, np.int32) for _ in range(3))
+        self.planned = PlannedTape(network, executor)
         self.begin(0)
 
-    def taped(self, piece: Piece) -> bool:
-        """As in `Engine`: never."""
-        return False
-
-    def round(self, recorder: Recorder, asked: int) -> list[int] | None:
-        """As in `Engine`: never."""
-        return None
-
     def begin(self, base: int) -> None:
-        """As in `Engine`."""
+        """Begin a run, whose first node is number `base` of all runs'. Values of earlier runs are lost."""
         if self._kept > MOST_KEPT:
             self._first, self._kept = {}, 0
-        self._next = self._first
-        self._segments: list[Segment] = []
-        self.plans: list[Plan] = []
-        self._results: list[Result] = []
-        self._firsts: list[int] = []
-        self.nodes = 0
+        self._next, self._base = self._first, base
+        self._recorded: list[tuple[Piece, int] | Segment] = []
+        self.planned.clear()
+        self.tape: Tape | None = self._executor.tape(BITS) if self._compiled else None
+        if self.tape is not None:
+            self.tape.begin(base * self.network.width)
+            self.tape.place(self.planned.type, self.planned.row)
+
+    def taped(self, piece: Piece) -> bool:
+        """Compute the next nodes by the executor's tape, if it can. Errors: TooLargeError.
+
+        Cost: see `Tape.advance`.
+        """
+        if self.tape is None:
+            return False
+        self._bring(self.tape)
+        self._reserve(piece.nodes)
+        with self.clock("execute"):
+            end = self.tape.advance(piece.words, piece.nodes, self.planned.count)
+        if end == "done":
+            self._append(piece)
+        return end == "done"
+
+    def round(self, recorder: Recorder, asked: int) -> list[int] | None:
+        """Compute what was recorded, where need be, and answer the `asked` questions that the recorder has
+        noted, if the executor's tape can. Cost: see `Tape.round`.
+        """
+        if self.tape is None:
+            return None
+        self._bring(self.tape)
+        start = perf_counter()  # as `clock` counts, which takes a tenth of a round
+        found = self.tape.round(recorder.head.at, self.planned.count, asked)
+        while found is None and self.tape.make_room(recorder.unread):
+            self._reserve(recorder.unread)
+            found = self.tape.round(recorder.head.at, self.planned.count, asked)
+        self.clock.seconds["execute"] += perf_counter() - start
+        if recorder.executed:
+            self._append(recorder.take())
+        return found
+
+    def _bring(self, tape: Tape) -> None:
+        if self._given:
+            for constant, since, values in self._given.fresh(self.network):
+                tape.bring(constant, since, values)
+
+    def _append(self, piece: Piece) -> None:
+        """Note what the tape has computed."""
+        self._recorded.append((piece, self.planned.count))
+        self.planned.count += piece.nodes
+        self._next = {}  # what follows is not kept: where it finds earlier values is the tape's matter
+
+    def _reserve(self, more: int) -> None:
+        if self.planned.reserve(more) and self.tape is not None:
+            self.tape.place(self.planned.type, self.planned.row)
 
     def advance(self, segment: Segment) -> None:
-        """As in `Engine`. Cost: some 150 us beside the kernels, and 100 ns a node."""
+        """Compute the next nodes by a plan. Errors: TooLargeError.
+
+        Cost: some 150 us beside the kernels, and 100 ns a node.
+        """
         if not len(segment):
             return
-        width = self.network.width
-        own, given = self._given.split(self.network, segment) if self._given else (segment, ())
-        key = b"".join(part.tobytes() for part in (own.type, own.operand, own.instance))
+        local_segment, given = self._given.split(self.network, segment)
+        if self.tape is not None:
+            self.planned.rows = self.tape.leave()
+        key = b"".join(part.tobytes() for part in (segment.type, local_segment.operand, segment.instance))
         found = self._next.get(key)
         if found is None:
-            self._next[key] = found = self._planned(own, given)
+            self._next[key] = found = self._plan(local_segment, given)
             self._kept += len(segment)
-        made, local = found.plan, found.local
-        if given:
-            made = with_given(made, given)
-        self._next = found.behind
-        self._segments.append(segment)
-        with self.clock("execute"):
-            self._results.append(self._executor.run(made))
-        self._firsts.append(segment.first)
+        made = with_given(found.plan, given) if given else found.plan
+        self._next = found.after
+        self._recorded.append(segment)
         self._reserve(len(segment))
-        new = slice(segment.first, segment.first + len(segment))
-        self._type[new] = segment.type
-        self._local[new] = local
-        rows = made.row.reshape(len(segment), width)[local]
-        self._row[new.start * width : new.stop * width] = rows.ravel()
-        self.plans.append(made)
-        self.nodes = new.stop
+        with self.clock("execute"):
+            self.planned.run(made, segment.type, found.local)
+        if self.tape is not None:
+            self.tape.take(made.rows)
 
-    def _planned(self, segment: Segment, given: tuple[Floats, ...]) -> Planned:
-        width = self.network.width
-        graph, outer, local = self._graph(segment, given)
-        rows, earlier = self._taken(), None
-        if rows is not None:
-            arena = arenas_of(self.network).output_arena[self._type[outer // width], outer % width]
-            earlier = Earlier(rows, arena, self._row[outer], fields=False)
+    def _plan(self, segment: Segment, given: tuple[Floats, ...]) -> Planned:
+        graph, outer, local = self.graph(segment, given)
         with self.clock("schedule"):
-            schedule = self._scheduled(graph, segment, local)
+            schedule = self._schedule(graph, segment, local)
         with self.clock("plan"):
-            return Planned(plan(graph, self._executor.arrange(graph, schedule), None, earlier), local, {})
+            return Planned(self.planned.plan(graph, schedule, outer, fields=False), local, {})
 
-    def _taken(self) -> Ints | None:
-        """How many rows of each arena the run has taken; None before its first piece."""
-        return self.plans[-1].rows if self.plans else None
-
-    def _scheduled(self, graph: Graph, segment: Segment, local: Ints) -> Schedule:
+    def _schedule(self, graph: Graph, segment: Segment, local: Ints) -> Schedule:
         """The schedule of a segment's graph, whose nodes have the numbers `local` there."""
         return self._policy.schedule(graph.dag)
 
     @property
+    def nodes(self) -> int:
+        """How many nodes this run has computed."""
+        return self.planned.count
+
+    @property
+    def plans(self) -> list[Plan]:
+        """The plans of this run's pieces that had one."""
+        return self.planned.plans
+
+    @property
     def segments(self) -> list[Segment]:
         """All that was recorded in this run."""
-        return self._segments
+        slots = np.array([len(t.slots) for t in self.network.types], np.int32)
+        return [
+            held
+            if isinstance(held, Segment)
+            else segment(held[0], slots, self.network.width, self._base, held[1])
+            for held in self._recorded
+        ]
 
     @property
     def pieces(self) -> list[tuple[Graph, Schedule]]:
-        """Each piece of this run, and the schedule by which it was executed."""
-        return [(made.graph, made.schedule) for made in self.plans]
+        """Each piece of this run, and the schedule by which it was executed.
+
+        Those of the executor's tape are made now, by the rule that it follows: the same batches, whose lanes
+        it may have had in another order.
+        """
+        planned, found = iter(self.plans), []
+        for held, own in zip(self._recorded, self.segments, strict=True):
+            if isinstance(held, Segment):
+                made = next(planned)
+                found.append((made.graph, made.schedule))
+            else:
+                graph = self.graph(own)[0]
+                found.append((graph, self._policy.schedule(graph.dag)))
+        return found
 
     @property
     def batches(self) -> int:
         """How many batches were executed in this run."""
-        return sum(len(made.schedule) for made in self.plans)
+        return self.planned.batches + (0 if self.tape is None else self.tape.batches)
 
     @property
     def counts(self) -> Counts:
         """What executing this run's pieces took."""
-        return Counts(*(sum(getattr(r.counts, f.name) for r in self._results) for f in fields(Counts)))
+        found, taped = self.planned.counts, 0 if self.tape is None else self.tape.batches
+        return replace(found, batches=found.batches + taped, launches=found.launches + taped)
 
     def values(self, references: Longs) -> Array:
-        """As in `Engine`."""
+        """The values of m references, all of one shape (m, *shape); a copy."""
         if references[0] < 0 or (references < 0).any():
-            each = [
-                self._constant(r) if r < 0 else self._computed(np.array([r]))[0] for r in references.tolist()
-            ]
-            return np.stack(each)
-        return self._computed(references)
+            every = references.tolist()
+            return np.stack([self._constant(r) if r < 0 else self.values(np.array([r]))[0] for r in every])
+        return self.computed(self._executed(references))
 
-    def _computed(self, references: Longs) -> Array:
-        """The values of nodes, as they are recorded."""
-        return self.computed(references)
+    def _executed(self, references: Longs) -> Longs:
+        """References to recorded nodes, as they are executed."""
+        return references
 
     def computed(self, references: Longs) -> Array:
-        """The values of nodes, as they are executed: of m references (m, *shape)."""
-        node, output = np.divmod(references, self.network.width)
-        local = self._local[node].astype(np.int64) * self.network.width + output
-        piece = np.searchsorted(self._firsts, node, side="right") - 1
-        if (piece == piece[0]).all():
-            return self._results[int(piece[0])].values(local)
-        found: Array | None = None
-        for p in np.unique(piece).tolist():
-            here = np.flatnonzero(piece == p)
-            part = self._results[p].values(local[here])
-            if found is None:
-                found = np.empty((len(references), *part.shape[1:]), part.dtype)
-            found[here] = part
-        assert found is not None
-        return found
+        """The values of m references to executed nodes, all of one shape (m, *shape)."""
+        return (self.planned if self.tape is None else self.tape).values(references)
 
     def _constant(self, reference: int) -> NDArray[np.float32]:
         given = self._given.row(self.network, reference)
         return constant_value(self.network, self._params, reference) if given is None else given
 
-    def graph(self, segment: Segment) -> tuple[Graph, Longs, Ints]:
+    def graph(self, segment: Segment, given: tuple[Floats, ...] | None = None) -> tuple[Graph, Longs, Ints]:
         """A segment as a graph, whose nodes are in the order of their types; the references that it reads of
         earlier nodes; the number of each of its nodes there.
-        """
-        return self._graph(*self._given.split(self.network, segment))
 
-    def _graph(self, segment: Segment, given: tuple[Floats, ...]) -> tuple[Graph, Longs, Ints]:
-        """The same of one that numbers the rows that are `given`."""
+        `given`: the rows that it numbers; None: it numbers those of the run. Linear in nodes and operands.
+        """
+        if given is None:
+            segment, given = self._given.split(self.network, segment)
         n, width = len(segment), self.network.width
-        counts = np.bincount(segment.type, minlength=len(self._names))
         order = np.argsort(segment.type, kind="stable")
         local = np.empty(n, np.int32)
         local[order] = np.arange(n)
-        operand_ptr, operand = np.zeros(n + 1, np.int32), np.empty(len(segment.operand), np.int32)
-        edges = np.empty((2, len(operand)), np.int32)
-        outer = np.empty(len(operand), np.int64)
-        seen = np.full(segment.first * width, -1, np.int32)
-        read, linked = _localise(
-            (segment.operand_ptr, segment.operand), segment.first * width, width, order, local,
-            (operand_ptr, operand), edges, outer, seen,
-        )  # fmt: skip
-        dag = build_dag(self._names, segment.type[order], edges[0, :linked], edges[1, :linked])
-        type_ptr = np.append(0, np.cumsum(counts)).astype(np.int32)
+        sizes = np.diff(segment.operand_ptr)[order]
+        ptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
+        index = np.arange(ptr[-1]) + np.repeat(segment.operand_ptr[:-1][order] - ptr[:-1], sizes)
+        operand = segment.operand[index]
+        inside = operand >= segment.first * width
+        outside = (operand >= 0) & ~inside
+        node, output = np.divmod(operand[inside] - segment.first * width, width)
+        outer, which = np.unique(operand[outside], return_inverse=True)
+        operand[inside], operand[outside] = local[node] * width + output, n * width + which
+        reader = np.repeat(np.arange(n, dtype=np.int32), sizes)[inside]
+        counts = np.bincount(segment.type, minlength=len(self._names))
         graph = Graph(
             self.network,
-            type_ptr,
+            np.append(0, np.cumsum(counts)).astype(np.int32),
             order.astype(np.int32) + np.int32(segment.first),
             segment.instance[order],
             (),
             int(segment.instance.max(initial=0)) + 1,
-            dag,
-            operand_ptr,
+            build_dag(self._names, segment.type[order], local[node], reader),
+            ptr,
             operand,
             given=given,
         )
-        return graph, outer[:read].copy(), local
-
-    def _reserve(self, more: int) -> None:
-        """Room for more nodes."""
-        needed = self.nodes + more
-        if needed > len(self._type):
-            room, width = max(2 * needed, 1024), self.network.width
-            for name, each in (("_type", 1), ("_local", 1), ("_row", width)):
-                grown = np.zeros(room * each, np.int32)
-                held = self.nodes * each
-                grown[:held] = getattr(self, name)[:held]
-                setattr(self, name, grown)
+        return graph, outer.astype(np.int64), local
 
 
 def with_given(made: Plan, given: tuple[Floats, ...]) -> Plan:
     """A plan for other rows of fields, as many as it was made for."""
     held = {id(old): new for old, new in zip(made.graph.given, given, strict=True)}
-    places = tuple((arena, row, held[id(old)]) for arena, row, old in made.given)
-    return replace(made, graph=replace(made.graph, given=given), given=places)
-
-
-@njit
-def _localise(
-    segment: tuple[Ints, Ints],
-    own: int,
-    width: int,
-    order: NDArray[Any],
-    local: Ints,
-    operands: tuple[Ints, Ints],
-    edges: Ints,
-    outer: Longs,
-    seen: Ints,
-) -> tuple[int, int]:
-    """A segment's operands in the order of its graph's nodes, and the edges among these.
-
-    References from `own` on are its own nodes'. What it reads of earlier ones is numbered behind those as it
-    is met, in `outer`; `seen` is all -1. How many these are, and how many edges.
-    """
-    ptr, references = segment
-    operand_ptr, operand = operands
-    n = len(local)
-    at, read, linked = 0, 0, 0
-    for i in range(n):
-        v = order[i]
-        for k in range(ptr[v], ptr[v + 1]):
-            reference = references[k]
-            if reference >= own:
-                node = (reference - own) // width
-                producer = local[node]
-                operand[at] = producer * width + (reference - own) % width
-                edges[0, linked], edges[1, linked] = producer, i
-                linked += 1
-            elif reference >= 0:
-                if seen[reference] < 0:
-                    seen[reference] = read
-                    outer[read] = reference
-                    read += 1
-                operand[at] = n * width + seen[reference]
-            else:
-                operand[at] = reference
-            at += 1
-        operand_ptr[i + 1] = at
-    return read, linked
+    rows = tuple((arena, row, held[id(old)]) for arena, row, old in made.given)
+    return replace(made, graph=replace(made.graph, given=given), given=rows)

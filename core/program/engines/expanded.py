@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from abw.core.exec.interface import Array
 from abw.core.graph.ops import OpNetwork
 from abw.core.ir.network import Network
 from abw.core.jit.decorators import njit
-from abw.core.program.engines.engine import BatchEngine
+from abw.core.program.engines.engine import Engine
 from abw.core.program.recording.recorder import Ints, Longs, Segment
 
 # What each type becomes: see `templates_of`.
@@ -59,8 +58,8 @@ def lookups_of(cells: Network, ops: OpNetwork) -> Lookups:
     return Lookups(*(np.array(part, np.int32) for part in (first, end, [*found.values()])))
 
 
-class OpEngine(BatchEngine):
-    """A BatchEngine of the network of operations, told of calls of cells and asked for their values."""
+class OpEngine(Engine):
+    """Executes the network of operations, but takes calls of cells and gives the values of these."""
 
     def __init__(self, cells: Network, ops: OpNetwork, *given: Any) -> None:  # noqa: ANN401 (as its base)
         self._cells = cells
@@ -70,16 +69,16 @@ class OpEngine(BatchEngine):
         super().__init__(ops.network, *given)
 
     def begin(self, base: int) -> None:
-        """As in `Engine`."""
+        """Begin a run: see `Engine.begin`."""
         super().begin(base)
         self._expanded = 0
 
     def advance(self, segment: Segment) -> None:
-        """As in `Engine`."""
+        """Compute the operations of the next nodes. Errors: TooLargeError."""
         super().advance(self._expand(segment))
 
-    def _computed(self, references: Longs) -> Array:
-        return self.computed(self._where[references].astype(np.int64))
+    def _executed(self, references: Longs) -> Longs:
+        return self._where[references].astype(np.int64)
 
     def _expand(self, segment: Segment) -> Segment:
         """The operations of a segment's cells, and the rows that they look up. Cost: linear in them."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abw.core.program.engines.engine import BatchEngine
+from abw.core.program.engines.engine import Engine
 from abw.core.program.recording.recorder import joined
 
 
@@ -22,7 +22,7 @@ class NotFinite:
     value: float
 
 
-def not_finite(engine: BatchEngine) -> NotFinite | None:
+def not_finite(engine: Engine) -> NotFinite | None:
     """The first of the run's nodes, as they were recorded, with an output that is not finite.
 
     Cost: reading all values.

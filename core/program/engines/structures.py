@@ -16,20 +16,20 @@ from abw.core.base.errors import AbwError
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
 from abw.core.policy.schedule import Schedule
-from abw.core.program.engines.engine import MOST_KEPT, BatchEngine
+from abw.core.program.engines.engine import MOST_KEPT, Engine
 from abw.core.program.recording.recorder import Ints, Segment
 
 
-class GraphEngine(BatchEngine):
+class GraphEngine(Engine):
     """Schedules each structure that it meets once, by the policy, and all instances of it alike."""
 
-    def __init__(self, *given: Any) -> None:  # noqa: ANN401 (as a BatchEngine's)
+    def __init__(self, *given: Any) -> None:  # noqa: ANN401 (as of `Engine`)
         self._known: dict[bytes, Schedule] = {}
         self._held = 0
         super().__init__(*given)
 
     def advance(self, segment: Segment) -> None:
-        """As in `Engine`; once a run. Errors: AbwError where programs go on after what they asked."""
+        """Compute all nodes of a run. Errors: AbwError where programs go on after what they asked."""
         if self.segments and len(segment):
             raise AbwError(
                 "granularity graph: a program calls cells after it has asked for a value, and what its graph "
@@ -38,7 +38,7 @@ class GraphEngine(BatchEngine):
             )
         super().advance(segment)
 
-    def _scheduled(self, graph: Graph, segment: Segment, local: Ints) -> Schedule:
+    def _schedule(self, graph: Graph, segment: Segment, local: Ints) -> Schedule:
         """One schedule for all instances of a structure; structures in the order in which they are met."""
         order = np.argsort(segment.instance, kind="stable").astype(np.int32)
         counts = np.bincount(segment.instance)

@@ -80,6 +80,8 @@ class Given:
 
         Errors: AbwError for one of an earlier run. Cost: linear in the segment for each shape.
         """
+        if not self:
+            return segment, ()
         index = -1 - segment.operand.astype(np.int64)
         operand, given = segment.operand.copy(), []
         for number in network.given:

@@ -20,6 +20,7 @@ from abw.core.base.progress import Clock
 from abw.core.data.instances import Instances, Ints
 from abw.core.data.vertices import Columns, Order, finished
 from abw.core.exec.interface import Array, Computed, Executor, Result, Rounds
+from abw.core.exec.planned_tape import PlannedTape
 from abw.core.graph.bind import Binding, bind
 from abw.core.graph.construct import construct
 from abw.core.graph.graph import Graph, Nodes
@@ -34,7 +35,6 @@ from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule
-from abw.core.run.growing.tape import Tape
 
 References = NDArray[np.integer[Any]]
 # The batches of a graph, by the run's policy.
@@ -147,7 +147,7 @@ class _Growing:
         self.binding, self.ground, self.batched, self.clock = binding, ground, batched, clock
         self.sprouter = ground.sprouter
         self.first, self.last = first, last
-        self.tape = Tape(binding.network, executor)
+        self.tape = PlannedTape(binding.network, executor)
         self.whose = ground.whose(first, last)
         instances = binding.instances
         with clock("construct"):
@@ -199,7 +199,12 @@ class _Growing:
     def _advance(self, graph: Graph, outer: Ints, batched: Batched) -> None:
         with self.clock("schedule"):
             schedule = batched(graph)
-        self.tape.advance(graph, outer, schedule, self.clock)
+        if self.tape.plans and not len(graph):  # decisions alone, of what is given
+            return
+        with self.clock("plan"):
+            made = self.tape.plan(graph, schedule, outer)
+        with self.clock("execute"):
+            self.tape.run(made)
 
     def _rounds(self, before: Graph) -> int:
         """Round after round until nothing comes to be; how many there were."""
@@ -211,7 +216,7 @@ class _Growing:
         while len(now):
             rounds += 1
             with self.clock("construct"):
-                graph, outer = self.sprouter.graph(columns, now, len(self.tape), self.whose, before.given)
+                graph, outer = self.sprouter.graph(columns, now, self.tape.count, self.whose, before.given)
             self._advance(graph, outer, self._round_schedule)
             with self.clock("construct"):
                 first = columns.count
@@ -227,7 +232,7 @@ class _Growing:
         rows, keys = [], []
         if not during:  # decisions alone
             return
-        sizes, first = np.zeros(len(made.own) + 1, np.int32), len(self.tape)
+        sizes, first = np.zeros(len(made.own) + 1, np.int32), self.tape.count
         for t in sorted(during):
             here = np.flatnonzero(columns.block[made.own[t], 1 : 1 + columns.count] >= 0).astype(np.int32)
             columns[NodeColumn(t)][here] = np.arange(first, first + len(here))
@@ -247,7 +252,7 @@ class _Growing:
         ptr = np.append(begins, len(nodes)).astype(np.int32)
         schedule = Schedule(type_of[nodes[begins]], ptr, nodes)
         counts = Counts(len(schedule), len(schedule), 0, 0)
-        self.tape.take(type_of, row, made.rows, schedule, counts, partial(made.read, type_ptr, row))
+        self.tape.append(type_of, row, made.rows, schedule, counts, partial(made.read, type_ptr, row))
 
     def _round_schedule(self, graph: Graph) -> Schedule:
         """A batch a type in the order that does in all rounds; else by the critical path."""
@@ -340,11 +345,12 @@ class _Growing:
                 rest, outer = part(end.whole(), missing)
                 node, output = np.divmod(outer, width)
                 outer = number[node] * width + output
-                number[missing] = np.arange(len(tape), len(tape) + len(rest))
+                number[missing] = np.arange(tape.count, tape.count + len(rest))
             self._advance(rest, outer.astype(np.int32), self.batched)
-        if len(tape) != len(nodes):
-            raise ValueError(f"{len(tape)} nodes grew, and the finished instances have {len(nodes)}")
+        if tape.count != len(nodes):
+            raise ValueError(f"{tape.count} nodes grew, and the finished instances have {len(nodes)}")
         result = Result(nodes, tape.counts, _reader(tape, number, width))
+        assert tape.rows is not None
         return self._grown(end, result, tape.batches, tape.rows, partial(self._executed, number))
 
     def _numbers(self, end: _End) -> tuple[Nodes, Ints]:
@@ -353,7 +359,7 @@ class _Growing:
         if noted(self.sprouter):
             types = range(len(self.binding.model.types))
             own = np.array([columns.place[NodeColumn(t)] for t in types], np.int32)
-            nodes, found = finished_nodes(self.sprouter, columns, order, own, own[:, None], len(self.tape))
+            nodes, found = finished_nodes(self.sprouter, columns, order, own, own[:, None], self.tape.count)
             return nodes, found[:, 0]
         graph, phases = end.whole(), self.sprouter.phases
         vertex = order.vertex[graph.vertex]
@@ -379,7 +385,7 @@ class _Growing:
             raise InstanceError(error.problems[0], self.first + error.instance) from None
 
 
-def _reader(tape: Tape, number: Ints, width: int) -> Callable[[References], Array]:
+def _reader(tape: PlannedTape, number: Ints, width: int) -> Callable[[References], Array]:
     """What reads values of the finished graph, whose nodes have these numbers on the tape."""
 
     def read(references: References) -> Array:

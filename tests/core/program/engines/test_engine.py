@@ -17,7 +17,6 @@ from abw.core.plan.check import check_plan
 from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
-from abw.core.program.engines.taped import TapeEngine
 from abw.core.program.net import Net
 from abw.core.program.recording.recorder import joined
 from tests.core.program.cells import LIBRARY, Programs, small
@@ -81,7 +80,7 @@ def test_plans_of_all_pieces_are_right(tmp_path: Path) -> None:
         held.append(found)
         check_plan(found.plan.graph, found.plan)
         check_schedule(found.plan.graph.dag, found.plan.schedule)
-        known = found.behind
+        known = found.after
     assert len(held) == len(engine.segments) and sum(len(h.plan.graph) for h in held) == engine.nodes
 
 
@@ -107,12 +106,12 @@ def test_the_tape_runs_what_plans_run(
 def in_order(net: Net) -> None:
     """The batches that are shown are those that were run: rows are given batch by batch."""
     engine, arenas = net._ready().engine, arenas_of(net._ready().network)
-    assert isinstance(engine, TapeEngine) and engine.tape is not None and not engine.plans
+    assert engine.tape is not None and not engine.plans
     width, last = net._ready().network.width, dict.fromkeys(range(len(arenas.shape)), -1)
     for graph, schedule in engine.pieces:
         check_schedule(graph.dag, schedule)
         for t, nodes in zip(schedule.type, np.split(schedule.nodes, schedule.ptr[1:-1]), strict=True):
-            rows = np.sort(engine._row[graph.vertex[nodes] * width])
+            rows = np.sort(engine.planned.row[graph.vertex[nodes] * width])
             arena = int(arenas.output_arena[t, 0])
             assert rows[0] > last[arena] and (np.diff(rows) == 1).all()
             last[arena] = int(rows[-1])

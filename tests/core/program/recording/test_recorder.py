@@ -16,7 +16,6 @@ from hypothesis import given, settings
 
 import abw
 from abw import AbwError, Net
-from abw.core.program.engines.taped import TapeEngine
 from abw.core.program.recording.machine import MachineRecorder, is_cell
 from abw.core.program.recording.machine_types import available
 from abw.core.program.recording.recorder import Recorder
@@ -45,7 +44,6 @@ def nets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Net, Net]:
 def tapes(net: Net) -> list[tuple[object, ...]]:
     """What was recorded in the last run: of words all but what tells nets apart."""
     engine = net._ready().engine
-    assert isinstance(engine, TapeEngine)
     pieces = [held[0] for held in engine._recorded if isinstance(held, tuple)]
     words = [(p.nodes, (p.words >> BITS).tolist(), (p.words % SHAPES).tolist()) for p in pieces]
     arrays = [(s.type.tolist(), s.instance.tolist(), s.operand.tolist()) for s in engine.segments]
