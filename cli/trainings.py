@@ -61,7 +61,7 @@ def training_document(training: StoredTraining) -> dict[str, Any]:
 
 def charts_of(*trainings: StoredTraining) -> list[Chart]:
     """Loss and metrics over epochs, each training with its lines."""
-    from abw.viz.drawing.curves import curve_charts
+    from abw.viz.drawing.chart import curve_charts
 
     title = " and ".join(dict.fromkeys(str(each.about["model"]) for each in trainings))
     metrics = dict.fromkeys(name for each in trainings for name in each.metrics)

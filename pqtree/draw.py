@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 
 from abw.pqtree.shape import Code, children_of, is_q
@@ -22,10 +23,26 @@ def tree_svg(tree: PQTree, names: Sequence[str] | None = None) -> str:
     label = [str(leaf) for leaf in range(tree.n)] if names is None else list(names)
     if len(label) != tree.n:
         raise ValueError(f"{len(label)} names for {tree.n} leaves")
-    return code_svg(tree.code(), label)
+    drawn = drawn_tree(tree.code(), label)
+    size = f"{drawn.width:.0f}", f"{drawn.height:.0f}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{size[0]}" height="{size[1]}" '
+        f'viewBox="0 0 {size[0]} {size[1]}" role="img" aria-label="PQ-tree">'
+        f"<style>{STYLE}</style>{drawn.body}</svg>\n"
+    )
 
 
-def code_svg(code: Code, label: Sequence[str]) -> str:
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The elements of a picture, of classes p and q, its size, and the middle of each Q-node's bar."""
+
+    body: str
+    width: float
+    height: float
+    bars: tuple[tuple[float, float], ...]
+
+
+def drawn_tree(code: Code, label: Sequence[str]) -> Drawn:
     """The picture of a code, with its children in the order they have there."""
     gap = max(GAP, max((len(name) for name in label), default=0) * LETTER + 10)
     children = children_of(code)
@@ -53,9 +70,6 @@ def code_svg(code: Code, label: Sequence[str]) -> str:
             shapes.append(f'<circle class="p" cx="{x[at]:.1f}" cy="{y[at]}" r="11"/>')
             shapes.append(f'<text x="{x[at]:.1f}" y="{y[at] + 4}">P</text>')
     shapes += [f'<text x="{x[at]:.1f}" y="{y[at] + 16}">{escape(label[code[at]])}</text>' for at in leaves]
-    size = (2 * MARGIN + gap * max(1, len(leaves)), 2 * MARGIN + LEVEL * top + 8)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{size[0]:.0f}" height="{size[1]:.0f}" '
-        f'viewBox="0 0 {size[0]:.0f} {size[1]:.0f}" role="img" aria-label="PQ-tree">'
-        f"<style>{STYLE}</style>{''.join(lines + shapes)}</svg>\n"
-    )
+    width, low = 2 * MARGIN + gap * max(1, len(leaves)), 2 * MARGIN + LEVEL * top + 8
+    bars = tuple((x[at], y[at]) for at in children if is_q(code[at]))
+    return Drawn("".join(lines + shapes), round(width), low, bars)

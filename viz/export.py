@@ -7,12 +7,10 @@ from typing import Literal
 
 from abw.core.base.errors import AbwError
 from abw.core.base.extras import install
-from abw.viz.data.collect import Picture
-from abw.viz.data.pictures import GraphPicture, ModelPicture, PolicyPicture
+from abw.viz.data.pictures import GraphPicture, ModelPicture, Picture, PolicyPicture
 from abw.viz.drawing.dot import as_dot, render
-from abw.viz.drawing.draw import as_svg
+from abw.viz.drawing.draw import as_svg, plain
 from abw.viz.drawing.svg import Svg, Theme, document, stacked
-from abw.viz.drawing.terminal import plain
 
 Format = Literal["text", "svg", "dot", "png", "pdf"]
 Engine = Literal["own", "dot"]

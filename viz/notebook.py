@@ -28,8 +28,8 @@ from abw.viz.data.rounds import rounds_picture
 from abw.viz.data.scene import Scene, scene_of_run
 from abw.viz.data.steps import batches_picture, graph_picture
 from abw.viz.drawing.draw import as_svg
+from abw.viz.drawing.memory import ordering_svg
 from abw.viz.drawing.svg import Svg, document, stacked
-from abw.viz.drawing.svg_memory import ordering_svg
 
 # The most states of a policy, batches of a run, variables of a cell, tree or layout that are drawn.
 STATES, BATCHES, VARIABLES = 60, 3_000, 80

@@ -1,13 +1,15 @@
-"""What the page's scripts read of a scene; `viz/assets/model.js` says what they make of it."""
+"""The data that the page's scripts read, one JSON document a scene; `viz/assets/model.js` uses it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abw.core.exec.precision import Precision
-from abw.core.graph.bounds import lower_bound
+from abw.core.graph.bounds import depths, lower_bound
+from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.graph.growing.history import bound_by_rounds
 from abw.core.plan.arenas import arenas_of
@@ -15,15 +17,18 @@ from abw.core.plan.plan import plan
 from abw.core.policy.schedule import Schedule
 from abw.core.tools.needed import bytes_picture
 from abw.viz.data.fsm import policy_picture
-from abw.viz.data.pictures import ENCODINGS, FATES, NO_STATES, PolicyPicture
+from abw.viz.data.pictures import FATES, PolicyPicture, listed
 from abw.viz.data.rounds import rounds_picture
 from abw.viz.data.scene import Kept, Scene
 from abw.viz.data.steps import frontier_picture
 from abw.viz.data.times import times_document, times_picture
 from abw.viz.data.vertices import vertices_document, vertices_picture
+from abw.viz.drawing.layered import across
 from abw.viz.drawing.palette import colour, ink, marks, pattern
-from abw.viz.drawing.rounds_text import cut_text
-from abw.viz.placement import arrange
+from abw.viz.drawing.rounds import cut_text
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float64]
 
 # The most computed numbers put into the page, and how many of a node's there are at most.
 VALUES, SHORT = 60_000, 8
@@ -61,13 +66,8 @@ def scene_document(scene: Scene) -> dict[str, Any]:
         "patterns": [pattern(t) for t in types],
         "bound": bound.tolist(),
         "graph": {
-            "type": dag.type.tolist(),
-            "instance": scene.instance.tolist(),
-            "vertex": scene.vertex.tolist(),
-            "source": source.tolist(),
-            "target": dag.succ.tolist(),
-            "x": np.round(x, 2).tolist(),
-            "y": np.round(y, 2).tolist(),
+            **listed(type=dag.type, instance=scene.instance, vertex=scene.vertex),
+            **listed(source=source, target=dag.succ, x=np.round(x, 2), y=np.round(y, 2)),
             # what the range picker cuts: instances, or one instance's layers
             "layer": layer.tolist() if instances == 1 else None,
         },
@@ -85,6 +85,24 @@ def scene_document(scene: Scene) -> dict[str, Any]:
     }
 
 
+def arrange(dag: Dag, instance: Ints, source: Ints) -> tuple[Floats, Floats, Ints]:
+    """x, y and layer (n,) each: every instance from (0, 0) on, its nodes at least 1 apart in x or in y.
+
+    `source` (m,) of each edge. Layers run to the right where instances are mostly deeper than wide (a
+    sentence then reads from left to right), else downwards. Cost: see `layered.across`.
+    """
+    layer = depths(dag)
+    place = across(layer, instance, source, dag.succ)
+    instances = int(instance.max(initial=-1)) + 1
+    low, wide, deep = np.full(instances, np.inf), np.zeros(instances), np.zeros(instances)
+    np.minimum.at(low, instance, place)
+    place = place - low[instance]
+    np.maximum.at(wide, instance, place)
+    np.maximum.at(deep, instance, layer)
+    down = layer.astype(float)
+    return (down, place, layer) if deep.sum() > 1.2 * wide.sum() else (place, down, layer)
+
+
 def _growth(scene: Scene) -> dict[str, Any] | None:
     """The rounds, their vertices and choices; `rounds.js` says what it makes of them."""
     found = scene.growth
@@ -94,12 +112,8 @@ def _growth(scene: Scene) -> dict[str, Any] | None:
     choices = picture.choices[:CHOICES]
     return {
         "kinds": found.kinds,
-        "kind": found.kind.tolist(),
-        "index": found.index.tolist(),
-        "of": found.instance.tolist(),
-        "round": found.round.tolist(),
-        "node": found.node_round.tolist(),
-        "nodes": picture.nodes.tolist(),
+        **listed(kind=found.kind, index=found.index, of=found.instance, round=found.round),
+        **listed(node=found.node_round, nodes=picture.nodes),
         "instances": picture.instances,
         "growing": picture.growing.tolist(),
         "grown": picture.kinds,
@@ -116,16 +130,13 @@ def _growth(scene: Scene) -> dict[str, Any] | None:
 
 def _policy(scene: Scene, name: str) -> dict[str, Any]:
     picture = frontier_picture(scene, name)
+    lane = picture.lane
     schedule, graph = scene.schedules[name], _placed(scene)
     timed = scene.times is not None and name == scene.own
     return {
         "name": name,
-        "type": picture.lane.type.tolist(),
-        "width": picture.lane.width.tolist(),
-        "late": picture.lane.late.tolist(),
-        "behind": picture.lane.behind.tolist(),
-        "nodes": schedule.nodes.tolist(),
-        "ready": picture.ready.ravel().tolist(),
+        **listed(type=lane.type, width=lane.width, late=lane.late, behind=lane.behind),
+        **listed(nodes=schedule.nodes, ready=picture.ready.ravel()),
         "rounds": scene.rounds(name) is not None,
         "machine": _machine(policy_picture(scene, name)),
         "base": _base(graph, schedule),
@@ -137,11 +148,8 @@ def _policy(scene: Scene, name: str) -> dict[str, Any]:
 def _machine(picture: PolicyPicture) -> dict[str, Any]:
     """A policy's states and transitions, types by their numbers."""
     number = {name: t for t, name in enumerate(picture.types)}
-    said = f"{len(picture.states):,} states, encoding {picture.encoding} ({ENCODINGS[picture.encoding]})"
-    if picture.training is None:
-        said += f"; {NO_STATES}"
     return {
-        "said": said,
+        "said": picture.in_words(),
         "learned": picture.training is not None,
         "steps": picture.steps,
         "states": [

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from abw.core.run.learning import Choice
     from abw.core.spec.load import Overrides
     from abw.core.store.trainings import StoredTraining
-    from abw.viz.data.collect import Picture
+    from abw.viz.data.pictures import Picture
     from abw.viz.data.scene import Scene
     from abw.viz.drawing.svg import Theme
 
@@ -199,7 +199,7 @@ def viz(
     from abw.viz.data.collect import KINDS, USUAL, collect, document
     from abw.viz.data.fsm import read_policy
     from abw.viz.data.model import model_picture
-    from abw.viz.drawing.terminal import show as show_pictures
+    from abw.viz.drawing.draw import show as show_pictures
     from abw.viz.export import export
     from abw.viz.page import page
 

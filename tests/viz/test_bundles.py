@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abw.core.graph.bounds import depths
-from abw.viz.drawing.bundles import Bundled, Ints, bundled
+from abw.viz.drawing.layered import Bundled, Ints, bundled
 from tests.core.policy.graphs import random_dag
 
 

@@ -23,10 +23,10 @@ from abw.viz.data.model import model_picture
 from abw.viz.data.pictures import Block, Flow, ModelPicture
 from abw.viz.data.scene import Scene
 from abw.viz.drawing.dot import as_dot
+from abw.viz.drawing.draw import plain
+from abw.viz.drawing.model import HEAD, block_layers, model_svg
 from abw.viz.drawing.model_rows import COLUMNS, link_row, rows
 from abw.viz.drawing.svg import document
-from abw.viz.drawing.svg_model import HEAD, block_layers, model_svg
-from abw.viz.drawing.terminal import plain
 from abw.viz.page import page
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -22,7 +22,7 @@ from abw.pqtree import PQTree, plan_layout
 from abw.viz.data.scene import Scene
 from abw.viz.data.steps import graph_picture
 from abw.viz.drawing.draw import as_svg
-from abw.viz.drawing.letters import wide
+from abw.viz.drawing.svg import wide
 from abw.viz.notebook import (
     SHOWN,
     VARIABLES,

@@ -18,7 +18,7 @@ from abw.core.plan.plan import plan
 from abw.core.store.runs import StoredRun
 from abw.viz.data.scene import Scene, scene_of_run
 from abw.viz.page import embedded, page
-from abw.viz.placement import arrange
+from abw.viz.page_data import arrange
 from tests.core.policy.graphs import random_dag
 
 BAD = "</script><script>window.hacked=1</script><!--"

@@ -20,9 +20,8 @@ from abw.viz.data.pictures import END, PolicyPicture, State, Transition
 from abw.viz.data.scene import Scene, scene_of_spec
 from abw.viz.drawing.draw import as_svg
 from abw.viz.drawing.labels import Curve, Labels, along, clearest, overlap, within
-from abw.viz.drawing.letters import wide
-from abw.viz.drawing.svg import document
-from abw.viz.drawing.svg_policy import MOST, policy_svg
+from abw.viz.drawing.policy import MOST, policy_svg
+from abw.viz.drawing.svg import document, wide
 from tests.viz.browser import opened
 
 SVG = "{http://www.w3.org/2000/svg}"

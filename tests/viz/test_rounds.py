@@ -26,9 +26,8 @@ from abw.viz.data.collect import collect
 from abw.viz.data.pictures import RoundsPicture, as_json
 from abw.viz.data.rounds import in_words, rounds_picture
 from abw.viz.data.scene import Scene, scene_of_run, scene_of_spec
-from abw.viz.drawing.draw import as_svg
+from abw.viz.drawing.draw import as_svg, plain
 from abw.viz.drawing.svg import document
-from abw.viz.drawing.terminal import plain
 from abw.viz.page import page
 from tests.conftest import Golden
 

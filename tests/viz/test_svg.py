@@ -16,7 +16,7 @@ from abw.core.graph.bounds import depths
 from abw.core.spec.load import Overrides, load_cell
 from abw.pqtree import PQTree
 from abw.viz.data.collect import KINDS, Kind, collect
-from abw.viz.data.memory import memory_picture
+from abw.viz.data.memory import memory_picture, tree_picture
 from abw.viz.data.pictures import (
     ArenaBlock,
     ArenaPicture,
@@ -30,14 +30,13 @@ from abw.viz.data.pictures import (
 )
 from abw.viz.data.scene import Scene, scene_of_spec
 from abw.viz.data.steps import graph_picture
-from abw.viz.data.tree import tree_picture
 from abw.viz.drawing.draw import as_svg
+from abw.viz.drawing.graph import NODES, WIDEST, graph_svg, layers, placed
+from abw.viz.drawing.memory import arena_svg
+from abw.viz.drawing.policy import MOST as STATES
+from abw.viz.drawing.policy import shown_states
+from abw.viz.drawing.steps import batches_svg, frontier_svg
 from abw.viz.drawing.svg import MOST, document, stacked
-from abw.viz.drawing.svg_graph import NODES, WIDEST, graph_svg, layers, placed
-from abw.viz.drawing.svg_memory import arena_svg
-from abw.viz.drawing.svg_policy import MOST as STATES
-from abw.viz.drawing.svg_policy import shown_states
-from abw.viz.drawing.svg_steps import batches_svg, frontier_svg
 from tests.conftest import Golden
 
 SVG = "{http://www.w3.org/2000/svg}"

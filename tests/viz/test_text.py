@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from abw.viz.data.collect import KINDS, Kind, collect
 from abw.viz.data.pictures import MemoryPicture, TreePicture
 from abw.viz.data.scene import Scene
+from abw.viz.drawing.draw import plain
 from abw.viz.drawing.palette import COLOURS, colour, ink, marks, pattern
-from abw.viz.drawing.terminal import plain
 from tests.conftest import Golden
 
 
@@ -36,7 +36,7 @@ def test_the_state_machine_on_the_terminal(fig1: Scene) -> None:
 
 
 def test_long_schedules_end_with_what_to_do_instead(lattice: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("abw.viz.drawing.terminal.STRIPS", 1)
+    monkeypatch.setattr("abw.viz.drawing.text.STRIPS", 1)
     text = shown(lattice, "batches", "frontier", width=40)
     assert "batches more: --html shows all" in text
     assert all(len(line) <= 40 for line in text.splitlines())

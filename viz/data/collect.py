@@ -2,48 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, get_args
 
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.ir.network import Network
 from abw.viz.data.fsm import policy_picture
-from abw.viz.data.memory import arena_picture, memory_pictures
+from abw.viz.data.memory import arena_picture, memory_pictures, tree_picture
 from abw.viz.data.model import model_picture
-from abw.viz.data.pictures import (
-    ArenaPicture,
-    BatchesPicture,
-    FrontierPicture,
-    GraphPicture,
-    MemoryPicture,
-    ModelPicture,
-    PolicyPicture,
-    RoundsPicture,
-    TreePicture,
-    as_json,
-)
+from abw.viz.data.pictures import Picture, TreePicture, as_json
 from abw.viz.data.rounds import rounds_picture
 from abw.viz.data.scene import Scene
 from abw.viz.data.steps import batches_picture, frontier_picture, graph_picture
-from abw.viz.data.tree import tree_picture
 
 Found = TypeVar("Found")
 Kind = Literal["policy", "graph", "frontier", "batches", "rounds", "memory", "pqtree", "model"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 # What is shown where nothing in particular is asked for; of what has grown, its rounds, too.
 USUAL: tuple[Kind, ...] = ("batches", "policy")
-
-Picture = (
-    PolicyPicture
-    | GraphPicture
-    | FrontierPicture
-    | BatchesPicture
-    | RoundsPicture
-    | MemoryPicture
-    | ArenaPicture
-    | TreePicture
-    | ModelPicture
-)
 
 
 def collect(
@@ -60,37 +36,31 @@ def collect(
         raise AbwError(
             f"there is no schedule by '{chosen}' here", hint=did_you_mean(chosen, tuple(scene.schedules))
         )
-    pictures: list[Picture] = []
-    for kind in kinds:
-        if kind == "policy":
-            pictures.append(policy_picture(scene, chosen))
-        elif kind == "graph":
-            pictures.append(graph_picture(scene, instances))
-        elif kind == "frontier":
-            pictures.append(frontier_picture(scene, chosen))
-        elif kind == "batches":
-            pictures.append(batches_picture(scene))
-        elif kind == "rounds":
-            pictures.append(rounds_picture(scene, instances))
-        elif kind == "memory":
-            pictures += memory_pictures(_network(scene))
-            assert scene.graph
-            pictures.append(arena_picture(scene.graph, scene.schedules[chosen]))
-        elif kind == "pqtree":
-            pictures += tree_pictures(_network(scene))
-        else:
-            pictures.append(model_picture(_found(scene, scene.spec)))
-    return pictures
+
+    def memory() -> list[Picture]:
+        cells, graph = memory_pictures(network()), _found(scene, scene.graph)
+        return [*cells, arena_picture(graph, scene.schedules[chosen])]
+
+    def network() -> Network:
+        return _found(scene, scene.network)
+
+    made: dict[Kind, Callable[[], Sequence[Picture]]] = {
+        "policy": lambda: [policy_picture(scene, chosen)],
+        "graph": lambda: [graph_picture(scene, instances)],
+        "frontier": lambda: [frontier_picture(scene, chosen)],
+        "batches": lambda: [batches_picture(scene)],
+        "rounds": lambda: [rounds_picture(scene, instances)],
+        "memory": memory,
+        "pqtree": lambda: tree_pictures(network()),
+        "model": lambda: [model_picture(_found(scene, scene.spec))],
+    }
+    return [picture for kind in kinds for picture in made[kind]()]
 
 
 def tree_pictures(network: Network) -> list[TreePicture]:
     """The PQ-tree of each cell with more than one variable of its own."""
     cells = dict.fromkeys(t.cell for t in network.types if t.cell is not None)
     return [tree for tree in map(tree_picture, cells) if len(tree.names) > 1]
-
-
-def _network(scene: Scene) -> Network:
-    return _found(scene, scene.network)
 
 
 def _found(scene: Scene, part: Found | None) -> Found:
@@ -103,22 +73,9 @@ def _found(scene: Scene, part: Found | None) -> Found:
     return part
 
 
-_NAMES: dict[type[Any], str] = {
-    PolicyPicture: "policy",
-    GraphPicture: "graph",
-    FrontierPicture: "frontier",
-    BatchesPicture: "batches",
-    RoundsPicture: "rounds",
-    MemoryPicture: "memory",
-    ArenaPicture: "arena",
-    TreePicture: "pqtree",
-    ModelPicture: "model",
-}
-
-
 def document(title: str, pictures: Sequence[Picture]) -> dict[str, Any]:
     """Everything that pictures show, as `--json` prints it: a list of pictures for each kind."""
     kinds: dict[str, list[Any]] = {}
     for picture in pictures:
-        kinds.setdefault(_NAMES[type(picture)], []).append(as_json(picture))
+        kinds.setdefault(picture.kind, []).append(as_json(picture))
     return {"schema_version": 1, "title": title, **kinds}

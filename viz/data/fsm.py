@@ -29,15 +29,10 @@ def policy_picture(scene: Scene, policy: str) -> PolicyPicture:
     schedule, types = scene.schedules[policy], scene.dag.types
     chosen = [types[t] for t in schedule.type]
     if scene.learned and policy == scene.own:
-        return _learned(policy, scene.learned, scene.learned.visited(scene.dag, schedule), chosen)
+        return _picture(policy, types, scene.learned, scene.learned.visited(scene.dag, schedule), chosen)
     ready = ready_counts(scene.dag, schedule, scene.rounds(policy))
     steps = [tuple(types[t] for t in np.flatnonzero(row)) for row in ready]
-    states, taken, numbers, transitions = _walk([], steps, chosen)
-    made = tuple(
-        State(symbols, (), here.most_common(1)[0][0], {}, {}, dict(here), known=True)
-        for symbols, here in zip(states, taken, strict=True)
-    )
-    return PolicyPicture(policy, OBSERVED, types, made, transitions, numbers, None)
+    return _picture(policy, types, None, steps, chosen)
 
 
 def read_policy(path: Path) -> PolicyPicture:
@@ -53,27 +48,33 @@ def read_policy(path: Path) -> PolicyPicture:
 
 def policy_alone(policy: FsmPolicy) -> PolicyPicture:
     """A learned policy without a graph to run it on."""
-    return _learned(LEARNED, policy, [], [])
+    return _picture(LEARNED, policy.types, policy, [], [])
 
 
-def _learned(name: str, policy: FsmPolicy, steps: Sequence[Symbols], chosen: Sequence[str]) -> PolicyPicture:
-    types, table, known = policy.types, policy.table, policy.states
+def _picture(
+    name: str,
+    types: tuple[str, ...],
+    learned: FsmPolicy | None,
+    steps: Sequence[Symbols],
+    chosen: Sequence[str],
+) -> PolicyPicture:
+    """The states that were learned, then those of the `steps` that were not, and the way through them."""
+    known = learned.states if learned else ()
     states, taken, numbers, transitions = _walk(known, steps, chosen)
     made = []
     for s, (symbols, here) in enumerate(zip(states, taken, strict=True)):
-        if s < len(known):
+        ready, also = _parts(symbols, types) if learned else (symbols, ())
+        if learned and s < len(known):
+            action, table = types[learned.action[s]], learned.table
             tried = np.flatnonzero(table.visits[s])
             q = {types[t]: float(table.value[s, t]) for t in tried}
             visits = {types[t]: int(table.visits[s, t]) for t in tried}
-            made.append(
-                State(*_parts(symbols, types), types[policy.action[s]], q, visits, dict(here), known=True)
-            )
         else:
-            likely = here.most_common(1)[0][0]
-            made.append(State(*_parts(symbols, types), likely, {}, {}, dict(here), known=False))
-    return PolicyPicture(
-        name, policy.encoding, types, tuple(made), transitions, numbers, asdict(policy.training)
-    )
+            action, q, visits = here.most_common(1)[0][0], {}, {}
+        made.append(State(ready, also, action, q, visits, dict(here), not learned or s < len(known)))
+    encoding = learned.encoding if learned else OBSERVED
+    training = asdict(learned.training) if learned else None
+    return PolicyPicture(name, encoding, types, tuple(made), transitions, numbers, training)
 
 
 def _parts(symbols: Symbols, types: Sequence[str]) -> tuple[Symbols, Symbols]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,18 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int32]
 # In place of a state's number: every node is executed.
 END = -1
+
+
+class Picture:
+    """What one picture shows. `kind` is its name in JSON, and says how it is drawn."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        # a dataclass with slots is made twice, the second time with `kind` in its namespace
+        if kind:
+            cls.kind = kind
 
 
 # What a state says, by encoding; with phases, then which part of the graph is being executed.
@@ -43,6 +55,21 @@ class State:
     taken: Mapping[str, int]
     known: bool
 
+    @property
+    def met(self) -> int:
+        """How often the mini-batch comes here."""
+        return sum(self.taken.values())
+
+    @property
+    def tried(self) -> int:
+        """How often learning chose here."""
+        return sum(self.visits.values())
+
+    def ranked(self, most: int | None = None) -> str:
+        """The types with their Q-values, the best first."""
+        order = sorted(self.q.items(), key=lambda item: -item[1])
+        return " > ".join(f"{name} {value:.2f}" for name, value in order[:most])
+
 
 @dataclass(frozen=True, slots=True)
 class Transition:
@@ -55,7 +82,7 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyPicture:
+class PolicyPicture(Picture, kind="policy"):
     """A policy as an FSM over the steps of one mini-batch; `steps` (B,) is the state before each batch.
 
     Without a mini-batch (a policy's file alone) `steps` is empty and nothing was taken.
@@ -69,20 +96,26 @@ class PolicyPicture:
     steps: tuple[int, ...]
     training: Mapping[str, Any] | None
 
+    def merged(self) -> list[Transition]:
+        """One transition for each pair of states: the most frequent type, the counts of all together."""
+        pairs: dict[tuple[int, int], list[Transition]] = defaultdict(list)
+        for t in self.transitions:
+            pairs[t.source, t.target].append(t)
+        return [
+            Transition(a, b, max(ts, key=lambda t: t.count).type, sum(t.count for t in ts))
+            for (a, b), ts in pairs.items()
+        ]
 
-# What is said of a policy without training, whose states are those that its choices were seen in.
-NO_STATES = "the policy itself is a rule and knows no states"
+    def by_frequency(self) -> list[int]:
+        """The numbers of all states, those met most often first, then those tried most often."""
+        return sorted(range(len(self.states)), key=lambda s: (-self.states[s].met, -self.states[s].tried, s))
 
-
-def merged(picture: PolicyPicture) -> list[Transition]:
-    """One transition for each pair of states: the most frequent type, the counts of all together."""
-    pairs: dict[tuple[int, int], list[Transition]] = defaultdict(list)
-    for t in picture.transitions:
-        pairs[t.source, t.target].append(t)
-    return [
-        Transition(a, b, max(ts, key=lambda t: t.count).type, sum(t.count for t in ts))
-        for (a, b), ts in pairs.items()
-    ]
+    def in_words(self, drawn: str = "") -> str:
+        """How many states there are, which of them are `drawn`, and what tells them apart."""
+        said = f"{len(self.states):,} states, encoding {self.encoding} ({ENCODINGS[self.encoding]}){drawn}"
+        # the states of a policy without training are those that its choices were observed in
+        rule = "; the policy itself is a rule and knows no states"
+        return said if self.training is not None else said + rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +136,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchesPicture:
+class BatchesPicture(Picture, kind="batches"):
     """Schedules of one graph side by side; `lower_bound` (T,) by type."""
 
     types: tuple[str, ...]
@@ -112,7 +145,7 @@ class BatchesPicture:
 
 
 @dataclass(frozen=True, slots=True)
-class FrontierPicture:
+class FrontierPicture(Picture, kind="frontier"):
     """What was ready: `ready` (B, T) nodes of each type before each batch; `lane` is what was chosen."""
 
     types: tuple[str, ...]
@@ -121,7 +154,7 @@ class FrontierPicture:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphPicture:
+class GraphPicture(Picture, kind="graph"):
     """n nodes and m edges. `type`, `instance`, `vertex` (n,); `source`, `target` (m,).
 
     `batch` (P, n): for each of `policies` the number of the batch that executes the node.
@@ -189,7 +222,7 @@ class Ordering:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryPicture:
+class MemoryPicture(Picture, kind="memory"):
     """A cell's memory: `before` in the order of definition, `after` in the planned one.
 
     `types` of the model run this cell.
@@ -214,7 +247,7 @@ class ArenaBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class ArenaPicture:
+class ArenaPicture(Picture, kind="arena"):
     """A plan's arenas over time: `shape`s and `rows` of each, `head` rows of constants, blocks by batch."""
 
     shapes: tuple[tuple[int, ...], ...]
@@ -226,7 +259,7 @@ class ArenaPicture:
 
 
 @dataclass(frozen=True, slots=True)
-class TreePicture:
+class TreePicture(Picture, kind="pqtree"):
     """The PQ-tree of a cell's variables, lying as they are planned: `text` with numbers into `names`."""
 
     cell: str
@@ -270,7 +303,7 @@ class CutView:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundsPicture:
+class RoundsPicture(Picture, kind="rounds"):
     """How the `instances` of a mini-batch grew in R rounds.
 
     `growing` (R,): how many of them had not ended before each. `came` (R, K): vertices of each of `kinds`
@@ -357,7 +390,7 @@ class LinkView:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelPicture:
+class ModelPicture(Picture, kind="model"):
     """A model as it is written, apart from any data: its blocks, what flows between them, the links.
 
     `numbers`: of all its parameters and tables.
@@ -383,3 +416,8 @@ def as_json(value: Any) -> Any:  # noqa: ANN401 - a picture, or a part of one
     if isinstance(value, tuple | list):
         return [as_json(item) for item in value]
     return value
+
+
+def listed(**arrays: NDArray[Any]) -> dict[str, list[Any]]:
+    """Arrays by name as lists, for JSON."""
+    return {name: array.tolist() for name, array in arrays.items()}

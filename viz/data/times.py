@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.exec.interface import Executed
+from abw.viz.data.pictures import listed
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -109,23 +110,20 @@ def _behind(
 
 
 def times_document(picture: TimesPicture) -> dict[str, Any]:
-    """The same for a page's scripts."""
+    """The times as the page's scripts read them, rounded."""
+    start, took, busy, wait_start, wait_took = (
+        np.round(array, 2)
+        for array in (picture.start, picture.took, picture.busy, picture.wait_start, picture.wait_took)
+    )
     return {
         "threads": picture.threads,
         "end": round(picture.end, 2),
-        "thread": picture.thread.tolist(),
-        "batch": picture.batch.tolist(),
-        "rows": picture.rows.tolist(),
-        "start": np.round(picture.start, 2).tolist(),
-        "took": np.round(picture.took, 2).tolist(),
+        **listed(thread=picture.thread, batch=picture.batch, rows=picture.rows, start=start, took=took),
         "share": [round(share, 3) if np.isfinite(share) else None for share in picture.share.tolist()],
-        "busy": np.round(picture.busy, 2).tolist(),
+        "busy": busy.tolist(),
         "reasons": REASONS,
         "waits": {
-            "thread": picture.wait_thread.tolist(),
-            "start": np.round(picture.wait_start, 2).tolist(),
-            "took": np.round(picture.wait_took, 2).tolist(),
-            "why": picture.why.tolist(),
-            "batch": picture.behind.tolist(),
+            **listed(thread=picture.wait_thread, start=wait_start, took=wait_took),
+            **listed(why=picture.why, batch=picture.behind),
         },
     }

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.instances import Instances
+from abw.viz.data.pictures import listed
 
 Ints = NDArray[np.int32]
 # So many numbers of a vector are shown at most.
@@ -91,24 +92,20 @@ def vertices_picture(origin: Origin) -> VerticesPicture:
 
 
 def vertices_document(picture: VerticesPicture) -> dict[str, Any]:
-    """The same for a page's scripts."""
+    """The vertices as the page's scripts read them."""
     return {
         "kinds": picture.kinds,
         "kind": picture.kind.tolist(),
         "fields": [_field(field) for field in picture.fields],
         "source": picture.source,
-        "lines": picture.lines.tolist(),
-        "numbers": picture.numbers.tolist(),
+        **listed(lines=picture.lines, numbers=picture.numbers),
         "names": picture.names,
     }
 
 
 def _field(field: FieldView) -> dict[str, Any]:
     if field.rows is None or field.vertex is None:
-        return {
-            "name": field.name,
-            "of": field.of.tolist() if field.of is not None else [],
-            "words": field.words,
-        }
+        of = field.of.tolist() if field.of is not None else []
+        return {"name": field.name, "of": of, "words": field.words}
     rows = [[float(f"{value:.4g}") for value in row] for row in field.rows.tolist()]
     return {"name": field.name, "vertex": field.vertex.tolist(), "rows": rows, "cut": field.cut}

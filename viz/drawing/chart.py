@@ -1,17 +1,17 @@
-"""Lines over two axes: batches over training trials, batches over sizes of mini-batches."""
+"""Lines over two axes: losses over epochs, batches over sizes of mini-batches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, floor, log10
+from typing import Any
 
 from rich.text import Text
 
-from abw.viz.drawing.letters import wide
 from abw.viz.drawing.palette import colour
-from abw.viz.drawing.svg import Svg, number, tag, text
+from abw.viz.drawing.svg import Sheet, Svg, number, tag, text, wide
 
 Point = tuple[float, float]
 
@@ -57,36 +57,62 @@ class Chart:
         return xs.index(x) / (len(xs) - 1) if self.even else (x - xs[0]) / (xs[-1] - xs[0])
 
 
+def curve_charts(
+    title: str, curves: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str]
+) -> list[Chart]:
+    """How trainings went: a chart of the loss, then one a metric; accuracy over all and over roots share one.
+
+    `curves`: the rows of trainings by their names; with several, each has lines of its own.
+    """
+    kinds: dict[str, list[str]] = {"training loss": ["loss"]}
+    for metric in metrics:
+        kinds.setdefault(metric.split(" over ")[0], []).append(metric)
+    found = []
+    for kind, keys in kinds.items():
+        lines = []
+        for name, rows in curves.items():
+            for key in keys:
+                points = tuple((float(r["epoch"]), float(r[key])) for r in rows if r.get(key) is not None)
+                said = kind if key == "loss" == keys[0] else key
+                if points:
+                    lines.append(Line(f"{name}: {said}" if len(curves) > 1 else said, points))
+        if lines:
+            found.append(Chart(title, "epochs", kind, tuple(lines)))
+    return found
+
+
 def chart_svg(chart: Chart) -> Svg:
     """The chart with a legend to the right, the last line's end highest first."""
-    low, high = 0.0, max(chart.range[1], 1e-9)
-    steps = ticks(low, high)
-    high = max(high, steps[-1])
-    names = sorted(range(len(chart.lines)), key=lambda i: -chart.lines[i].points[-1][1])
+    steps, bottom = ticks(0.0, max(chart.range[1], 1e-9)), TOP + HEIGHT
 
-    def place(x: float, y: float) -> Point:
-        return MARGIN + chart.across(x) * WIDTH, TOP + (high - y) / (high - low) * HEIGHT
+    def across(x: float) -> float:
+        return MARGIN + chart.across(x) * WIDTH
 
-    parts = [text(MARGIN, 20, chart.title, "big"), text(MARGIN, 38, chart.y, "soft")]
+    def down(y: float) -> float:
+        return TOP + (steps[-1] - y) / steps[-1] * HEIGHT
+
+    sheet = Sheet(MARGIN)
+    sheet.add(text(MARGIN, 20, chart.title, "big"), text(MARGIN, 38, chart.y, "soft"))
     for value in steps:
-        y = place(chart.xs[0], value)[1] if chart.xs else TOP
-        parts.append(tag("line", x1=MARGIN, y1=y, x2=MARGIN + WIDTH, y2=y, class_="axis", opacity="0.5"))
-        parts.append(text(MARGIN - 6, y + 4, f"{value:g}", "end soft small"))
-    bottom = TOP + HEIGHT
-    named = chart.xs if chart.even else _some(chart.xs)
-    parts += [text(place(x, low)[0], bottom + 16, f"{x:g}", "mid soft small") for x in named]
-    parts.append(text(MARGIN + WIDTH / 2, bottom + 34, chart.x, "mid soft"))
+        y = down(value)
+        sheet.add(tag("line", x1=MARGIN, y1=y, x2=MARGIN + WIDTH, y2=y, class_="axis", opacity="0.5"))
+        sheet.add(text(MARGIN - 6, y + 4, f"{value:g}", "end soft small"))
+    for x in chart.xs if chart.even else _some(chart.xs):
+        sheet.add(text(across(x), bottom + 16, f"{x:g}", "mid soft small"))
+    sheet.add(text(MARGIN + WIDTH / 2, bottom + 34, chart.x, "mid soft"))
     for i, line in enumerate(chart.lines):
-        path = "M" + "L".join(f"{number(a)} {number(b)}" for a, b in (place(*p) for p in line.points))
-        parts.append(tag("path", d=path, class_="line", **_stroke(i)))
+        path = "M" + "L".join(f"{number(across(x))} {number(down(y))}" for x, y in line.points)
+        sheet.add(tag("path", d=path, class_="line", **_stroke(i)))
+    names = sorted(range(len(chart.lines)), key=lambda i: -chart.lines[i].points[-1][1])
+    x = MARGIN + WIDTH + 18
     for row, i in enumerate(names):
-        x, y = MARGIN + WIDTH + 18, TOP + 10 + 18 * row
-        parts.append(tag("path", d=f"M{number(x)} {number(y - 4)}h26", **_stroke(i)))
-        parts.append(text(x + 32, y, chart.lines[i].name))
-    longest = max((wide(line.name) for line in chart.lines), default=0.0)
+        y = TOP + 10 + 18 * row
+        sheet.add(tag("path", d=f"M{number(x)} {number(y - 4)}h26", **_stroke(i)))
+        sheet.add(text(x + 32, y, chart.lines[i].name))
+    width = x + 48 + max((wide(line.name) for line in chart.lines), default=0.0)
     height = max(bottom + 44, TOP + 18 * len(names) + 20)
     said = ", ".join(line.name for line in chart.lines)
-    return Svg(MARGIN + WIDTH + 50 + longest + 16, height, "".join(parts), f"{chart.title}: {said}")
+    return Svg(width, height, "".join(sheet.parts), f"{chart.title}: {said}")
 
 
 def _stroke(i: int) -> dict[str, str | float]:

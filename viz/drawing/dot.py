@@ -10,17 +10,17 @@ from typing import Any
 import graphviz
 
 from abw.core.base.errors import AbwError
-from abw.viz.data.pictures import END, GraphPicture, ModelPicture, PolicyPicture, merged
+from abw.viz.data.pictures import END, GraphPicture, ModelPicture, Picture, PolicyPicture
+from abw.viz.drawing.model import paints
 from abw.viz.drawing.model_rows import beside, facts, head, link_row, rows
 from abw.viz.drawing.palette import colour, ink, marks
-from abw.viz.drawing.svg_model import paints
-from abw.viz.drawing.svg_policy import shown_states, state_name
+from abw.viz.drawing.policy import shown_states, state_name
 
 # The most nodes handed to Graphviz, which takes half a minute for so many.
 NODES = 3000
 
 
-def as_dot(picture: object) -> str:
+def as_dot(picture: Picture) -> str:
     """A policy's, graph's or model's picture as DOT. Errors: AbwError for one that is no graph."""
     if isinstance(picture, PolicyPicture):
         return _policy(picture)
@@ -45,15 +45,14 @@ def _policy(picture: PolicyPicture) -> str:
     shown = shown_states(picture)
     for s in shown:
         state = picture.states[s]
-        ranked = sorted(state.q.items(), key=lambda item: -item[1])
         lines = [
             f"{s} {state_name(state)}: {state.chosen}",
-            " > ".join(f"{name} {value:.2f}" for name, value in ranked),
-            f"met {sum(state.taken.values())} times" + ("" if state.known else ", unseen in training"),
+            state.ranked(),
+            f"met {state.met} times" + ("" if state.known else ", unseen in training"),
         ]
         label = graphviz.escape("\n".join(line for line in lines if line))
         dot.node(f"s{s}", label, **_paint(picture.types.index(state.chosen)))
-    for t in merged(picture):
+    for t in picture.merged():
         if t.source not in shown or t.target not in (*shown, END):
             continue
         if t.target == END:

@@ -1,16 +1,16 @@
-"""SVG by hand: elements, a style in light and one in dark, patterns beside the colours."""
+"""SVG by hand: elements, text and its width, a style in light and one in dark, patterns with the colours."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 from xml.sax.saxutils import escape, quoteattr
 
 from abw.core.base.errors import AbwError
-from abw.viz.drawing.letters import wide
-from abw.viz.drawing.palette import COLOURS, PATTERNS, colour, ink, pattern
+from abw.viz.drawing.palette import COLOURS, PATTERNS, colour, ink, marks, pattern
 
 # The most parts of a drawing.
 MOST = 20_000
@@ -50,6 +50,36 @@ _RULES = """
 .abw .pqtree line{stroke:var(--line)} .abw .pqtree text{text-anchor:middle}
 .abw .pqtree .p,.abw .pqtree .q{fill:var(--faint);stroke:var(--soft)}
 """
+
+# The advance widths of DejaVu Sans, the widest of these fonts, from blank to tilde: thousandths of the size.
+_REGULAR = """
+318 401 460 838 636 950 780 275 390 390 500 838 318 361 318 337 636 636 636 636 636 636 636 636 636 636 337
+337 838 838 838 531 1000 684 686 698 770 632 575 775 752 295 295 656 557 863 748 787 603 787 695 635 611 732
+684 989 685 611 685 390 337 390 838 500 500 613 635 550 635 615 352 635 634 278 278 579 278 974 634 612 635
+635 411 521 392 634 592 818 592 592 525 636 337 636 838
+"""
+_BOLD = """
+348 456 521 838 696 1002 872 306 457 457 523 838 380 415 380 365 696 696 696 696 696 696 696 696 696 696 400
+400 838 838 838 580 1000 774 762 734 830 683 683 821 837 372 372 775 637 995 837 850 733 850 770 720 682 812
+774 1103 771 724 725 457 365 457 838 500 500 675 716 593 716 678 435 716 712 343 343 665 343 1042 712 687 716
+716 493 595 478 712 652 924 645 652 582 712 365 712 838
+"""
+_WIDTHS = tuple(
+    {chr(32 + i): int(width) for i, width in enumerate(widths.split())} for widths in (_REGULAR, _BOLD)
+)
+
+
+def wide(content: str, size: float = 12, bold: bool = False) -> float:
+    """At most how wide a text is, in pixels; 12 is the size of `.abw`."""
+    widths = _WIDTHS[bold]
+    return size * sum(widths[c] if c in widths else _other(c) for c in content) / 1000
+
+
+def _other(letter: str) -> int:
+    """The width of what is not ASCII: an em where it is as wide as it is high, nothing where it combines."""
+    if unicodedata.combining(letter):
+        return 0
+    return 1000 if unicodedata.east_asian_width(letter) in "WF" or letter in "…—" else 840
 
 
 def variables(colours: Mapping[str, str]) -> str:
@@ -110,6 +140,11 @@ def title(content: str) -> str:
     return tag("title", escape(content))
 
 
+def tipped(tip: str, content: str, /, **attributes: Attribute) -> str:
+    """Elements that say more to a pointer resting on them."""
+    return tag("g", title(tip) + content, **attributes)
+
+
 def filled(
     type: int, x: float, y: float, width: float, height: float, inside: str = "", /, **more: Attribute
 ) -> str:
@@ -141,15 +176,39 @@ def heading_width(name: str, said: str, blame: str = "") -> float:
     return 10 * len(name) + wide(said) + wide(blame) + 20
 
 
-def legend(types: Sequence[str], letters: Sequence[str], x: float, y: float) -> tuple[str, float]:
-    """The types in a row: colour, mark, name. Returns also where it ends."""
-    parts = []
-    for t, name in enumerate(types):
-        parts.append(filled(t, x, y - 11, 18, 14, rx=2))
-        said = name if letters[t] == name else f"{letters[t]} {name}"
-        parts.append(text(x + 23, y, said))
-        x += 23 + wide(said) + 14
-    return "".join(parts), x
+class Sheet:
+    """A drawing in the making: its elements, and how far they reach to the `right`."""
+
+    def __init__(self, margin: float) -> None:
+        self.margin, self.right = margin, 0.0
+        self.parts: list[str] = []
+
+    def add(self, *elements: str) -> None:
+        """Put elements over those that are there."""
+        self.parts += elements
+
+    def reach(self, x: float) -> None:
+        """Make the drawing as wide as something that ends at x."""
+        self.right = max(self.right, x)
+
+    def line(self, y: float, said: str, class_: str, size: float = 12, bold: bool = False) -> None:
+        """Write a line from the left margin on, and leave room for all of it."""
+        self.add(text(self.margin, y, said, class_))
+        self.reach(self.margin + wide(said, size, bold))
+
+    def legend(self, types: Sequence[str], y: float) -> tuple[str, ...]:
+        """Write the types in a row: colour, mark, name. Return their marks."""
+        letters, x = marks(types), self.margin
+        for t, (name, letter) in enumerate(zip(types, letters, strict=True)):
+            said = name if letter == name else f"{letter} {name}"
+            self.add(filled(t, x, y - 11, 18, 14, rx=2), text(x + 23, y, said))
+            x += 23 + wide(said) + 14
+        self.reach(x)
+        return letters
+
+    def svg(self, height: float, label: str) -> Svg:
+        """The drawing, described by `label`."""
+        return Svg(self.right + self.margin, height, "".join(self.parts), label)
 
 
 _STROKES = {
@@ -183,9 +242,10 @@ def _head(id: str, **look: Attribute) -> str:
     return tag("marker", shape, id=id, markerHeight=8, orient="auto", markerUnits="userSpaceOnUse", **box)
 
 
-def arrow(type: int) -> str:
-    """The reference to a head in a type's colour."""
-    return f"url(#abw-arrow-{type % len(COLOURS)})"
+def arrow(type: int, d: str, width: Attribute, **look: Attribute) -> str:
+    """A line in a type's colour with a head at its end."""
+    end = f"url(#abw-arrow-{type % len(COLOURS)})"
+    return tag("path", d=d, **look, fill="none", stroke=colour(type), stroke_width=width, marker_end=end)
 
 
 def document(picture: Svg, theme: Theme = "light") -> str:

@@ -1,4 +1,4 @@
-"""Drawing a model: its parts as boxes, what flows between them downwards, links in a list below."""
+"""A model: its parts as boxes, what flows between them downwards, links in a list below."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from abw.viz.data.pictures import Block, Flow, ModelPicture, Way
 from abw.viz.drawing.layered import across, with_bends
-from abw.viz.drawing.letters import wide
 from abw.viz.drawing.model_rows import Row, beside, facts, head, link_row, rows
 from abw.viz.drawing.palette import colour, ink
-from abw.viz.drawing.svg import Svg, arrow, rect, require_small, tag, text, title
+from abw.viz.drawing.svg import Sheet, Svg, arrow, rect, require_small, tag, text, tipped, wide
+from abw.viz.drawing.text import head as text_head
+from abw.viz.drawing.text import table
 
 Ints = NDArray[np.int32]
 
@@ -53,40 +56,29 @@ def model_svg(picture: ModelPicture) -> Svg:
     x = place - (place - room / 2).min(initial=0) + MARGIN
     tops, bottoms = _levels(layer, highs)
     boxes = [
-        (
-            float(x[b]) - (wides[b] + (LOOP if b in loops else 0)) / 2,
-            float(tops[layer[b]]),
-            wides[b],
-            highs[b],
-        )
-        for b in range(len(wides))
+        (float(x[b]) - (width + (LOOP if b in loops else 0)) / 2, float(tops[layer[b]]), width, high)
+        for b, (width, high) in enumerate(zip(wides, highs, strict=True))
     ]
     paths = [bent.path[a:b].tolist() for a, b in pairwise(bent.path_ptr.tolist())]
     leave, enter = _ports(paths, x, boxes)
-    parts = []
+    sheet = Sheet(MARGIN)
+    sheet.add(text(MARGIN, 22, picture.model, "big"))
+    sheet.line(40, facts(picture), "soft")
     for f, (flow, path) in enumerate(zip(flows, paths, strict=True)):
         points = [(leave[f], boxes[path[0]][1] + boxes[path[0]][3], float(bottoms[layer[path[0]]]))]
         points += [
             (float(x[v]), float(tops[bent.layer[v]]), float(bottoms[bent.layer[v]])) for v in path[1:-1]
         ]
         points.append((enter[f], float(tops[layer[path[-1]]]), 0.0))
-        parts.append(_line(picture, flow, _route(points, up=path[0] == flow.target), paint[flow.source]))
-    parts += [
-        _line(picture, flow, _loop(*boxes[flow.source]), paint[flow.source])
-        for flow in picture.flows
-        if flow.source == flow.target
-    ]
-    parts += [
-        tag("g", _box(block, lines, box, paint[b]), class_=f"block {block.role}")
-        for b, (block, lines, box) in enumerate(zip(picture.blocks, said, boxes, strict=True))
-    ]
-    low = float(bottoms[-1]) if len(bottoms) else TOP
-    below, right, low = _links(picture, low + 34)
-    begin = text(MARGIN, 22, picture.model, "big") + text(MARGIN, 40, facts(picture), "soft")
-    edge = max((float(x[v] + room[v] / 2) for v in range(len(room))), default=0.0)
-    width = max(edge, right, MARGIN + wide(facts(picture))) + MARGIN
-    label = f"model {picture.model}: {len(picture.blocks)} parts, {facts(picture)}"
-    return Svg(width, low, begin + "".join(parts) + below, label)
+        sheet.add(_line(picture, flow, _route(points, up=path[0] == flow.target), paint[flow.source]))
+    for flow in picture.flows:
+        if flow.source == flow.target:
+            sheet.add(_line(picture, flow, _loop(*boxes[flow.source]), paint[flow.source]))
+    for b, (block, lines, box) in enumerate(zip(picture.blocks, said, boxes, strict=True)):
+        sheet.add(tag("g", _box(block, lines, box, paint[b]), class_=f"block {block.role}"))
+    low = _links(sheet, picture, (float(bottoms[-1]) if len(bottoms) else TOP) + 34)
+    sheet.reach(max((float(x[v] + room[v] / 2) for v in range(len(room))), default=0.0))
+    return sheet.svg(low, f"model {picture.model}: {len(picture.blocks)} parts, {facts(picture)}")
 
 
 def paints(picture: ModelPicture) -> list[int]:
@@ -152,6 +144,7 @@ def _levels(layer: Ints, highs: Sequence[float]) -> tuple[list[float], list[floa
     return tops, bottoms
 
 
+# Left, top, width, height.
 Box = tuple[float, float, float, float]
 
 
@@ -200,17 +193,8 @@ def _line(picture: ModelPicture, flow: Flow, d: str, paint: int) -> str:
     """What flows, in the colour of where it comes from."""
     ends = f"{picture.blocks[flow.source].name} to {picture.blocks[flow.target].name}"
     how = {"here": "", "links": ", along links", "below": ", from the layer below"}[flow.way]
-    line = tag(
-        "path",
-        d=d,
-        class_=flow.way,
-        fill="none",
-        stroke=colour(paint),
-        stroke_width=1.6,
-        marker_end=arrow(paint),
-    )
-    tip = title(f"{', '.join(flow.values)}: {ends}{how}")
-    return tag("g", tip + line, class_="flow")
+    line = arrow(paint, d, 1.6, class_=flow.way)
+    return tipped(f"{', '.join(flow.values)}: {ends}{how}", line, class_="flow")
 
 
 def _box(block: Block, lines: Sequence[Row], box: Box, paint: int) -> str:
@@ -239,17 +223,36 @@ def _box(block: Block, lines: Sequence[Row], box: Box, paint: int) -> str:
     return "".join(parts)
 
 
-def _links(picture: ModelPicture, y: float) -> tuple[str, float, float]:
-    """The links that the model follows, a line each; where they end to the right and below."""
+def _links(sheet: Sheet, picture: ModelPicture, y: float) -> float:
+    """Write the links that the model follows, a line each; where they end below."""
     if not picture.links:
-        return "", 0.0, y
-    parts = [text(MARGIN, y, "links (dashed lines follow them)", "bold")]
+        return y
+    sheet.add(text(MARGIN, y, "links (dashed lines follow them)", "bold"))
     said = [link_row(link) for link in picture.links]
     first = MARGIN + max(wide(row[0]) for row in said) + 14
     second = first + max(wide(row[1]) for row in said) + 14
-    right = 0.0
     for name, kinds, how in said:
         y += LINE
-        parts += [text(MARGIN, y, name), text(first, y, kinds), text(second, y, how, "soft")]
-        right = max(right, second + wide(how))
-    return "".join(parts), right, y + MARGIN
+        sheet.add(text(MARGIN, y, name), text(first, y, kinds), text(second, y, how, "soft"))
+        sheet.reach(second + wide(how))
+    return y + MARGIN
+
+
+def model_text(picture: ModelPicture) -> RenderableType:
+    """A model block by block in the order of the flow, then the links it follows."""
+    paint, layer = paints(picture), block_layers(picture)
+    parts: list[RenderableType] = [text_head("model", picture.model)]
+    parts.append(Text(facts(picture), style="dim"))
+    for b in np.argsort(layer, kind="stable").tolist():
+        block = picture.blocks[b]
+        style = f"bold {colour(paint[b])}" if block.role == "type" else "bold"
+        parts.append(Text.assemble((head(block), style), (f"  {beside(block)}", "dim")))
+        for row in rows(block):
+            indent = "      " if row.part == "input" and not row.name else "  "
+            parts.append(Text(f"{indent}{row}", style="dim" if row.part == "inside" else ""))
+    if picture.links:
+        links = table("link", "from → to", "")
+        for link in picture.links:
+            links.add_row(*link_row(link))
+        parts += [Text(), links]
+    return Group(*parts)

@@ -1,4 +1,4 @@
-"""Drawing the dataflow graph: instances side by side, layers downwards, nodes numbered by batch."""
+"""The dataflow graph: instances side by side, layers downwards, nodes numbered by batch."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from abw.core.base.errors import AbwError
 from abw.viz.data.pictures import GraphPicture
-from abw.viz.drawing.bundles import bundled
-from abw.viz.drawing.layered import across, depth_first, with_bends
-from abw.viz.drawing.letters import wide
-from abw.viz.drawing.palette import marks
-from abw.viz.drawing.svg import Svg, legend, number, swatch, tag, text, title
+from abw.viz.drawing.layered import across, bundled, depth_first, with_bends
+from abw.viz.drawing.svg import Sheet, Svg, number, swatch, tag, tipped
+from abw.viz.drawing.text import left_out, table, type_name
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
 
-# The most nodes an SVG is made of; a browser takes seconds for more.
-NODES = 4000
+# The most nodes an SVG is made of (a browser takes seconds for more), and of those in text.
+NODES, ROWS = 4000, 60
 
 # The most pixels that a row of instances takes: on a page as wide as a screen its numbers can be read.
 WIDEST = 1600.0
@@ -77,11 +77,9 @@ def graph_svg(picture: GraphPicture, policy: str | None = None) -> Svg:
             hint="draw some instances with --instances N, or look at all of them with --html",
         )
     name = policy or picture.policies[0]
-    said = f"numbered by the batches of {name}"
-    letters = marks(picture.types)
-    head, right = legend(picture.types, letters, MARGIN, 42)
-    right = max(right, MARGIN + wide(said, 14, bold=True))
-    parts, y = [text(MARGIN, 20, said, "big"), head], TOP
+    sheet, y = Sheet(MARGIN), TOP
+    sheet.line(20, f"numbered by the batches of {name}", "big", 14, bold=True)
+    letters = sheet.legend(picture.types, 42)
     places = placed(picture)
     boxes = _boxes(picture, picture.batch[picture.policies.index(name)], letters, places)
     for row in range(int(places.row.max(initial=-1)) + 1):
@@ -89,14 +87,14 @@ def graph_svg(picture: GraphPicture, policy: str | None = None) -> Svg:
         for first, last in _strips(float((places.x + places.size / 2)[there].max())):
             if first:
                 rule = f"M{MARGIN:g} {y - BELOW / 2:.1f}h{WIDEST:g}"
-                parts.append(tag("path", d=rule, class_="axis below"))
+                sheet.add(tag("path", d=rule, class_="axis below"))
             drawn, high = _strip(places, boxes, there, first, last, y)
-            parts.append(drawn)
-            right = max(right, MARGIN + last - first)
+            sheet.add(drawn)
+            sheet.reach(MARGIN + last - first)
             y += high + BELOW
     count = int(picture.instance.max(initial=-1)) + 1
     label = f"graph of {len(picture.type)} nodes in {count} instances"
-    return Svg(right + MARGIN, max(y - BELOW, TOP) + MARGIN, "".join(parts), label)
+    return sheet.svg(max(y - BELOW, TOP) + MARGIN, label)
 
 
 def placed(picture: GraphPicture) -> Placed:
@@ -176,11 +174,9 @@ def _boxes(picture: GraphPicture, batch: Ints, letters: tuple[str, ...], places:
         others = ", ".join(
             f"{p} {b + 1}" for p, b in zip(picture.policies, picture.batch[:, v].tolist(), strict=True)
         )
-        tip = title(
-            f"node {v}: {picture.types[t]}, instance {picture.instance[v]}; batch by policy: {others}"
-        )
+        tip = f"node {v}: {picture.types[t]}, instance {picture.instance[v]}; batch by policy: {others}"
         label = f"{letters[t]}{batch[v] + 1}"
-        drawn.append(tag("g", tip + swatch(t, x - WIDE / 2, y - HIGH / 2, WIDE, HIGH, label, rx=4)))
+        drawn.append(tipped(tip, swatch(t, x - WIDE / 2, y - HIGH / 2, WIDE, HIGH, label, rx=4)))
     return drawn
 
 
@@ -192,3 +188,21 @@ def _segment(places: Placed, a: int, b: int) -> str:
     d = f"M{x1:.1f} {top:.1f}C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {low:.1f}"
     through = f"V{2 * y2 - low:.1f}" if b >= places.hubs else ""
     return tag("path", d=d + through, class_="edge")
+
+
+def graph_text(picture: GraphPicture) -> RenderableType:
+    """Small graphs node by node: type, batch under each policy, and the nodes it reads."""
+    count, instances = len(picture.type), int(picture.instance.max(initial=-1)) + 1
+    rows = table("node", "type", ">instance", *(f">batch ({p})" for p in picture.policies), "reads")
+    for v in range(min(count, ROWS)):
+        reads = np.sort(picture.source[picture.target == v]).tolist()
+        rows.add_row(
+            str(v),
+            type_name(picture.types, int(picture.type[v])),
+            str(picture.instance[v]),
+            *(str(batch + 1) for batch in picture.batch[:, v]),
+            " ".join(map(str, reads[:12])) + (" …" if len(reads) > 12 else ""),
+        )
+    said = f"{count} nodes, {len(picture.source)} edges, {instances} instances"
+    rest = left_out(count - ROWS, f"and {count - ROWS} nodes more: --svg draws, --html lets you walk through")
+    return Group(Text(said, style="dim"), rows, *rest)

@@ -1,4 +1,4 @@
-"""Drawing a policy as a state machine (the paper's Fig. 2)."""
+"""A policy as a state machine (the paper's Fig. 2)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Group, RenderableType
+from rich.text import Text
 
-from abw.viz.data.pictures import ENCODINGS, END, NO_STATES, PolicyPicture, State, Transition, merged
+from abw.viz.data.pictures import END, PolicyPicture, State, Transition
 from abw.viz.drawing.labels import Box, Curve, Labels, along, clearest
 from abw.viz.drawing.layered import across
-from abw.viz.drawing.letters import wide
-from abw.viz.drawing.palette import colour
-from abw.viz.drawing.svg import Svg, arrow, rect, swatch, tag, text, title
+from abw.viz.drawing.svg import Sheet, Svg, arrow, rect, swatch, tag, text, tipped, title, wide
+from abw.viz.drawing.text import head, left_out, table, type_name
 
 Ints = NDArray[np.int32]
 
 HIGH, MARGIN, TOP, GAP = 50.0, 24.0, 56.0, 84.0
-# The most states drawn, those met most often; the most symbols of a state that are spelt out.
-MOST, SYMBOLS = 60, 5
+# The most states drawn and listed, those met most often; the most symbols of a state that are spelt out.
+MOST, LISTED, SYMBOLS = 60, 24, 5
 
 # The size of the style's small letters.
 SMALL = 10.0
@@ -33,29 +34,27 @@ SHARES = (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.12, 0.88)
 def policy_svg(picture: PolicyPicture) -> Svg:
     """The states met in the mini-batch, left to right from the first; without one, those learned."""
     shown = shown_states(picture)
-    moves = [t for t in merged(picture) if t.source in shown and (t.target in shown or t.target == END)]
+    moves = [t for t in picture.merged() if t.source in shown and (t.target in shown or t.target == END)]
     ends = _placed(picture, shown, moves)
     said = _said(picture, shown)
-    right = max((box[2] for box in ends.values()), default=MARGIN)
-    low = max((box[3] for box in ends.values()), default=TOP)
-    width, height = max(right + GAP, MARGIN + wide(said)) + MARGIN, low + 40 + MARGIN
-    labels = Labels((0, TOP, width, height), ends.values())
+    sheet = Sheet(MARGIN)
+    sheet.add(text(MARGIN, 20, f"policy {picture.policy}", "big"))
+    sheet.line(38, said, "soft")
+    sheet.reach(max((box[2] for box in ends.values()), default=MARGIN) + GAP)
+    height = max((box[3] for box in ends.values()), default=TOP) + 40 + MARGIN
+    labels = Labels((0, TOP, sheet.right + MARGIN, height), ends.values())
     lines = [_line(picture, t, ends) for t in moves]
     for x, y in (line.curve[3] for t, line in zip(moves, lines, strict=True) if t.target == END):
         labels.taken.append((x, y - 8, x + wide("end") + 8, y + 8))
-    counts, left_out = _counts(picture, moves, lines, labels)
-    boxes = "".join(
-        tag("g", state_box(picture, s, box), class_="state", id=f"state-{picture.policy}-{s}")
-        for s, box in ends.items()
-    )
-    if left_out:
-        low_said = (
-            f"{left_out} counts of transitions have no room here: the lines' tips have them, and --json"
-        )
-        counts += text(MARGIN, height - 12, low_said, "soft small")
-    head = text(MARGIN, 20, f"policy {picture.policy}", "big") + text(MARGIN, 38, said, "soft")
-    body = head + "".join(line.drawn for line in lines) + boxes + counts
-    return Svg(width, height, body, f"policy {picture.policy} by states: {said}")
+    sheet.add(*(line.drawn for line in lines))
+    for s, box in ends.items():
+        sheet.add(tag("g", state_box(picture, s, box), class_="state", id=f"state-{picture.policy}-{s}"))
+    counts, left = _counts(picture, moves, lines, labels)
+    sheet.add(counts)
+    if left:
+        note = f"{left} counts of transitions have no room here: the lines' tips have them, and --json"
+        sheet.add(text(MARGIN, height - 12, note, "soft small"))
+    return sheet.svg(height, f"policy {picture.policy} by states: {said}")
 
 
 def _placed(picture: PolicyPicture, shown: list[int], moves: Sequence[Transition]) -> dict[int, Box]:
@@ -77,22 +76,20 @@ def _placed(picture: PolicyPicture, shown: list[int], moves: Sequence[Transition
 
 def _said(picture: PolicyPicture, shown: list[int]) -> str:
     """How many states there are, what tells them apart, and which of them are drawn."""
-    all, met = len(picture.states), len(set(picture.steps))
-    said = f"{all:,} states, encoding {picture.encoding} ({ENCODINGS[picture.encoding]})"
+    all, met, drawn = len(picture.states), len(set(picture.steps)), ""
     if len(shown) < met:
-        said += f"; drawn are the {len(shown)} met most often, of {met:,} that this mini-batch meets"
+        drawn = f"; drawn are the {len(shown)} met most often, of {met:,} that this mini-batch meets"
     elif met and met < all:
-        said += f"; the {all - met:,} that this mini-batch does not meet are not drawn"
+        drawn = f"; the {all - met:,} that this mini-batch does not meet are not drawn"
     elif len(shown) < all:
-        said += f"; drawn are the {len(shown)} tried most often"
-    return said + (f"; {NO_STATES}" if picture.training is None else "")
+        drawn = f"; drawn are the {len(shown)} tried most often"
+    return picture.in_words(drawn)
 
 
 def shown_states(picture: PolicyPicture) -> list[int]:
     """The states to draw: those met most often, or without a mini-batch those tried most often."""
-    count = {s: sum(state.taken.values()) for s, state in enumerate(picture.states)}
-    met = [s for s in count if count[s]] or list(count)
-    met.sort(key=lambda s: (-count[s], -sum(picture.states[s].visits.values()), s))
+    states = picture.by_frequency()
+    met = [s for s in states if picture.states[s].met] or states
     first = {s: i for i, s in reversed(list(enumerate(picture.steps)))}
     return sorted(met[:MOST], key=lambda s: (first.get(s, 0), s))
 
@@ -122,7 +119,7 @@ def box_width(s: int, state: State) -> float:
     """How wide a state's box is."""
     lines = (
         wide(f"{s}  {state_name(state)}", bold=True),
-        wide(_values(state), SMALL),
+        wide(state.ranked(3), SMALL),
         wide(_met(state), SMALL),
     )
     return max(lines) + badge_width(state) + 16
@@ -140,13 +137,8 @@ def state_name(state: State) -> str:
     return "".join([f"{{{shown}}}", *(f" / {more}" for more in state.also)])
 
 
-def _values(state: State) -> str:
-    ranked = sorted(state.q.items(), key=lambda item: -item[1])[:3]
-    return " > ".join(f"{name} {value:.2f}" for name, value in ranked)
-
-
 def _met(state: State) -> str:
-    return ("" if state.known else "unseen in training; ") + f"met {sum(state.taken.values())}×"
+    return ("" if state.known else "unseen in training; ") + f"met {state.met}×"
 
 
 def state_box(picture: PolicyPicture, s: int, box: Box) -> str:
@@ -156,8 +148,7 @@ def state_box(picture: PolicyPicture, s: int, box: Box) -> str:
     q = "".join(
         f"\nQ {name}: {value:.3f}, tried {state.visits[name]} times" for name, value in state.q.items()
     )
-    met = sum(state.taken.values())
-    tip = f"state {s}: {', '.join(state.ready)}\nnext: {state.chosen}\nmet {met} times here{q}"
+    tip = f"state {s}: {', '.join(state.ready)}\nnext: {state.chosen}\nmet {state.met} times here{q}"
     badge = badge_width(state)
     name = tag("tspan", str(s), class_="soft") + tag("tspan", escape(f"  {state_name(state)}"))
     return (
@@ -165,7 +156,7 @@ def state_box(picture: PolicyPicture, s: int, box: Box) -> str:
         + rect(x, y, right - x, HIGH, "box", rx=6)
         + swatch(t, x, y, badge, HIGH, state.chosen, rx=6)
         + tag("text", name, x=x + badge + 8, y=y + 18, class_="bold")
-        + text(x + badge + 8, y + 32, _values(state), "small")
+        + text(x + badge + 8, y + 32, state.ranked(3), "small")
         + text(x + badge + 8, y + 44, _met(state), "soft small")
     )
 
@@ -189,18 +180,12 @@ def _line(picture: PolicyPicture, t: Transition, ends: dict[int, Box]) -> Line:
     right, middle = ends[t.source][2], sum(ends[t.source][1::2]) / 2
     points = " ".join(f"{a:.1f} {b:.1f}" for a, b in curve[1:])
     type = picture.types.index(t.type)
-    drawn = tag(
-        "path",
-        d=f"M{curve[0][0]:.1f} {curve[0][1]:.1f}C{points}",
-        fill="none",
-        stroke=colour(type),
-        stroke_width=f"{1.2 + min(3.0, np.log2(t.count)):.1f}",
-        marker_end=arrow(type),
-    )
+    d = f"M{curve[0][0]:.1f} {curve[0][1]:.1f}C{points}"
+    drawn = arrow(type, d, f"{1.2 + min(3.0, np.log2(t.count)):.1f}")
     target = "end" if t.target == END else f"state {t.target}"
-    tip = title(f"state {t.source} to {target}: {t.count} times, mostly by {t.type}")
+    tip = f"state {t.source} to {target}: {t.count} times, mostly by {t.type}"
     stop = text(right + 38, middle + 4, "end", "soft") if t.target == END else ""
-    return Line(tag("g", tip + drawn + stop), curve)
+    return Line(tipped(tip, drawn + stop), curve)
 
 
 def _ways(t: Transition, ends: dict[int, Box]) -> Iterator[Curve]:
@@ -241,9 +226,9 @@ def _counts(
     Counts far below the largest go without saying. Also how many found no room.
     """
     most = max((t.count for t in picture.transitions), default=0)
-    told = [i for i, t in enumerate(moves) if t.count > max(1, most // 20)]
+    shown = [i for i, t in enumerate(moves) if t.count > max(1, most // 20)]
     parts, left_out = [], 0
-    for i in sorted(told, key=lambda i: -moves[i].count):
+    for i in sorted(shown, key=lambda i: -moves[i].count):
         said = f"×{moves[i].count}"
         wanted = (along(lines[i].curve, share) for share in SHARES)
         at = labels.place(wanted, wide(said, SMALL) + 4, SMALL + 3)
@@ -252,3 +237,33 @@ def _counts(
         else:
             parts.append(text(at[0], at[1] + 3.5, said, "mid small halo"))
     return "".join(parts), left_out
+
+
+def policy_text(picture: PolicyPicture) -> RenderableType:
+    """The FSM as a table: the states by how often they were met, what is chosen there, where it leads."""
+    number, learned = picture.by_frequency(), picture.training is not None
+    rows = table("state", "ready", "next batch", ">here", *([">tried", "Q"] if learned else []), "leads to")
+    for s in number[:LISTED]:
+        state = picture.states[s]
+        moves = [t for t in picture.merged() if t.source == s]
+        moves.sort(key=lambda t: (-t.count, t.target))
+        leads = ", ".join(
+            ("end" if t.target == END else f"s{t.target}") + (f" ×{t.count}" if t.count > 1 else "")
+            for t in moves[:6]
+        ) + (", …" if len(moves) > 6 else "")
+        rows.add_row(
+            Text(f"s{s}" + ("" if state.known else " (unseen)")),
+            _set(state.ready, picture.types).append("".join(f" / {more}" for more in state.also)),
+            _set([*state.taken] or [state.chosen], picture.types),
+            Text(str(state.met or "–")),
+            *([str(state.tried), state.ranked()] if learned else []),
+            leads,
+        )
+    rest = len(number) - LISTED
+    more = left_out(rest, f"and {rest} states more: --json or --html has all")
+    return Group(head("policy", picture.policy, f"  {picture.in_words()}"), rows, *more)
+
+
+def _set(names: Sequence[str], types: Sequence[str]) -> Text:
+    shown = Text(", ").join(type_name(types, types.index(name)) for name in names[:SYMBOLS])
+    return shown.append(f", … {len(names) - SYMBOLS} more" if len(names) > SYMBOLS else "", style="dim")
