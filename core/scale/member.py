@@ -19,8 +19,8 @@ from abw.core.exec.gradient import Gradient
 from abw.core.run.minibatches import together
 from abw.core.scale.worker import share_home, told, version_here
 from abw.core.train.learner import Found, Lesson
+from abw.core.train.loop import Alone
 from abw.core.train.session import begin_again
-from abw.core.train.steps import Alone
 
 Floats = NDArray[np.float32]
 Longs = NDArray[np.int64]

@@ -21,7 +21,7 @@ from abw.core.exec.gradient import Gradient, summed
 from abw.core.scale.cluster import SILENT, Cluster, Silence, no_abw
 from abw.core.scale.member import Answer, Begun, Change, Member, Question, State
 from abw.core.train.learner import Found, not_finite
-from abw.core.train.steps import Alone
+from abw.core.train.loop import Alone
 
 # So often members that die are replaced in one step.
 RETRIES = 3
@@ -29,7 +29,7 @@ RETRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class TeamOnRay:
-    """An engine (`abw.core.train.steps.Engine`) on a cluster, or one started for it (address '')."""
+    """An engine (`abw.core.train.loop.Engine`) on a cluster, or one started for it (address '')."""
 
     address: str = ""
 
@@ -45,7 +45,7 @@ class TeamOnRay:
 
 
 class Team:
-    """Steps (`abw.core.train.steps.Steps`) of so many members."""
+    """Steps (`abw.core.train.loop.Steps`) of so many members."""
 
     def __init__(
         self,

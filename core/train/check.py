@@ -13,7 +13,6 @@ from abw.core.run.workload import open_workload
 from abw.core.spec.load import Overrides
 from abw.core.train.checkpoint import named
 from abw.core.train.session import TrainOptions, begin
-from abw.core.train.targets import targets_of
 
 # So many instances, and so many numbers of each parameter, are looked at.
 INSTANCES, NUMBERS = 3, 4
@@ -32,14 +31,14 @@ def check_gradients(spec: Path, overrides: Overrides, options: TrainOptions) -> 
     begun = begin(spec, few, replace(options, executor="reference", threads=None))
     learner, instances = begun.learner, begun.instances
     workload = open_workload(learner.model, instances, learner.passes.networks)
-    targets = tuple(targets_of(learner.model, loss, instances) for loss in learner.training.losses)
+    targets = learner.targets(instances)
 
     def found() -> Any:  # noqa: ANN401
         # what the first epoch leaves out is left out each time
         return learner.gradient(workload, 0, len(instances), targets, 0)
 
     first = found()
-    divisor = max(1, first.values if learner.training.per_value else len(instances))
+    divisor = learner.divisor(first.values, len(instances))
     gradient = first.gradient.vector(learner.params)
     flat = learner.params.flat
     assert flat is not None

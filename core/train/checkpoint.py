@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.base.files import replacing, writing
-from abw.core.data.tensors import TRAINING, read_tensors, words_in, write_tensors
+from abw.core.data.tensors import TRAINING, VOCABULARY, read_tensors, write_tensors
 from abw.core.exec.params import Params
 from abw.core.ir.network import Network
-from abw.core.train.vocabulary import packed_words
 
 Floats = NDArray[np.float32]
 # What a row of the curve has that is measured, and differs from training to training.
@@ -64,20 +63,20 @@ def save_checkpoint(
     Such a file has no speeds either: the same training writes the same one. Errors: AbwError where it cannot
     be written; what was there is there still.
     """
-    told = asdict(position)
+    about = asdict(position)
     if state is None:
-        told["curve"] = [{k: v for k, v in row.items() if k != SPEED} for row in position.curve]
-    about = np.frombuffer(json.dumps(told).encode(), np.uint8)
-    tensors: dict[str, NDArray[Any]] = {**weights, **packed_words(words), f"{TRAINING}position": about}
+        about["curve"] = [{k: v for k, v in row.items() if k != SPEED} for row in position.curve]
+    texts = {f"{VOCABULARY}{table}": "\n".join(rows) for table, rows in words.items()}
+    texts[f"{TRAINING}position"] = json.dumps(about)
+    packed = {name: np.frombuffer(text.encode(), np.uint8) for name, text in texts.items()}
+    tensors: dict[str, NDArray[Any]] = {**weights, **packed}
     if state is not None:
         tensors[f"{TRAINING}state"] = state
     with writing(path), replacing(path) as file:
         write_tensors(file, tensors)
 
 
-def load_checkpoint(
-    path: Path, weights: Mapping[str, Floats], state: Floats
-) -> tuple[Position, dict[str, tuple[str, ...]]]:
+def load_checkpoint(path: Path, weights: Mapping[str, Floats], state: Floats) -> Position:
     """Fill weights and the optimiser's state from a checkpoint, in place; where training was.
 
     Errors: AbwError where it is damaged, or of another model.
@@ -88,7 +87,6 @@ def load_checkpoint(
             raise AbwError(f"{path} is no checkpoint of this model: tensor '{name}' is not as it should be")
         target[...] = tensors[name].read()
     try:
-        about = json.loads(tensors[f"{TRAINING}position"].read().tobytes())
-        return Position(**about), words_in(path)
+        return Position(**json.loads(tensors[f"{TRAINING}position"].read().tobytes()))
     except (KeyError, TypeError, ValueError) as error:
         raise AbwError(f"{path} is damaged: {error}") from None

@@ -19,6 +19,7 @@ from abw.core.ir.cell import Cell, Op, Port, Shape
 from abw.core.ir.model import Model
 from abw.core.ir.network import LISTED, Constant, NetType, Network, Slot
 from abw.core.jit.decorators import inner, njit
+from abw.core.train.targets import training_of
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -39,15 +40,15 @@ class Dropout:
 
     def __init__(self, model: Model, network: Network, seed: int) -> None:
         """Find the places. Cost: linear in the types."""
-        assert model.training is not None
+        training = training_of(model)
         self._model, self._seed = model, seed
-        self._words = {number: p for number, p in model.training.word_dropout.items() if p}
+        self._words = {number: p for number, p in training.word_dropout.items() if p}
+        self._chances = {place: chance for place, chance in sorted(training.dropout.items()) if chance}
         self._places: dict[tuple[int, int], int] = {}
         self.network = network
-        for (t, s), chance in sorted(model.training.dropout.items()):
-            if chance:
-                self._places[t, s] = len(self.network.constants)
-                self.network = _with_mask(self.network, t, s)
+        for t, s in self._chances:
+            self._places[t, s] = len(self.network.constants)
+            self.network = _with_mask(self.network, t, s)
 
     def graph(self, graph: Graph, instances: Instances, first: int, epoch: int | None) -> Graph:
         """A graph of the model's own network, of instances `first` and on, as one of `network`.
@@ -67,15 +68,14 @@ class Dropout:
         """The graph where some words are read as unknown."""
         if not self._words:
             return graph
-        operand = graph.operand.copy()
+        operand, nodes = graph.operand.copy(), _nodes(graph, instances, first, slice(None))
         for constant in graph.network.constants:
             chance = self._words.get(constant.number, 0.0)
             if constant.kind != "table" or not chance:
                 continue
             unknown = self._model.tables[constant.number].unknown or 0
-            whose = (graph.vertex, graph.instance, *_places(instances, first, graph.instances))
             table = constant.first, constant.first + constant.rows, -1 - (constant.first + unknown)
-            _drop(self._keys(epoch, constant.number), graph.operand_ptr, whose, table, chance, operand)
+            _drop(self._keys(epoch, constant.number), graph.operand_ptr, nodes, table, chance, operand)
         return replace(graph, operand=operand)
 
     def _mask(
@@ -87,14 +87,8 @@ class Dropout:
         shape = graph.network.types[t].slots[s].shape
         rows = np.ones((end - begin, math.prod(shape)), np.float32)
         if epoch is not None:
-            assert self._model.training is not None
             keys = self._keys(epoch, _VALUES + self._places[place])
-            whose = (
-                graph.vertex[begin:end],
-                graph.instance[begin:end],
-                *_places(instances, first, graph.instances),
-            )
-            draw(keys, whose, self._model.training.dropout[place], rows)
+            draw(keys, _nodes(graph, instances, first, slice(begin, end)), self._chances[place], rows)
         return rows.reshape(-1, *shape)
 
     def _keys(self, epoch: int, stream: int) -> tuple[np.uint64, np.uint64, np.uint64]:
@@ -104,21 +98,23 @@ class Dropout:
 
 Keys = tuple[np.uint64, np.uint64, np.uint64]
 # The vertex and the instance of each node; of each instance the first vertex, and its number in the data.
-Whose = tuple[Ints, Ints, Longs, Longs]
+Vertices = tuple[Ints, Ints, Longs, Longs]
 
 
-def _places(instances: Instances, first: int, count: int) -> tuple[Longs, Longs]:
-    start = instances.start[first : first + count].astype(np.int64)
-    return start - start[:1], instances.numbers[first : first + count].astype(np.int64)
+def _nodes(graph: Graph, instances: Instances, first: int, part: slice) -> Vertices:
+    """Some nodes of a graph, whose instances are those from `first` on."""
+    start = instances.start[first : first + graph.instances].astype(np.int64)
+    numbers = instances.numbers[first : first + graph.instances].astype(np.int64)
+    return graph.vertex[part], graph.instance[part], start - start[:1], numbers
 
 
 @inner
-def _hash(keys: Keys, whose: Whose, node: int) -> np.uint64:
+def _hash(keys: Keys, nodes: Vertices, node: int) -> np.uint64:
     """A number of 64 bits for a node, by its instance's number in the data and its vertex's within that.
 
     SplitMix64 (Steele et al., 2014) over the numbers, one after the other.
     """
-    vertex, instance, start, number = whose
+    vertex, instance, start, number = nodes
     state = np.uint64(0)
     for part in keys:
         state = _mixed(state + part + _STEP)
@@ -141,22 +137,22 @@ def _chance(state: np.uint64) -> float:
 
 @njit
 def _drop(
-    keys: Keys, ptr: Ints, whose: Whose, table: tuple[int, int, int], chance: float, operand: Ints
+    keys: Keys, ptr: Ints, nodes: Vertices, table: tuple[int, int, int], chance: float, operand: Ints
 ) -> None:
     """Have nodes that read rows of a table read another one instead (`table`: first, end, the reference)."""
     first, end, unknown = table
     for v in range(len(ptr) - 1):
         for j in range(ptr[v], ptr[v + 1]):
-            if first <= -1 - operand[j] < end and _chance(_hash(keys, whose, v)) < chance:
+            if first <= -1 - operand[j] < end and _chance(_hash(keys, nodes, v)) < chance:
                 operand[j] = unknown
 
 
 @njit
-def draw(keys: Keys, whose: Whose, chance: float, rows: Floats) -> None:
+def draw(keys: Keys, nodes: Vertices, chance: float, rows: Floats) -> None:
     """Fill masks (n, size): each row by the stream of SplitMix64 that begins at its node's number."""
     kept = np.float32(1 / (1 - chance))
     for i in range(len(rows)):
-        state = _hash(keys, whose, i)
+        state = _hash(keys, nodes, i)
         for j in range(rows.shape[1]):
             drawn = _chance(_mixed(state + np.uint64(j + 1) * _STEP))
             rows[i, j] = np.float32(0) if drawn < chance else kept

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,17 +16,11 @@ from abw.core.exec.values import single
 from abw.core.ir.model import Model
 from abw.core.ir.training import Loss, Metric, Training
 from abw.core.run.minibatches import MiniBatch
-from abw.core.train.losses import loss_of
-from abw.core.train.metrics import Score
-from abw.core.train.targets import Targets, counted, names_of, targets_of
+from abw.core.train.metrics import OwnMetric, Score
+from abw.core.train.targets import Targets, counted, loss_of, names_of, targets_of, training_of
 
-# By output an array for each instance.
-Parts = Mapping[str, Sequence[NDArray[Any]]]
 # All mini-batches of the instances, each with what an executor made of it.
 Results = Iterable[tuple[MiniBatch, Result]]
-# From the values (m, k) of the outputs that have losses, and what they should be, to a number. Targets are
-# classes (m,) or values (m, k); of a vertex without one -1 or NaN.
-OwnMetric = Callable[[Parts, Parts], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +46,8 @@ class Judge:
         scores = self.scores(results, pairs if self.own else None)
         found = {}
         for metric, score in zip(self.training.metrics, scores, strict=True):
-            of = (
-                f" of {self.model.outputs[self.training.losses[metric.loss].output][0]}"
-                if metric.loss
-                else ""
-            )
+            output = self.model.outputs[self.training.losses[metric.loss].output][0]
+            of = f" of {output}" if metric.loss else ""
             over = f" over {metric.over.text}" if metric.over else ""
             found[f"{metric.name}{of}{over}"] = score.value
         for name, function in self.own.items():
@@ -74,28 +65,24 @@ class Judge:
     ) -> tuple[Score, ...]:
         """The metrics, in the order of the section `train`; values and targets are put into `pairs`."""
         found = tuple(Score(metric.name) for metric in self.training.metrics)
-        start = self.instances.start
         for batch, result in results:
-            for loss, targets in zip(self.training.losses, self.targets, strict=True) if pairs else ():
-                refs = batch.graph.results[loss.output]
-                ends = np.searchsorted(refs.instance, np.arange(1, batch.last - batch.first))
-                vertex = int(start[batch.first]) + refs.vertex
-                none = np.nan if targets.values.dtype.kind == "f" else -1
-                has = targets.has[vertex].reshape(-1, *[1] * (targets.values.ndim - 1))
-                wanted = np.where(has, targets.values[vertex], none)
-                for kept, array in zip(pairs or (), (result.values(refs.reference), wanted), strict=True):
-                    kept.setdefault(refs.name, []).extend(np.split(np.asarray(array), ends))
+            refs = [batch.graph.results[loss.output] for loss in self.training.losses]
+            vertices = [int(self.instances.start[batch.first]) + ref.vertex for ref in refs]
+            values = [result.values(ref.reference) for ref in refs]
+            for number, ref in enumerate(refs if pairs else ()):
+                ends = np.searchsorted(ref.instance, np.arange(1, batch.last - batch.first))
+                wanted = self.targets[number].or_none(vertices[number])
+                for kept, array in zip(pairs or (), (values[number], wanted), strict=True):
+                    kept.setdefault(ref.name, []).extend(np.split(np.asarray(array), ends))
             for metric, score, over in zip(self.training.metrics, found, self.over, strict=True):
                 loss, targets = self.training.losses[metric.loss], self.targets[metric.loss]
-                refs = batch.graph.results[loss.output]
-                vertex = int(start[batch.first]) + refs.vertex
+                vertex, given = vertices[metric.loss], single(values[metric.loss])
                 counts = targets.has[vertex] & over[vertex]
-                values = single(result.values(refs.reference))
                 if metric.name == "span-f1":
-                    self._spans(score, loss, values, vertex, refs.instance)
+                    self._spans(score, loss, given, vertex, refs[metric.loss].instance)
                 elif counts.any():
                     here = targets.of(vertex[counts])
-                    _count(score, loss, here.masked(values[counts]), here.values)
+                    _count(score, loss, here.masked(given[counts]), here.values)
         return found
 
     def _spans(
@@ -104,8 +91,8 @@ class Judge:
         """Spans instance by instance; a vertex without a target is outside of all."""
         names = tags_of(self.model, loss)
         targets = self.targets[self.training.losses.index(loss)]
-        wanted = [names[c] if has else "O" for c, has in zip(
-            targets.values[vertex].tolist(), targets.has[vertex].tolist(), strict=True)]  # fmt: skip
+        both = zip(targets.values[vertex].tolist(), targets.has[vertex].tolist(), strict=True)
+        wanted = [names[c] if has else "O" for c, has in both]
         given = [names[c] for c in values.argmax(axis=1).tolist()]
         ends = np.append(np.flatnonzero(np.diff(instance)) + 1, len(instance)).tolist()
         first = 0
@@ -116,8 +103,7 @@ class Judge:
 
 def judge_of(model: Model, instances: Instances, own: Mapping[str, OwnMetric] | None = None) -> Judge:
     """Find what is wanted of a model on some instances. Errors: SpecError."""
-    training = model.training
-    assert training is not None
+    training = training_of(model)
     for metric in training.metrics:
         if metric.name == "span-f1":
             tags_of(model, training.losses[metric.loss])

@@ -28,6 +28,7 @@ from abw.core.train.backward import Passes, passes_of
 from abw.core.train.dropout import Dropout
 from abw.core.train.optimizers import STATES
 from abw.core.train.session import Opened, TrainOptions
+from abw.core.train.targets import training_of
 
 # What `abw train` holds before it has any weights or instances, as that of `abw run`, measured as that.
 AT_REST = 150_000_000
@@ -73,9 +74,8 @@ class TrainingForecast:
 
 def forecast_training(opened: Opened, options: TrainOptions) -> TrainingForecast:
     """What `abw train` takes at most. Errors: as planning. Cost: that of planning two mini-batches."""
-    model, instances = opened.model, opened.instances
-    assert model.training is not None
-    size = min(model.training.batch, len(instances))
+    model, instances, trained = opened.model, opened.instances, training_of(opened.model)
+    size = min(trained.batch, len(instances))
     passes = largest_passes(opened, options)
     network = passes.made.training.network
     ahead = TOGETHER if (options.threads or usable_cores()) == 1 else len(passes.graph) + 1
@@ -89,7 +89,7 @@ def forecast_training(opened: Opened, options: TrainOptions) -> TrainingForecast
         reader_bytes(model.weights.file),
         theta + int((1 + REPACKED) * sum(packed.values())),
         gradient_bytes(passes),
-        STATES[model.training.optimizer.name] * theta,
+        STATES[trained.optimizer.name] * theta,
         TRAINED_VERTEX_BYTES * len(instances.kind),
         footprint(passes.plan).arenas + several * graph_bytes(passes),
         max(int(first_step), _dev_bytes(opened) if opened.dev is not None else 0),
@@ -98,12 +98,11 @@ def forecast_training(opened: Opened, options: TrainOptions) -> TrainingForecast
 
 def largest_passes(opened: Opened, options: TrainOptions) -> Passes:
     """The mini-batch of most vertices in all epochs, planned forward and backward."""
-    model, networks = opened.model, opened.networks
-    assert model.training is not None
-    order = largest_of(opened.instances, model.training.batch, model.training.epochs, options.seed)
+    model, networks, trained = opened.model, opened.networks, training_of(opened.model)
+    order = largest_of(opened.instances, trained.batch, trained.epochs, options.seed)
     workload = open_workload(model, permuted(opened.instances, order), networks)
     dropout = Dropout(model, networks.cells, options.seed)
-    names = dict.fromkeys(model.outputs[loss.output][0] for loss in model.training.losses)
+    names = dict.fromkeys(model.outputs[loss.output][0] for loss in trained.losses)
     training = training_network(dropout.network, tuple(names))
     graph = dropout.graph(workload.graph(0, len(order)), workload.instances, 0, 0)
     return passes_of(networks, training, get_policy("sufficient"), graph)

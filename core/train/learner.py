@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
+from abw.core.data.instances import Instances
 from abw.core.exec.gradient import Gradient
 from abw.core.exec.params import Params
 from abw.core.exec.values import single
@@ -21,9 +22,8 @@ from abw.core.policy.schedule import Policy
 from abw.core.run.workload import Networks, Workload
 from abw.core.train.backward import Backward, Half, Passes
 from abw.core.train.dropout import Dropout
-from abw.core.train.losses import loss_of
 from abw.core.train.optimizers import Stepper
-from abw.core.train.targets import Targets
+from abw.core.train.targets import Targets, loss_of, targets_of, training_of
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
@@ -89,10 +89,7 @@ class Learner:
         seed: int = 0,
     ) -> None:
         """Compile what trains the model. Errors: AbwError for what cannot be trained."""
-        if model.training is None:
-            hint = "train: {loss: {of: OUTPUT, target: FIELD}}"
-            raise AbwError(f"{model.name} does not say what to learn: it has no section 'train'", hint=hint)
-        self.model, self.training, self.seed = model, model.training, seed
+        self.model, self.training, self.seed = model, training_of(model), seed
         self.dropout = Dropout(model, networks.cells, seed)
         names = [model.outputs[loss.output][0] for loss in self.training.losses]
         trained = self.dropout.network
@@ -108,6 +105,10 @@ class Learner:
     def network(self) -> Network:
         """The model's own network."""
         return self.passes.network
+
+    def targets(self, instances: Instances) -> tuple[Targets, ...]:
+        """What is wanted of some instances, by loss. Errors: SpecError."""
+        return tuple(targets_of(self.model, loss, instances) for loss in self.training.losses)
 
     def gradient(
         self,
@@ -137,7 +138,7 @@ class Learner:
         targets: tuple[Targets, ...],
         epoch: int | None = None,
     ) -> Lesson:
-        """The same with their targets: all of a step that does not depend on weights."""
+        """Instances `first` to `last` planned, with their targets: what of a step weights do not change."""
         passes = self.planned(workload, first, last, epoch)
         start = int(workload.instances.start[first])
         wanted = [

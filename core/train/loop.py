@@ -1,29 +1,38 @@
-"""Epochs: shuffled instances, step after step, checkpoints, and the metrics of each epoch on the dev data."""
+"""Epochs: shuffled instances, step after step, checkpoints, and the metrics of each epoch on the dev data.
+
+The gradient of a step comes from this process alone, or from many: `Steps`.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.base.interrupts import finished_before_interrupt, often_held
+from abw.core.base.prefetch import OneAhead
 from abw.core.base.progress import Progress
 from abw.core.data.instances import Instances
+from abw.core.data.permute import permuted, vertices_of
+from abw.core.exec.gradient import Gradient
+from abw.core.run.minibatches import together
 from abw.core.run.plan_cache import Again
-from abw.core.run.workload import open_workload
+from abw.core.run.workload import Workload, open_workload
 from abw.core.store.trainings import BEST
-from abw.core.train.checkpoint import SPEED, Position, named, save_checkpoint
-from abw.core.train.evaluate import Judge, OwnMetric, better, judge_of
-from abw.core.train.learner import Learner, NotFiniteError
+from abw.core.train.checkpoint import SPEED, Position, load_checkpoint, named, save_checkpoint
+from abw.core.train.evaluate import Judge, better, judge_of
+from abw.core.train.learner import Found, Learner, NotFiniteError
+from abw.core.train.metrics import OwnMetric
 from abw.core.train.optimizers import rate_at
-from abw.core.train.steps import Steps
+from abw.core.train.targets import Targets, require
 
 # Files of a training's folder: to go on from, and the weights of the best epoch.
 CHECKPOINT = "checkpoint.safetensors"
@@ -31,6 +40,67 @@ CHECKPOINT = "checkpoint.safetensors"
 Floats = NDArray[np.float32]
 # What is known of an epoch: `epoch` (from 1), `loss` a value, `rate`, metrics, `instances_per_second`.
 Row = Mapping[str, Any]
+
+
+class Steps(Protocol):
+    """What a training asks for, epoch by epoch (from 0)."""
+
+    def gradients(self, epoch: int, first: int) -> Iterator[Found]:
+        """The gradients of an epoch's mini-batches, from that with number `first` on.
+
+        Each is applied before the next is asked for. Errors: NotFiniteError.
+        """
+        ...
+
+    def apply(self, gradient: Gradient, factor: float) -> None:
+        """Take a step by it, the learning rate multiplied with `factor`."""
+        ...
+
+
+class Alone:
+    """Steps of one process: instances with their targets, in the order of the epoch that is asked for."""
+
+    def __init__(self, learner: Learner, instances: Instances) -> None:
+        """Find the targets. Errors: SpecError, DataError where there are none, or of another kind."""
+        self.learner, self.instances = learner, instances
+        self._targets = learner.targets(instances)
+        for loss, found in zip(learner.training.losses, self._targets, strict=True):
+            require(found, loss, instances)
+        self._epoch: tuple[int, Workload, tuple[Targets, ...]] | None = None
+
+    def opened(self, epoch: int) -> tuple[Workload, tuple[Targets, ...]]:
+        """The instances in the order of an epoch, which seed and epoch say, and their targets."""
+        if self._epoch is None or self._epoch[0] != epoch:
+            order = np.random.default_rng([self.learner.seed, epoch]).permutation(len(self.instances))
+            shuffled, at = permuted(self.instances, order), vertices_of(self.instances, order)
+            workload = open_workload(self.learner.model, shuffled, self.learner.passes.networks)
+            self._epoch = epoch, workload, tuple(t.of(at) for t in self._targets)
+        return self._epoch[1:]
+
+    def gradients(self, epoch: int, first: int) -> Iterator[Found]:
+        """As `Steps.gradients`: each is planned while other threads sum up the gradients of the one before.
+
+        On one thread small ones are planned several at a time.
+        """
+        workload, targets = self.opened(epoch)
+        size, count = self.learner.training.batch, len(self.instances)
+        lessons = (
+            self.learner.lesson(workload, at, min(count, at + size), targets, epoch)
+            for at in range(first * size, count, size)
+        )
+        if self.learner.passes.executor.threads == 1:
+            return map(self.learner.found, together(lessons))
+        made = OneAhead(lessons)
+        return (self.learner.found(lesson, made.make) for lesson in made)
+
+    def apply(self, gradient: Gradient, factor: float) -> None:
+        """As `Steps.apply`."""
+        self.learner.apply(gradient, factor)
+
+
+# Makes steps of many processes: of the steps of this one, what a training was begun with (`training.json`),
+# its folder, and the number of processes. Errors: AbwError.
+Engine = Callable[[Alone, Mapping[str, Any], Path, int, Progress], AbstractContextManager[Steps]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +231,19 @@ class Loop:
             whom(row)
         except StopIteration:
             self.ended = True
+
+
+def restored(learner: Learner, path: Path) -> Position:
+    """Give a learner the weights and state of a checkpoint. Return where it left off: 0 where there is none.
+
+    Errors: AbwError where it is damaged, or of another model.
+    """
+    if not path.is_file():
+        return Position()
+    position = load_checkpoint(path, named(learner.network, learner.params), learner.stepper.state)
+    learner.stepper.done = position.done
+    learner.passes.changed()
+    return position
 
 
 def open_dev(learner: Learner, instances: Instances, own: Mapping[str, OwnMetric] | None = None) -> Dev:

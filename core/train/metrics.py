@@ -1,15 +1,24 @@
-"""Metrics: how good a model's outputs are beside their targets."""
+"""Metrics: how good a model's outputs are beside their targets; and a user's own, by where they are."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
-from abw.core.ir.training import MetricName
+from abw.core.base.errors import AbwError, did_you_mean
+from abw.core.base.modules import module_at, placed
+from abw.core.ir.training import MetricName, Training
+from abw.core.store.trainings import NO_METRICS
+
+# By output an array for each instance.
+Parts = Mapping[str, Sequence[NDArray[Any]]]
+# From the values (m, k) of the outputs that have losses, and what they should be, to a number. Targets are
+# classes (m,) or values (m, k); of a vertex without one -1 or NaN.
+OwnMetric = Callable[[Parts, Parts], float]
 
 # First position, one past the last, label.
 Span = tuple[int, int, str]
@@ -74,3 +83,47 @@ def spans(tags: Sequence[str]) -> set[Span]:
             found.add((begin, at + 1, label))
             begin = -1
     return found
+
+
+HINT = "a metric of your own is named module:function or file.py:function"
+
+
+def own_metrics(names: Iterable[str]) -> dict[str, OwnMetric]:
+    """Metrics of one's own, by the functions' names. Their code is run.
+
+    What they raise becomes an AbwError with the place in its file. Errors: AbwError where there is no such
+    file, module or function, and for two of one name.
+    """
+    found: dict[str, OwnMetric] = {}
+    for name in names:
+        where, _, function = name.rpartition(":")
+        if not where or not function:
+            raise AbwError(f"'{name}' is no metric", hint=HINT)
+        module = module_at(where, HINT)
+        called = getattr(module, function, None)
+        if not callable(called):
+            known = [n for n, value in vars(module).items() if callable(value)]
+            raise AbwError(f"{where} has no function '{function}'", hint=did_you_mean(function, known))
+        if function in found:
+            raise AbwError(f"two metrics are called '{function}'", hint="another name")
+        found[function] = _placed(name, called)
+    return found
+
+
+def _placed(name: str, metric: OwnMetric) -> OwnMetric:
+    def told(outputs: Parts, targets: Parts) -> float:
+        with placed(name, __file__):
+            return metric(outputs, targets)
+
+    return told
+
+
+def refuse_own(own: Mapping[str, OwnMetric], training: Training, *, dev: bool) -> None:
+    """Refuse metrics of names that are taken, and without dev data to tell them by. Errors: AbwError."""
+    taken = {*NO_METRICS, *(metric.name for metric in training.metrics)} & own.keys()
+    if taken:
+        raise AbwError(f"a metric cannot be called '{min(taken)}': that is another", hint="another name")
+    if own and not dev:
+        raise AbwError(
+            "metrics are told by dev data, and there are none", hint="--dev FILE, fit(instances, dev, …)"
+        )

@@ -31,16 +31,14 @@ from abw.core.run.workload import Networks, open_model, open_networks, open_work
 from abw.core.spec.load import Overrides
 from abw.core.store.folders import begin_folder, discard, held, number_of
 from abw.core.store.trainings import ABOUT, BEST, CURVE, SCHEMA_VERSION, find_training, training_folder
-from abw.core.train.checkpoint import Position, load_checkpoint, named
-from abw.core.train.evaluate import OwnMetric
-from abw.core.train.initial import initialise
+from abw.core.train.checkpoint import Position
+from abw.core.train.initial import initialise, vocabularies
 from abw.core.train.learner import Learner
-from abw.core.train.loop import CHECKPOINT, Loop, Row, open_dev
+from abw.core.train.loop import CHECKPOINT, Alone, Engine, Loop, Row, Steps, open_dev, restored
+from abw.core.train.metrics import OwnMetric, own_metrics, refuse_own
 from abw.core.train.optimizers import STATES
-from abw.core.train.steps import Alone, Engine, Steps
+from abw.core.train.targets import training_of
 from abw.core.train.teacher import Teacher, finished_model
-from abw.core.train.user_metrics import own_metrics, refuse_own
-from abw.core.train.vocabulary import vocabularies
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +88,16 @@ def open_training(spec: Path, overrides: Overrides, options: TrainOptions) -> Op
     Errors: SpecError, DataError, AbwError.
     """
     model = open_model(spec, overrides)
-    if model.training is None:
-        hint = "train: {loss: {of: OUTPUT, target: FIELD}}"
-        raise AbwError(f"{model.name} does not say what to learn: it has no section 'train'", hint=hint)
+    least = training_of(model).vocabulary
     instances = read_instances(model.data, model.data.limit)
     words = dict(overrides.words)
     if model.weights.file:
         words |= words_in(model.weights.file)
     else:
-        words |= vocabularies(model, instances, model.training.vocabulary)
+        words |= vocabularies(model, instances, least)
     if words:
         model = open_model(spec, replace(overrides, words=words))
-    training = model.training
-    assert training is not None
+    training = training_of(model)
     batch, dev = overrides.batch or training.batch, options.dev or training.dev
     if training.asked and dev is None:
         hint = "dev: FILE in the section train, or --dev FILE; without metric the loss alone is shown"
@@ -120,8 +115,7 @@ def begin(spec: Path, overrides: Overrides, options: TrainOptions) -> Begun:
     Errors: SpecError, DataError, AbwError.
     """
     opened = open_training(spec, overrides, options)
-    model, networks, training = opened.model, opened.networks, opened.model.training
-    assert training is not None
+    model, networks, training = opened.model, opened.networks, training_of(opened.model)
     own = own_metrics(options.metrics)
     refuse_own(own, training, dev=opened.dev is not None)
     kept = STATES[training.optimizer.name]
@@ -206,13 +200,7 @@ def resume(
         raise AbwError(f"{folder} was written by another version of abw")
     with held(folder):
         begun, options = begin_again(about, folder)
-        position = Position()
-        if (folder / CHECKPOINT).is_file():
-            learner = begun.learner
-            weights = named(learner.network, learner.params)
-            position, _ = load_checkpoint(folder / CHECKPOINT, weights, learner.stepper.state)
-            learner.stepper.done = position.done
-            learner.passes.changed()
+        position = restored(begun.learner, folder / CHECKPOINT)
         started(folder)
         return _run(begun, about, position, folder, options, progress or Quiet(), told, engine)
 
@@ -294,8 +282,8 @@ def _steps(
 
 def _digests(model: Model) -> dict[str, str]:
     """What a training is made of, file by file."""
-    assert model.training is not None
-    paths = [*model.reads, *([model.training.dev] if model.training.dev else [])]
+    dev = training_of(model).dev
+    paths = [*model.reads, *([dev] if dev else [])]
     return {str(path.absolute()): file_digest(path) for path in dict.fromkeys(paths)}
 
 

@@ -1,4 +1,4 @@
-"""Targets: what the values of an output should be, found in the instances once for all mini-batches."""
+"""Targets, found in the instances once for all mini-batches, and losses with their gradients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from abw.core.graph.growing.decide import allowed
 from abw.core.ir.answers import AS_IT_IS
 from abw.core.ir.growth import Decision, Number
 from abw.core.ir.model import Model
-from abw.core.ir.training import Among, Loss
+from abw.core.ir.training import Among, Loss, LossKind, Training
+from abw.core.jit.decorators import njit
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
@@ -40,9 +41,23 @@ class Targets:
         allowed = None if self.allowed is None else self.allowed[vertices]
         return Targets(self.has[vertices], self.values[vertices], allowed)
 
+    def or_none(self, vertices: NDArray[Any]) -> NDArray[Any]:
+        """The values of some vertices; -1 or NaN at those without one."""
+        none = np.nan if self.values.dtype.kind == "f" else -1
+        has = self.has[vertices].reshape(-1, *[1] * (self.values.ndim - 1))
+        return np.where(has, self.values[vertices], none)
+
     def masked(self, values: Floats) -> Floats:
         """Values (V, k) where what is not allowed has no chance."""
         return values if self.allowed is None else np.where(self.allowed, values, np.float32(-np.inf))
+
+
+def training_of(model: Model) -> Training:
+    """The section `train` of a model. Errors: AbwError where it has none."""
+    if model.training is None:
+        hint = "train: {loss: {of: OUTPUT, target: FIELD}}"
+        raise AbwError(f"{model.name} does not say what to learn: it has no section 'train'", hint=hint)
+    return model.training
 
 
 def targets_of(model: Model, loss: Loss, instances: Instances) -> Targets:
@@ -156,8 +171,7 @@ def counted(instances: Instances, over: Among | None) -> NDArray[np.bool_]:
     if way.indptr is None:
         ends = ends[instances.kind == instance]
     else:
-        own = np.repeat(instances.kind == instance, np.diff(way.indptr))
-        ends = ends[own]
+        ends = ends[np.repeat(instances.kind == instance, np.diff(way.indptr))]
     found = np.zeros(len(instances.kind), np.bool_)
     found[ends[ends >= 0]] = True
     return found
@@ -168,3 +182,61 @@ def require(found: Targets, loss: Loss, instances: Instances) -> None:
     if not found.has.any():
         where = f" over '{loss.over.text}'" if loss.over else ""
         raise AbwError(f"{instances.source} has no target '{loss.target.field}'{where}")
+
+
+def loss_of(kind: LossKind, values: Floats, target: NDArray[Any], weight: Floats, gradient: Floats) -> float:
+    """The weighted sum of the losses of `values` (m, k); its gradient is written to `gradient` (m, k).
+
+    Of cross-entropy `target` (m,) are classes, and `weight` (m,) that of each row: minus the logarithm of the
+    class's probability under softmax. Of `binary` `target` (m, k) are probabilities, of which the values are
+    the logits; of `squared` values, from which half the squared distance counts. Sums are in double precision
+    and in the order of the rows.
+    """
+    if kind == "cross-entropy":
+        return float(_cross_entropy(values, target, weight, gradient, np.empty(values.shape[1])))
+    if kind == "binary":
+        return float(_binary(values, target, weight, gradient))
+    return float(_squared(values, target, weight, gradient))
+
+
+@njit
+def _cross_entropy(
+    values: Floats, target: Ints, weight: Floats, gradient: Floats, power: NDArray[np.float64]
+) -> float:
+    total = 0.0
+    for i in range(len(values)):
+        most = values[i, 0]
+        for j in range(1, values.shape[1]):
+            most = max(most, values[i, j])
+        size = 0.0
+        for j in range(values.shape[1]):
+            power[j] = np.exp(np.float64(values[i, j] - most))
+            size += power[j]
+        total += weight[i] * (np.log(size) - np.float64(values[i, target[i]] - most))
+        for j in range(values.shape[1]):
+            gradient[i, j] = weight[i] * (power[j] / size - (j == target[i]))
+    return total
+
+
+@njit
+def _binary(values: Floats, target: Floats, weight: Floats, gradient: Floats) -> float:
+    total = 0.0
+    for i in range(len(values)):
+        for j in range(values.shape[1]):
+            y, t = np.float64(values[i, j]), np.float64(target[i, j])
+            small = np.exp(-abs(y))
+            total += weight[i] * (max(y, 0.0) - y * t + np.log1p(small))
+            chance = 1 / (1 + small) if y >= 0 else small / (1 + small)
+            gradient[i, j] = weight[i] * (chance - t)
+    return total
+
+
+@njit
+def _squared(values: Floats, target: Floats, weight: Floats, gradient: Floats) -> float:
+    total = 0.0
+    for i in range(len(values)):
+        for j in range(values.shape[1]):
+            away = np.float64(values[i, j]) - np.float64(target[i, j])
+            total += weight[i] * 0.5 * away * away
+            gradient[i, j] = weight[i] * away
+    return total

@@ -15,13 +15,10 @@ from abw.core.exec.gradient import Gradient, of_vector
 from abw.core.exec.values import single
 from abw.core.run.workload import Workload
 from abw.core.store.folders import require_writable
-from abw.core.train.checkpoint import Position, load_checkpoint, named, save_checkpoint
-from abw.core.train.evaluate import OwnMetric
+from abw.core.train.checkpoint import Position, named, save_checkpoint
 from abw.core.train.learner import Found, Learner
-from abw.core.train.loop import CHECKPOINT, Loop, Row, open_dev
-from abw.core.train.steps import Alone
-from abw.core.train.targets import targets_of
-from abw.core.train.user_metrics import refuse_own
+from abw.core.train.loop import CHECKPOINT, Alone, Loop, Row, open_dev, restored
+from abw.core.train.metrics import OwnMetric, refuse_own
 
 Floats = NDArray[np.float32]
 # From outputs by name (m, *shape), instance after instance, to a loss and its gradients by them.
@@ -109,19 +106,16 @@ class Trainer:
         refuse_own(own, learner.training, dev=dev is not None)
         given = self._workload(instances).instances
         held_out = open_dev(learner, self._workload(dev).instances, own) if dev is not None else None
-        position, place = Position(), Path(folder) if folder is not None else None
-        if place is not None and (place / CHECKPOINT).is_file():
-            position, _ = load_checkpoint(place / CHECKPOINT, self.params, learner.stepper.state)
-            learner.stepper.done = position.done
-            self.changed()
-        elif place is not None:
-            require_writable(place)
-            place.mkdir(parents=True, exist_ok=True)
+        position, path = Position(), Path(folder) if folder is not None else None
+        if path is not None:
+            require_writable(path)
+            path.mkdir(parents=True, exist_ok=True)
+            position = restored(learner, path / CHECKPOINT)
         usual = learner.training
         learner.training = replace(usual, epochs=epochs or usual.epochs)
         try:
             steps, words = Alone(learner, given), self._words()
-            loop = Loop(learner, steps, len(given), held_out, place, words, position, stepped=on_step)
+            loop = Loop(learner, steps, len(given), held_out, path, words, position, stepped=on_step)
             loop.run(Quiet(), on_epoch)
         finally:
             learner.training = usual
@@ -146,10 +140,7 @@ class Trainer:
         learner, workload = self.learner, self._workload(instances)
         count = len(workload.instances)
         if loss is None:
-            targets = tuple(
-                targets_of(learner.model, item, workload.instances) for item in learner.training.losses
-            )
-            found = learner.gradient(workload, 0, count, targets, epoch)
+            found = learner.gradient(workload, 0, count, learner.targets(workload.instances), epoch)
             return found, learner.divisor(found.values, count)
         half = learner.passes.forward(learner.planned(workload, 0, count, epoch))
         total, gradients = loss({name: half.values(name) for name in half.gradients})

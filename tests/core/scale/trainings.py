@@ -20,9 +20,8 @@ from abw.core.scale.team import Team
 from abw.core.spec.load import Overrides
 from abw.core.store.trainings import BEST
 from abw.core.train import session
-from abw.core.train.loop import CHECKPOINT
+from abw.core.train.loop import CHECKPOINT, Alone, Engine
 from abw.core.train.session import TrainOptions
-from abw.core.train.steps import Alone, Engine
 from tests.core.train.models import spec_of
 
 # Hears of each share before it is computed: by the rank of its member.

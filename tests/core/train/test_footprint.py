@@ -24,8 +24,8 @@ from abw.core.train.footprint import (
     largest_of,
     largest_passes,
 )
+from abw.core.train.loop import Alone
 from abw.core.train.session import Opened, TrainOptions, begin, open_training
-from abw.core.train.steps import Alone
 from tests.core.train.models import TRAINS, spec_of
 
 OPTIONS = TrainOptions(threads=1, epochs=3)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from abw.core.ir.training import LOSSES, Init
 from abw.core.train.dropout import draw
 from abw.core.train.initial import drawn
-from abw.core.train.losses import loss_of
 from abw.core.train.metrics import Score, spans
+from abw.core.train.targets import loss_of
 
 
 def plain(kind: str, values: np.ndarray, target: np.ndarray, weight: np.ndarray) -> float:

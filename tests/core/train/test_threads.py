@@ -11,8 +11,8 @@ import pytest
 
 from abw.core.ir.training import OPTIMIZERS, Optimizer, OptimizerName
 from abw.core.train.learner import Learner
+from abw.core.train.loop import Alone
 from abw.core.train.optimizers import Stepper
-from abw.core.train.steps import Alone
 from tests.core.train.models import TRAINS, Opened, opened, spec_of
 
 

@@ -13,7 +13,7 @@ from abw.core.base.errors import AbwError
 from abw.core.data.tensors import read_tensors
 from abw.core.spec.load import Overrides
 from abw.core.train.check import check_gradients
-from abw.core.train.evaluate import OwnMetric, Parts
+from abw.core.train.metrics import OwnMetric, Parts
 from abw.core.train.session import TrainOptions
 from tests.core.train.models import ROOT, spec_of
 
@@ -104,16 +104,16 @@ def test_gradients_are_checked_on_ones_own_model(tmp_path: Path) -> None:
 
 
 def test_a_wrong_gradient_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from abw.core.train import losses
+    from abw.core.train import targets
 
-    plain = losses._cross_entropy
+    plain = targets._cross_entropy
 
     def wrong(*given: np.ndarray) -> float:
         found = plain(*given)
         given[3][...] *= 1.01
         return float(found)
 
-    monkeypatch.setattr(losses, "_cross_entropy", wrong)
+    monkeypatch.setattr(targets, "_cross_entropy", wrong)
     with pytest.raises(AbwError, match=r"the gradient of .* is wrong"):
         check_gradients(spec_of("sst", "", tmp_path), Overrides(dims={"hidden": 3}, limit=1), TrainOptions())
 

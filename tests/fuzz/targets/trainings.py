@@ -64,5 +64,5 @@ def checkpoints(case: bytes, folder: Path) -> None:
     weights = {name: np.zeros_like(a) for name, a in whole.items() if a.dtype == np.float32}
     state = weights.pop("train/state")
     path.write_bytes(case)
-    position, _ = load_checkpoint(path, weights, state)
+    position = load_checkpoint(path, weights, state)
     assert position.epoch >= 0
