@@ -17,7 +17,7 @@ def read_seconds(size: int) -> float:
     """
     from abw.core.exec.cpu.llvm.compiled import compile_ir
     from abw.core.exec.cpu.llvm.emit import Function, Module, splat
-    from abw.core.exec.cpu.packing import on_huge_pages
+    from abw.core.exec.cpu.memory import on_huge_pages
     from abw.core.exec.cpu.target import get_target
     from abw.core.jit.pointers import address
 

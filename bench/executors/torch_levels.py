@@ -164,7 +164,7 @@ class _Cell:
         device: str,
         split: bool,
     ) -> None:
-        from abw.core.exec.blas.calls import static_values
+        from abw.core.exec.lower.packing import static_values
         from abw.core.exec.lower.stages import Stage, stages_of
 
         self._torch, self._normal, self._split = torch, normal, split

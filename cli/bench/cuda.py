@@ -99,7 +99,7 @@ def cuda(
         until = math.inf if minutes is None else begun + 60 * minutes
         # half of the time at most: kernels that come along are only found
         half = (begun + until) / 2
-        forms = forms_for(gpu.processors, gpu.shared_bytes, gpu.tf32 and not no_tensor_cores)
+        forms = forms_for(gpu.processors, gpu.tf32 and not no_tensor_cores)
         compile_all(specs, networks, gpu.arch, forms, told, half)
         rig = partial(Rig, tensor_cores=not no_tensor_cores)
         apart = Apart(rig, data, specs, runs, seconds=CALL_SECONDS)

@@ -59,7 +59,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeLibrary], FakeLi
         found = available.Finding("cuda compiler", True, "simulated")
         monkeypatch.setattr(available, "_compiler", lambda: found)
         monkeypatch.setattr(gpu, "compile_image", library.compile)
-        monkeypatch.setattr(gpu, "forms_for", lambda processors, shared_bytes, tensor: TILES)
+        monkeypatch.setattr(gpu, "forms_for", lambda processors, tensor: TILES)
         return library
 
     return put
@@ -101,7 +101,7 @@ def test_cuda_with_and_without_tensor_cores(
     simulated(FakeLibrary())
     asked: list[bool] = []
 
-    def forms_for(processors: int, shared_bytes: int, tensor: bool) -> Forms:
+    def forms_for(processors: int, tensor: bool) -> Forms:
         asked.append(tensor)
         return TILES
 

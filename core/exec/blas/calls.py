@@ -9,10 +9,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from abw.core.cell.evaluate import NUMPY, evaluate
+from abw.core.cell.evaluate import NUMPY
 from abw.core.cell.layout import BROADCAST, COPIED, PACKED, SCRATCH
-from abw.core.cell.normal import NormalCell, size_of
+from abw.core.cell.normal import size_of
 from abw.core.cell.program import CellBatch, CellProgram, Operand
+from abw.core.exec.lower.packing import static_values
 from abw.core.ir.cell import Shape
 from abw.core.ir.operations import OPERATIONS
 
@@ -246,14 +247,3 @@ def _strided(memory: Floats, lanes: int, step: int, rows: int, pitch: int, shape
     inner = [size_of(shape[axis + 1 :]) for axis in range(len(shape))]
     strides = tuple(4 * s for s in (step, pitch, *inner))
     return as_strided(memory, (lanes, rows, *shape), strides)
-
-
-def static_values(normal: NormalCell, params: Sequence[Floats]) -> dict[int, NDArray[Any]]:
-    """The values that are the same at every lane: parameters as they are, others in double precision."""
-    cell = normal.cell
-    values: dict[int, NDArray[Any]] = {len(cell.inputs) + i: np.asarray(p) for i, p in enumerate(params)}
-    with np.errstate(all="ignore"):
-        for value, op in enumerate(cell.ops, cell.first_op):
-            if normal.static[value]:
-                values[value] = evaluate(op, [np.asarray(values[a], np.float64) for a in op.args])
-    return values

@@ -29,8 +29,7 @@ from abw.core.exec.cpu.llvm.walker import (
     emit_walker,
     note_plan,
 )
-from abw.core.exec.cpu.memory import ArenaMemory
-from abw.core.exec.cpu.packing import aligned
+from abw.core.exec.cpu.memory import ArenaMemory, aligned
 from abw.core.exec.cpu.partition import compile_sort, shared_out
 from abw.core.exec.cpu.profile.profile import Profile, Profiler, Walk, peak_of_core
 from abw.core.exec.cpu.profile.recorder import Recorder

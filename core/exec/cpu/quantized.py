@@ -7,14 +7,15 @@ absolute value over 127.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.cpu.packing import LINE, PackedWeights, weights_of
+from abw.core.exec.cpu.memory import LINE
 from abw.core.exec.cpu.target import Target
+from abw.core.exec.lower.packing import PackedWeights, Statics, weights_of
 from abw.core.exec.lower.rows import padded
 from abw.core.exec.lower.stages import Gate, Part
 from abw.core.exec.precision import Precision
@@ -67,7 +68,7 @@ class NarrowRows:
 class NarrowWeights(PackedWeights):
     """A group's weights in words. Biases are floats; in int8 a row has a scale for each of its operands."""
 
-    narrow: Narrow
+    narrow: Narrow = field(kw_only=True)
 
     def depth(self, part: Part) -> int:
         """Words that a row of weights takes for an operand, with their head."""
@@ -77,9 +78,9 @@ class NarrowWeights(PackedWeights):
         """Pairs of words."""
         return self.narrow.words(part.length) // 2
 
-    def columns(self, gate: Gate, part: Part, static: Any) -> NDArray[Any]:  # noqa: ANN401
+    def columns(self, gate: Gate, part: Part, static: Statics) -> NDArray[Any]:
         """The words of a gate's weights for an operand, as floats of the same bits: (rows, depth)."""
-        weights = np.asarray(weights_of(gate, part, static), np.float32)
+        weights = np.ascontiguousarray(weights_of(gate, part, static), np.float32)
         missing = -weights.shape[1] % self.narrow.per
         whole = np.pad(weights, ((0, 0), (0, missing)))
         if self.narrow.precision == "bf16":

@@ -1,4 +1,4 @@
-"""What has to be decided about a cell before its kernel is written: units, groups of gates, places, tiles."""
+"""What has to be decided about a cell before its kernel is written: units, groups of gates, rows, tiles."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from abw.core.cell.normal import NormalCell
-from abw.core.exec.blas.calls import static_values
-from abw.core.exec.cpu.packing import Floats, PackedWeights, on_huge_pages
+from abw.core.exec.cpu.memory import Floats, on_huge_pages
 from abw.core.exec.cpu.quantized import Narrow, NarrowRows, NarrowWeights
 from abw.core.exec.cpu.target import Target
-from abw.core.exec.lower.rows import Fixed, columns, padded, row_floats
+from abw.core.exec.lower.packing import Fixed, PackedWeights, static_values
+from abw.core.exec.lower.placement import (
+    Placement,
+    place_values,
+    products_read,
+    read_by,
+    static_rows,
+    stored_by,
+    whole_arguments,
+)
+from abw.core.exec.lower.rows import row_floats
 from abw.core.exec.lower.stages import Group, Single, Stage, group_gates, stages_of
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import Reduction
@@ -70,60 +79,75 @@ class StageLayout:
 class CellTiling:
     """All decisions about a cell.
 
-    The table of row addresses has the inputs first, then the outputs, the scratch values (`scratch`: value,
-    offset in floats a lane) and the static values (`fixed`). `lists`: by input, None where each lane reads
-    one row. `constants`: floats of everything static. `narrow`: what weights are kept in, where that is not
-    float32; the rows that are multiplied with them lie `narrow_at` floats into the scratch memory.
+    The table of row addresses has the inputs first, then the outputs, the scratch values (`entries`) and the
+    static values (`fixed`). `lists`: by input, None where each lane reads one row. `packed`: everything
+    static, `constants` floats. `width`: floats a lane of scratch values and reduced lists, which come first
+    in the `scratch_floats` of a tile; the rows that `narrow` weights (None: float32) are multiplied with
+    follow them.
     """
 
-    normal: NormalCell
+    placement: Placement
     target: Target
     stages: tuple[StageLayout | Single, ...]
     entries: dict[int, int]
     lists: tuple[ListPlace | None, ...]
-    scratch: tuple[tuple[int, int], ...]
     fixed: tuple[Fixed, ...]
     packed: tuple[PackedWeights | Fixed, ...]
-    constants: int
+    width: int
     scratch_floats: int
     tile: int
     narrow: Narrow | None = None
-    narrow_at: int = 0
+
+    @property
+    def normal(self) -> NormalCell:
+        """The cell."""
+        return self.placement.normal
+
+    @property
+    def constants(self) -> int:
+        """The floats of everything static."""
+        return sum(packed.floats for packed in self.packed)
+
+    @property
+    def narrow_at(self) -> int:
+        """Where in the scratch memory the rows begin that are multiplied with narrow weights."""
+        return self.tile * self.width
+
+    @property
+    def scratch(self) -> list[tuple[int, int]]:
+        """The scratch values, and the offset of each in floats a lane."""
+        homes = self.placement.homes
+        return [(value, home.number) for value, home in homes.items() if home.kind == "scratch"]
 
     def shape_of(self, value: int) -> Shape:
         """The shape of a value."""
-        return self.normal.cell.shape_of(value)
+        return self.placement.shape_of(value)
 
     def floats(self, value: int) -> int:
         """The floats of a value's row."""
-        return row_floats(self.shape_of(value), self.target.lanes)
+        return self.placement.floats(value)
 
     def place(self, value: int) -> RowPlace:
         """Where a value, or the part of one that it is, lies."""
-        held = self.normal.root[value]
-        return RowPlace(self.entries[held], self.start(held, self.normal.start[value]))
+        held, column = self.placement.place(value)
+        return RowPlace(self.entries[held], column)
 
-    def start(self, held: int, first: int) -> int:
-        """Where the unpadded float `first` of a value lies in its row."""
-        count = columns(self.shape_of(held))
-        return first // count * padded(count, self.target.lanes) + first % count
+    def place_part(self, value: int, start: int) -> RowPlace:
+        """Where the unpadded float `start` of a value lies."""
+        return RowPlace(self.entries[value], self.placement.column(value, start))
 
     def fixed_place(self, value: int, shape: Shape) -> RowPlace:
         """Where a static value lies as a row of a shape."""
-        first = len(self.entries)
         number = next(n for n, f in enumerate(self.fixed) if (f.value, f.shape) == (value, shape))
-        return RowPlace(first + number, 0)
+        return RowPlace(len(self.entries) + number, 0)
 
     def operands(self, single: Single) -> list[RowPlace]:
         """Where an operation that stands alone finds its operands, each part of a right side by itself."""
-        arguments = self.normal.arguments(single.value)[: 1 if single.right else None]
         places = [
             self.fixed_place(a, self.shape_of(a)) if self.normal.static[a] else self.place(a)
-            for a in arguments
+            for a in whole_arguments(self.normal, single)
         ]
-        return places + [
-            RowPlace(self.entries[part.value], self.start(part.value, part.start)) for part in single.right
-        ]
+        return places + [self.place_part(part.value, part.start) for part in single.right]
 
     def heights(self, single: Single) -> list[int]:
         """The rows of each part of the right side of a product of matrices."""
@@ -157,67 +181,49 @@ def layout_of(
     """
     cell, lanes = normal.cell, target.lanes
     stages = stages_of(normal)
-    end = 0
+    placement = place_values(normal, stages, lanes)
     laid: list[StageLayout | Single] = []
     packed: list[PackedWeights | Fixed] = []
     fixed: dict[tuple[int, Shape], Fixed] = {}
-    scratch: list[tuple[int, int]] = []
-    width = narrow_bytes = 0
-    outputs = {value: o for o, (_, value) in enumerate(cell.outputs)}
+    end = narrow_bytes = 0
 
-    def keep(value: int) -> None:
-        nonlocal width
-        if value not in outputs:
-            scratch.append((value, width))
-            width += row_floats(cell.shape_of(value), lanes)
-
-    def fix(value: int, shape: Shape) -> None:
+    def pack(more: PackedWeights | Fixed) -> None:
         nonlocal end
-        if normal.static[value] and (value, shape) not in fixed:
-            fixed[value, shape] = Fixed(end, value, shape, lanes)
-            packed.append(fixed[value, shape])
-            end += row_floats(shape, lanes)
+        packed.append(more)
+        end += more.floats
 
     for stage in stages:
+        for value, shape in static_rows(normal, stage):
+            if (value, shape) not in fixed:
+                pack(fixed.setdefault((value, shape), Fixed(end, value, shape, lanes)))
         if isinstance(stage, Single):
-            keep(stage.value)
-            for a in normal.arguments(stage.value)[: 1 if stage.right else None]:
-                fix(a, cell.shape_of(a))
             laid.append(stage)
             continue
-        for value in stage.stores:
-            keep(value)
-        for value in stage.operations:
-            for a in normal.arguments(value):
-                fix(a, stage.shape)
         units, groups = _groups(stage, target)
         weights = []
         for group in groups:
-            own = end, group, stage.shape, units, lanes
-            weights.append(NarrowWeights(*own, narrow) if narrow else PackedWeights(*own))
-            end += weights[-1].blocks * weights[-1].block_floats
-        packed += weights
+            own = end, group, stage.shape[0], units * lanes
+            weights.append(NarrowWeights(*own, narrow=narrow) if narrow else PackedWeights(*own))
+            pack(weights[-1])
         widest = max((len(group.gates) for group in groups), default=1)
-        taken = sum(4 * w.blocks * w.block_floats for w in weights)
-        streamed = taken > target.cache // KEPT_SHARE
+        streamed = sum(4 * w.floats for w in weights) > target.cache // KEPT_SHARE
         rows = _narrow_rows(groups, narrow) if narrow else ()
         narrow_bytes = max(narrow_bytes, sum(row.pitch for row in rows))
-        laid.append(
-            StageLayout(stage, tuple(weights), units, target.block_rows(widest * units), streamed, rows)
-        )
+        block_rows = target.block_rows(widest * units)
+        laid.append(StageLayout(stage, tuple(weights), units, block_rows, streamed, rows))
 
+    width = placement.width
     lists: list[ListPlace | None] = []
     for port, reduction in zip(cell.inputs, reductions, strict=True):
         lists.append(ListPlace(reduction, port.shape, width) if reduction else None)
         width += row_floats(port.shape, lanes) if reduction else 0
 
-    order = [*range(len(cell.inputs)), *outputs, *(value for value, _ in scratch)]
-    entries = {value: entry for entry, value in enumerate(order)}
-    kept = max(1, width, narrow_bytes // 4, _reread(stages, normal, lanes))
+    entries = {value: entry for entry, value in enumerate(placement.homes)}
+    kept = max(1, width, narrow_bytes // 4, _reread(stages, placement))
     tile = max(1, min(TILE_ROWS, target.cache // TILE_SHARE // (4 * kept)))
     return CellTiling(
-        normal, target, tuple(laid), entries, tuple(lists), tuple(scratch), tuple(fixed.values()),
-        tuple(packed), end, tile * (width + narrow_bytes // 4), tile, narrow, tile * width,
+        placement, target, tuple(laid), entries, tuple(lists), tuple(fixed.values()), tuple(packed),
+        width, tile * (width + narrow_bytes // 4), tile, narrow,
     )  # fmt: skip
 
 
@@ -256,14 +262,12 @@ def _narrow_rows(groups: Sequence[Group], narrow: Narrow) -> tuple[NarrowRows, .
     return tuple(rows)
 
 
-def _reread(stages: tuple[Stage | Single, ...], normal: NormalCell, lanes: int) -> int:
+def _reread(stages: Sequence[Stage | Single], placement: Placement) -> int:
     """Floats a lane that kernels read more than once: the operands of products, and what singles work on."""
-    values = set()
+    normal, values = placement.normal, set[int]()
     for stage in stages:
         if isinstance(stage, Single):
-            arguments = normal.arguments(stage.value)[: 1 if stage.right else None]
-            values |= {normal.root[a] for a in arguments if not normal.static[a]}
-            values |= {stage.value, *(part.value for part in stage.right)}
+            values |= {*read_by(normal, stage), *stored_by(stage)}
         else:
-            values |= {part.value for gate in stage.gates for _, _, part in gate.products}
-    return sum(row_floats(normal.cell.shape_of(v), lanes) for v in values)
+            values |= products_read(stage)
+    return sum(placement.floats(value) for value in values if not normal.static[value])

@@ -5,12 +5,9 @@ The words, all unsigned:
 - header (`HEADER`): phases P, items I, where the items begin, words in all;
 - `phase` (P + 1): phase p has the items `phase[p]:phase[p + 1]`;
 - items (I, ITEM): `kernel` (a number of the generated module), `frame` (where its frame begins), `first`
-  (tiles of the phase before its own), `tiles`, `weights` (float where its weights begin); then what the
-  plan's kernel wants to know: `held` (float of shared memory where a block's part of the weights begins),
-  `columns` (so many blocks hold a part each; 1 if the weights are not held), `lanes` (of a tile; 0 if not
-  held), `slots` and `length` of its frame. What a phase reads was written in earlier ones: all tiles of a
-  phase may run at once, and between phases all blocks must meet. A launch for each item in order is right as
-  well;
+  (tiles of the phase before its own), `tiles`, `weights` (float where its weights begin). What a phase reads
+  was written in earlier ones: all tiles of a phase may run at once, and between phases all blocks must meet.
+  A launch for each item in order is right as well;
 - frames, one a batch, one for each type with hoisted products, and one for each operand of a cell that reads
   lists: lanes n, float where the batch's scratch rows begin, float where its hoisted sums begin (`FRAME`);
   for each slot `where`, `first`, `step`, `lists` (`SLOT`): lane j's row begins at float `first + i * step`,
@@ -38,7 +35,7 @@ Words = NDArray[np.uint32]
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
-HEADER, ITEM, FRAME, SLOT = 4, 10, 3, 4
+HEADER, ITEM, FRAME, SLOT = 4, 5, 3, 4
 # Words of an item: tiles of the phase before its own, and its own.
 FIRST, TILES = 2, 3
 
@@ -50,8 +47,7 @@ class Work:
 
     `step_ptr` (T + 1,): the type's steps. `level` (S,): steps of a batch with the same level read nothing of
     each other; a level reads those before. `hoisted` (S,): runs once for all lanes of the type, before all
-    batches. `weights` (S,): float where its weights begin. `held` (S, V): float of shared memory where a
-    block's part of them begins, 0 where they are not held. `kernel`, `rows`, `columns` (S, V): a kernel's
+    batches. `weights` (S,): float where its weights begin. `kernel`, `rows`, `columns` (S, V): a kernel's
     number, the lanes of a tile of it, and the tiles for these lanes. `limit` (S, V): kernel v is right up to
     so many lanes, which are rising.
 
@@ -66,7 +62,6 @@ class Work:
     level: Ints
     hoisted: NDArray[np.bool_]
     weights: Longs
-    held: Longs
     kernel: Ints
     rows: Ints
     columns: Ints
@@ -96,7 +91,7 @@ class Image:
 
     @property
     def items(self) -> Words:
-        """(I, ITEM): kernel, frame, first tile, tiles, weights, held, columns, lanes, slots, length."""
+        """(I, ITEM): kernel, frame, first tile, tiles, weights."""
         begin, count = int(self.words[2]), int(self.words[1])
         return self.words[begin : begin + ITEM * count].reshape(count, ITEM)
 
@@ -125,7 +120,7 @@ def pack(plan: Plan, work: Work, arena: Longs, out: Words | None = None) -> Imag
         (plan.status, plan.start, plan.stride, plan.list_ptr, plan.lists),
         (arenas.slot_arena, arenas.output_arena, arenas.slots, arenas.outputs),
         (work.step_ptr, work.level, work.hoisted, work.weights),
-        (work.kernel, work.rows, work.columns, work.limit, work.held, work.collect),
+        (work.kernel, work.rows, work.columns, work.limit, work.collect),
         (work.depth, work.scratch, work.sums, work.early),
         (arena, work.pitch, row_ptr),
     )
@@ -198,7 +193,7 @@ def _pack(
     forms: tuple[Ints, Ints, Ints, Ints, Ints],
     types: tuple[Ints, Ints, Ints, Ints],
     steps: tuple[Ints, Ints, NDArray[np.bool_], Longs],
-    kernels: tuple[Ints, Ints, Ints, Longs, Longs, Ints],
+    kernels: tuple[Ints, Ints, Ints, Longs, Ints],
     cells: tuple[Ints, Longs, Longs, NDArray[np.bool_]],
     memory: tuple[Longs, Longs, Longs],
 ) -> int:
@@ -206,7 +201,7 @@ def _pack(
     batch_type, batch_ptr, lanes_of = schedule
     base, operand_ptr, index_ptr, index = operands
     status, start, stride, list_ptr, lists = forms
-    collect = kernels[5]
+    collect = kernels[4]
     slot_arena, output_arena, slots, outputs = types
     step_ptr, step_level, hoisted, weights = steps
     depth, scratch, sums, early = cells
@@ -288,9 +283,9 @@ def _pack(
             words[place : place + outputs[t]] = 0
             for s in range(step_ptr[t], step_ptr[t + 1]):
                 if hoisted[s]:
-                    form = slots[t], outputs[t]
-                    n = lanes_of[t]
-                    _put_item(words, item, next_item, next_tile, 0, frame_at, n, s, form, weights, kernels)
+                    _put_item(
+                        words, item, next_item, next_tile, 0, frame_at, lanes_of[t], s, weights, kernels
+                    )
             frame_at = place + outputs[t]
 
     collected_at = floats
@@ -307,8 +302,8 @@ def _pack(
                 words[frame_at + 5], words[frame_at + 6] = pitch[a], lists_at + list_ptr[k]
                 words[frame_at + 7] = collected_at
                 collected_at += n * pitch[a]
-                p, step, form = early_level[b], collect[t, s], (1, 1)
-                _put_item(words, item, next_item, next_tile, p, frame_at, n, step, form, weights, kernels)
+                p, step = early_level[b], collect[t, s]
+                _put_item(words, item, next_item, next_tile, p, frame_at, n, step, weights, kernels)
                 frame_at += FRAME + SLOT + 1
         words[frame_at], words[frame_at + 1], words[frame_at + 2] = n, scratch_at, sums_at[t]
         scratch_at += n * scratch[t]
@@ -341,8 +336,8 @@ def _pack(
             place += 1
         for s in range(step_ptr[t], step_ptr[t + 1]):
             if not hoisted[s]:
-                p, form = level[b] + step_level[s], (slots[t], outputs[t])
-                _put_item(words, item, next_item, next_tile, p, frame_at, n, s, form, weights, kernels)
+                p = level[b] + step_level[s]
+                _put_item(words, item, next_item, next_tile, p, frame_at, n, s, weights, kernels)
         frame_at = place
     return int(end)
 
@@ -402,12 +397,11 @@ def _put_item(
     frame: int,
     lanes: int,
     step: int,
-    form: tuple[int, int],
     weights: Longs,
-    kernels: tuple[Ints, Ints, Ints, Longs, Longs, Ints],
+    kernels: tuple[Ints, Ints, Ints, Longs, Ints],
 ) -> None:
-    """Write one item with the kernel that is right for so many lanes; `form`: slots and outputs."""
-    kernel, rows, columns, limit, held, _ = kernels
+    """Write one item with the kernel that is right for so many lanes."""
+    kernel, rows, columns, limit, _ = kernels
     v = 0
     while limit[step, v] < lanes:
         v += 1
@@ -417,9 +411,4 @@ def _put_item(
     words[place], words[place + 1] = kernel[step, v], frame
     words[place + FIRST], words[place + TILES] = next_tile[phase], tiles
     words[place + 4] = weights[step]
-    words[place + 5] = held[step, v]
-    words[place + 6] = columns[step, v] if held[step, v] > 0 else 1
-    words[place + 7] = rows[step, v] if held[step, v] > 0 else 0
-    words[place + 8] = form[0]
-    words[place + 9] = FRAME + SLOT * form[0] + form[1]
     next_tile[phase] += tiles

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.blas.calls import static_values
 from abw.core.exec.cuda.image import Work
-from abw.core.exec.cuda.stationary_weights import Held, choose_held
-from abw.core.exec.cuda.steps import CellSteps, Packed, Step, steps_of
+from abw.core.exec.cuda.steps import CellSteps, Step, steps_of
 from abw.core.exec.cuda.text.attention import attention_text
-from abw.core.exec.cuda.text.epilogue import epilogue_text
 from abw.core.exec.cuda.text.gates import gate_text
-from abw.core.exec.cuda.text.heldtile import held_text, held_tiles, staging_words
-from abw.core.exec.cuda.text.module import HoldText, StepText, module_text
+from abw.core.exec.cuda.text.module import StepText, module_text
+from abw.core.exec.cuda.text.rowwise import epilogue_text
 from abw.core.exec.cuda.text.simple import Share, plain_text, reduction_text, single_text
-from abw.core.exec.cuda.text.stationary_weights import hold_text
 from abw.core.exec.cuda.text.tensor import tensor_text
 from abw.core.exec.cuda.tiles import ENDLESS, VECTOR, Forms, Sizes, TensorTile, Tile, tensor_tile, tiles_for
+from abw.core.exec.lower.packing import PackedWeights, static_values
 from abw.core.exec.lower.rows import padded, row_floats
 from abw.core.exec.lower.stages import Single
 from abw.core.exec.params import Params
@@ -34,16 +31,12 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class KernelChoice:
-    """A kernel for a step, by its text's number, right for up to `limit` lanes; the form of its tiles.
-
-    `held`: where in shared memory a block's part of the weights begins, 0 where they are not held.
-    """
+    """A kernel for a step, by its text's number, right for up to `limit` lanes; the form of its tiles."""
 
     kernel: int
     lanes: int
     columns: int
     limit: int
-    held: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,38 +121,24 @@ def device_program(network: Network, forms: Forms) -> DeviceProgram:
             level=np.array(levels, np.int32),
             hoisted=np.array(hoisted, np.bool_),
             weights=np.array(begins, np.int64),
-            held=_table(choices, "held"),
             kernel=_table(choices, "kernel").astype(np.int32),
             rows=_table(choices, "lanes").astype(np.int32),
             columns=_table(choices, "columns").astype(np.int32),
             limit=_table(choices, "limit"),
             collect=collect,
             depth=np.array([1 if cell is None else cell.depth for cell in cells], np.int32),
-            scratch=np.array([0 if cell is None else cell.scratch for cell in cells], np.int64),
+            scratch=np.array([0 if cell is None else cell.placement.width for cell in cells], np.int64),
             sums=np.array([0 if cell is None else cell.sums for cell in cells], np.int64),
             early=early,
             pitch=np.array([row_floats(shape, VECTOR) for shape in arenas.shape], np.int64),
         )
 
     steps: Texts = {}
-    batch = work(_all_choices(network, cells, forms.batch, steps, ()))
-    sizes = forms.plan
-    while True:
-        held = choose_held(network, cells, sizes)
-        parts: Texts = {}
-        choices = _all_choices(network, cells, sizes, parts, held)
-        shared = max((part.shared for part in parts), default=0)
-        if shared <= sizes.shared:
-            break
-        # a cell of very many gates: its tiles take what else would be held
-        sizes = replace(sizes, shared=shared, held=max(0, sizes.held - (shared - sizes.shared)))
-    shared = sizes.shared + sum(one.column.floats for one in held)
-    holds = [
-        HoldText(hold_text(one.column, forms.plan.threads), places[one.type][one.step], one.place)
-        for one in held
-    ]
-    text = module_text(list(steps), list(parts), holds)
-    plan = work(choices)
+    parts: Texts = {}
+    batch = work(_all_choices(network, cells, forms.batch, steps))
+    plan = work(_all_choices(network, cells, forms.plan, parts))
+    shared = max((part.shared for part in parts), default=1)
+    text = module_text(list(steps), list(parts))
     return DeviceProgram(text, forms, batch, plan, 4 * shared, tuple(cells), tuple(places), weights)
 
 
@@ -174,19 +153,13 @@ def _collected(network: Network) -> list[tuple[int, int]]:
 
 
 def _all_choices(
-    network: Network,
-    cells: Sequence[CellSteps | None],
-    sizes: Sizes,
-    texts: Texts,
-    held: Sequence[Held],
+    network: Network, cells: Sequence[CellSteps | None], sizes: Sizes, texts: Texts
 ) -> list[tuple[KernelChoice, ...]]:
     """The kernels of all steps, those that reduce lists for cells last."""
     choices: list[tuple[KernelChoice, ...]] = []
-    of_step = {(one.type, one.step): one for one in held}
-    for t, (net_type, cell) in enumerate(zip(network.types, cells, strict=True)):
+    for net_type, cell in zip(network.types, cells, strict=True):
         if cell is not None:
-            for s, step in enumerate(cell.steps):
-                choices.append(_choices(cell, step, sizes, texts, of_step.get((t, s))))
+            choices += [_choices(cell, step, sizes, texts) for step in cell.steps]
             continue
         assert net_type.reduction is not None
         if isinstance(net_type.reduction, Attention):
@@ -215,26 +188,14 @@ def _only(text: str, share: Share, texts: Texts) -> KernelChoice:
     return KernelChoice(_numbered(texts, StepText(text)), share.lanes, share.columns, ENDLESS)
 
 
-def _choices(
-    cell: CellSteps, step: Step, sizes: Sizes, texts: Texts, held: Held | None
-) -> tuple[KernelChoice, ...]:
-    """The kernels of a step, whose weights may be held: then by all that are not for very many lanes."""
+def _choices(cell: CellSteps, step: Step, sizes: Sizes, texts: Texts) -> tuple[KernelChoice, ...]:
+    """The kernels of a step, for few lanes to many."""
     if step.weights is None:
         make = single_text if isinstance(step.stage, Single) else plain_text
         return (_only(*make(cell, step, sizes.threads), texts),)
-    tiles, units = _tiles(step.weights, sizes), padded(step.weights.units, VECTOR)
+    units, epilogue = padded(step.weights.rows, VECTOR), epilogue_text(cell, step)
     choices = []
-    if held is not None:
-        tiles = tiles[-1:]
-        # where that tile's many units by many lanes occupy all blocks
-        many = sizes.blocks // tiles[0][0].columns(units) * tiles[0][0].lanes
-        epilogue, column = epilogue_text(cell, step, ahead=True), held.column
-        for small, limit in held_tiles(column, sizes, many):
-            text = held_text(cell, step, column, sizes, small)
-            kernel = _numbered(texts, StepText(text, epilogue, staging=staging_words(cell, small)))
-            choices.append(KernelChoice(kernel, small.lanes, column.columns, limit, held.place))
-    epilogue = epilogue_text(cell, step)
-    for tile, limit in tiles:
+    for tile, limit in _tiles(cell, step.weights, sizes):
         if isinstance(tile, TensorTile):
             text, shared = tensor_text(cell, step, tile)
         else:
@@ -244,14 +205,15 @@ def _choices(
     return tuple(choices)
 
 
-def _tiles(weights: Packed, sizes: Sizes) -> Sequence[tuple[Tile | TensorTile, int]]:
+def _tiles(cell: CellSteps, weights: PackedWeights, sizes: Sizes) -> Sequence[tuple[Tile | TensorTile, int]]:
     """The tiles of a step with gates; the largest is one for tensor cores where they can compute it."""
-    longest = max(segment.length for segment in weights.segments)
-    gates = len(weights.gates)
+    gates, segments = len(weights.group.gates), weights.group.segments
+    longest = max(weights.depth(part) for part, _ in segments)
     tiles: list[tuple[Tile | TensorTile, int]] = [
-        *tiles_for(sizes, gates, longest, padded(weights.units, VECTOR))
+        *tiles_for(sizes, gates, longest, padded(weights.rows, VECTOR))
     ]
-    tensor = tensor_tile(sizes, gates, weights.most_fed) if weights.aligned else None
+    aligned = all(cell.placement.column(part.value, part.start) % VECTOR == 0 for part, _ in segments)
+    tensor = tensor_tile(sizes, gates, max(len(fed) for _, fed in segments)) if aligned else None
     if tensor is not None:
         tiles[-1] = tensor, ENDLESS
     return tiles

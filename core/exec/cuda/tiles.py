@@ -21,8 +21,8 @@ class Sizes:
     `threads`: of a block. `packed`: units whose weights lie together. `sums`: the most sums a thread holds.
     `shared`: floats of shared memory that tiles share among their threads; a tile with very many gates may
     need more. `slab`: elements of the operands that are in shared memory at a time, in tiles that do not
-    split them. `blocks`: how many run at once. `held`: floats of shared memory for weights that stay there.
-    Threads, packed units and slabs are powers of two. `tensor`: tensor cores compute the sums for many lanes.
+    split them. `blocks`: how many run at once. Threads, packed units and slabs are powers of two. `tensor`:
+    tensor cores compute the sums for many lanes.
     """
 
     threads: int
@@ -31,7 +31,6 @@ class Sizes:
     shared: int
     slab: int
     blocks: int
-    held: int
     tensor: bool = False
 
 
@@ -50,26 +49,20 @@ class Forms:
         return Forms(replace(self.batch, tensor=False), replace(self.plan, tensor=False))
 
 
-# Of shared memory, for the frame and the rows of a tile.
-STAGING_WORDS = 1024
-
-
-def forms_for(processors: int, shared_bytes: int, tensor: bool) -> Forms:
-    """The forms for a GPU with so many multiprocessors, a block of which may have so much shared memory, with
-    or without their tensor cores.
+def forms_for(processors: int, tensor: bool) -> Forms:
+    """The forms for a GPU with so many multiprocessors, with or without their tensor cores.
 
     Of a kernel for one item two blocks or three of 128 threads fit each of them. The plan's kernel has one
-    block of 256 on each: as few as can be meet at its barriers, with all registers and shared memory theirs.
+    block of 256 on each: as few as can be meet at its barriers, with all registers theirs.
     """
     common = Sizes(
-        threads=128, packed=32, sums=80, shared=12288, slab=16, blocks=2 * processors, held=0, tensor=tensor
+        threads=128, packed=32, sums=80, shared=12288, slab=16, blocks=2 * processors, tensor=tensor
     )
-    held = max(0, shared_bytes // 4 - common.shared - STAGING_WORDS)
-    return Forms(common, replace(common, threads=256, blocks=processors, held=held))
+    return Forms(common, replace(common, threads=256, blocks=processors))
 
 
 # For H100 and H200.
-HOPPER = forms_for(132, 227 << 10, True)
+HOPPER = forms_for(132, True)
 
 ENDLESS = 2**62
 

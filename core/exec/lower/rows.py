@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,19 +43,3 @@ def matrix_view(memory: Floats, shape: Shape, lanes: int) -> Floats:
     rows = shape[0] if len(shape) == 2 else 1
     values = memory.reshape(len(memory), rows, padded(count, lanes))[:, :, :count]
     return values if len(shape) == 2 else values[:, 0].reshape(len(memory), *shape)
-
-
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """A static value as one row of `shape` from `offset` on (floats); a number fills it."""
-
-    offset: int
-    value: int
-    shape: Shape
-    lanes: int
-
-    def write(self, memory: Floats, static: Mapping[int, NDArray[Any]]) -> None:
-        """Lay the value down."""
-        row = memory[self.offset : self.offset + row_floats(self.shape, self.lanes)]
-        row[:] = 0
-        matrix_view(row[None], self.shape, self.lanes)[0] = static[self.value]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from abw.core.cell.normal import NormalCell
 from abw.core.ir.cell import Op, Shape
@@ -36,12 +37,19 @@ class Gate:
     biases: tuple[int, ...]
 
 
+class Segment(NamedTuple):
+    """An operand of products, and the numbers of the gates that it feeds."""
+
+    part: Part
+    fed: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Gates that a block of rows sums up together, and `segments`: each operand with the gates it feeds."""
+    """Gates that a block of rows sums up together, and each operand once."""
 
     gates: tuple[Gate, ...]
-    segments: tuple[tuple[Part, tuple[int, ...]], ...]
+    segments: tuple[Segment, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +84,7 @@ def group_gates(gates: tuple[Gate, ...]) -> Group:
     for number, gate in enumerate(gates):
         for _, _, part in gate.products:
             parts.setdefault(part, {})[number] = None
-    return Group(gates, tuple((part, tuple(fed)) for part, fed in parts.items()))
+    return Group(gates, tuple(Segment(part, tuple(fed)) for part, fed in parts.items()))
 
 
 def consecutive(numbers: tuple[int, ...]) -> list[tuple[int, int]]:

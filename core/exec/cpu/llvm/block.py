@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from abw.core.exec.cpu.llvm.emit import Function, Module
 from abw.core.exec.cpu.llvm.prefetch import Ahead
-from abw.core.exec.cpu.packing import PackedWeights
 from abw.core.exec.cpu.tiling import StageLayout
+from abw.core.exec.lower.packing import PackedWeights
 from abw.core.exec.lower.stages import Part
 
 # The sums of each row, before or after products are added.
@@ -32,13 +32,13 @@ def emit_block(
     ahead = Ahead("%ahead", "%step", "%apart") if stage.streamed else None
     more = ", ptr %ahead, i64 %step, i64 %apart" if ahead else ""
     f = Function(module, name, f"ptr %weights, {operands}, ptr %sums{more}")
-    bytes_of_vector = 4 * weights.lanes
-    vectors = len(weights.group.gates) * weights.units
+    bytes_of_vector = 4 * module.target.lanes
+    vectors = len(weights.group.gates) * stage.units
     bias = [f.load("%weights", bytes_of_vector * v) for v in range(vectors)]
     sums = [list(bias) for _ in range(rows)]
     at = bytes_of_vector * vectors
     for part, fed in weights.group.segments:
-        places = [number * weights.units + unit for number in fed for unit in range(weights.units)]
+        places = [number * stage.units + unit for number in fed for unit in range(stage.units)]
         found = added(f, part, [[row[p] for p in places] for row in sums], at, ahead)
         ahead = ahead and ahead.after(f, weights.turns(part))
         for row, values in zip(sums, found, strict=True):

@@ -21,9 +21,9 @@ from abw.core.exec.cpu.llvm.quantized_rows import round_rows
 from abw.core.exec.cpu.llvm.quantized_sums import emit_narrow_block
 from abw.core.exec.cpu.llvm.singles import emit_single
 from abw.core.exec.cpu.llvm.sums import contract
-from abw.core.exec.cpu.packing import PackedWeights
 from abw.core.exec.cpu.quantized import NarrowWeights
 from abw.core.exec.cpu.tiling import CellTiling, RowPlace, StageLayout
+from abw.core.exec.lower.packing import PackedWeights
 from abw.core.exec.lower.stages import Part, Single
 from abw.core.ir.operations import OPERATIONS
 
@@ -246,12 +246,12 @@ def _emit_block(
     """A block of sums of rows that are found by `%table`."""
 
     def added(f: Function, part: Part, sums: Sums, at: int, ahead: Ahead | None) -> Sums:
-        place = RowPlace(layout.entries[part.value], layout.start(part.value, part.start))
+        place = layout.place_part(part.value, part.start)
         operands = [
             f.at(f.pointer_item("%table", place.entry * layout.tile + r), 4 * place.column)
             for r in range(rows)
         ]
-        step = 4 * weights.lanes * len(sums[0])
+        step = 4 * f.target.lanes * len(sums[0])
         return contract(f, sums, operands, f.at("%weights", at), step, part.length, ahead)
 
     emit_block(module, name, "ptr %table", stage, weights, rows, added)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from abw.core.exec.cpu.llvm.emit import Function, number, splat
 from abw.core.exec.cpu.llvm.functions import ROUNDER
 from abw.core.exec.cpu.llvm.singles import masked, over
-from abw.core.exec.cpu.packing import LINE
+from abw.core.exec.cpu.memory import LINE
 from abw.core.exec.cpu.quantized import LEAST, NarrowRows
 from abw.core.exec.cpu.tiling import CellTiling, RowPlace, StageLayout
 from abw.core.exec.lower.rows import padded
@@ -25,7 +25,7 @@ def round_rows(
     assert layout.narrow
     element = layout.narrow.element
     for rows in stage.narrow:
-        place = RowPlace(layout.entries[rows.part.value], layout.start(rows.part.value, rows.part.start))
+        place = layout.place_part(rows.part.value, rows.part.start)
         base = f.at("%scratch", 4 * layout.narrow_at + layout.tile * rows.offset)
 
         def row(r: str, rows: NarrowRows = rows, place: RowPlace = place, base: str = base) -> None:

@@ -13,7 +13,7 @@ from abw.core.exec.cpu.llvm.block import Sums, emit_block
 from abw.core.exec.cpu.llvm.emit import Function, Module
 from abw.core.exec.cpu.llvm.prefetch import Ahead
 from abw.core.exec.cpu.llvm.quantized_rows import UPPER
-from abw.core.exec.cpu.packing import LINE
+from abw.core.exec.cpu.memory import LINE
 from abw.core.exec.cpu.quantized import Narrow, NarrowWeights
 from abw.core.exec.cpu.tiling import CellTiling, StageLayout
 from abw.core.exec.lower.stages import Part

@@ -172,8 +172,7 @@ class _Cell:
             body.do(f"copy(scratch, {sums}, constants, {at}, {len(stage.gates) * size})")
             at += len(stage.gates) * size
             for part, fed in weights.group.segments:
-                place = RowPlace(layout.entries[part.value], layout.start(part.value, part.start))
-                x = f"{self._at(place)}, {part.length}"
+                x = f"{self._at(layout.place_part(part.value, part.start))}, {part.length}"
                 for number, count in consecutive(fed):
                     out = f"scratch, {sums + fed[number] * size}, {count * size}"
                     w = f"constants, {at + number * size}, {len(fed) * size}"

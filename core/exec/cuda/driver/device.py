@@ -42,20 +42,15 @@ class _Attribute(IntEnum):
     PROCESSORS = 16
     MAJOR = 75
     MINOR = 76
-    SHARED_BYTES = 97
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a GPU is: `arch` its compute capability, `processors` its SMs.
-
-    `shared_bytes`: the most shared memory that a block can have.
-    """
+    """What a GPU is: `arch` its compute capability, `processors` its SMs."""
 
     name: str
     arch: tuple[int, int]
     processors: int
-    shared_bytes: int
     memory_bytes: int
     driver: int
 
@@ -105,7 +100,6 @@ class Device:
             name.value.decode(),
             (attribute(_Attribute.MAJOR), attribute(_Attribute.MINOR)),
             attribute(_Attribute.PROCESSORS),
-            attribute(_Attribute.SHARED_BYTES),
             self._memory()[1],
             version.value,
         )

@@ -33,7 +33,7 @@ class Gpu:
         self.device = device
         self._modules: list[int] = []
         traits = device.traits
-        self.forms = forms_for(traits.processors, traits.shared_bytes, tensor_cores and traits.tf32)
+        self.forms = forms_for(traits.processors, tensor_cores and traits.tf32)
         self._staging = Staging(device)
         self._words, self._floats = Buffer(device), Buffer(device)
         self._weights, self._counters = Buffer(device), Buffer(device)
@@ -49,8 +49,7 @@ class Gpu:
         self._plan_threads, self._plan_shared = kernels.plan_threads, kernels.plan_shared
         self.device.allow(self._plan, self._plan_shared)
         fit = self.device.resident(self._plan, self._plan_threads, self._plan_shared)
-        # weights are held by as many blocks as the form says: fewer have not all of them
-        self._resident = self.forms.plan.blocks if fit >= self.forms.plan.blocks else 0
+        self._resident = min(fit, self.forms.plan.blocks)
         self._weights.reserve(max(weights.nbytes, 4))
         self._weight_count = weights.size
         self.renew(weights)

@@ -12,6 +12,8 @@ import numpy as np
 from numba import cuda as _cuda
 from numba import uint32
 
+from abw.core.exec.cuda.image import FIRST as FIRST_TILE
+from abw.core.exec.cuda.image import ITEM, TILES
 from abw.core.exec.cuda.ondevice.intrinsics import ex2, halves, rcp
 from abw.core.exec.lower.polynomials import (
     LEAST_NORMAL,
@@ -44,6 +46,7 @@ FAR = np.float32(NORMAL_END)
 LEAST, LARGE, PLACES = np.float32(LEAST_NORMAL), np.float32(NORMALISE), np.float32(NORMALISED)
 INFINITY, NO_NUMBER = np.float32(np.inf), np.float32(np.nan)
 NO_ROWS, FIRST, STEP = np.uint32(0), np.uint32(1), np.uint32(2)
+_ITEM, _FIRST_TILE, _TILES, _NONE = (np.uint32(k) for k in (ITEM, FIRST_TILE, TILES, 0))
 
 
 @cuda.jit(device=True)
@@ -114,3 +117,28 @@ def row(words: Any, slot: Any, lane: Any) -> Any:
     if where != NO_ROWS:
         number = words[where + lane]
     return uint32(words[slot + FIRST] + number * words[slot + STEP])
+
+
+@cuda.jit(device=True)
+def own_tile(words: Any, at: Any, end: Any, block: Any, blocks: Any) -> Any:
+    """(item, tile): a block's first tile of the items from the one at `at` on; `end` where it has none.
+
+    Block b of the plan's kernel takes the tiles b, b + blocks, …, counted from the first one of the phase:
+    each item begins where the one before ended, so that all blocks have work.
+    """
+    while at < end:
+        begin = uint32(words[at + _FIRST_TILE] % blocks)
+        tile = uint32(block - begin) if block >= begin else uint32(block + blocks - begin)
+        if tile < words[at + _TILES]:
+            return at, tile
+        at = uint32(at + _ITEM)
+    return end, _NONE
+
+
+@cuda.jit(device=True)
+def next_tile(words: Any, at: Any, tile: Any, end: Any, block: Any, blocks: Any) -> Any:
+    """(item, tile): the block's tile after this one."""
+    tile = uint32(tile + blocks)
+    if tile < words[at + _TILES]:
+        return at, tile
+    return own_tile(words, uint32(at + _ITEM), end, block, blocks)

@@ -10,13 +10,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from abw.core.exec.cuda.steps import CellSteps, Packed, Segment, Step
-from abw.core.exec.cuda.text.epilogue import epilogue_call
-from abw.core.exec.cuda.text.rowwise import SIGNATURE, ZERO, block_of, guarded, load_part, open_step, row_of
+from abw.core.exec.cuda.steps import CellSteps, Step
+from abw.core.exec.cuda.text.rowwise import (
+    SIGNATURE,
+    ZERO,
+    block_of,
+    epilogue_call,
+    guarded,
+    load_part,
+    open_step,
+    part_row,
+)
 from abw.core.exec.cuda.text.text import Text, plus, times, u
 from abw.core.exec.cuda.tiles import VECTOR, Sizes, Tile
 from abw.core.exec.lower.rows import padded
-from abw.core.exec.lower.stages import consecutive
+from abw.core.exec.lower.stages import Segment, consecutive
 
 # Sums of so many groups of threads are added where they are needed; those of more are added up before.
 GROUPS = 4
@@ -44,11 +52,11 @@ def gate_text(cell: CellSteps, step: Step, sizes: Sizes, tile: Tile) -> tuple[st
 class _Gates:
     def __init__(self, cell: CellSteps, step: Step, sizes: Sizes, tile: Tile) -> None:
         self.cell, self.step, self.sizes, self.tile = cell, step, sizes, tile
-        assert step.weights is not None
-        self.weights: Packed = step.weights
-        self.gates = len(self.weights.gates)
-        self.units = padded(self.weights.units, VECTOR)
-        self.slabs = [self._slab(segment) for segment in self.weights.segments]
+        self.weights = step.packed
+        self.segments = self.weights.group.segments
+        self.gates = len(self.weights.group.gates)
+        self.units = padded(self.weights.rows, VECTOR)
+        self.slabs = [self._slab(segment) for segment in self.segments]
         partial = tile.sums(self.gates) if tile.split > 1 else 0
         self.shared = max([partial, *(slab.floats for slab in self.slabs)])
         self.t = Text()
@@ -70,7 +78,7 @@ class _Gates:
             t.add(f"near = cuda.local.array({tile.each * VECTOR}, float32)")
             with t.block(f"for i in range({self.gates * tile.each * VECTOR})"):
                 t.add(f"sums[i] = {ZERO}")
-            segments = zip(self.weights.segments, self.slabs, self.weights.begins, strict=True)
+            segments = zip(self.segments, self.slabs, self.weights.begins, strict=False)
             for number, (segment, slab, begin) in enumerate(segments):
                 if number:
                     t.add("cuda.syncthreads()  # the operand before is used up")
@@ -85,11 +93,11 @@ class _Gates:
 
     def _slab(self, segment: Segment) -> Slab:
         """The elements in shared memory at a time: as many as it holds and the threads can load together."""
-        tile, sizes = self.tile, self.sizes
+        tile, sizes, length = self.tile, self.sizes, self.weights.depth(segment.part)
         least = VECTOR * tile.split
         elements = max(least, min(sizes.slab, sizes.threads * VECTOR))
         while elements > least and (
-            elements >= 2 * segment.length or self._slab_floats(segment, elements) > sizes.shared
+            elements >= 2 * length or self._slab_floats(segment, elements) > sizes.shared
         ):
             elements //= 2
         weights = elements * len(segment.fed) * tile.units
@@ -103,8 +111,8 @@ class _Gates:
     def _segment(self, segment: Segment, slab: Slab, begin: int) -> None:
         """All slabs of one operand; its weights begin at float `begin` of the block's."""
         t, tile, threads = self.t, self.tile, self.tile.threads
-        pieces = slab.elements // VECTOR
-        whole = segment.length % slab.elements == 0
+        pieces, length = slab.elements // VECTOR, self.weights.depth(segment.part)
+        whole = length % slab.elements == 0
         chunks = -(-tile.lanes * pieces // threads)
         rows_at_once = threads // pieces
         t.let(f"piece = thread % {u(pieces)} * {u(VECTOR)}", f"line = thread // {u(pieces)}")
@@ -114,8 +122,7 @@ class _Gates:
         for name, line in zip(places, lines, strict=True):
             # lanes there are not read the last one's row; nobody looks at their sums
             t.let(f"{name} = lane0 + {line}", f"{name} = {name} if {name} < lanes else lanes - {u(1)}")
-            row = row_of(self.cell, segment.part.value, name)
-            t.let(f"{name} = {plus(row, segment.column)} + piece")
+            t.let(f"{name} = {part_row(self.cell, segment.part, name)} + piece")
         fed = len(segment.fed)
         vectors = slab.elements * fed * tile.across
         weight_chunks = -(-vectors // threads)
@@ -128,17 +135,15 @@ class _Gates:
             rows: list[list[str]] = []
             weights: list[list[str]] = []
             for i, name in enumerate(places):
-                conditions = [
-                    c for c in (None if whole else f"{at} + piece < {u(segment.length)}", fits) if c
-                ]
+                conditions = [c for c in (None if whole else f"{at} + piece < {u(length)}", fits) if c]
                 rows.append([f"r{i}_{e}" for e in range(VECTOR)])
                 with guarded(t, rows[-1], " and ".join(conditions)):
-                    load_part(t, segment, rows[-1], f"{name} + {at}", f"{at} + piece")
+                    load_part(t, self.cell, segment.part, rows[-1], f"{name} + {at}", f"{at} + piece")
             for i in range(weight_chunks):
                 line = plus("line_w", i * step)
                 conditions = []
                 if not whole:
-                    conditions.append(f"{times(at, fed)} + {line} < {u(segment.length * fed)}")
+                    conditions.append(f"{times(at, fed)} + {line} < {u(length * fed)}")
                 if (i + 1) * threads > vectors:
                     conditions.append(f"{line} < {u(slab.elements * fed)}")
                 place = f"source + ({times(at, fed)} + {line}) * {u(self.weights.block)}"
@@ -148,7 +153,7 @@ class _Gates:
             return rows, weights
 
         rows, weights = fetch(u(0))
-        with t.count("element", u(0), u(segment.length), u(slab.elements)):
+        with t.count("element", u(0), u(length), u(slab.elements)):
             for line, names in zip(lines, rows, strict=True):
                 with t.when(fits):
                     place = f"{u(slab.rows)} + ({line}) * {u(slab.pitch)} + piece"
@@ -159,20 +164,20 @@ class _Gates:
                     place = f"({line}) * {u(tile.units)} + {times('across', VECTOR)}"
                     t.add(f"st4(shared, {place}, {', '.join(names)})")
             t.add("cuda.syncthreads()  # this slab is there")
-            if segment.length > slab.elements:
+            if length > slab.elements:
                 t.let(f"ahead = element + {u(slab.elements)}")
-                with t.block(f"if ahead < {u(segment.length)}"):
+                with t.block(f"if ahead < {u(length)}"):
                     fetch("ahead")
             self._multiply(segment, slab, whole)
-            if segment.length > slab.elements:
-                with t.block(f"if ahead < {u(segment.length)}"):
+            if length > slab.elements:
+                with t.block(f"if ahead < {u(length)}"):
                     t.add("cuda.syncthreads()  # the slab before is used up")
 
     def _multiply(self, segment: Segment, slab: Slab, whole: bool) -> None:
         """Every thread's share of the slab: group by group, four elements at a time."""
-        t, tile = self.t, self.tile
+        t, tile, length = self.t, self.tile, self.weights.depth(segment.part)
         with t.count("four", "group", u(slab.elements // VECTOR), u(tile.split)):
-            more = f"element + four * {u(VECTOR)} < {u(segment.length)}"
+            more = f"element + four * {u(VECTOR)} < {u(length)}"
             with t.when(None if whole else more):
                 t.let(f"at_row = {u(slab.rows)} + down * {u(slab.pitch)} + four * {u(VECTOR)}")
                 with t.block(f"for r in range({tile.each})"):

@@ -18,7 +18,17 @@ HEAD = '''"""Kernels of one network, generated: a change here is lost."""
 import numpy as np
 from numba import cuda, float32, uint32
 
-from abw.core.exec.cuda.ondevice.functions import exp, gelu, larger, log, row, sigmoid, tanh
+from abw.core.exec.cuda.ondevice.functions import (
+    exp,
+    gelu,
+    larger,
+    log,
+    next_tile,
+    own_tile,
+    row,
+    sigmoid,
+    tanh,
+)
 from abw.core.exec.cuda.ondevice.intrinsics import (
     arrive,
     await_blocks,
@@ -32,36 +42,23 @@ from abw.core.exec.cuda.ondevice.intrinsics import (
     sqrt,
     st4,
 )
-from abw.core.exec.cuda.ondevice.tilewalk import lay_ready, next_tile, own_tile
 '''
 
 
 @dataclass(frozen=True, slots=True)
 class StepText:
     """A function `step`, the `epilogue` that it calls if there is one, and the floats of shared memory it
-    needs. `staging`: the words that must be laid ready for it, of a step whose weights are held; else 0."""
+    needs."""
 
     step: str
     epilogue: str = ""
     shared: int = 1
-    staging: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class HoldText:
-    """The function `hold` that brings a step's weights from float `first` on into shared memory, from float
-    `place` on."""
-
-    hold: str
-    first: int
-    place: int
-
-
-def module_text(steps: Sequence[StepText], parts: Sequence[StepText], holds: Sequence[HoldText]) -> str:
+def module_text(steps: Sequence[StepText], parts: Sequence[StepText]) -> str:
     """The module of the steps that are kernels, and of those that the plan's kernel is made of.
 
-    `holds`: which weights the plan's kernel holds. Tiles of different forms share what they do with their
-    sums.
+    Tiles of different forms share what they do with their sums.
     """
     t = Text()
     texts = dict.fromkeys(s.epilogue for s in (*steps, *parts) if s.epilogue)
@@ -78,7 +75,7 @@ def module_text(steps: Sequence[StepText], parts: Sequence[StepText], holds: Seq
             t.add(f"shared = cuda.shared.array({step.shared}, float32)")
             t.add(f"step{number}(words, at, uint32(cuda.blockIdx.x), floats, weights, shared)")
     t.add("", "")
-    _plan(t, parts, holds)
+    _plan(t, parts)
     body = str(t)
     return "\n".join([HEAD, *constants(body)]) + "\n" + body
 
@@ -88,43 +85,31 @@ def _function(t: Text, text: str) -> None:
     t.add(*text.rstrip("\n").split("\n"))
 
 
-def _plan(t: Text, parts: Sequence[StepText], holds: Sequence[HoldText]) -> None:
+def _plan(t: Text, parts: Sequence[StepText]) -> None:
     """All phases: each block takes its tiles, says when it is done with them, and goes on when all are.
 
     Each phase has a counter of its own: a block without a tile in it neither waits nor keeps others waiting.
     """
-    texts = dict.fromkeys(hold.hold for hold in holds)
-    number = {text: n for n, text in enumerate(texts)}
-    for text, n in number.items():
-        _function(t, text.replace("def hold(", f"def hold{n}(", 1))
-    t.add("", "", "@cuda.jit")
+    t.add("@cuda.jit")
     with t.block("def plan(words, floats, weights, counters)"):
         t.add("shared = cuda.shared.array(0, float32)  # as much as the launch says")
-        t.add(f"staging = cuda.shared.array({max([1, *(part.staging for part in parts)])}, uint32)")
         t.let(f"phases = words[{u(0)}]", f"items = words[{u(2)}]", "blocks = cuda.gridDim.x")
         t.let("block = cuda.blockIdx.x")
-        for hold in holds:
-            t.add(f"hold{number[hold.hold]}(weights, {u(hold.first)}, {u(hold.place)}, shared)")
         t.let(f"phase = {u(0)}", "begin = items", f"end = items + words[{u(HEADER + 1)}] * {u(ITEM)}")
         with t.block("while phase < phases"):
             # a phase ahead: what waits for the word then has it
             t.let(f"ahead = items + words[{u(HEADER + 2)} + phase] * {u(ITEM)}")
-            t.add("at, tile = own_tile(words, begin, end, block, blocks)", f"missing = phase > {u(0)}")
+            t.add("at, tile = own_tile(words, begin, end, block, blocks)")
+            with t.block(f"if at < end and phase > {u(0)}"):
+                t.add(f"await_blocks(counters, phase - {u(1)}, blocks)")
+                t.add("cuda.syncthreads()  # the phases before are over")
             with t.block("while at < end"):
-                t.add("lay_ready(words, at, tile, staging)")
                 t.let("kernel = words[at]")
-                t.add("later = next_tile(words, at, tile, end, block, blocks)")
-                with t.block("if missing"):
-                    t.add(f"await_blocks(counters, phase - {u(1)}, blocks)", "missing = False")
-                t.add("cuda.syncthreads()  # the staging buffer is filled, the phases before are over")
-                for n, part in enumerate(parts):
+                for n in range(len(parts)):
                     with t.block(f"{'el' if n else ''}if kernel == {u(n)}"):
-                        if part.staging:
-                            t.add(f"part{n}(staging, tile, floats, weights, shared)")
-                        else:
-                            t.add(f"part{n}(words, at, tile, floats, weights, shared)")
+                        t.add(f"part{n}(words, at, tile, floats, weights, shared)")
                 t.add("cuda.syncthreads()  # the tile is done")
-                t.add("at, tile = later")
+                t.add("at, tile = next_tile(words, at, tile, end, block, blocks)")
             t.add("arrive(counters, phase)")
             t.let(f"phase = phase + {u(1)}", "begin = end", "end = ahead")
 

@@ -1,4 +1,4 @@
-"""The text of what is done to one lane's elements: operands read, element-wise operations, results stored."""
+"""The text of what is done to one lane's elements: operands read, sums finished, results stored."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from abw.core.exec.cuda.image import FRAME, SLOT
-from abw.core.exec.cuda.steps import CellSteps, Packed, Segment, Step, is_number
+from abw.core.exec.cuda.steps import CellSteps, Step, is_number
 from abw.core.exec.cuda.text.text import Text, number, plus, times, u
 from abw.core.exec.cuda.tiles import VECTOR
 from abw.core.exec.lower.expressions import assign
+from abw.core.exec.lower.packing import PackedWeights
 from abw.core.exec.lower.rows import columns, padded
-from abw.core.exec.lower.stages import Stage, spread_sizes
+from abw.core.exec.lower.stages import Part, Stage, spread_sizes
+from abw.core.ir.cell import Shape
 
 ZERO = number(0.0)
 
@@ -25,13 +27,9 @@ def open_step(t: Text) -> None:
     t.let("thread = uint32(cuda.threadIdx.x)")
 
 
-def row_of(cell: CellSteps, held: int, lane: str, line: str | None = None) -> str:
-    """The float where a value's row begins. `line`: the lane's number in its tile, if the rows of all slots
-    lie ready behind the frame (see `walk`)."""
-    home = cell.homes[held]
-    if home.kind == "slot" and line is not None:
-        row = times(line, len(cell.normal.cell.inputs))
-        return f"words[frame + {u(frame_length(cell) + home.number)} + {row}]"
+def row_of(cell: CellSteps, held: int, lane: str) -> str:
+    """The float where a value's row begins."""
+    home = cell.placement.homes[held]
     if home.kind == "slot":
         return f"row(words, frame + {u(FRAME + SLOT * home.number)}, {lane})"
     if home.kind == "output":
@@ -41,13 +39,7 @@ def row_of(cell: CellSteps, held: int, lane: str, line: str | None = None) -> st
     return f"{begin} + {times(lane, home.pitch)}"
 
 
-def frame_length(cell: CellSteps) -> int:
-    """The words of a batch's frame."""
-    ports = cell.normal.cell
-    return FRAME + SLOT * len(ports.inputs) + len(ports.outputs)
-
-
-def block_of(weights: Packed, unit: str) -> str:
+def block_of(weights: PackedWeights, unit: str) -> str:
     """Where the packed weights of a unit begin."""
     block = weights.block
     return f"first + {unit} // {u(block)} * {u(weights.block_floats)} + {unit} % {u(block)}"
@@ -62,10 +54,15 @@ def guarded(t: Text, names: Sequence[str], condition: str | None) -> Iterator[No
         yield
 
 
-def load_part(t: Text, segment: Segment, names: Sequence[str], place: str, element: str) -> None:
+def part_row(cell: CellSteps, part: Part, lane: str) -> str:
+    """The float where an operand of products begins in a lane's row."""
+    return plus(row_of(cell, part.value, lane), cell.placement.column(part.value, part.start))
+
+
+def load_part(t: Text, cell: CellSteps, part: Part, names: Sequence[str], place: str, element: str) -> None:
     """Four elements of an operand, from `element` on; zero beyond its end, where something else may lie."""
-    within = inside(element, segment.part.length)
-    loaded = load(t, "floats", place, segment.column % VECTOR == 0, within)
+    aligned = cell.placement.column(part.value, part.start) % VECTOR == 0
+    loaded = load(t, "floats", place, aligned, inside(element, part.length))
     t.add(f"{', '.join(names)} = {', '.join(loaded)}")
 
 
@@ -91,49 +88,25 @@ def load(t: Text, memory: str, place: str, aligned: bool, within: list[str | Non
     return names
 
 
-def operands(cell: CellSteps, step: Step) -> tuple[int, ...]:
-    """The values that a stage's operations read from lanes' rows; what is spread, as it is spread."""
-    stage = step.stage
-    assert isinstance(stage, Stage)
-    normal = cell.normal
-    own = {*stage.operations, *(gate.value for gate in stage.gates)}
-    read: list[int] = []
-    for value in stage.operations:
-        if normal.op(value).name == "spread":
-            read.append(value)
-        else:
-            read += [a for a in normal.arguments(value) if a not in own and not normal.static[a]]
-    return tuple(dict.fromkeys(read))
-
-
-def read_row(
-    t: Text, cell: CellSteps, step: Step, value: int, lane: str, unit: str, line: str | None = None
-) -> list[str]:
-    """The floats `unit` to `unit + 3` of a lane's row of one of the `operands`."""
-    stage = step.stage
-    assert isinstance(stage, Stage)
-    if value in stage.operations:
-        return _read_spread(t, cell, value, lane, unit, line)
-    _, column = cell.place(value)
-    aligned, count = column % VECTOR == 0, columns(stage.shape)
+def _read_row(t: Text, cell: CellSteps, shape: Shape, value: int, lane: str, unit: str) -> list[str]:
+    """The floats `unit` to `unit + 3` of a lane's row of a value of this shape."""
+    held, column = cell.placement.place(value)
+    aligned, count = column % VECTOR == 0, columns(shape)
     # beyond a part's end lies something else, which another block may be writing
     within: list[str | None] = [None] * VECTOR if aligned else inside(unit, count)
     row = t.name("p")
-    t.let(f"{row} = {row_of(cell, cell.normal.root[value], lane, line)}")
+    t.let(f"{row} = {row_of(cell, held, lane)}")
     return load(t, "floats", f"{plus(row, column)} + {unit}", aligned, within)
 
 
-def _read_spread(
-    t: Text, cell: CellSteps, value: int, lane: str, unit: str, line: str | None = None
-) -> list[str]:
+def _read_spread(t: Text, cell: CellSteps, value: int, lane: str, unit: str) -> list[str]:
     """The floats `unit` to `unit + 3` of a row that a smaller value is repeated to."""
     op = cell.normal.op(value)
-    held = cell.normal.root[op.args[0]]
-    _, column = cell.place(op.args[0])
+    held, column = cell.placement.place(op.args[0])
     (*down, across), count = spread_sizes(op), columns(op.shape)
     pitch = padded(count, VECTOR)
     row = t.name("p")
-    t.let(f"{row} = {plus(row_of(cell, held, lane, line), column)}")
+    t.let(f"{row} = {plus(row_of(cell, held, lane), column)}")
     if across > 1:
         near = t.name("u")
         t.let(f"{near} = {unit} % {u(pitch)}")
@@ -153,8 +126,7 @@ def _read_spread(
 def operate(
     t: Text, cell: CellSteps, step: Step, known: Mapping[int, list[str]], lane: str, unit: str
 ) -> None:
-    """The operations of a stage on the floats `unit` to `unit + 3` of a lane's rows; `known` are the values
-    of its gates, and others that have been read."""
+    """The operations of a stage on the floats `unit` to `unit + 3` of a lane's rows; `known`: its gates'."""
     stage = step.stage
     assert isinstance(stage, Stage)
     normal = cell.normal
@@ -169,14 +141,13 @@ def operate(
             fixed = next(f for f in step.fixed if (f.value, f.shape) == (a, stage.shape))
             found[a] = load(t, "weights", f"{plus('first', fixed.offset)} + {unit}", True, [None] * VECTOR)
         else:
-            found[a] = read_row(t, cell, step, a, lane, unit)
+            found[a] = _read_row(t, cell, stage.shape, a, lane, unit)
         return found[a]
 
     for value in stage.operations:
         op = normal.op(value)
         if op.name == "spread":
-            if value not in found:
-                found[value] = read_row(t, cell, step, value, lane, unit)
+            found[value] = _read_spread(t, cell, value, lane, unit)
             continue
         arguments = [read(a) for a in op.args]
         found[value] = [
@@ -184,3 +155,32 @@ def operate(
         ]
     for value in stage.stores:
         t.add(f"st4(floats, {row_of(cell, value, lane)} + {unit}, {', '.join(found[value])})")
+
+
+def epilogue_text(cell: CellSteps, step: Step) -> str:
+    """The function of what a step does to one lane's sums of four units: stored, or finished and operated on.
+
+    `block`: where the biases of the units begin; `s0`, `s1`, …: gate after gate, unit after unit.
+    """
+    t, gates = Text(), step.packed.group.gates
+    sums = [[f"s{g * VECTOR + e}" for e in range(VECTOR)] for g in range(len(gates))]
+    with t.block(f"def {epilogue_call('block', [name for gate in sums for name in gate])}"):
+        if step.sums:
+            t.let(f"at_sums = words[frame + {u(FRAME - 1)}] + lane * {u(cell.sums)} + unit")
+        if step.hoisted:
+            t.add(*(f"st4(floats, {plus('at_sums', at)}, {', '.join(sums[g])})" for g, at in step.sums))
+            return str(t)
+        added = [("floats", "at_sums", g, at) for g, at in step.sums]
+        biased = [g for g, gate in enumerate(gates) if gate.biases]
+        added += [("weights", "block", g, g * step.packed.block) for g in biased]
+        for memory, base, g, at in added:
+            found = load(t, memory, plus(base, at), True, [None] * VECTOR)
+            t.add(*(f"{name} += {value}" for name, value in zip(sums[g], found, strict=True)))
+        known = {gate.value: sums[g] for g, gate in enumerate(gates)}
+        operate(t, cell, step, known, "lane", "unit")
+    return str(t)
+
+
+def epilogue_call(block: str, names: Sequence[str]) -> str:
+    """The call of that function with the sums of all gates."""
+    return f"epilogue(words, frame, first, {block}, lanes, lane, unit, floats, weights, {', '.join(names)})"

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 
 from abw.core.exec.cuda.image import FRAME, SLOT
 from abw.core.exec.cuda.steps import CellSteps, Step
-from abw.core.exec.cuda.text.rowwise import SIGNATURE, ZERO, inside, load, open_step, operate, row_of
+from abw.core.exec.cuda.text.rowwise import (
+    SIGNATURE,
+    ZERO,
+    inside,
+    load,
+    open_step,
+    operate,
+    part_row,
+    row_of,
+)
 from abw.core.exec.cuda.text.text import Text, number, plus, times, u
 from abw.core.exec.cuda.tiles import VECTOR
 from abw.core.exec.lower.rows import BLOCK, columns, padded, row_floats
@@ -163,7 +172,7 @@ class _Matter:
         assert isinstance(step.stage, Single)
         self.cell, self.step, self.single = cell, step, step.stage
         self.op = cell.normal.op(step.stage.value)
-        self.shapes = [cell.shape_of(a) for a in self.op.args]
+        self.shapes = [cell.placement.shape_of(a) for a in self.op.args]
 
     def out(self, t: Text) -> str:
         """The result's row, as a name."""
@@ -179,8 +188,7 @@ class _Matter:
             fixed = next(f for f in self.step.fixed if f.value == value)
             t.let(f"{name} = {plus('first', fixed.offset)}")
             return "weights", name, True
-        held = normal.root[value]
-        _, column = self.cell.place(value)
+        held, column = self.cell.placement.place(value)
         t.let(f"{name} = {plus(row_of(self.cell, held, 'lane'), column)}")
         return "floats", name, column % VECTOR == 0
 
@@ -192,8 +200,7 @@ class _Matter:
         names = []
         for part in self.single.right:
             name = t.name("p")
-            column = self.cell.column(part.value, part.start)
-            t.let(f"{name} = {plus(row_of(self.cell, part.value, 'lane'), column)}")
+            t.let(f"{name} = {part_row(self.cell, part, 'lane')}")
             names.append(("floats", name, part.length))
         return names
 

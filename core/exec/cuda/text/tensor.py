@@ -16,13 +16,12 @@ floats, and the weights of every four elements begin 8 banks after those before.
 
 from __future__ import annotations
 
-from abw.core.exec.cuda.steps import CellSteps, Packed, Segment, Step
-from abw.core.exec.cuda.text.epilogue import epilogue_call
-from abw.core.exec.cuda.text.rowwise import SIGNATURE, ZERO, open_step, row_of
+from abw.core.exec.cuda.steps import CellSteps, Step
+from abw.core.exec.cuda.text.rowwise import SIGNATURE, ZERO, epilogue_call, open_step, part_row
 from abw.core.exec.cuda.text.text import Text, plus, times, u
 from abw.core.exec.cuda.tiles import FRAGMENT, SLABS, VECTOR, WARP, TensorTile
 from abw.core.exec.lower.rows import padded
-from abw.core.exec.lower.stages import consecutive
+from abw.core.exec.lower.stages import Segment, consecutive
 
 # Steps of the instruction that a slab's elements are, and instructions that a warp's units are.
 STEPS = FRAGMENT // 8
@@ -41,11 +40,11 @@ def tensor_text(cell: CellSteps, step: Step, tile: TensorTile) -> tuple[str, int
 class _Tensor:
     def __init__(self, cell: CellSteps, step: Step, tile: TensorTile) -> None:
         self.cell, self.step, self.tile = cell, step, tile
-        assert step.weights is not None
-        self.weights: Packed = step.weights
-        self.gates = len(self.weights.gates)
-        self.units = padded(self.weights.units, VECTOR)
-        self.slab = tile.slab_floats(self.weights.most_fed)
+        self.weights = step.packed
+        self.segments = self.weights.group.segments
+        self.gates = len(self.weights.group.gates)
+        self.units = padded(self.weights.rows, VECTOR)
+        self.slab = tile.slab_floats(max(len(fed) for _, fed in self.segments))
         self.t = Text()
 
     def text(self) -> str:
@@ -64,14 +63,14 @@ class _Tensor:
             t.add(f"a = cuda.local.array({16 * tile.each}, float32)", "b = cuda.local.array(16, float32)")
             with t.block(f"for i in range({sums})"):
                 t.add(f"sums[i] = {ZERO}")
-            for segment, begin in zip(self.weights.segments, self.weights.begins, strict=True):
+            for segment, begin in zip(self.segments, self.weights.begins, strict=False):
                 self._segment(segment, begin)
             self._epilogue()
         return str(t)
 
     def _segment(self, segment: Segment, begin: int) -> None:
         """All slabs of one operand; its weights begin at float `begin` of the block's."""
-        t, tile = self.t, self.tile
+        t, tile, length = self.t, self.tile, self.weights.depth(segment.part)
         chunks = -(-tile.lanes * FRAGMENT // VECTOR // tile.threads)
         t.let(f"piece = thread % U4 * {u(VECTOR)}", "line = thread // U4")
         places = [t.name("p") for _ in range(chunks)]
@@ -79,24 +78,23 @@ class _Tensor:
             # lanes there are not read the last one's row; nobody looks at their sums
             t.let(f"{name} = lane0 + {plus('line', i * tile.threads // 4)}")
             t.let(f"{name} = {name} if {name} < lanes else lanes - {u(1)}")
-            row = row_of(self.cell, segment.part.value, name)
-            t.let(f"{name} = {plus(row, segment.column)} + piece")
+            t.let(f"{name} = {part_row(self.cell, segment.part, name)} + piece")
         t.let(f"source = {plus('block', begin)} + {times('thread', VECTOR)}")
         t.let(f"target = line * {u(FRAGMENT)} + piece")
 
-        if segment is not self.weights.segments[0]:
+        if segment is not self.segments[0]:
             t.add("cuda.syncthreads()  # the operand before is used up")
         for number in range(SLABS - 1):
-            if number * FRAGMENT < segment.length:
+            if number * FRAGMENT < length:
                 self._copy(segment, places, u(number * FRAGMENT), u(number * self.slab))
             t.add("end_copies()")
         t.let(f"now = {u(0)}", f"next = {u((SLABS - 1) * self.slab)}")
-        with t.count("element", u(0), u(segment.length), u(FRAGMENT)):
+        with t.count("element", u(0), u(length), u(FRAGMENT)):
             t.add("few_copies_left()")
             t.add("cuda.syncthreads()  # this slab is there, and the one before used up")
-            if segment.length > (SLABS - 1) * FRAGMENT:
+            if length > (SLABS - 1) * FRAGMENT:
                 t.let(f"ahead = element + {u((SLABS - 1) * FRAGMENT)}")
-                with t.block(f"if ahead < {u(segment.length)}"):
+                with t.block(f"if ahead < {u(length)}"):
                     self._copy(segment, places, "ahead", "next")
             t.add("end_copies()")
             self._multiply(segment)
@@ -122,13 +120,14 @@ class _Tensor:
                 t.add(f"copy4(shared, {target}, floats, {place} + {at}, {floats})")
         line_floats = fed * tile.units
         vectors = FRAGMENT * line_floats // VECTOR
-        end = segment.length * line_floats
+        depth = self.weights.depth(segment.part)
+        end = depth * line_floats
         for i in range(-(-vectors // threads)):
             vector = plus("thread", i * threads)
             with t.when(None if (i + 1) * threads <= vectors else f"{vector} < {u(vectors)}"):
                 source = plus(f"{times(at, line_floats)}", i * threads * VECTOR)
                 floats = u(VECTOR)
-                if segment.length % FRAGMENT:
+                if depth % FRAGMENT:
                     floats = f"{u(VECTOR)} if {source} + {times('thread', VECTOR)} < {u(end)} else {u(0)}"
                 # the weights of four elements, then 8 banks that nothing lies in
                 skipped = f"({vector}) // {u(line_floats)} * U8"

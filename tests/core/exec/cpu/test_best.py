@@ -15,7 +15,7 @@ from abw.core.base.errors import Span
 from abw.core.data.vertices import Columns
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.llvm.emit import Module
-from abw.core.exec.cpu.packing import aligned
+from abw.core.exec.cpu.memory import aligned
 from abw.core.exec.cpu.rounds.best import Best, whole
 from abw.core.exec.cpu.rounds.state import FAILED, StateFunction, Words
 from abw.core.exec.cpu.target import TARGETS, TargetName, get_target

@@ -18,7 +18,7 @@ from abw.core.exec.cpu import target as of_target
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.llvm.emit import READ_FAR
-from abw.core.exec.cpu.packing import LINE
+from abw.core.exec.cpu.memory import LINE
 from abw.core.exec.cpu.target import TARGETS, USUAL_CACHE, Target, TargetName, get_target
 from abw.core.exec.cpu.tiling import StageLayout
 from abw.core.exec.params import Params, init_params

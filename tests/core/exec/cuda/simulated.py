@@ -16,9 +16,9 @@ from tests.core.exec.cuda.simgrid import launch
 
 Floats = NDArray[np.float32]
 
-_PLAN = Sizes(threads=64, packed=16, sums=16, shared=1024, slab=8, blocks=3, held=2048)
+_PLAN = Sizes(threads=64, packed=16, sums=16, shared=1024, slab=8, blocks=3)
 # One warp a block, or two; a thread sums one lane of four gates, so that all tiles are small.
-SMALL = Forms(replace(_PLAN, threads=32, blocks=4, held=0), _PLAN)
+SMALL = Forms(replace(_PLAN, threads=32, blocks=4), _PLAN)
 
 
 @dataclass

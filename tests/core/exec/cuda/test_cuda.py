@@ -160,7 +160,7 @@ def test_products_with_words_are_hoisted_before_all_batches() -> None:
     assert program.batch.hoisted.tolist() == [True, False]
     assert program.batch.early.tolist() == [[True, False, False]]
     # hoisted: the four products with x; a batch: those with h, which is a node's or zero
-    assert [len(step.weights.segments) for step in program.cells[0].steps] == [1, 1]  # type: ignore[union-attr]
+    assert [len(step.packed.group.segments) for step in program.cells[0].steps] == [1, 1]  # type: ignore[union-attr]
     executor = CudaExecutor(SimulatedDevice(2), "batch")
     executor.prepare(network, params)
     result = executor.run(plan(graph, one_by_one(graph)))

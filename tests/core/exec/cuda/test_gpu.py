@@ -20,7 +20,7 @@ from abw.core.exec.cuda.driver.device import Buffer, Device, Event, HungError, S
 from abw.core.exec.cuda.driver.driver import CudaError, Driver
 from abw.core.exec.cuda.driver.gpu import Gpu
 from abw.core.exec.cuda.driver.launch import widest_phase
-from abw.core.exec.cuda.image import Image
+from abw.core.exec.cuda.image import ITEM, Image
 from abw.core.exec.cuda.ondevice.intrinsics import grid_barrier
 from abw.core.exec.interface import TooLargeError
 from tests.core.exec.cuda.fakedriver import FakeLibrary
@@ -45,7 +45,7 @@ def whole(words, floats, weights, counters):
     """The same, for all items; those of a phase in any order."""
     for p in range(words[0]):
         for i in range(words[4 + p], words[5 + p]):
-            item = words[2] + 10 * i
+            item = words[2] + ITEM * i
             tile = cuda.blockIdx.x
             while tile < words[item + 3]:
                 lane = words[item + 1] + tile * cuda.blockDim.x + cuda.threadIdx.x
@@ -68,7 +68,7 @@ def image(phases: list[list[tuple[int, int, int, int]]]) -> Image:
     for phase in phases:
         before = 0
         for kernel, first, tiles, weight in phase:
-            words += [kernel, first, before, tiles, weight, 0, 1, 0, 0, 0]
+            words += [kernel, first, before, tiles, weight]
             before += tiles
     return Image(np.array(words, np.uint32), 1000)
 

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numba import cuda as typed_cuda
+from numba import uint32
 
-from abw.core.exec.cuda.image import Image, Work, pack, words_needed
+from abw.core.exec.cuda.image import ITEM, Image, Work, pack, words_needed
+from abw.core.exec.cuda.ondevice.functions import next_tile, own_tile
 from abw.core.exec.interface import TooLargeError
 from abw.core.plan.plan import Plan, plan
 from tests.core.exec.builder import fused_graph, random_graph, random_network, random_schedule
+from tests.core.exec.cuda.simgrid import launch
 
+cuda: Any = typed_cuda
 seeds = st.integers(0, 2**32 - 1)
 ENDLESS = 2**40
 
@@ -51,7 +57,6 @@ def random_work(rng: np.random.Generator, planned: Plan) -> Work:
         np.array(level, np.int32),
         np.array(hoisted),
         4 * rng.permutation(len(level)).astype(np.int64),
-        4 * rng.integers(0, 3, shape),
         rng.permutation(2 * len(level)).reshape(shape).astype(np.int32),
         rng.integers(1, 5, shape).astype(np.int32),
         rng.integers(1, 4, shape).astype(np.int32),
@@ -78,8 +83,6 @@ class Item:
     scratch: int
     sums: int
     frame: int
-    held: tuple[int, ...]
-    """What only the plan's kernel wants to know."""
 
     def slot(self, words: list[int], s: int, lane: int) -> int:
         where, first, step, _ = words[self.frame + 3 + 4 * s : self.frame + 7 + 4 * s]
@@ -100,9 +103,9 @@ def decode(image: Image) -> tuple[list[int], list[Item]]:
     items = []
     for p in range(phases):
         for i in range(ends[p], ends[p + 1]):
-            kernel, frame, first, tiles, weights, *held = words[at + 10 * i : at + 10 * i + 10]
+            kernel, frame, first, tiles, weights = words[at + 5 * i : at + 5 * i + 5]
             lanes, scratch, sums = words[frame : frame + 3]
-            items.append(Item(p, kernel, first, tiles, weights, lanes, scratch, sums, frame, tuple(held)))
+            items.append(Item(p, kernel, first, tiles, weights, lanes, scratch, sums, frame))
     return words, items
 
 
@@ -128,13 +131,6 @@ def check(planned: Plan, work: Work, image: Image, arena: np.ndarray) -> None:
         assert v == (item.lanes > work.limit[s, 0])
         assert item.tiles == -(-item.lanes // work.rows[s, v]) * work.columns[s, v]
         assert item.weights == work.weights[s]
-        place, columns, high, slots, length = item.held
-        assert (place, columns, high) == (
-            (work.held[s, v], work.columns[s, v], work.rows[s, v]) if work.held[s, v] else (0, 1, 0)
-        )
-        own = [(arenas.slots[t], arenas.outputs[t]) for t in types if s in steps[t]]
-        form = own[0] if own else (1, 1)
-        assert (slots, length) == (form[0], 3 + 4 * form[0] + form[1])
         done = done + before.tiles if before is not None and before.phase == item.phase else 0
         assert item.first == done
 
@@ -249,3 +245,33 @@ def test_a_plan_beyond_32_bits_is_refused() -> None:
     arena[-1] = 2**32
     with pytest.raises(TooLargeError):
         pack(planned, work, arena)
+
+
+@pytest.mark.simulated
+@given(st.integers(1, 12), st.lists(st.integers(0, 30), min_size=1, max_size=5))
+def test_every_tile_is_one_blocks(blocks: int, tiles: list[int]) -> None:
+    """Each tile of a phase's items is taken once, and the blocks' shares differ by one tile at most."""
+    words, first = [7], 0
+    for count in tiles:
+        words += [0, 0, first, count, 0]
+        first += count
+    end = len(words)
+    out = np.full((blocks, 2 + 2 * first), -1, np.int64)
+
+    def kernel(words, out, end, blocks):
+        block = uint32(cuda.blockIdx.x)
+        at, tile = own_tile(words, uint32(1), end, block, blocks)
+        n = 0
+        while at < end:
+            out[block, n] = at
+            out[block, n + 1] = tile
+            n += 2
+            at, tile = next_tile(words, at, tile, end, block, blocks)
+
+    arguments = (np.array(words, np.uint32), out, np.uint32(end), np.uint32(blocks))
+    launch(kernel, blocks, 1, arguments, races=False)
+    pairs = [[(row[n], row[n + 1]) for n in range(0, len(row), 2) if row[n] >= 0] for row in out.tolist()]
+    assert all(own == sorted(own) for own in pairs)
+    expected = [(1 + ITEM * i, tile) for i, count in enumerate(tiles) for tile in range(count)]
+    assert sorted(pair for own in pairs for pair in own) == expected
+    assert max(map(len, pairs)) - min(map(len, pairs)) <= 1

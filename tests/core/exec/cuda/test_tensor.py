@@ -48,14 +48,13 @@ from tests.core.exec.cuda import fakedriver, simgrid
 from tests.core.exec.cuda.fakedriver import FakeLibrary
 from tests.core.exec.cuda.simtensor import cut, split
 from tests.core.exec.cuda.simulated import SimulatedDevice
-from tests.core.exec.cuda.test_held import chains
 
 pytestmark = pytest.mark.simulated
 
 Floats = NDArray[np.float32]
 
 # No block runs at once: so every batch has many lanes, and tiles are those for many.
-SIZES = Sizes(threads=64, packed=16, sums=32, shared=5000, slab=8, blocks=0, held=0, tensor=True)
+SIZES = Sizes(threads=64, packed=16, sums=32, shared=5000, slab=8, blocks=0, tensor=True)
 FORMS = Forms(SIZES, SIZES)
 # Two warps side by side.
 WIDE = replace(SIZES, packed=32, shared=8000)
@@ -105,21 +104,6 @@ def test_equals_reference(seed: int, scheme: Scheme) -> None:
     assert run(graph, FORMS, scheme, seed) < 1e-4  # as in test_cuda.py
 
 
-def test_a_plan_with_held_weights_multiplies_its_large_batches_on_tensor_cores() -> None:
-    forms = replace(FORMS, plan=replace(SIZES, blocks=2, held=8192))
-    planned = chains(6, (70, 2), 2, 1)
-    network, params = planned.graph.network, init_params(planned.graph.network, 1)
-    executor = CudaExecutor(device := SimulatedDevice(1, forms), "plan")
-    executor.prepare(network, params)
-    assert error(executor.run(planned), reference(planned.graph, params)) < 2e-6
-    texts = device_program(network, forms).text.split("\ndef part")[1:]
-    used = [texts[kernel] for kernel in device.used]
-    hoisted, batches = used[:2], used[2:]
-    assert ["mma(" in text for text in hoisted] == [True, False]
-    assert ["mma(" in text for text in batches] == [True, False] * 2
-    assert [text.partition("(")[2].startswith("staging") for text in batches] == [False, True] * 2
-
-
 # ---- which steps
 
 
@@ -127,7 +111,7 @@ def test_batches_of_many_lanes_run_on_tensor_cores_where_there_are_any() -> None
     _, network = one_type(lstm(64), 3)
     with_them, without = (
         device_program(network, HOPPER),
-        device_program(network, forms_for(132, 227 << 10, False)),
+        device_program(network, forms_for(132, False)),
     )
     assert "mma(" not in without.text.partition("def ")[2]
     for mine, other in ((with_them.batch, without.batch), (with_them.plan, without.plan)):
