@@ -67,6 +67,7 @@ async def _serve(
         http=protocol,
         ws="none",
         log_config=None,
+        log_level="error",  # what clients do wrong is counted, not written
         access_log=False,
         lifespan="off",
         server_header=False,

@@ -20,6 +20,8 @@ TREE = "(3 (2 It) (4 works))"
 ASK = f"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-length: {len(TREE)}\r\n\r\n{TREE}".encode()
 LIVE = b"GET /health/live HTTP/1.1\r\nhost: x\r\n"
 KB = 1 << 10
+# Seconds that the server waits for a request.
+KEPT = 5
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +123,25 @@ def test_a_client_that_sends_no_more_waits_for_its_answer(server: Server) -> Non
 
     reply = asyncio.run(ask())
     assert reply.status == 200 and reply.lines[0]["outputs"]
+
+
+def test_a_connection_without_a_request_is_closed(server: Server) -> None:
+    async def wait() -> None:
+        at_once, after_one = await asyncio.wait_for(asyncio.gather(said(server), said(server, ASK)), 2 * KEPT)
+        assert at_once == b"" and after_one.count(b"HTTP/1.1 200 OK") == 1
+
+    asyncio.run(wait())
+
+
+def test_clients_cannot_write_into_the_log(server: Server) -> None:
+    async def send() -> None:
+        assert b" 400 " in await said(server, b"\x00\xff\r\n\r\n", end=True)
+        upgrade = LIVE + b"connection: upgrade\r\nupgrade: websocket\r\n\r\n"
+        assert b" 200 " in await said(server, upgrade, end=True)
+
+    before = server.log.read_text()
+    asyncio.run(send())
+    assert server.log.read_text() == before
 
 
 def test_the_root_lists_the_addresses(server: Server) -> None:
