@@ -47,7 +47,7 @@ class Protocol(HttpToolsProtocol):
         """Whether no request waits for its answer."""
         return self.cycle is None or self.cycle.response_complete
 
-    def connection_made(self, transport: Any) -> None:  # type: ignore[override]  # noqa: ANN401 (uvicorn's)
+    def connection_made(self, transport: Any) -> None:  # noqa: ANN401 (uvicorn's)
         """Begin to wait for a request, as long as between two requests."""
         super().connection_made(transport)
         self.timeout_keep_alive_task = self.loop.call_later(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from abw.core.base.errors import Problem, Span, SpecError, did_you_mean
 
@@ -27,7 +28,18 @@ class Report:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """All of them, each once, as first met, but for what follows from a refused name."""
-        return tuple(p for p in self._problems if p in self._refusals or not self._follows(p))
+        told = [p for p in self._problems if p in self._refusals or not self._follows(p)]
+        same: dict[tuple[str, str], list[Problem]] = {}
+        for problem in told:
+            if problem.where and problem.message.startswith("unknown dim "):  # one line declares it
+                same.setdefault((problem.where.file, problem.message), []).append(problem)
+        others = {p: None for places in same.values() for p in places[1:]}
+        counts = {places[0]: len(places) for places in same.values() if len(places) > 1}
+        return tuple(
+            replace(p, message=f"{p.message}, at {counts[p]} places") if p in counts else p
+            for p in told
+            if p not in others
+        )
 
     def add(self, message: str, where: Span | None = None, hint: str = "") -> None:
         """Note a mistake."""

@@ -407,6 +407,12 @@ def test_recipes_of_the_docs_are_cells(folder: Folder, root: Path) -> None:
         assert all("never used" in problem.message for problem in problems), recipe
 
 
+def test_a_dim_that_is_not_declared_is_one_mistake(folder: Folder) -> None:
+    text = "cell: c\ninputs: {x: m}\nparams: {w: k, b: m}\nequations: z = w * x + b\noutputs: {z: z}\n"
+    found = [(p.message, p.where.line, p.where.column) for p in folder.cell_problems(text, {}) if p.where]
+    assert found == [("unknown dim 'm', at 2 places", 2, 13), ("unknown dim 'k'", 3, 13)]
+
+
 def test_all_mistakes_of_a_file_at_once_in_the_order_of_its_lines(folder: Folder) -> None:
     problems = folder.cell_problems(
         "cell: c\ndims: [n]\ninputs: {x: n, unused: n}\nparams: {W: [n, m]}\n"

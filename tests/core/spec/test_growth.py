@@ -168,6 +168,13 @@ def test_nothing_is_told_that_follows_from_a_refused_name(
     assert [p.message for p in parser.model_problems(text)] == [message]
 
 
+def test_a_kind_that_is_called_as_one_of_the_data_is_one_mistake(parser: Folder) -> None:
+    """What it would have as a kind of its own is right."""
+    text = re.sub(r"(?<![\w])state\b", "target", right())
+    (problem,) = parser.model_problems(text)
+    assert problem.message == "'target' is a kind of the data already" and "another name" in problem.hint
+
+
 def test_other_mistakes_are_told_beside_a_refused_name(parser: Folder) -> None:
     text = right().replace("heard", "number").replace("dims: {in: hidden, out: 1}", "dims: {in: hidden}")
     found = [p.message for p in parser.model_problems(text)]

@@ -40,7 +40,8 @@ TAKEN = frozenset({"instance", "this", "none", "zeros", "number", "and", "or", "
 # So many vertices of a kind an instance may have at most.
 MOST = 1 << 20
 # A kind of the data has its links and fields from there.
-_GIVEN = GROWING.without("links", "fields", "start", "most")
+_GROWN = ("links", "fields", "start", "most")
+_GIVEN = GROWING.without(*_GROWN)
 
 
 @dataclass(slots=True)
@@ -83,6 +84,11 @@ def sketch(
         if key.text in grown and (key.text in given.links or key.text in given.fields or key.text in TAKEN):
             message = f"{what} is a name of the data already"
             report.refuse(key.text, message, key.where, "use another name")
+            report.hide(_names_in(written), key.where)
+            continue
+        if key.text not in grown and sum(written.get(name) is not None for name in _GROWN) > 1:
+            hint = "use another name; a kind of the data has links and fields from there"
+            report.refuse(key.text, f"{what} is a kind of the data already", key.where, hint)
             report.hide(_names_in(written), key.where)
             continue
         kind = _sketch_kind(key, written, found, grown, tables, report)
