@@ -18,6 +18,7 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
 
     from abw.core.base.console import Console
     from abw.core.exec.precision import ALLOWED
+    from abw.core.run.streaming import TOLERANCE
     from abw.core.store.runs import policy_name
 
     console = Console(stderr=on_stderr)
@@ -108,7 +109,12 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
             style="yellow",
         )
     if report["max_error"] is not None:
-        limit = f" (at most {ALLOWED[precision]:.1e} in {precision})" if precision in ALLOWED else ""
+        limit, allowed = "", TOLERANCE
+        if precision in ALLOWED:
+            allowed = ALLOWED[precision]
+            limit = f" (at most {allowed:.1e} in {precision})"
+        if "program" not in report and report["max_error"] > allowed:
+            limit = ", where numbers nearly cancel: no more than rounding to single precision explains"
         console.print(
             f"verified: largest error {report['max_error']:.1e} of the output's root mean square{limit}"
         )

@@ -137,7 +137,8 @@ def product(written: str, values: Sequence[Sizes]) -> Sizes:
     left, right = values
     shown = f"{show(left)} {written} {show(right)}"
     if len(left) != 2:
-        raise ShapeError(f"{shown}: the left side must be a matrix", "element by element: *")
+        hint = "element by element: *" if len(right) < 2 else "the matrix stands on the left: W @ x"
+        raise ShapeError(f"{shown}: the left side must be a matrix", hint)
     if left[1].value != right[0].value:
         turned = len(right) == 1 and left[0].value == right[0].value
         raise ShapeError(f"{shown}: the inner sizes differ", "transpose the matrix?" if turned else "")

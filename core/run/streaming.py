@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -334,7 +335,8 @@ def _answered(
 def _compared(run: ModelRun, graph: Graph, result: Result) -> tuple[float, Result]:
     """The largest error of any node's outputs against the reference executor's, and that. Errors: AbwError.
 
-    `graph` has every reduction as a node: so the reference computes them.
+    `graph` has every reduction as a node: so the reference computes them. The error is larger than is allowed
+    only where numbers nearly cancel and rounding to single precision explains it.
     """
     reference = ReferenceExecutor()
     assert run.params
@@ -347,7 +349,7 @@ def _compared(run: ModelRun, graph: Graph, result: Result) -> tuple[float, Resul
         found = compare(result, expected, fusion, shaken)
         return max(found, key=lambda d: d.error, default=Difference("", "", 0.0))
 
-    worst = furthest()
+    found = worst = furthest()
     if not worst.error <= limit:  # numbers that nearly cancel may be why
         worst = furthest(shaken_runs(graph, run.params))
     if not worst.error <= limit:
@@ -359,4 +361,4 @@ def _compared(run: ModelRun, graph: Graph, result: Result) -> tuple[float, Resul
             hint=("It" if precision == "float32" else coarse + "Else it")
             + " is a defect of abw: please report it with the spec and the data",
         )
-    return worst.error, expected
+    return (found.error if math.isfinite(found.error) else worst.error), expected

@@ -146,7 +146,8 @@ def test_initial_values_and_sizes_that_are_expressions(folder: Folder) -> None:
     ("equation", "message", "hint"),
     [
         ("z = «W @ y»", "W @ y: [m=2, n=3] @ [m=2]: the inner sizes differ", "transpose the matrix?"),
-        ("z = «x @ W»", "x @ W: [n=3] @ [m=2, n=3]: the left side must be a matrix", "element by element"),
+        ("z = «x @ W»", "x @ W: [n=3] @ [m=2, n=3]: the left side must be a matrix", "W @ x"),
+        ("z = «x @ x»", "x @ x: [n=3] @ [n=3]: the left side must be a matrix", "element by element"),
         ("z = x * («W @ x + x»)", "W @ x + x: [m=2] + [n=3]: the sizes differ", ""),
         ("z = «A * x»", "A * x: [n=3, m=2] * [n=3]: the sizes differ", "for a matrix times a vector write @"),
         ("z = «A + x»", "A + x: [n=3, m=2] + [n=3]: the sizes differ", "a row write reshape(…, n, 1)"),
