@@ -37,6 +37,7 @@ from abw.core.run.workload import (
     whole,
 )
 from abw.core.spec.load import Overrides
+from abw.core.tools.opened import report_head
 
 # The names of learned policies that say their encoding; `best` tries several.
 LEARNED_WITH: dict[str, Choice] = {
@@ -153,10 +154,7 @@ def compare(
             by_size.append(sizes_of(tested, trained, options.sizes, progress))
     instances = len(tested.workload.instances)
     return {
-        "schema_version": 1,
-        "model": model.name,
-        "spec": str(model.files[0]),
-        "data": str(model.data.path),
+        **report_head(model),
         "granularity": options.granularity,
         "passes": passes,
         "cost": str(options.cost) if options.cost else None,

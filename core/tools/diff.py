@@ -1,4 +1,4 @@
-"""How two runs differ: what `abw runs diff` says."""
+"""How two runs, or two trainings, differ: what `abw runs diff` says."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from abw.core.exec.agreement import error_of
 from abw.core.run.streaming import TOLERANCE
 from abw.core.store.checked import read_arrays
 from abw.core.store.runs import OUTPUTS, RETURNED, StoredRun, load_batch
+from abw.core.store.trainings import StoredTraining
 
-# What was asked for, as it stands in reports.
+# What was asked for, and what was counted, by the names in reports.
 OPTIONS = (
     "model", "spec", "data", "dims", "policy", "picked", "executor", "precision", "granularity",
     "layout", "passes", "hoist", "seed", "weights", "threads", "batch", "versions", "program",
 )  # fmt: skip
-# What was counted.
 COUNTS = (
     "instances", "skipped", "mini_batches", "nodes", "batches", "lower_bound", "unseen_states", "launches",
     "memory_kernels", "bytes_moved", "not_finite",
 )  # fmt: skip
+# Said of outputs and returned values that are not in a run's folder.
+NOT_COMPARED = "not compared: those of a run that was given --output are not in its folder"
 
 
 def diff_runs(one: StoredRun, other: StoredRun) -> dict[str, Any]:
@@ -52,6 +54,29 @@ def diff_runs(one: StoredRun, other: StoredRun) -> dict[str, Any]:
         "outputs": outputs,
         "outputs_said": said,
         "tolerance": TOLERANCE,
+    }
+
+
+def diff_trainings(one: StoredTraining, other: StoredTraining) -> dict[str, Any]:
+    """What differs between two trainings, one document; options that are the same are left out.
+
+    `files`: those of the spec and its data that are not the same in both, or not of both. `curves`: the rows
+    of both.
+    """
+    a, b = ({"model": x["model"], **x["overrides"], **x["options"]} for x in (one.about, other.about))
+    files, others = (training.about.get("files", {}) for training in (one, other))
+    return {
+        "schema_version": 1,
+        "a": {"name": one.name, "path": str(one.path)},
+        "b": {"name": other.name, "path": str(other.path)},
+        "files": [name for name in sorted({*files, *others}) if files.get(name) != others.get(name)],
+        "options": {
+            key: [a.get(key), b.get(key)] for key in dict.fromkeys((*a, *b)) if a.get(key) != b.get(key)
+        },
+        "epochs": [len(one.rows), len(other.rows)],
+        "best": [one.best, other.best],
+        "best_epoch": [one.best_epoch, other.best_epoch],
+        "curves": [list(one.rows), list(other.rows)],
     }
 
 
@@ -100,7 +125,7 @@ def _batches(one: StoredRun, other: StoredRun) -> dict[str, Any]:
 def _outputs(one: Path, other: Path) -> tuple[dict[str, Any], str]:
     """Each output's difference; or why there is nothing to compare."""
     if not (one.is_file() and other.is_file()):
-        return {}, "not compared: those of a run that was given --output are not in its folder"
+        return {}, NOT_COMPARED
     mine, theirs = read_arrays(one), read_arrays(other)
     names = [n for n in mine if not n.startswith("instance.") and not n.endswith((".offsets", ".vertex"))]
     return {n: _difference(mine[n], theirs.get(n)) for n in names}, ""
@@ -109,16 +134,14 @@ def _outputs(one: Path, other: Path) -> tuple[dict[str, Any], str]:
 def _returned(one: Path, other: Path) -> str:
     """How many instances' programs returned something else."""
     if not (one.is_file() and other.is_file()):
-        return "not compared: those of a run that was given --output are not in its folder"
+        return NOT_COMPARED
     mine, theirs = one.read_bytes().splitlines(), other.read_bytes().splitlines()
     if len(mine) != len(theirs):
         return f"of {len(mine)} instances, and of {len(theirs)}"
     others = [number for number, (a, b) in enumerate(zip(mine, theirs, strict=True)) if a != b]
-    return (
-        f"{len(others)} of {len(mine)} are others, the first on line {others[0] + 1}"
-        if others
-        else "the same"
-    )
+    if not others:
+        return "the same"
+    return f"{len(others)} of {len(mine)} are others, the first on line {others[0] + 1}"
 
 
 def _difference(mine: Any, theirs: Any) -> dict[str, Any]:  # noqa: ANN401 (arrays of any kind)
