@@ -63,7 +63,7 @@ def beams(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> Rows
         some = starts[: max(8, batch)]
         chunks = [some[at : at + batch] for at in range(0, len(some), batch)]
         said = net.run(translate, some, batch=batch)
-        assert net._last is not None
+        assert net._session.last is not None
         work: dict[str, Callable[[], object]] = {
             "plain": lambda some=some, batch=batch: net.run(translate, some, batch=batch)  # type: ignore[misc]
         }

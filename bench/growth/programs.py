@@ -81,7 +81,7 @@ def recording(specs: Path, runs: int) -> dict[str, float]:
     def recorded(net: Net) -> None:
         with net.batching():
             calling(net.score, net.zeros("hidden"))
-            net._recorder.take()  # as arrays, but not executed
+            net._session.recorder.take()  # as arrays, but not executed
 
     def asking(_: int) -> None:
         zero = net.zeros("hidden")
@@ -148,13 +148,13 @@ def trees(specs: Path, file: Path, hidden: int, runs: int) -> Row:
         with net.batching():
             for root in roots:
                 programs[net](root)
-            net._recorder.take()
+            net._session.recorder.take()
 
     def run() -> None:
         net.run(programs[net], roots, batch=64)
 
     run()
-    engine = net._ready().engine
+    engine = net._session.ready().engine
     graph = engine.graph(joined(engine.segments))[0]
     made = plan(graph, get_policy("critical").schedule(graph.dag))
     by_machine, by_python = programs
@@ -239,8 +239,8 @@ def parsing(library: Any, specs: Path, file: Path, hidden: int, runs: int) -> Ro
         return net.run(function, sentences, batch=64)
 
     said = run(programs.plain)
-    assert net._last is not None
-    rounds = net._last.rounds
+    assert net._session.last is not None
+    rounds = net._session.last.rounds
     work: dict[str, Callable[[], object]] = {
         "plain": lambda: run(programs.plain),
         "yielding": lambda: run(programs.yielding),

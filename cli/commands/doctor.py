@@ -56,10 +56,10 @@ def _warm(spec: Path, weights: Path | None, sizes: list[str] | None, as_json: bo
 
     begun = time.perf_counter()
     if options.is_program(spec):
-        from abw.core.program.overrides import Told
+        from abw.core.program.overrides import NetOverrides
         from abw.core.script.find import warmed
 
-        name, count = warmed(str(spec), Told(changes.dims, weights)), 0
+        name, count = warmed(str(spec), NetOverrides(changes.dims, weights)), 0
     else:
         from abw.core.api import load
 

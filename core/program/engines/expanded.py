@@ -61,12 +61,14 @@ def lookups_of(cells: Network, ops: OpNetwork) -> Lookups:
 class OpEngine(Engine):
     """Executes the network of operations, but takes calls of cells and gives the values of these."""
 
-    def __init__(self, cells: Network, ops: OpNetwork, *given: Any) -> None:  # noqa: ANN401 (as its base)
+    compiled = False
+
+    def __init__(self, cells: Network, ops: OpNetwork, *parts: Any) -> None:  # noqa: ANN401 (as its base)
         self._cells = cells
         self._templates, self._lookups = templates_of(ops), lookups_of(cells, ops)
         self._slots = np.array([len(t.slots) for t in cells.types], np.int32)
         self._where = np.zeros(0, np.int32)
-        super().__init__(ops.network, *given)
+        super().__init__(ops.network, *parts)
 
     def begin(self, base: int) -> None:
         """Begin a run: see `Engine.begin`."""

@@ -23,10 +23,12 @@ from abw.core.program.recording.recorder import Ints, Segment
 class GraphEngine(Engine):
     """Schedules each structure that it meets once, by the policy, and all instances of it alike."""
 
-    def __init__(self, *given: Any) -> None:  # noqa: ANN401 (as of `Engine`)
+    compiled = False
+
+    def __init__(self, *parts: Any) -> None:  # noqa: ANN401 (as of `Engine`)
         self._known: dict[bytes, Schedule] = {}
         self._held = 0
-        super().__init__(*given)
+        super().__init__(*parts)
 
     def advance(self, segment: Segment) -> None:
         """Compute all nodes of a run. Errors: AbwError where programs go on after what they asked."""

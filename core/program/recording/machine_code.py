@@ -32,7 +32,7 @@ _OWN = (
 )  # fmt: skip
 # The words of the state, by their places: the head that an executor's tape reads; room for so many words
 # (`limit`), the `step` from handle to handle, whether the tape is `open`, `whose` the calls are; how
-# questions are `asking` (see `recorder.CLOSED`), the `room` for them, and for the bytes of masks
+# questions are `asking` (`CLOSED`, …), the `room` for them, and for the bytes of masks
 # (`mask_room`); what greenlets call to wait (`switch`), and what they and generators then give (`argmax`,
 # `above`, `best`).
 #
@@ -44,6 +44,10 @@ _OWN = (
 # many switch to each other (`size`), or that they are generators (`sends`); the place of the last one
 # (`resumed`); how that stopped, if it is a generator (`sent`: 1 by yielding, 0: it ended).
 WORDS = {name: number for number, name in enumerate((*HEAD, *_OWN))}
+
+# How questions are asked: not noted by the recorder; a greenlet waits by switching; a generator is given what
+# it is to yield; and it was given that.
+CLOSED, BY_SWITCH, BY_YIELD, TO_YIELD = range(4)
 
 _TEXT = r"""
 @api = internal global [COUNT x ptr] zeroinitializer

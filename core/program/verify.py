@@ -1,23 +1,19 @@
-"""A program run together, alone and in double precision: what differs."""
+"""Check a program: what differs when instances run together, alone, and in double precision."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.program.running.eager_runner import EagerRunner, Weighed
+from abw.core.program.running.eager import Weighed
 from abw.core.program.running.fibers import Done, Failed, Program
 from abw.core.program.running.results import noted
 from abw.core.program.running.task import Log
-
-# Runs some instances, which have these numbers, as a mini-batch, and logs what is decided.
-Together = Callable[[Program, Sequence[object], Sequence[int], Log], list[Done | Failed]]
-# Runs instances in double precision, with the decisions of a log; adds a runner for each.
-Exact = Callable[[Program, Sequence[object], Sequence[int], Log, list[EagerRunner]], list[Done | Failed]]
+from abw.core.program.session import ProgramGranularity, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,31 +55,33 @@ class Verified:
 
 
 def verify(
-    together: Together,
-    exactly: Exact,
+    session: Session,
     function: Program,
     items: Sequence[object],
     numbers: Sequence[int],
+    granularity: ProgramGranularity,
     batch: int,
     tolerance: float,
 ) -> Verified:
-    """See `Net.verify`. Raises what a program raises. Cost: that of each instance in double precision."""
+    """See `Net.verify`; the instances have these numbers. Raises what a program raises.
+
+    Cost: that of each instance in double precision.
+    """
+
     log: Log = {}
     alone: Log = {}
     results: list[object] = []
     unlike: list[int] = []
-    runners: list[EagerRunner] = []
     for first in range(0, len(items), batch):
         now = numbers[first : first + batch]
-        ends = together(function, items[first : first + batch], now, log)
+        ends = session.run(function, items[first : first + batch], now, granularity, log).ends
         results += [_plain(end, function, i) for i, end in zip(now, ends, strict=True)]
     for i, item, result in zip(numbers, items, results, strict=True):
-        once = _plain(together(function, [item], [i], alone)[0], function, i)
+        once = _plain(session.run(function, [item], [i], granularity, alone).ends[0], function, i)
         if not _same(result, once) or _answers(log, i) != _answers(alone, i):
             unlike.append(i)
-    ends = exactly(function, items, numbers, log, runners)
+    ends, weighed = session.run_eagerly(function, items, numbers, log)
     exact = [_plain(end, function, i) for i, end in zip(numbers, ends, strict=True)]
-    weighed = [one for runner in runners for one in runner.log]
     decided = [one for one in weighed if one.how != "value"]
     shown = [one for one in weighed if one.how == "value"]
     judged = [(one, _judge(one, tolerance)) for one in decided]

@@ -17,8 +17,8 @@ from abw.core.program.recording.recorder import Longs, Segment
 Floats = NDArray[np.float32]
 
 
-class Given:
-    """The rows of a mini-batch, by their constants, which are numbered as `Network.given` is.
+class InputRows:
+    """The rows that the instances of a mini-batch bring along, by their constants (`Network.given`).
 
     Rows are numbered on from run to run, so that one of an earlier run is known as such.
     """
@@ -26,21 +26,21 @@ class Given:
     def __init__(self) -> None:
         self._rows: dict[int, list[Floats]] = {}
         self._first: dict[int, int] = {}
-        self._seen: dict[int, int] = {}
+        self._reported: dict[int, int] = {}
 
     def __bool__(self) -> bool:
         """Whether there were any in this or an earlier run."""
         return bool(self._first)
 
     def begin(self) -> None:
-        """A run begins: the rows of the one before are gone."""
+        """Begin a run; the rows of the one before are gone."""
         for number, rows in self._rows.items():
             self._first[number] += len(rows)
             rows.clear()
-        self._seen.clear()
+        self._reported.clear()
 
     def add(self, constant: Constant, values: Floats) -> int:
-        """The reference of a new row. Errors: AbwError for more than a mini-batch may have."""
+        """Add a row; its number in the constant. Errors: AbwError for more than a mini-batch may have."""
         rows = self._rows.setdefault(constant.number, [])
         first = self._first.setdefault(constant.number, 0)
         if len(rows) == constant.rows:
@@ -49,18 +49,18 @@ class Given:
                 hint="fewer instances at once, or one value for what is the same: x = net.input(numbers)",
             )
         rows.append(values)
-        return -1 - constant.first - (first + len(rows) - 1) % constant.rows
+        return (first + len(rows) - 1) % constant.rows
 
     def fresh(self, network: Network) -> Iterator[tuple[int, int, Floats]]:
-        """Of each constant with rows that this has not told yet: its number among the network's, its first
-        row of this run, and those rows (n, *shape).
+        """Yield each constant with rows that were not yielded before: its number among the network's, its
+        first row of this run, and those rows (n, *shape).
         """
         for number in network.given:
             constant = network.constants[number]
-            rows, seen = self._rows.get(constant.number, []), self._seen.get(constant.number, 0)
-            if seen < len(rows):
-                self._seen[constant.number] = len(rows)
-                yield number, self._first[constant.number] % constant.rows, np.stack(rows[seen:])
+            rows, reported = self._rows.get(constant.number, []), self._reported.get(constant.number, 0)
+            if reported < len(rows):
+                self._reported[constant.number] = len(rows)
+                yield number, self._first[constant.number] % constant.rows, np.stack(rows[reported:])
 
     def row(self, network: Network, reference: int) -> Floats | None:
         """The values behind a constant's reference; None where it is another kind of constant.
