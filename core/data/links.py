@@ -86,7 +86,8 @@ def invert(target: Ints, indptr: Ints, sources: Ints) -> None:
 def ranges(begin: NDArray[np.integer], each: NDArray[np.integer]) -> NDArray[np.int64]:
     """The numbers from each `begin[i]` on, `each[i]` of them, range after range."""
     before = np.cumsum(each) - each
-    return np.arange(int(each.sum())) + np.repeat(begin - before, each)
+    found: NDArray[np.int64] = np.arange(int(each.sum())) + np.repeat(begin - before, each)
+    return found
 
 
 def neighbours(found: Callable[[], tuple[Ints, Ints]]) -> dict[str, Callable[[], Link]]:

@@ -16,7 +16,7 @@ from abw.core.ir.model import DataSpec, FieldSource, Model, NodeType, Table, Voc
 from abw.core.ir.phases import phases_of
 from abw.core.ir.schema import ARRAYS, Schema
 from abw.core.ir.training import Training
-from abw.core.spec.cells.files import make, read_cell, read_cells
+from abw.core.spec.cells.files import make, read_cell
 from abw.core.spec.keys.model import DATA, MODEL
 from abw.core.spec.models.answers import asked_beside
 from abw.core.spec.models.derived import with_derived
@@ -25,8 +25,7 @@ from abw.core.spec.models.growing.section import grow, optional_inputs, sketch
 from abw.core.spec.models.losses import Outputs
 from abw.core.spec.models.outputs import read_outputs
 from abw.core.spec.models.resolve import Resolver
-from abw.core.spec.models.sections import clashes, own_params, owners_of
-from abw.core.spec.models.tables import read_tables
+from abw.core.spec.models.sections import declared, owners_of, section
 from abw.core.spec.models.train import read_training
 from abw.core.spec.models.weights import read_weights
 from abw.core.spec.models.wiring import connect, finish, share
@@ -34,12 +33,18 @@ from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Scalar, read
 from abw.core.spec.text.reach import Reach
-from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.sizes import LARGEST, resolve, too_large
+from abw.core.spec.text.report import Report
+from abw.core.spec.text.sizes import known_dims, too_large
 
 DEFAULT_SIZE = 64
 # Keys of `data` that belong to one format.
 _OF_FORMATS = {"frequency": "tags", "tokens": "words", "beside": "json"}
+# What other files begin with, what they are, and what takes them.
+_OTHERS = {
+    "cell": ("cell", "`abw layout` and `abw check` take cells; a model file begins with model: NAME"),
+    "layout": ("layout of batches", "`abw layout {}` shows it"),
+    "library": ("library", "programs call its cells: abw.cells(FILE) in Python"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +112,10 @@ def load_model(
     if top is None:
         report.check()
         raise AbwError(f"{path} is no model")
-    if top.get("cell") is not None and top.get("model") is None:
-        hint = "`abw layout` and `abw check` take cells; a model file begins with model: NAME"
-        report.add(f"{path} is a cell, not a model", top.where, hint)
-        report.check()
-    if top.get("layout") is not None and top.get("model") is None:
-        hint = f"`abw layout {path}` shows it"
-        report.add(f"{path} is a layout of batches, not a model", top.where, hint)
-        report.check()
-    if top.get("library") is not None and top.get("model") is None:
-        hint = "programs call its cells: abw.cells(FILE) in Python"
-        report.add(f"{path} is a library, not a model", top.where, hint)
-        report.check()
+    for key, (what, hint) in _OTHERS.items():
+        if top.get(key) is not None and top.get("model") is None:
+            report.add(f"{path} is a {what}, not a model", top.where, hint.format(path))
+            report.check()
     loader = _Loader(path, top, overrides or Overrides(), schema_of, report)
     model = loader.model()
     loader.blame_dims()
@@ -126,17 +123,6 @@ def load_model(
     if model is None:
         raise AbwError(f"{path} is no model")
     return model
-
-
-def known_dims(given: Mapping[str, int], names: tuple[str, ...]) -> None:
-    """Refuse sizes that were asked for. Errors: AbwError for what is no dim, or no size."""
-    for name, value in given.items():
-        if name not in names:
-            hint = suggest(name, names) or "the spec has no dims"
-            raise AbwError(f"there is no dim '{name}' to set", hint=hint, exit_code=2)
-        if not 1 <= value <= LARGEST:
-            hint = f"a size is from 1 to {LARGEST:,}"
-            raise AbwError(f"dim '{name}' cannot be {value}", hint=hint, exit_code=2)
 
 
 class _Loader:
@@ -165,17 +151,12 @@ class _Loader:
     def model(self) -> Model | None:
         report, top = self.report, self.top
         MODEL.check(top, "a model", report)
-        name = fields.text(top.get("model"), "the model's name", report)
-        if name:
-            fields.name(name, "a model", report)
-        written = self._section("dims")
-        names = tuple(key.text for key, _ in written.items) if written else ()
-        known_dims(self.overrides.dims, names)
-        dims = self.dims = resolve(written, self.overrides.dims, report)
+        name, found = declared(top, "model", self.overrides.dims, self.reach, report)
+        tables = {name: (number, self._with_words(table)) for name, (number, table) in found.tables.items()}
+        found = replace(found, tables=tables)
+        dims, cells = found.dims, found.cells
+        self.dims = dims
         data = self._data()
-        tables = read_tables(self._section("tables"), self.reach, dims, report)
-        tables = {name: (number, self._with_words(table)) for name, (number, table) in tables.items()}
-        params = own_params(self._section("params"), dims, report)
         schema = self._schema(data)
         own_links = self._section("links")
         grows = self._section("grow")
@@ -184,18 +165,15 @@ class _Loader:
         growing = sketch(grows, schema, own_links, tables, beside, report) if grows and schema else None
         schema = growing.schema if growing else schema
         types = self._section("types")
-        clashes(top, ("tables", "params", "types"), report)
         if types is not None and not types.items:
             report.add("a model needs a type", types.where)
-        cells = Cells(self.reach, report, read_cells(self._section("cells"), report))
         unknown = Schema("", ())
         drafts = draft_types(types, cells, schema or unknown, dims, report) if types and schema else []
         if schema is None or types is None or drafts is None:
             return None
-        own = {name: (number, item.shape if item else None) for name, (number, item) in params.items()}
-        resolver = Resolver(schema, drafts, tables, own, report)
-        wires = connect(drafts, resolver, report)
-        shared, numbers = share(drafts, [item for _, item in params.values() if item], resolver, report)
+        resolver = Resolver(schema, drafts, tables, found.params, report)
+        wires = connect(resolver)
+        shared, numbers = share(resolver)
         growth = None
         if growing:
             resolver.used |= growing.used
@@ -205,7 +183,7 @@ class _Loader:
             self._section("outputs"), drafts, growth, schema, tables, self.reach, report
         )
         growth = replace(growth, outputs=decisions) if growth else None
-        owners = owners_of(drafts, (*tables, *params), shared)
+        owners = owners_of(drafts, (*tables, *found.params), shared)
         weights = read_weights(top, self.overrides.weights, self.reach, owners, dims, report)
         training = self._training(drafts, outputs, growth, schema, tables, shared)
         self._unused(resolver, cells)
@@ -219,13 +197,12 @@ class _Loader:
             name.text,
             (
                 self.path,
-                *cells.files,
-                *dict.fromkeys(t.vocab.path for _, t in tables.values() if t and t.vocab),
+                *found.files,
                 *dict.fromkeys(answer.path for answer in answers.values() if answer.path),
             ),
             {key: value for key, value in dims.items() if value is not None},
             data,
-            tuple(table for _, table in tables.values() if table),
+            found.whole,
             shared,
             finished,
             outputs,
@@ -284,7 +261,7 @@ class _Loader:
         return replace(table, rows=len(words), vocab=Vocabulary(path, rows), unknown=0)
 
     def _section(self, name: str) -> Keys | None:
-        return fields.mapping(self.top.get(name), name, self.report)
+        return section(self.top, name, self.report)
 
     def _data(self) -> DataSpec | None:
         report, overrides = self.report, self.overrides
@@ -406,8 +383,8 @@ class _Loader:
         for name, (key, _) in cells.own.items():
             if name not in cells.used:
                 self.report.add(f"cell '{name}' is never used", key.where, "leave it out")
-        for section, what in (("tables", "table"), ("params", "parameter")):
-            node = self.top.get(section)
+        for part, what in (("tables", "table"), ("params", "parameter")):
+            node = self.top.get(part)
             for key, _ in node.items if isinstance(node, Keys) else ():
                 if key.text not in resolver.used:
                     self.report.add(f"{what} '{key.text}' is never used", key.where, "leave it out")

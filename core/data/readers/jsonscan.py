@@ -89,7 +89,7 @@ class Room(NamedTuple):
     offsets; for `kind`, `value`, `number` and `edge` see `Columns`. `hard` (3, …) are the positions of
     numbers that are to be read again, and the offsets of these. `known` (3, names, 2) are the offsets of the
     names of kinds, fields and links, `last` (2, names) the last vertex or line with a field or link: -1 at
-    first. `count` (10,) says how much of all there is, and at last whether names may have escapes.
+    first. `counts` (10,) say how much of all there is, and at last whether names may have escapes.
     """
 
     line: Ints
@@ -101,7 +101,7 @@ class Room(NamedTuple):
     edge: Ints
     known: Ints
     last: Ints
-    count: NDArray[np.int64]
+    counts: NDArray[np.int64]
 
 
 def scan(source: Source, skip: int, stop: int, checked: bool = False) -> tuple[Columns, int, int] | None:
@@ -262,7 +262,7 @@ def _number(
 @inner
 def _vertex(text: Bytes, at: int, keys: Bytes, powers: Doubles, room: Room) -> int:
     """Read the object of a vertex, behind its first bracket."""
-    count, kind, value = room.count, room.kind, room.value
+    count, kind, value = room.counts, room.kind, room.value
     v, field = count[_VERTICES], 0
     count[_VERTICES] += 1
     kind[v] = -1
@@ -399,12 +399,12 @@ def _links(text: Bytes, at: int, i: int, room: Room) -> int:
         at = _colon(text, end)
         if at < 0:
             return BAIL
-        link = _named(text, begin, end, room.known[2], link, room.count[_LINKS], room.count[_ESCAPED])
+        link = _named(text, begin, end, room.known[2], link, room.counts[_LINKS], room.counts[_ESCAPED])
         if link < 0 or room.last[1, link] == i:
             return BAIL
-        room.count[_LINKS] += link == room.count[_LINKS]
+        room.counts[_LINKS] += link == room.counts[_LINKS]
         room.last[1, link] = i
-        at = _targets(text, at, link, room.edge, room.count)
+        at = _targets(text, at, link, room.edge, room.counts)
         if at < 0:
             return BAIL
         link += 1
@@ -437,7 +437,7 @@ def _name(text: Bytes, at: int, i: int, names: Ints) -> int:
 @inner
 def _line(text: Bytes, at: int, i: int, keys: Bytes, powers: Doubles, room: Room) -> int:
     """Read the object of line `i`, behind its first bracket."""
-    count, edge = room.count, room.edge
+    count, edge = room.counts, room.edge
     first, edges = count[_VERTICES], count[_EDGES]
     has_vertices = has_links = has_name = False
     while True:
@@ -495,9 +495,9 @@ def parse(
                 while at < text.size and text[at] != NEWLINE:
                     at += 1
             else:
-                i = room.count[_LINES]
-                room.count[_LINES] += 1
-                room.line[0, i], room.line[1, i] = number_of_line, room.count[_VERTICES]
+                i = room.counts[_LINES]
+                room.counts[_LINES] += 1
+                room.line[0, i], room.line[1, i] = number_of_line, room.counts[_VERTICES]
                 room.names[0, i] = room.names[1, i] = room.names[2, i] = 0
                 at = _line(text, at + 1, i, keys, powers, room)
                 if at < 0:

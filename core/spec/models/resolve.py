@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from abw.core.base.errors import did_you_mean
-from abw.core.ir.cell import Shape
+from abw.core.ir.cell import Param
 from abw.core.ir.model import (
     FieldSource,
     NodeSource,
@@ -90,7 +90,7 @@ class Resolver:
     schema: Schema
     drafts: Sequence[TypeDraft]
     tables: Mapping[str, tuple[int, Table | None]]
-    params: Mapping[str, tuple[int, Shape | None]]
+    params: Mapping[str, tuple[int, Param | None]]
     report: Report
     used: set[str] = field(default_factory=set)
     followed: set[str] = field(default_factory=set)

@@ -82,7 +82,7 @@ def test_broken_files(
 
 
 SCANNING = (
-    "parse", "_line", "_name", "_links", "_targets", "_vertices", "_vertex", "_value", "_number", "_named",
+    "parse", "_line", "_name", "_links", "_targets", "_vertices", "_vertex", "_number", "_named",
     "_quoted", "_colon",
 )  # fmt: skip
 TOKENS = ("blank", "is_at", "is_digit", "equal", "string_end", "read_number", "read_whole")
