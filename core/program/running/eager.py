@@ -45,11 +45,17 @@ class EagerTape:
         self._next = first * network.width
 
     def write(self, words: Iterable[int]) -> None:
-        """Compute a node. Errors: LookupError for an operand of an earlier run."""
+        """Compute a node. Errors: AbwError for an operand that is not of this run."""
         number, *handles = words
         net_type = self._network.types[number & TYPE]
         assert net_type.cell is not None
-        operands = [self.value(handle >> BITS) for handle in handles]
+        operands = []
+        for slot, handle in zip(net_type.slots, handles, strict=True):
+            try:
+                operands.append(self.value(handle >> BITS))
+            except LookupError:
+                message = f"input '{slot.name}' of {net_type.name} is a value of an earlier run"
+                raise AbwError(f"{message}, or of another instance: {GONE}", hint=KEEP) from None
         with np.errstate(all="ignore"):
             found = run_cell(net_type.cell, operands, [self._wide[p] for p in net_type.params])
         for output, value in enumerate(found):

@@ -434,6 +434,8 @@ def test_values_of_earlier_runs_are_refused(net: Net) -> None:
         net.run(lambda _: kept[0].value(), [0])
     with pytest.raises(AbwError, match="earlier run"):
         net.run(lambda _: kept[0], [0], eager=True)
+    with pytest.raises(AbwError, match="input 'h' of step is a value of an earlier run"):
+        net.run(lambda n: net.step(net.start, kept[0] if n else net.start), [0, 1], eager=True)
 
 
 def test_values_of_other_nets_are_refused(net: Net, tmp_path: Path) -> None:
