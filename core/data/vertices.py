@@ -14,8 +14,7 @@ from abw.core.data.derive import link
 from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import Lazy, inverse, ranges
 from abw.core.ir.growth import Growth
-from abw.core.ir.paths import Hop
-from abw.core.ir.schema import Schema
+from abw.core.ir.schema import Hop, Schema
 from abw.core.jit.decorators import njit
 
 # Columns that are always there: the number of a vertex's kind, of its instance in the mini-batch, and among

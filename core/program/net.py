@@ -19,7 +19,7 @@ from abw.core.exec.precision import Precision, allowed
 from abw.core.exec.registry import executor_of
 from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Shape
-from abw.core.ir.library import Library
+from abw.core.ir.model import Library
 from abw.core.ir.network import Constant
 from abw.core.policy.foreign import Foreign
 from abw.core.policy.registry import get_policy

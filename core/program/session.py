@@ -15,7 +15,7 @@ from abw.core.exec.planned_tape import joined_schedules
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.graph.graph import Graph
 from abw.core.graph.ops import op_network
-from abw.core.ir.library import Library
+from abw.core.ir.model import Library
 from abw.core.ir.network import Network
 from abw.core.policy.schedule import Policy, Schedule
 from abw.core.program.engines.engine import Engine

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from abw.core.base.errors import AbwError
 from abw.core.ir.cell import Param, Port
-from abw.core.ir.library import Library
-from abw.core.ir.model import NodeType
+from abw.core.ir.model import Library, NodeType
 from abw.core.ir.schema import Schema
 from abw.core.spec.cells.traced import Traced
 from abw.core.spec.load import Overrides

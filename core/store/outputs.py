@@ -23,9 +23,8 @@ from abw.core.base.files import writing
 from abw.core.base.interrupts import finished_before_interrupt
 from abw.core.base.locks import open_alone
 from abw.core.data.stream import Bad
-from abw.core.ir.answers import AS_IT_IS, Answer
 from abw.core.ir.cell import Shape
-from abw.core.ir.model import Model
+from abw.core.ir.model import AS_IT_IS, Answer, Model
 from abw.core.store.arrays import ArrayFile, Sink, write_npz, write_safetensors
 
 # The path that means standard output.

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import get_args
 
 from abw.core.base.errors import did_you_mean
-from abw.core.ir.answers import FORMS, VERTEX, Answer, Form
 from abw.core.ir.cell import Shape
-from abw.core.ir.model import Table
+from abw.core.ir.model import FORMS, VERTEX, Answer, Form, Table
 from abw.core.ir.schema import Schema
 from abw.core.spec.keys.model import ANSWER
 from abw.core.spec.models.vocab import read_vocabulary

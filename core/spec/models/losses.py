@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from abw.core.ir.cell import Shape
 from abw.core.ir.growth import Decision, Growth
 from abw.core.ir.model import Table
-from abw.core.ir.paths import Hop
-from abw.core.ir.schema import Schema
+from abw.core.ir.schema import Hop, Schema
 from abw.core.ir.training import LOSSES, METRICS, Among, Loss, LossKind, Metric, MetricName, Target
 from abw.core.spec.keys.training import LOSS, METRIC
 from abw.core.spec.models.sources import LinkPath, Lookup, parse_source

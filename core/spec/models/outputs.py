@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abw.core.base.errors import did_you_mean
-from abw.core.ir.answers import Answer
 from abw.core.ir.growth import DecisionOutput, Growth
-from abw.core.ir.model import Table
+from abw.core.ir.model import Answer, Table
 from abw.core.ir.schema import Schema
 from abw.core.spec.keys.model import ANSWER
 from abw.core.spec.models.answers import FIELDS, read_answer, read_beside

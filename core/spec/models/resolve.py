@@ -18,8 +18,7 @@ from abw.core.ir.model import (
     Where,
     ZeroSource,
 )
-from abw.core.ir.paths import Hop
-from abw.core.ir.schema import Schema
+from abw.core.ir.schema import Hop, Schema
 from abw.core.spec.models.drafts import TypeDraft, kinds_text, named
 from abw.core.spec.models.sources import LinkPath, Lookup, PathStep, parse_source
 from abw.core.spec.text.document import Scalar

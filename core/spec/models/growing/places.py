@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from abw.core.base.errors import did_you_mean
 from abw.core.ir.growth import MEMBER, Clause, GrowingKind, Number, Place, Test, Tests
 from abw.core.ir.model import Table
-from abw.core.ir.paths import Comparison, Hop
-from abw.core.ir.schema import Schema
+from abw.core.ir.schema import Comparison, Hop, Schema
 from abw.core.spec.models.drafts import kinds_text
 from abw.core.spec.models.growing.clauses import WrittenTest, parse_tests, parse_value, whole
 from abw.core.spec.models.sources import LinkPath, PathStep

@@ -18,8 +18,7 @@ from abw.core.ir.growth import (
     extended,
 )
 from abw.core.ir.model import FieldSource, NodeSource, Table, TableSource
-from abw.core.ir.paths import Hop
-from abw.core.ir.schema import Schema
+from abw.core.ir.schema import Hop, Schema
 from abw.core.spec.keys.growing import CLAUSE, GROWING
 from abw.core.spec.models.derived import reversals
 from abw.core.spec.models.drafts import TypeDraft, kinds_text
