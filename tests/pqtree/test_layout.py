@@ -18,13 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abw.bench.graphs.planted import planted_program
-from abw.pqtree import Layout, PQTree, Status, declared_layout, plan_layout, verify_layout
+from abw.pqtree import Layout, PQTree, Status, declared_layout, plan_layout
 from abw.pqtree.layouts.closure import Closure
 from abw.pqtree.layouts.hitting import greedy_hitting_set, hitting_set, packing_bound
 from abw.pqtree.layouts.paper import paper_layout
 from abw.pqtree.layouts.problem import Program
 from tests.pqtree import oracle
 from tests.pqtree.programs import Batches, Case, best_cost, cases, cost_of, forest, generate
+from tests.pqtree.verify import verify_layout
 
 # As many programs of 20 and of 30 variables as the planner is held to, in about 5 minutes:
 # ABW_LAYOUT_PROGRAMS=200 pytest tests/pqtree/test_layout.py -k generated
