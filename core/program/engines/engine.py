@@ -236,16 +236,13 @@ class Engine:
         order = np.argsort(segment.type, kind="stable")
         local = np.empty(n, np.int32)
         local[order] = np.arange(n)
-        sizes = np.diff(segment.operand_ptr)[order]
-        ptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
-        index = np.arange(ptr[-1]) + np.repeat(segment.operand_ptr[:-1][order] - ptr[:-1], sizes)
-        operand = segment.operand[index]
+        ptr, operand = segment.operands(order)
         inside = operand >= segment.first * width
         outside = (operand >= 0) & ~inside
         node, output = np.divmod(operand[inside] - segment.first * width, width)
         outer, which = np.unique(operand[outside], return_inverse=True)
         operand[inside], operand[outside] = local[node] * width + output, n * width + which
-        reader = np.repeat(np.arange(n, dtype=np.int32), sizes)[inside]
+        reader = np.repeat(np.arange(n, dtype=np.int32), np.diff(ptr))[inside]
         counts = np.bincount(segment.type, minlength=len(self._names))
         graph = Graph(
             self.network,

@@ -88,8 +88,8 @@ def _store(found: re.Match[str]) -> str:
     return f"  {at} = getelementptr i64, ptr {base}, i64 {number}\n  store i64 {value}, ptr {at}"
 
 
-# The short forms of lines (see `machine_text`), and what they are written out to, one after the other. A field
-# that is read lies at %NAME.at.
+# The short forms of lines (see `machine_text`), and what each is written out to. A field that is read lies at
+# %NAME.at.
 _SHORT: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"read (.+)", _each(_word)),
     (r"array (.+)", _each(lambda name: f"{_word(name)}\n  %{name}.to = inttoptr i64 %{name} to ptr")),

@@ -5,8 +5,8 @@
 - `%x = i64 %p[3]`: the fourth field of 64 bits behind an address; `%p[3] = i64 %x` writes it.
 - `%x = all %a %b %c`: whether all are true. `if %x A B`: goes to one of two blocks; `goto A`.
 
-A value of ours has its class in field 1 and its handle in field 2; a function finds by its `self`, in field 2,
-the address of its own words.
+A value has its class in field 1 and its handle in field 2; a function finds the address of its own words in
+field 2 of its `self`.
 """
 
 from __future__ import annotations

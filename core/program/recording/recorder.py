@@ -170,6 +170,13 @@ class Segment:
     def __len__(self) -> int:
         return len(self.type)
 
+    def operands(self, order: NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
+        """`operand_ptr` and `operand` of the nodes in another order."""
+        sizes = np.diff(self.operand_ptr)[order]
+        ptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
+        index = np.arange(ptr[-1]) + np.repeat(self.operand_ptr[:-1][order] - ptr[:-1], sizes)
+        return ptr, self.operand[index]
+
 
 def joined(segments: Sequence[Segment]) -> Segment:
     """Join segments that follow each other."""
