@@ -75,8 +75,8 @@ class Launch(NamedTuple):
 
 # By executor; none where batches do not matter.
 #
-# Measured by `abw bench launch` (hidden 32 to 512; the mean error is 31 % for cpu, 15 % for blas); what
-# stands for cuda is an estimate.
+# Fitted to launches of each type of two workloads (hidden 32 to 512; the mean error is 31 % for cpu, 15 % for
+# blas); cuda's are an estimate.
 LAUNCH: Mapping[str, Launch] = {
     "cpu": Launch(0.046e-6, 0.0, 350e9),
     "blas": Launch(3.4e-6, 0.76e-6, 83e9),

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abw.bench.graphs.planted import planted_program
+from abw.bench.graphs.layout import planted_program
 from abw.pqtree import Layout, PQTree, Status, declared_layout, plan_layout
 from abw.pqtree.layouts.closure import Closure
 from abw.pqtree.layouts.hitting import greedy_hitting_set, hitting_set, packing_bound

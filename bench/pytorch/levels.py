@@ -1,11 +1,10 @@
-"""PyTorch batched by level, for any model: what one would write by hand, made from the cell's equations.
+"""PyTorch batched by level, for any model: what one would write by hand, made from the cells' equations.
 
-Each batch of the schedule is one call of each kind: index_select for operands that are not consecutive
-rows, one addmm for all gates that read the same values (their weights stacked, their inputs side by side; or
-one for each of these inputs), one call for all gates under the same sigmoid or tanh, one for every other
-operation. Results are written to
-consecutive rows. Indices and stacked weights are made before; what is timed is the calls. In inference
-mode, float32.
+Each batch of the schedule is one call of each kind: index_select for operands that are not consecutive rows,
+one addmm for all gates that read the same values (their weights stacked, their inputs side by side), one call
+for all gates under the same sigmoid or tanh, one for every other operation. Results are written to
+consecutive rows. Indices and stacked weights are made before; what is timed is the calls. In inference mode,
+float32.
 """
 
 from __future__ import annotations
@@ -13,41 +12,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.cell.layout import CONTIGUOUS
+from abw.core.cell.normal import NormalCell
+from abw.core.exec.lower.packing import static_values
+from abw.core.exec.lower.stages import Gate, Part, Stage, stages_of
+from abw.core.exec.params import Params
+from abw.core.exec.values import fill_constants, read_values
 from abw.core.ir.meanings import Arrays
 from abw.core.ir.operations import OPERATIONS
-
-if TYPE_CHECKING:
-    from abw.core.cell.normal import NormalCell
-    from abw.core.exec.lower.stages import Gate, Part, Stage
-    from abw.core.exec.params import Params
-    from abw.core.plan.plan import Plan
+from abw.core.plan.plan import Plan
 
 Tensor = Any
 Values = dict[int, Tensor]
 
 
 class TorchLevels:
-    """A plan's batches in PyTorch on one device, again and again.
+    """A plan's batches in PyTorch on one device, to be run again and again."""
 
-    `split`: each input of a product is multiplied by itself, and not side by side with the others.
-    """
-
-    def __init__(
-        self,
-        torch: Any,  # noqa: ANN401
-        planned: Plan,
-        params: Params,
-        device: str = "cpu",
-        *,
-        split: bool = False,
-    ) -> None:
-        from abw.core.exec.values import fill_constants
-
+    def __init__(self, torch: Any, planned: Plan, params: Params, device: str = "cpu") -> None:  # noqa: ANN401
         self._torch, self._plan, self._params = torch, planned, params
         arenas, network = planned.arenas, planned.graph.network
         self._memory = []
@@ -56,9 +44,7 @@ class TorchLevels:
             fill_constants(values, a, arenas, network, params)
             self._memory.append(torch.from_numpy(values).to(device))
         self._cells = [
-            None
-            if normal is None
-            else _Cell(torch, normal, [params.values[i] for i in t.params], device, split)
+            None if normal is None else _Cell(torch, normal, [params.values[i] for i in t.params], device)
             for t, normal in zip(network.types, arenas.cells, strict=True)
         ]
         self._calls = [self._batch(b, device) for b in range(len(planned.schedule))]
@@ -70,13 +56,12 @@ class TorchLevels:
                 call()
 
     def outputs(self) -> NDArray[Any]:
-        """The model's first output of the last run."""
+        """The model's first output of one more run."""
+        self.run()
         return self.values(self._plan.graph.results[0].reference)
 
     def values(self, references: NDArray[np.integer[Any]]) -> NDArray[Any]:
         """The values of references after a run, as `Result.values` gives them."""
-        from abw.core.exec.values import read_values
-
         memory = [tensor.cpu().numpy() for tensor in self._memory]
         return read_values(memory, self._plan, self._params, references)
 
@@ -104,8 +89,6 @@ class TorchLevels:
         return call
 
     def _operand(self, k: int, memory: Tensor, lanes: int, kind: int, device: str) -> Callable[[], Tensor]:
-        from abw.core.cell.layout import CONTIGUOUS
-
         torch, plan = self._torch, self._plan
         rows = plan.index[plan.index_ptr[k] : plan.index_ptr[k + 1]].astype(np.int64)
         index = torch.from_numpy(rows).to(device)
@@ -122,27 +105,15 @@ class TorchLevels:
         if plan.list_ptr[k] < 0:
             return read
         ends = plan.lists[plan.list_ptr[k] : plan.list_ptr[k] + lanes + 1].astype(np.int64)
-        lengths = np.diff(ends)
-        reduction = self._reduction(kind, k)
-        if (lengths == lengths[0]).all():
-            several = (lanes, int(lengths[0]), *memory.shape[1:])
-            reduce = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}[reduction]
-            return lambda: reduce(read().view(several), 1)
-        if reduction == "max":  # each list as long as the longest, its last row again and again
-            longest = int(lengths.max())
-            padded = ends[:-1, None] + np.minimum(np.arange(longest), lengths[:, None] - 1)
-            index = torch.from_numpy(rows[padded].ravel()).to(device)
-            several = (lanes, longest, *memory.shape[1:])
-            return lambda: torch.amax(memory.index_select(0, index).view(several), 1)
-        owner = torch.from_numpy(np.repeat(np.arange(lanes), lengths)).to(device)
-        counts = torch.from_numpy(lengths.astype(np.float32)).to(device)
-        counts = counts.view(lanes, *[1] * (memory.dim() - 1))
-
-        def summed() -> Tensor:
-            total = torch.zeros((lanes, *memory.shape[1:]), device=device).index_add_(0, owner, read())
-            return total / counts if reduction == "mean" else total
-
-        return summed
+        lane = torch.from_numpy(np.repeat(np.arange(lanes), np.diff(ends))).to(device)
+        into, reduction = (lanes, *memory.shape[1:]), self._reduction(kind, k)
+        if reduction == "sum":
+            return lambda: torch.zeros(into, device=device).index_add_(0, lane, read())
+        reduce = "amax" if reduction == "max" else reduction
+        lane = lane.view(-1, *[1] * (memory.dim() - 1)).expand(-1, *memory.shape[1:])
+        return lambda: torch.zeros(into, device=device).scatter_reduce_(
+            0, lane, read(), reduce, include_self=False
+        )
 
     def _reduction(self, kind: int, k: int) -> str:
         """How the lists of an operand are reduced."""
@@ -156,18 +127,8 @@ class TorchLevels:
 class _Cell:
     """A cell as PyTorch calls on all lanes."""
 
-    def __init__(
-        self,
-        torch: Any,  # noqa: ANN401
-        normal: NormalCell,
-        params: Sequence[Any],
-        device: str,
-        split: bool,
-    ) -> None:
-        from abw.core.exec.lower.packing import static_values
-        from abw.core.exec.lower.stages import Stage, stages_of
-
-        self._torch, self._normal, self._split = torch, normal, split
+    def __init__(self, torch: Any, normal: NormalCell, params: Sequence[Any], device: str) -> None:  # noqa: ANN401
+        self._torch, self._normal = torch, normal
         self._outputs = [(v, normal.cell.shape_of(v)) for _, v in normal.cell.outputs]
         self._static: Values = {
             v: torch.from_numpy(np.ascontiguousarray(value, np.float32)).to(device)
@@ -196,72 +157,51 @@ class _Cell:
 
     def _gates(self, stage: Stage) -> set[int]:
         """Add the products of a stage's gates, and the sigmoids and tanhs over them; these operations."""
-        torch, normal = self._torch, self._normal
-        squashed = {
+        normal = self._normal
+        squashes = {
             normal.arguments(v)[0]: v
             for v in stage.operations
             if normal.op(v).name in ("sigmoid", "tanh")
             and normal.root[normal.arguments(v)[0]] == normal.arguments(v)[0]
         }
-        outputs = {v for _, v in normal.cell.outputs}
-        reads = Counter(a for v in normal.batched for a in normal.arguments(v))
 
-        def kind(gate: Gate) -> str:
-            return normal.op(squashed[gate.value]).name if gate.value in squashed else ""
+        def squash(gate: Gate) -> str:
+            return normal.op(squashes[gate.value]).name if gate.value in squashes else ""
 
-        gates = sorted(stage.gates, key=kind)
-        size = stage.shape[0]
-        feeds: dict[tuple[Part, ...], list[int]] = {}
-        for number, gate in enumerate(gates):
-            feeds.setdefault(tuple(part for _, _, part in gate.products), []).append(number)
-
-        def needed(value: int) -> bool:
-            """Whether a sum is read by others than its sigmoid or tanh."""
-            return value not in squashed or reads[value] > 1 or value in outputs
-
-        names = [kind(gate) for gate in gates]
+        gates = sorted(stage.gates, key=squash)
+        feeds: dict[tuple[Part, ...], list[Gate]] = {}
+        for gate in gates:
+            feeds.setdefault(tuple(part for _, _, part in gate.products), []).append(gate)
         for parts, fed in feeds.items():
-            weights = torch.cat([self._weights(gates[g]) for g in fed]).T.contiguous()
-            bias = torch.cat([self._bias(gates[g], size) for g in fed])
-            runs: list[tuple[str, list[int]]] = []
-            for g in fed:
-                if not runs or runs[-1][0] != names[g]:
-                    runs.append((names[g], []))
-                runs[-1][1].append(g)
-            whole = [
-                (name, [gates[g].value for g in r], any(needed(gates[g].value) for g in r))
-                for name, r in runs
-            ]
-            self._steps.append(self._product(parts, weights, bias, whole, size, squashed))
-        return {v for gate, v in squashed.items() if any(g.value == gate for g in gates)}
+            runs = [(name, [gate.value for gate in some]) for name, some in groupby(fed, squash)]
+            self._steps.append(self._product(parts, fed, runs, stage.shape[0], squashes))
+        return {squashes[gate.value] for gate in gates if gate.value in squashes}
 
     def _product(
-        self, parts: tuple[Part, ...], weights: Tensor, bias: Tensor, runs: list[tuple[str, list[int], bool]],
-        size: int, squashed: dict[int, int],
+        self, parts: tuple[Part, ...], gates: list[Gate], runs: list[tuple[str, list[int]]], size: int,
+        squashes: dict[int, int],
     ) -> Callable[[Values], None]:  # fmt: skip
-        torch, split = self._torch, self._split
-        by_part = weights.split([p.length for p in parts])
-        read_whole = [(p, self._normal.cell.shape_of(p.value) == (p.length,)) for p in parts]
-        widths = [size * len(gates) for _, gates, _ in runs]
+        """One product for gates that read the same parts; `runs` of them are under the same function."""
+        torch, normal = self._torch, self._normal
+        weights = torch.cat([self._weights(gate) for gate in gates]).T.contiguous()
+        bias = torch.cat([self._bias(gate, size) for gate in gates])
+        read_whole = [(p, normal.cell.shape_of(p.value) == (p.length,)) for p in parts]
+        widths = [size * len(of) for _, of in runs]
+        reads = Counter(a for v in normal.batched for a in normal.arguments(v))
+        reads.update(v for _, v in normal.cell.outputs)
 
         def step(values: Values) -> None:
             read = [
                 values[p.value] if whole else values[p.value].flatten(1)[:, p.start : p.start + p.length]
                 for p, whole in read_whole
             ]
-            if split or len(read) == 1:
-                sums = torch.addmm(bias, read[0], by_part[0])
-                for factor, share in zip(read[1:], by_part[1:], strict=True):
-                    sums.addmm_(factor, share)
-            else:
-                sums = torch.addmm(bias, torch.cat(read, 1), weights)
-            for block, (name, gates, raw) in zip(sums.split(widths, 1), runs, strict=True):
-                if raw:
-                    values.update(zip(gates, block.split(size, 1), strict=True))
+            sums = torch.addmm(bias, torch.cat(read, 1) if len(read) > 1 else read[0], weights)
+            for block, (name, of) in zip(sums.split(widths, 1), runs, strict=True):
+                if not name or any(reads[v] > 1 for v in of):
+                    values.update(zip(of, block.split(size, 1), strict=True))
                 if name:
-                    squash = torch.sigmoid if name == "sigmoid" else torch.tanh
-                    squashes = (squashed[gate] for gate in gates)
-                    values.update(zip(squashes, squash(block).split(size, 1), strict=True))
+                    squashed = (torch.sigmoid if name == "sigmoid" else torch.tanh)(block)
+                    values.update(zip((squashes[v] for v in of), squashed.split(size, 1), strict=True))
 
         return step
 

@@ -1,4 +1,4 @@
-"""An engine for the same server: a tree LSTM in plain PyTorch, a tree after the other, node after node."""
+"""An engine for abw's server: a tree LSTM in plain PyTorch, a tree after the other, node after node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from abw.bench.executors.contenders import import_torch
+from abw.bench.pytorch.install import import_torch
 from abw.core.serve.answers import Answer, Reply, as_lines
 from abw.core.serve.process import main
 from abw.core.serve.requests import Request
@@ -23,22 +23,21 @@ class TorchEngine:
 
     def __init__(self, hidden: int) -> None:
         self.torch = torch = import_torch()
-        torch.set_num_threads(1)
         draw = torch.Generator().manual_seed(0)
 
-        def matrix(*shape: int) -> Any:  # noqa: ANN401 (a tensor)
-            return torch.randn(*shape, generator=draw) * 0.05
+        def layer(rows: int, columns: int) -> tuple[Any, Any]:
+            return torch.zeros(rows), torch.randn(rows, columns, generator=draw) * 0.05
 
-        self.table, self.leaf = matrix(ROWS, hidden), (matrix(3 * hidden), matrix(3 * hidden, hidden))
-        self.inner = matrix(5 * hidden), matrix(5 * hidden, 2 * hidden)
-        self.out = matrix(CLASSES), matrix(CLASSES, hidden)
+        self.table = layer(ROWS, hidden)[1]
+        self.leaf, self.inner = layer(3 * hidden, hidden), layer(5 * hidden, 2 * hidden)
+        self.out = layer(CLASSES, hidden)
 
     def about(self) -> dict[str, Any]:
-        """A tree LSTM's."""
+        """What the server says of the model."""
         return {"name": "torch", "format": "trees", "outputs": []}
 
     def run(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply, int]]:
-        """Each tree by itself."""
+        """Answer requests, each tree by itself."""
 
         def line(answer: Answer, at: int) -> bytes:
             return line_of(answer.name, at, OUTPUTS, answer.given)
@@ -54,25 +53,24 @@ class TorchEngine:
     def scores(self, text: str) -> Any:  # noqa: ANN401 (an array)
         """The scores of each node of a tree, in preorder (nodes, CLASSES)."""
         torch = self.torch
-        words = text.replace("(", " ( ").replace(")", " ) ").split()
+        words = iter(text.replace("(", " ( ").replace(")", " ) ").split()[1:])
         found: list[Any] = []
-        at = 0
 
         def node() -> tuple[Any, Any]:
-            nonlocal at
-            at += 2
+            """Read a node behind its parenthesis."""
             mine = len(found)
             found.append(None)
-            if words[at] != "(":
-                x = self.table[hash(words[at]) % ROWS]
-                at += 2
-                i, o, u = torch.addmv(self.leaf[0], self.leaf[1], x).chunk(3)
+            next(words)  # the label
+            if (word := next(words)) != "(":
+                i, o, u = torch.addmv(*self.leaf, self.table[hash(word) % ROWS]).chunk(3)
                 c = torch.sigmoid(i) * torch.tanh(u)
             else:
-                (hl, cl), (hr, cr) = node(), node()
-                at += 1
+                hl, cl = node()
+                next(words)
+                hr, cr = node()
                 i, o, u, fl, fr = torch.addmv(*self.inner, torch.cat([hl, hr])).chunk(5)
                 c = torch.sigmoid(i) * torch.tanh(u) + torch.sigmoid(fl) * cl + torch.sigmoid(fr) * cr
+            next(words)
             h = torch.sigmoid(o) * torch.tanh(c)
             found[mine] = torch.addmv(*self.out, h)
             return h, c
