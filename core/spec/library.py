@@ -22,7 +22,6 @@ from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Scalar, read
 from abw.core.spec.text.reach import Reach
 from abw.core.spec.text.report import Report
-from abw.core.spec.text.sizes import Dims
 
 OPTIONAL = ("dims", "tables", "params", "cells", "types", "weights")
 
@@ -54,8 +53,8 @@ def _library(
 
     fields.keys(top, "a library", report, ("library",), OPTIONAL)
     name, found = declared(top, "library", overrides.dims, reach, report)
-    dims, tables = found.dims, found.tables
-    drafts = _drafts(section(top, "types", report), found.cells, dims, report)
+    dims, tables = found.cells.dims, found.tables
+    drafts = _drafts(section(top, "types", report), found.cells)
     for part in ("tables", "params", "types", "cells"):
         _callable(section(top, part, report), taken, report)
     if not drafts and not len(report):
@@ -78,9 +77,10 @@ def _library(
     )
 
 
-def _drafts(node: Mapping | None, cells: Cells, dims: Dims, report: Report) -> list[TypeDraft]:
+def _drafts(node: Mapping | None, cells: Cells) -> list[TypeDraft]:
     """The types that are written, then a type for each of the library's own cells that none of them names."""
     drafts: list[TypeDraft] = []
+    report = cells.report
     for key, value in node.items if node else ():
         if not fields.name(key, "a type", report):
             continue
@@ -91,7 +91,7 @@ def _drafts(node: Mapping | None, cells: Cells, dims: Dims, report: Report) -> l
             written = keys
             fields.keys(written, what, report, ("cell",), ("dims", "params"), key.where)
         draft = TypeDraft(len(drafts), key, written, "", frozenset())
-        find_cell(draft, value if isinstance(value, Scalar) else written.get("cell"), cells, dims, report)
+        find_cell(draft, value if isinstance(value, Scalar) else written.get("cell"), cells)
         drafts.append(draft)
     names = {draft.name for draft in drafts}
     for name, (key, _) in cells.own.items():
@@ -100,7 +100,7 @@ def _drafts(node: Mapping | None, cells: Cells, dims: Dims, report: Report) -> l
                 message = f"cell '{name}' is called as the type '{name}', which has another cell"
                 report.add(message, key.where, "rename one of them")
             draft = TypeDraft(len(drafts), key, Mapping((), key.where), "", frozenset())
-            find_cell(draft, key, cells, dims, report)
+            find_cell(draft, key, cells)
             drafts.append(draft)
     return drafts
 

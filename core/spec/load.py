@@ -20,12 +20,12 @@ from abw.core.spec.cells.files import make, read_cell
 from abw.core.spec.keys.model import DATA, MODEL
 from abw.core.spec.models.answers import asked_beside
 from abw.core.spec.models.derived import with_derived
-from abw.core.spec.models.drafts import Cells, TypeDraft, draft_types
+from abw.core.spec.models.drafts import Cells, draft_types
 from abw.core.spec.models.growing.section import grow, optional_inputs, sketch
 from abw.core.spec.models.losses import Outputs
 from abw.core.spec.models.outputs import read_outputs
 from abw.core.spec.models.resolve import Resolver
-from abw.core.spec.models.sections import declared, owners_of, section
+from abw.core.spec.models.sections import declared, owners_of
 from abw.core.spec.models.train import read_training
 from abw.core.spec.models.weights import read_weights
 from abw.core.spec.models.wiring import connect, finish, share
@@ -154,8 +154,8 @@ class _Loader:
         name, found = declared(top, "model", self.overrides.dims, self.reach, report)
         tables = {name: (number, self._with_words(table)) for name, (number, table) in found.tables.items()}
         found = replace(found, tables=tables)
-        dims, cells = found.dims, found.cells
-        self.dims = dims
+        cells = found.cells
+        dims = self.dims = cells.dims
         data = self._data()
         schema = self._schema(data)
         own_links = self._section("links")
@@ -168,7 +168,7 @@ class _Loader:
         if types is not None and not types.items:
             report.add("a model needs a type", types.where)
         unknown = Schema("", ())
-        drafts = draft_types(types, cells, schema or unknown, dims, report) if types and schema else []
+        drafts = draft_types(types, cells, schema or unknown) if types and schema else []
         if schema is None or types is None or drafts is None:
             return None
         resolver = Resolver(schema, drafts, tables, found.params, report)
@@ -177,15 +177,14 @@ class _Loader:
         growth = None
         if growing:
             resolver.used |= growing.used
-            optional_inputs(drafts, wires, growing, report)
-            growth = grow(growing, drafts, tables, report)
-        outputs, decisions, answers = read_outputs(
-            self._section("outputs"), drafts, growth, schema, tables, self.reach, report
-        )
+            optional_inputs(wires, growing, resolver)
+            growth = grow(growing, resolver)
+        section = self._section("outputs")
+        outputs, decisions, answers = read_outputs(section, growth, resolver, self.reach)
         growth = replace(growth, outputs=decisions) if growth else None
         owners = owners_of(drafts, (*tables, *found.params), shared)
         weights = read_weights(top, self.overrides.weights, self.reach, owners, dims, report)
-        training = self._training(drafts, outputs, growth, schema, tables, shared)
+        training = self._training(outputs, growth, resolver, shared)
         self._unused(resolver, cells)
         if len(report) or data is None or name is None:
             return None
@@ -215,14 +214,13 @@ class _Loader:
 
     def _training(
         self,
-        drafts: list[TypeDraft],
         outputs: tuple[tuple[str, tuple[tuple[int, int], ...]], ...],
         growth: Growth | None,
-        schema: Schema,
-        tables: dict[str, tuple[int, Table | None]],
+        resolver: Resolver,
         params: tuple[Param, ...],
     ) -> Training | None:
         """The section `train`."""
+        drafts = resolver.drafts
         scored = growth.scored if growth else ()
         outputs += tuple((d.name, ((d.decision.type, d.decision.output),)) for d in scored)
         firsts = {name: pairs[0] for name, pairs in outputs if pairs}
@@ -233,14 +231,13 @@ class _Loader:
             | {d.name: d.kinds for d in scored},
             growth,
         )
-        names = (*(param.name for param in params), *tables)
+        names = (*(param.name for param in params), *resolver.tables)
         inputs = {
             f"{draft.name}.{port.name}": (t, s)
             for t, draft in enumerate(drafts)
             for s, port in enumerate(draft.cell.inputs if draft.cell else ())
         }
-        section = self._section("train")
-        return read_training(section, schema, tables, names, inputs, known, self.reach, self.report)
+        return read_training(self._section("train"), resolver, names, inputs, known, self.reach)
 
     def _floats(self, types: tuple[NodeType, ...], schema: Schema) -> None:
         """Whole numbers of vertices that come to be are not there when a mini-batch's floats are laid out."""
@@ -261,7 +258,7 @@ class _Loader:
         return replace(table, rows=len(words), vocab=Vocabulary(path, rows), unknown=0)
 
     def _section(self, name: str) -> Keys | None:
-        return section(self.top, name, self.report)
+        return fields.mapping(self.top.get(name), name, self.report)
 
     def _data(self) -> DataSpec | None:
         report, overrides = self.report, self.overrides

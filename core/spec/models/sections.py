@@ -26,10 +26,9 @@ from abw.core.spec.text.sizes import Dims, known_dims, resolve
 class Declared:
     """What a model or library declares beside its types.
 
-    By name the sizes of dims, numbered tables and parameters, and cells; None for what has mistakes.
+    By name numbered tables and parameters, and cells with dims; None for what has mistakes.
     """
 
-    dims: Dims
     tables: Names[str, tuple[int, Table | None]]
     params: Names[str, tuple[int, Param | None]]
     cells: Cells
@@ -67,8 +66,8 @@ def declared(
     tables = read_tables(section(top, "tables", report), reach, dims, report)
     params = _params(section(top, "params", report), dims, report)
     _clashes(top, ("tables", "params", "types"), report)
-    cells = Cells(reach, report, read_cells(section(top, "cells", report), report))
-    return name, Declared(dims, tables, params, cells)
+    cells = Cells(reach, dims, report, read_cells(section(top, "cells", report), report))
+    return name, Declared(tables, params, cells)
 
 
 def _params(node: Mapping | None, dims: Dims, report: Report) -> dict[str, tuple[int, Param | None]]:
