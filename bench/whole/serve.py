@@ -23,8 +23,7 @@ import typer
 from abw.bench.options import SPECS, DataDir, Hidden, Runs, SpecsDir
 from abw.bench.process import Apart
 from abw.bench.rows import Row, Rows
-from abw.core.base.errors import AbwError
-from abw.core.base.extras import install
+from abw.core.base.errors import AbwError, install
 
 START = """
 import sys

@@ -42,9 +42,9 @@ def layout(
             raise typer.BadParameter(
                 f"there are {len(items)} trees to draw: name one cell", param_hint="--svg"
             )
-        from abw.core.base.files import spare, write_text
+        from abw.core.base.files import refuse_overwrite, write_text
 
-        spare(svg, *(file for path in files for file in files_read(path, changes)))
+        refuse_overwrite(svg, *(file for path in files for file in files_read(path, changes)))
         write_text(svg, picture(items[0], batch, how))
     if table:
         rows = [table_row(item, batch) for item in items]

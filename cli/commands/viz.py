@@ -346,13 +346,13 @@ def _program(
 
 def _write(content: bytes, output: Path | None, reads: Sequence[Path], open_it: bool, quiet: bool) -> None:
     """To a file that is none of those read, and whose name is printed unless quiet, or to standard output."""
-    from abw.core.base.files import spare, write_bytes
+    from abw.core.base.files import refuse_overwrite, write_bytes
 
     if output is None:
         sys.stdout.buffer.write(content)
         sys.stdout.flush()
         return
-    spare(output, *reads)
+    refuse_overwrite(output, *reads)
     write_bytes(output, content)
     if not quiet:
         say(output)

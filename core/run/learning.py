@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from abw.core.base.errors import AbwError
-from abw.core.base.filehash import file_digest
-from abw.core.base.files import spare, write_text
+from abw.core.base.files import file_digest, refuse_overwrite, write_text
 from abw.core.base.progress import Progress
 from abw.core.graph.dag import Dag
 from abw.core.ir.network import NetType, Network
@@ -276,7 +275,7 @@ def learn_policy(
     """
     kind = f"{asked.kind}-phases{phases}" if phases else asked.kind
     target = path or policy_path(workload.network, kind, asked.seed, workload.networks.groups)
-    spare(target, *workload.model.reads)
+    refuse_overwrite(target, *workload.model.reads)
     require_writable(target.parent)
     count = min(asked.instances, len(workload.instances) if used is None else used)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from abw.core.base.errors import AbwError
-from abw.core.base.files import spare, write_text
+from abw.core.base.files import refuse_overwrite, write_text
 from abw.core.base.progress import Progress, Quiet
 from abw.core.exec.params import init_params
 from abw.core.exec.registry import entry_of, get_executor
@@ -52,7 +52,7 @@ def calibrate(
         )
     progress = progress or Quiet()
     model = open_model(spec, overrides)
-    spare(output, *model.reads)
+    refuse_overwrite(output, *model.reads)
     require_writable(output.parent)
     workload = load_workload(model, granularity)
     chosen = get_executor(executor)

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from abw.core.base.errors import AbwError
-from abw.core.base.files import spare
+from abw.core.base.files import refuse_overwrite
 from abw.core.base.progress import Progress, Quiet
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
@@ -133,7 +133,7 @@ def compare(
         )
     model = open_model(spec, overrides)
     if options.plot:
-        spare(options.plot, options.cost, *model.reads)
+        refuse_overwrite(options.plot, options.cost, *model.reads)
     passes = [name for name, on in (("fuse", options.fuse), ("group", options.group)) if on]
     first = overrides.seed or 0
     seeds = range(first, first + options.seeds)

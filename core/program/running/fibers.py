@@ -13,8 +13,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
-from abw.core.base.errors import AbwError
-from abw.core.base.extras import install
+from abw.core.base.errors import AbwError, install
 from abw.core.program.recording.asks import ABOVE, ARGMAX, Ask
 from abw.core.program.recording.machine import MachineRecorder
 from abw.core.program.recording.machine_code import BY_SWITCH, BY_YIELD, CLOSED, TO_YIELD
