@@ -74,6 +74,11 @@ class Layer(torch.nn.Module):  # type: ignore[misc]
 
         Errors: as `LoadedModel`'s calls; RuntimeError for parameters that are not float32 on the processor.
         """
+        if torch.compiler.is_compiling():  # torch.compile compiles what is around it
+            return torch.compiler.disable(self._forward)(instances)  # type: ignore[no-any-return]
+        return self._forward(instances)
+
+    def _forward(self, instances: api.Given) -> Mapping[str, torch.Tensor]:
         graph = self.model.graph(instances)
         names = tuple(self.passes.training.losses)
         values = _Run.apply(self, graph, *self._shared())

@@ -108,6 +108,26 @@ def by_pickle(made: Any) -> Any:  # noqa: ANN401
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, by_pickle, by_torch])
+def test_the_model_around_it_is_compiled() -> None:
+    made, head = layer(), torch.nn.Linear(5, 2)
+
+    def loss() -> Any:  # noqa: ANN401
+        return torch.tanh(head(made(TREES)["classes"])).sum()
+
+    def gradients() -> list[Any]:
+        return [parameter.grad.clone() for parameter in (*made.parameters(), *head.parameters())]
+
+    wanted = loss()
+    wanted.backward()
+    expected = gradients()
+    made.zero_grad()
+    head.zero_grad()
+    found = torch.compile(loss, backend="eager")()
+    found.backward()
+    assert torch.equal(found, wanted)
+    assert all(map(torch.equal, gradients(), expected))
+
+
 def test_a_copy_has_the_same_weights_and_memory_of_its_own(again: Any) -> None:  # noqa: ANN401
     made = layer()
     with torch.no_grad():
