@@ -8,14 +8,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from abw.core.base.errors import GLUE, AbwError, printable
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
     from abw.core.base.progress import Progress
 
 
-# Where nobody watches, progress is told so often.
+# Seconds between two lines of progress off a terminal.
 SECONDS = 10.0
 
 
-# The exit code where nobody reads standard output any more, as shells have it for other programs.
+# The exit code when the reader of standard output is gone, as shells report it for other programs.
 CLOSED_PIPE = 141
 
 
@@ -54,31 +53,31 @@ codecs.register_error(DEGRADED, _degraded)
 
 
 class Outlet(io.TextIOWrapper):
-    """Standard output. Where nobody reads it any more the program ends quietly, with exit code 141.
+    """Standard output that ends the program quietly, with exit code 141, when its reader is gone.
 
-    Errors: AbwError where it cannot be written, as on a full disk.
+    Errors: AbwError if it cannot be written, as on a full disk.
     """
 
     def __init__(self, out: TextIO) -> None:
-        # what the encoding does not have is no reason to fail
+        # characters that the encoding lacks are no reason to fail
         super().__init__(out.buffer, out.encoding, DEGRADED, line_buffering=out.isatty())
 
     def write(self, text: str) -> int:
         """Write a text."""
-        with self._told():
+        with self._guarded():
             return super().write(text)
 
     def flush(self) -> None:
-        """Write what is still held back."""
-        with self._told():
+        """Write what is buffered."""
+        with self._guarded():
             super().flush()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _guarded(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            # what is left of the text goes nowhere, else it would fail again when the program ends
+            # the rest of the text is discarded, else it would fail again when the program ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
             if isinstance(error, BrokenPipeError):
                 raise SystemExit(CLOSED_PIPE) from None
@@ -87,7 +86,7 @@ class Outlet(io.TextIOWrapper):
 
 @contextmanager
 def standard_output() -> Iterator[None]:
-    """Let standard output be an `Outlet`, with all of it written at the end; not one closed or redirected."""
+    """Make standard output an `Outlet` in the block, unless it is closed or redirected."""
     before = sys.stdout
     if not isinstance(before, io.TextIOWrapper):
         yield
@@ -109,58 +108,62 @@ def say(text: object) -> None:
 
 
 def print_json(document: Any) -> None:  # noqa: ANN401
-    """Print one JSON document, whole: nothing of it is printed where it cannot be made."""
+    """Print one JSON document, or nothing if it cannot be encoded."""
     unicode = sys.stdout.encoding.lower().startswith("utf")
     sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=not unicode) + "\n")
 
 
-def give(
-    report: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None], quiet: bool = False
-) -> None:
-    """Print a report: as JSON, or for people, by `show`, unless quiet."""
-    if as_json:
-        print_json(report)
-    elif not quiet:
-        show(report)
-
-
 def grid(
-    *columns: str, optional: Sequence[str] = (), left: Sequence[str] = (), prose: str | None = None
+    *columns: str,
+    rows: Iterable[Sequence[Any]] = (),
+    optional: Sequence[str] = (),
+    left: Sequence[str] = (),
+    prose: str | None = None,
 ) -> Grid:
-    """A table that is whole at every width (`Grid`)."""
+    """Make a table that is whole at every width (`Grid`)."""
     from abw.core.base.grid import Grid
 
-    return Grid(*columns, optional=optional, left=left, prose=prose)
+    table = Grid(*columns, optional=optional, left=left, prose=prose)
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
-def show(*things: RenderableType) -> None:
-    """Print tables and texts."""
+def show(*things: Any, style: str | None = None, whole: bool = False, on_stderr: bool = False) -> None:  # noqa: ANN401
+    """Print tables and texts for people, one below the other.
+
+    A text that is styled in parts is a list of texts and of pairs (text, style). `whole`: lines are not
+    wrapped at the terminal's width.
+    """
+    from rich.text import Text
+
     from abw.core.base.console import Console
 
-    console = Console()
+    console = Console(stderr=on_stderr)
     for thing in things:
-        console.print(thing)
+        text = Text.assemble(*thing) if isinstance(thing, list) else thing
+        console.print(text, style=style, soft_wrap=whole)
 
 
 class _Lines:
-    """Progress where nobody watches: a line a phase, and one every ten seconds of a long one."""
+    """Progress off a terminal: a line for each phase, and one every ten seconds of a long one."""
 
     def __init__(self) -> None:
         self.name = ""
         self.total: int | None = None
-        self.told = time.monotonic()
+        self.since = time.monotonic()
 
     def phase(self, name: str, total: int | None = None) -> None:
-        """Begin a phase."""
+        """Report that a phase begins."""
         print(printable(f"{name} ..."), file=sys.stderr, flush=True)
-        self.name, self.total, self.told = name, total, time.monotonic()
+        self.name, self.total, self.since = name, total, time.monotonic()
 
     def reached(self, step: int, note: object = "") -> None:
-        """`step` steps of the phase are done."""
-        if time.monotonic() > self.told + SECONDS:
+        """Report that `step` steps of the phase are done."""
+        if time.monotonic() > self.since + SECONDS:
             said = note if isinstance(note, str) and note else f"{step} of {self.total or '?'}"
             print(printable(f"{self.name}: {said}"), file=sys.stderr, flush=True)
-            self.told = time.monotonic()
+            self.since = time.monotonic()
 
 
 class _Live:
@@ -172,14 +175,14 @@ class _Live:
         self.total: int | None = None
 
     def phase(self, name: str, total: int | None = None) -> None:
-        """Begin a phase."""
+        """Report that a phase begins."""
         if self.task is not None:
             self.bars.remove_task(self.task)
         self.total = total
         self.task = self.bars.add_task(name, total=total, note="")
 
     def reached(self, step: int, note: object = "") -> None:
-        """`step` steps of the phase are done."""
+        """Report that `step` steps of the phase are done."""
         if self.task is not None:
             said = note if isinstance(note, str) and note else f"{step}/{self.total or '?'}"
             self.bars.update(self.task, completed=step, note=said)
@@ -205,7 +208,7 @@ def progress(quiet: bool) -> Iterator[Progress]:
 
 
 def amount(value: float, unit: str = "") -> str:
-    """A number for people: 1,234, 12.3 k, 4.56 M; no line is broken between it and its unit."""
+    """Format a number: 1,234, 12.3 k, 4.56 M; no line breaks before the unit."""
     for size, prefix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             scale = 1e3 if prefix == "k" else size
@@ -215,23 +218,18 @@ def amount(value: float, unit: str = "") -> str:
 
 
 def say_random(grows: bool) -> None:
-    """Say of a model that grows by untrained weights that its graphs are no trained model's."""
+    """Warn that what a model grows by untrained weights is not what a trained model would grow."""
     if grows:
-        from rich.text import Text
-
-        from abw.core.base.console import Console
-
-        why = ", and what grows depends on them: --weights FILE\n"
-        Console().print(Text.assemble(("its weights are random", "yellow"), why))
+        show([("its weights are random", "yellow"), ", and what grows depends on them: --weights FILE\n"])
 
 
 def counted(number: int, noun: str, plural: str = "s") -> str:
-    """A number with its noun: 1 mini-batch, 2 mini-batches."""
+    """Format a number with its noun: 1 mini-batch, 2 mini-batches."""
     return f"{amount(number)}{GLUE}{noun}{plural if number != 1 else ''}"
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: 1.23 s, 45.6 ms, 789 µs."""
+    """Format seconds: 1.23 s, 45.6 ms, 789 µs."""
     for size, unit in ((1.0, "s"), (1e-3, "ms")):
         if seconds >= size:
             return f"{seconds / size:.3g}{GLUE}{unit}"

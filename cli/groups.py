@@ -1,24 +1,138 @@
-"""Groups of commands, each imported and made when it is looked for, and what a command does with its values.
+"""Turns functions into commands: groups of options, groups of commands, and how their values are read.
 
-Typer makes all commands of a group before it looks for one, and asks pydantic about each value: that took
-longer than all else that `abw run` does before it reads the spec, and what it said was pydantic's.
+A command is a function of arguments and *option groups*: frozen dataclasses made by `group`, each field an
+`option` that says once what it is. `flattened` puts the fields in place of the groups, so that Typer sees
+plain parameters, and builds the groups again when the command runs.
+
+Typer makes all commands of a group before it looks for one, and asks pydantic about each value. That took
+longer than everything else `abw run` does before it reads the spec; so commands are imported on demand, and
+values are read by `value_of`.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache, partial, update_wrapper
 from importlib import import_module
-from typing import Any, ClassVar, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.models import OptionInfo
 
 from abw.cli.usage import name_of, value_of
 
 # Typer's own object, whose class changes from version to version; what is read of it does not.
 Param = Any
+G = TypeVar("G")
+
+
+def option(
+    help: str,
+    metavar: str | None = None,
+    *names: str,
+    default: Any = None,  # noqa: ANN401
+    shown: str = "",
+    least: float | None = None,
+    most: float | None = None,
+    program: str = "",
+    **more: Any,  # noqa: ANN401
+) -> Any:  # noqa: ANN401 (as typer.Option)
+    """Declare an option, as the default of a field of a `group`.
+
+    `names`: short names and, where it is not the field's name with dashes, the long one. `shown`: the default
+    in words. `least`, `most`: bounds of a number. `program`: why it cannot be used with a program; without a
+    reason it can. `more`: further arguments of `typer.Option`.
+    """
+    more |= {"min": least, "max": most, "show_default": shown or True}
+    info = typer.Option(default, *names, metavar=metavar, help=help, **more)
+    vars(info)["program"] = program
+    return info
+
+
+def flag(help: str, *names: str, program: str = "") -> Any:  # noqa: ANN401 (as typer.Option)
+    """Declare an option without a value: False unless it is typed."""
+    return option(help, None, *names, default=False, program=program)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def group(cls: type[G]) -> type[G]:
+    """Make a group of options: a frozen dataclass whose fields are `option`s."""
+    for name, info in list(vars(cls).items()):
+        if isinstance(info, OptionInfo):
+            setattr(cls, name, field(default=info.default, metadata={"option": _named(name, info)}))
+    return dataclass(frozen=True, kw_only=True)(cls)
+
+
+def _named(name: str, info: OptionInfo) -> OptionInfo:
+    """A copy of an option with its long name, which several fields may share."""
+    copy = object.__new__(OptionInfo)
+    vars(copy).update(vars(info))
+    names = tuple(info.param_decls or ())
+    long = () if any(each.startswith("--") for each in names) else (f"--{name.replace('_', '-')}",)
+    copy.param_decls = (*long, *names)
+    return copy
+
+
+class Without(frozenset[str]):
+    """Names of options that a command leaves out of a group; they keep their defaults."""
+
+
+def without(*names: str) -> Without:
+    """Mark a parameter: `changes: Annotated[Changes, without("limit")]`."""
+    return Without(names)
+
+
+def flattened(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with the options of its groups as parameters in place of the groups."""
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, tuple[type[Any], list[str]]] = {}
+    hints = get_type_hints(function, include_extras=True)
+    for name, parameter in inspect.signature(function).parameters.items():
+        hint = hints[name]
+        kind, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        if is_dataclass(kind) and isinstance(kind, type):
+            left_out = next((mark for mark in marks if isinstance(mark, Without)), Without())
+            types = get_type_hints(kind)
+            taken = [f for f in fields(kind) if f.name not in left_out]
+            groups[name] = (kind, [f.name for f in taken])
+            added = [(f.name, f.metadata["option"], types[f.name]) for f in taken]
+        else:
+            added = [(name, parameter.default, hint)]
+        parameters += [
+            inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=d, annotation=a) for n, d, a in added
+        ]
+    if not groups:
+        return function
+
+    def run(**values: Any) -> Any:  # noqa: ANN401
+        made = {n: kind(**{f: values.pop(f) for f in names}) for n, (kind, names) in groups.items()}
+        return function(**made, **values)
+
+    update_wrapper(run, function)
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
+
+
+def chosen(*groups: Any) -> Iterator[tuple[str, OptionInfo]]:  # noqa: ANN401
+    """The options of groups that differ from their defaults, each with its long name."""
+    for each in groups:
+        for f in fields(each):
+            if getattr(each, f.name) != f.default:
+                info = f.metadata["option"]
+                yield max(info.param_decls, key=len), info
 
 
 class _Values:
@@ -37,10 +151,11 @@ class _Values:
         if value in (None, (), []) and param.required:
             return convert(context, value)  # which says that it is missing
         if value is not None and value is not param.default:
-            kind = kinds_of(self).get(param.name)
+            kind, info = declared(self).get(param.name, (None, None))
             if kind is None:  # an option of Typer's own
                 return convert(context, value)
-            read = partial(value_of, kind=kind, bounds=_bounds(self)[param.name], where=name_of(param))
+            bounds = (getattr(info, "min", None), getattr(info, "max", None))
+            read = partial(value_of, kind=kind, bounds=bounds, where=name_of(param))
             if isinstance(value, str):
                 value = read(value)
             elif isinstance(value, list | tuple):
@@ -49,21 +164,11 @@ class _Values:
 
 
 class Command(_Values, TyperCommand):
-    """A command. One that prints only what was asked for takes --quiet, and has nothing to leave out."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (Typer's)
-        """Read the arguments."""
-        if "quiet" not in kinds_of(self):
-            args = [arg for arg in args if arg not in ("--quiet", "-q")]
-        return super().parse_args(ctx, args)
+    """A command."""
 
 
-class Several(_Values, TyperGroup):
-    """Commands that are made with the group."""
-
-
-class Group(Several):
-    """Commands by name, in order, each as where it is: 'MODULE:FUNCTION', or 'MODULE:APP' of a Typer."""
+class Group(_Values, TyperGroup):
+    """Commands by name, in order, each with where it is: 'MODULE:FUNCTION', or 'MODULE:APP' of a Typer."""
 
     places: ClassVar[Mapping[str, str]]
 
@@ -94,36 +199,33 @@ class _Commands(Mapping[str, Any]):
 
 @cache
 def _made(name: str, place: str) -> Any:  # noqa: ANN401 (Typer's)
-    module, found = place.split(":")
-    app = getattr(import_module(module), found)
+    module, attribute = place.split(":")
+    found = import_module(module)
+    app = getattr(found, attribute)
     if not isinstance(app, typer.Typer):
         function, app = app, typer.Typer(add_completion=False)
-        app.command(cls=Command)(function)
+        app.command(cls=vars(found).get("COMMAND", Command))(flattened(function))
     command = typer.main.get_command(app)
     command.name = name
     return command
 
 
 @cache
-def _bounds(command: Any) -> dict[str, tuple[float | None, float | None]]:  # noqa: ANN401 (Typer's)
-    """The least and the largest value of each parameter, where its function declares them."""
-    bounds = {}
-    for name, parameter in inspect.signature(command.callback, eval_str=True).parameters.items():
-        info = getattr(parameter.annotation, "__metadata__", [parameter.default])[0]
-        bounds[name] = (getattr(info, "min", None), getattr(info, "max", None))
-    return bounds
-
-
-@cache
-def kinds_of(command: Any) -> dict[str, Any]:  # noqa: ANN401 (Typer's)
-    """The type of each parameter as its function declares it, without None; of lists, their members'."""
+def declared(command: Any) -> dict[str, tuple[Any, Any]]:  # noqa: ANN401 (Typer's)
+    """Each parameter's type without None, of lists their members', and what else its function declares."""
     if command.callback is None:
         return {}
-    kinds = {}
+    found = {}
     for name, parameter in inspect.signature(command.callback, eval_str=True).parameters.items():
-        annotation = parameter.annotation
-        kind = get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation
+        kind, info = parameter.annotation, parameter.default
+        if get_origin(kind) is Annotated:
+            kind, info, *_ = get_args(kind)
         if type(None) in get_args(kind):
             kind = next(one for one in get_args(kind) if one is not type(None))
-        kinds[name] = get_args(kind)[0] if get_origin(kind) is list else kind
-    return kinds
+        found[name] = (get_args(kind)[0] if get_origin(kind) is list else kind, info)
+    return found
+
+
+def kinds_of(command: Any) -> dict[str, Any]:  # noqa: ANN401 (Typer's)
+    """The type of each parameter without None, of lists that of their members."""
+    return {name: kind for name, (kind, _) in declared(command).items()}

@@ -23,7 +23,7 @@ class Commands(Group):
     """What `abw --help` lists."""
 
     places: ClassVar = {
-        "run": "abw.cli.commands.run:app",
+        "run": "abw.cli.commands.run:run",
         "join": "abw.cli.commands.join:join",
         "serve": "abw.cli.commands.serve:serve",
         "new": "abw.cli.commands.new:new",
@@ -35,7 +35,7 @@ class Commands(Group):
         "calibrate": "abw.cli.commands.calibrate:calibrate",
         "explain": "abw.cli.commands.explain:explain",
         "layout": "abw.cli.commands.layout:layout",
-        "viz": "abw.cli.commands.viz:app",
+        "viz": "abw.cli.commands.viz:viz",
         "weights": "abw.cli.commands.weights:weights",
         "specs": "abw.cli.commands.specs:specs",
         "schema": "abw.cli.commands.schema:schema",

@@ -1,21 +1,28 @@
-"""Arguments and options that several commands share."""
+"""Arguments, options and groups of options that several commands share."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from abw.cli import completion
+from abw.cli.console import print_json, progress
+from abw.cli.groups import flag, group, option
 from abw.cli.usage import one_of
 
 if TYPE_CHECKING:
-    from abw.core.run.shards import Shard as Shard_
+    from abw.core.base.progress import Progress
     from abw.core.spec.load import Overrides
     from abw.core.store.runs import StoredRun
+
+EncodingName = Literal["best", "base", "max", "sort", "critical"]
+PrecisionName = Literal["float32", "bf16", "int8"]
+DataFormat = Literal["trees", "lattice", "tags", "pairs", "words", "json"]
 
 
 def is_program(target: str | Path | None) -> bool:
@@ -23,97 +30,26 @@ def is_program(target: str | Path | None) -> bool:
     return target is not None and bool(re.search(r"\.py(:|$)", str(target)))
 
 
-def found(spec: Path) -> Path:
-    """A spec that is named; `treelstm` is the one that ships, where there is no such file."""
+def found(spec: Path | None) -> Path | None:
+    """The path of a spec; `treelstm` is the shipped one if there is no such file. Errors: AbwError."""
     from abw.core.base.errors import AbwError
     from abw.core.spec.shipped import find_spec
 
+    if spec is None:
+        return None
     if is_program(spec):
         hint = "abw run, serve, viz and explain take program.py:function (docs/programs.md)"
         raise AbwError(f"{spec} is a program, and this is for specs", hint=hint, exit_code=2)
     return find_spec(spec)
 
 
-def found_or_program(spec: Path) -> Path:
-    """The same, or a program as it is named."""
+def found_or_program(spec: Path | None) -> Path | None:
+    """The path of a spec as `found` returns it, or a program as it was typed."""
     return spec if is_program(spec) else found(spec)
 
 
-def found_or_program_or_none(spec: Path | None) -> Path | None:
-    """The same for one that may be left out."""
-    return found_or_program(spec) if spec else None
-
-
-def _words(tags: list[str] | None) -> list[str] | None:
-    """Tags as they are given; errors for what lists with blanks between tags could not show."""
-    for tag in tags or ():
-        if tag.split() != [tag]:
-            raise typer.BadParameter(f"'{tag}' is no tag: a tag is one word")
-    return tags
-
-
-def found_or_none(spec: Path | None) -> Path | None:
-    """The same for a spec that may be left out."""
-    return found(spec) if spec else None
-
-
-Spec = Annotated[
-    Path,
-    typer.Argument(
-        metavar="SPEC",
-        help="The model's YAML file, or the name of a shipped one (`abw specs`).",
-        callback=found,
-        autocompletion=completion.specs,
-    ),
-]
-SpecOrProgram = Annotated[
-    Path,
-    typer.Argument(
-        metavar="SPEC",
-        help="The model's YAML file, the name of a shipped one, or program.py:function (docs/programs.md).",
-        callback=found_or_program,
-        autocompletion=completion.specs_and_programs,
-    ),
-]
-SpecOrNone = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="[SPEC]",
-        help="The model's YAML file, or the name of a shipped one.",
-        callback=found_or_none,
-        autocompletion=completion.specs,
-    ),
-]
-Data = Annotated[
-    Path | None,
-    typer.Option("--data", metavar="PATH", help="Read instances from this file instead of the spec's."),
-]
-DataOrPipe = Annotated[
-    Path | None,
-    typer.Option(
-        "--data",
-        metavar="PATH",
-        help="Read instances from this file instead of the spec's; - is standard input.",
-    ),
-]
-Limit = Annotated[
-    int | None, typer.Option("--limit", min=1, metavar="N", help="Use only the first N instances.")
-]
-TrainLimit = Annotated[
-    int, typer.Option("--train-limit", min=1, metavar="N", help="Learn from the first N instances.")
-]
-Trials = Annotated[int, typer.Option("--trials", min=1, metavar="N", help="Maximum number of trials.")]
-Batch = Annotated[int | None, typer.Option("--batch", min=1, metavar="B", help="Instances in a mini-batch.")]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="DIM=SIZE", help="Change a dim of the spec, for example hidden=256; repeatable."
-    ),
-]
-
-
 def trained(weights: Path | None) -> Path | None:
-    """The file of weights that is named, by its path or by a training's name."""
+    """The path of a file of weights, or of the best weights of a training that is named (t1)."""
     if weights is None:
         return None
     from abw.core.store.trainings import weights_of
@@ -121,156 +57,159 @@ def trained(weights: Path | None) -> Path | None:
     return weights_of(weights)
 
 
-Weights = Annotated[
+def words(tags: list[str] | None) -> list[str] | None:
+    """Check that each tag is one word. Errors: a usage error."""
+    for tag in tags or ():
+        if tag.split() != [tag]:
+            raise typer.BadParameter(f"'{tag}' is no tag: a tag is one word")
+    return tags
+
+
+def _spec(help: str, callback: Callable[..., Any], complete: Callable[..., Any], **more: Any) -> Any:  # noqa: ANN401
+    return typer.Argument(
+        **{"metavar": "SPEC", **more}, help=help, callback=callback, autocompletion=complete
+    )
+
+
+Spec = Annotated[
+    Path,
+    _spec("The model's YAML file, or the name of a shipped one (`abw specs`).", found, completion.specs),
+]
+SpecOrProgram = Annotated[
+    Path,
+    _spec(
+        "The model's YAML file, the name of a shipped one, or program.py:function (docs/programs.md).",
+        found_or_program,
+        completion.specs_and_programs,
+    ),
+]
+SpecOrNone = Annotated[
     Path | None,
-    typer.Option(
-        "--weights",
-        metavar="FILE",
-        help="Use these weights instead of the spec's: a .safetensors, .npz or .pt file, or a training (t1).",
-        callback=trained,
-    ),
+    _spec("The model's YAML file, or the name of a shipped one.", found, completion.specs, metavar="[SPEC]"),
 ]
-Seed = Annotated[
-    int | None,
-    typer.Option(
-        "--seed",
-        help="Random seed of policy learning, untrained weights (0) and the field `coin` (the spec's).",
-    ),
-]
+
 # How policies are named everywhere: by a name, a learned one's .json, your own class or .py file.
 POLICY = "NAME|FILE|MODULE:CLASS"
 ENCODING_HELP = "Encoding of the FSM's states; best: the best of base, sort and critical in training."
-GRANULARITY_HELP = "Whether a node is a cell or an operation (as in vanilla DyNet)."
-GRAPH_HELP = f"{GRANULARITY_HELP[:-1]}; graph: a program's instances of equal structure share a schedule."
-Encoding = Annotated[
-    Literal["best", "base", "max", "sort", "critical"],
-    typer.Option("--encoding", help=ENCODING_HELP),
-]
-GranularityOrGraph = Annotated[
-    Literal["cell", "op", "graph"],
-    typer.Option("--granularity", help=GRAPH_HELP),
-]
-Granularity = Annotated[
-    Literal["cell", "op"],
-    typer.Option("--granularity", help=GRANULARITY_HELP),
-]
-Hoist = Annotated[
-    bool,
-    typer.Option(
-        "--hoist", help="Compute products that depend on no state in advance, for all steps at once."
-    ),
-]
-Fuse = Annotated[
-    bool, typer.Option("--fuse", help="Let cells read reductions in place, if nothing else reads them.")
-]
-Group = Annotated[
-    bool, typer.Option("--group", help="Batch types that differ only in parameters in one launch.")
-]
-Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, metavar="N", help="Number of threads (all cores).")
-]
-Tags = Annotated[
-    list[str] | None,
-    typer.Option("--tag", metavar="WORD", help="Tag the run; repeatable.", callback=_words),
-]
-Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document and nothing else to standard output.")
-]
-AllowOutside = Annotated[
-    bool,
-    typer.Option("--allow-outside", help="Let the spec read files outside its folder."),
-]
-Shard = Annotated[
-    str | None,
-    typer.Option(
-        "--shard",
-        metavar="I/N",
-        help="Run only part I (from 1) of N; `abw join` combines the parts (docs/scale.md).",
-    ),
-]
-Address = Annotated[
-    str | None,
-    typer.Option(
-        "--address",
-        metavar="HOST:PORT",
-        envvar="RAY_ADDRESS",
-        help="Address of a running Ray cluster; auto: the local one.",
-        show_default="one started for the run",
-    ),
-]
-Precision = Annotated[
-    Literal["float32", "bf16", "int8"] | None,
-    typer.Option(
-        "--precision",
-        help="Store the weights of matrix products in fewer bits: faster, less exact (docs/cpu.md).",
-        show_default="float32",
-    ),
-]
-NoTensorCores = Annotated[
-    bool,
-    typer.Option(
-        "--no-tensor-cores",
-        help="Use float32 units only, instead of tensor cores for large products (3xTF32, as "
-        "accurate as float32).",
-    ),
-]
-QuietFlag = Annotated[
-    bool,
-    typer.Option(
-        "--quiet",
-        "-q",
-        help="Print only errors and requested output: no progress, no summary.",
-    ),
-]
+QUIET_HELP = "Print only errors and requested output: no progress, no summary."
+JSON_HELP = "Print one JSON document and nothing else to standard output."
+
+GRANULARITY = option("Whether a node is a cell or an operation (as in vanilla DyNet).", default="cell")
+NODES_HELP = (
+    "Whether a node is a cell or an operation (as in vanilla DyNet); graph: a program's instances of equal "
+    "structure share a schedule."
+)
+NODES = option(NODES_HELP, shown="cell")
+NODES_OF_ANY = option(NODES_HELP, default="cell")
+# Why some options cannot be used with programs.
+WHOLE = "graphs are looked at as wholes, and a program's comes to be while it runs"
+FSM_LATER = "fsm is learned from graphs before anything runs, and a program has none then"
+ENCODING = option(ENCODING_HELP, shown="best", program=FSM_LATER)
+FORMAT = option("Data format of a program; json: one JSON value on each line.", shown="by the file's ending")
+FUSE = flag(
+    "Let cells read reductions in place, if nothing else reads them.",
+    program="a program has no reductions: sums are operations of its cells",
+)
+GROUP = flag(
+    "Batch types that differ only in parameters in one launch.",
+    program=f"types are grouped where {WHOLE}",
+)
+PRECISION = option(
+    "Store the weights of matrix products in fewer bits: faster, less exact (docs/cpu.md).", shown="float32"
+)
+NO_TENSOR_CORES = flag(
+    "Use float32 units only, instead of tensor cores for large products (3xTF32, as accurate as float32)."
+)
+TRIALS = option("Maximum number of trials.", "N", default=1000, least=1)
+THREADS = option("Number of threads (all cores).", "N", least=1)
+ADDRESS = option(
+    "Address of a running Ray cluster; auto: the local one.",
+    "HOST:PORT",
+    envvar="RAY_ADDRESS",
+    shown="one started for the run",
+)
+TAGS = option("Tag the run; repeatable.", "WORD", "--tag", callback=words)
+
+# For the commands of `abw bench`.
+NoTensorCores = Annotated[bool, typer.Option("--no-tensor-cores", help=NO_TENSOR_CORES.help)]
+QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help=QUIET_HELP)]
+Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 
 
-def shard_of(text: str | None) -> Shard_ | None:
-    """The shard of --shard. Errors: a usage error."""
-    if text is None:
-        return None
-    from abw.core.run.shards import Shard as Shard_
+@group
+class Changes:
+    """What the command line says instead of the spec."""
 
-    found = re.fullmatch(r"(\d{1,5})/(\d{1,5})", text)
-    if not found or not 1 <= int(found[1]) <= int(found[2]):
-        raise typer.BadParameter(f"'{text}' is no shard, as 3/8: the third of eight", param_hint="--shard")
-    return Shard_(int(found[1]), int(found[2]))
-
-
-def overrides(
-    data: Path | None,
-    limit: int | None,
-    batch: int | None,
-    sizes: Sequence[str] | None,
-    seed: int | None,
-    hoist: bool = False,
-    weights: Path | None = None,
-    allow_outside: bool = False,
-) -> Overrides:
-    """What the command line changes of a spec; a wrong `--set`, or data from a pipe, is a usage error."""
-    from abw.core.spec.load import Overrides
-
-    if str(data) == "-":
-        raise typer.BadParameter("only `abw run` reads from a pipe: name a file", param_hint="--data")
-    dims = {}
-    for text in sizes or ():
-        name, sign, value = text.partition("=")
-        if sign and name.strip() and value.removeprefix("-").isdecimal() and int(value) < 1:
-            raise typer.BadParameter(f"'{text}': sizes are from 1", param_hint="--set")
-        if not sign or not value.isdecimal():
-            raise typer.BadParameter(
-                f"'{text}' is not of the form DIM=SIZE, as in hidden=256", param_hint="--set"
-            )
-        dims[name.strip()] = int(value)
-    return Overrides(
-        dims=dims,
-        data=data,
-        limit=limit,
-        batch=batch,
-        seed=seed,
-        hoist=hoist,
-        weights=weights,
-        allow_outside=allow_outside,
+    data: Path | None = option("Read instances from this file instead of the spec's.", "PATH")
+    limit: int | None = option("Use only the first N instances.", "N", least=1)
+    batch: int | None = option("Instances in a mini-batch.", "B", least=1)
+    sizes: list[str] | None = option(
+        "Change a dim of the spec, for example hidden=256; repeatable.", "DIM=SIZE", "--set"
     )
+    weights: Path | None = option(
+        "Use these weights instead of the spec's: a .safetensors, .npz or .pt file, or a training (t1).",
+        "FILE",
+        callback=trained,
+    )
+    seed: int | None = option(
+        "Random seed of policy learning, untrained weights (0) and the field `coin` (the spec's)."
+    )
+    allow_outside: bool = flag("Let the spec read files outside its folder.")
+
+    @property
+    def dims(self) -> dict[str, int]:
+        """The sizes of --set. Errors: a usage error."""
+        dims = {}
+        for text in self.sizes or ():
+            name, sign, value = text.partition("=")
+            if sign and name.strip() and value.removeprefix("-").isdecimal() and int(value) < 1:
+                raise typer.BadParameter(f"'{text}': sizes are from 1", param_hint="--set")
+            if not sign or not value.isdecimal():
+                said = f"'{text}' is not of the form DIM=SIZE, as in hidden=256"
+                raise typer.BadParameter(said, param_hint="--set")
+            dims[name.strip()] = int(value)
+        return dims
+
+    def overrides(self, **more: Any) -> Overrides:  # noqa: ANN401 (fields)
+        """The same as core takes it. Errors: a usage error for a wrong `--set`, or data from a pipe."""
+        from abw.core.spec.load import Overrides
+
+        if str(more.get("data", self.data)) == "-":
+            raise typer.BadParameter("only `abw run` reads from a pipe: name a file", param_hint="--data")
+        same = ("data", "limit", "batch", "seed", "weights", "allow_outside")
+        return Overrides(**{"dims": self.dims, **{name: getattr(self, name) for name in same}, **more})
+
+
+@group
+class Passes:
+    """What is done to graphs before they are scheduled."""
+
+    fuse: bool = FUSE
+    group: bool = GROUP
+
+
+@group
+class Output:
+    """What a command prints."""
+
+    quiet: bool = flag(QUIET_HELP, "-q")
+    as_json: bool = flag(JSON_HELP, "--json")
+
+    def progress(self) -> AbstractContextManager[Progress]:
+        """Progress on standard error, unless quiet."""
+        return progress(self.quiet)
+
+    def give(self, report: dict[str, Any], show: Callable[[dict[str, Any]], None]) -> None:
+        """Print a report that was asked for: as JSON, or for people, by `show`."""
+        if self.as_json:
+            print_json(report)
+        else:
+            show(report)
+
+    def summarize(self, report: dict[str, Any], show: Callable[[dict[str, Any]], None]) -> None:
+        """Print a report on what was done: as JSON, or for people, by `show`, unless quiet."""
+        if self.as_json or not self.quiet:
+            self.give(report, show)
 
 
 def run_of(name: str | None) -> StoredRun:
@@ -287,13 +226,13 @@ def run_of(name: str | None) -> StoredRun:
         raise
 
 
-def policies(help: str, *names: str, metavar: str = POLICY) -> Any:  # noqa: ANN401 (as typer.Option)
+def policy_option(help: str, *names: str, **more: Any) -> Any:  # noqa: ANN401 (as `option`)
     """An option that names a policy."""
-    return typer.Option(*names, metavar=metavar, help=help, autocompletion=completion.policies)
+    return option(help, POLICY, *names, autocompletion=completion.policies, **more)
 
 
 def require_policy(name: str, option: str, *more: str) -> None:
-    """Refuse a policy that nobody knows; one of your own is loaded. Errors: a usage error, AbwError."""
+    """Refuse an unknown policy; one of the user's own is loaded. Errors: a usage error, AbwError."""
     from abw.core.policy.registry import NAMES, REVERSED, get_policy
     from abw.core.policy.user_policy import is_own
 

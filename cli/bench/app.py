@@ -7,8 +7,6 @@ import inspect
 import json
 import platform
 from collections.abc import Callable
-from contextlib import closing
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,29 +19,25 @@ from abw.cli import options
 from abw.cli.bench.tables import tables
 from abw.cli.console import print_json, progress, show
 from abw.core.base.errors import AbwError, InterruptedWorkError
-from abw.core.base.files import write_json
 from abw.core.base.interrupts import INTERRUPTED, STOP, stopping_after_a_step
 
 Save = Annotated[
     Path | None,
-    typer.Option(
-        "--save", metavar="FILE.json", help="Also write the JSON document to this file, after each row."
-    ),
+    typer.Option("--save", metavar="FILE.json", help="Also write the JSON document to this file."),
 ]
 Against = Annotated[
     Path | None,
     typer.Option("--compare", metavar="FILE.json", help="Show the speed-up over this document."),
 ]
 ADDED = {"save": Save, "compare": Against, "quiet": options.QuietFlag, "as_json": options.Json}
-# The document's schema.
+# Of the document.
 VERSION = 2
 
 
 def command(bench: Callable[..., Rows]) -> Callable[..., None]:
     """The command of a bench: its parameters and those of `ADDED`.
 
-    Ctrl-C ends it after the row under way, with exit code 130. What was measured by then, or before an error,
-    is shown; it is saved after each row.
+    Ctrl-C ends it after the row under way, with exit code 130; what was measured is shown and saved.
     """
     params = list(inspect.signature(bench, eval_str=True).parameters.values())
 
@@ -55,28 +49,31 @@ def command(bench: Callable[..., Rows]) -> Callable[..., None]:
             given["specs"] = FOLDER
         rows: list[Row] = []
         notes: list[str] = []
-        document = partial(_document, bench.__name__, given, rows, notes)
         try:
-            with progress(quiet) as told, stopping_after_a_step(), closing(bench(**given)) as found:
+            with progress(quiet) as told, stopping_after_a_step():
                 told.phase(bench.__name__)
-                for each in found:
-                    if isinstance(each, Row):
-                        rows.append(each)
+                for found in bench(**given):
+                    if isinstance(found, Row):
+                        rows.append(found)
                         told.reached(len(rows))
                     else:
-                        notes.append(each)
-                    if save is not None:
-                        write_json(save, document())
+                        notes.append(found)
                     if STOP.asked:
-                        raise InterruptedWorkError(
-                            "ended early: what is shown was measured", exit_code=INTERRUPTED
-                        )
+                        break
+            ended = STOP.asked
         finally:
             STOP.asked = False
-            if as_json and (rows or notes):
-                print_json(document())
-            elif not as_json:
-                show(*tables(rows, before), *notes)
+        document = _document(bench.__name__, given, rows, notes)
+        if save is not None:
+            from abw.core.base.files import write_json
+
+            write_json(save, document)
+        if as_json:
+            print_json(document)
+        else:
+            show(*tables(rows, before), *notes)
+        if ended:
+            raise InterruptedWorkError("ended early: what is shown was measured", exit_code=INTERRUPTED)
 
     functools.update_wrapper(run, bench)
     kind = inspect.Parameter.KEYWORD_ONLY

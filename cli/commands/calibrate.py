@@ -3,61 +3,60 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated, Any, Literal
 
 from abw.cli import options
-from abw.cli.console import duration, give, grid, progress, say
+from abw.cli.console import duration, grid, say, show
+from abw.cli.groups import group, option, without
 from abw.core.base.errors import AbwError
 
 
+@group
+class Measurement:
+    """What is measured, and where costs are written."""
+
+    output: Path | None = option("Write the costs to this YAML file.", "FILE", "-o")
+    executor: str = option(
+        "Executor to measure: blas or cpu, or cuda without SPEC.",
+        None,
+        *("--executor", "--device"),
+        default="blas",
+    )
+    threads: int = option("Number of threads.", "N", default=1, least=1)
+    granularity: Literal["cell", "op"] = options.GRANULARITY
+
+
 def calibrate(
+    changes: Annotated[options.Changes, without("batch", "weights")],
+    measurement: Measurement,
+    output: options.Output,
     spec: options.SpecOrNone = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the costs to this YAML file.")
-    ] = None,
-    executor: Annotated[
-        str,
-        typer.Option(
-            "--executor", "--device", help="Executor to measure: blas or cpu, or cuda without SPEC."
-        ),
-    ] = "blas",
-    threads: Annotated[int, typer.Option("--threads", min=1, metavar="N", help="Number of threads.")] = 1,
-    data: options.Data = None,
-    limit: options.Limit = None,
-    sizes: options.Set = None,
-    granularity: options.Granularity = "cell",
-    seed: options.Seed = None,
-    allow_outside: options.AllowOutside = False,
-    quiet: options.QuietFlag = False,
-    as_json: options.Json = False,
 ) -> None:
     """Measure the cost of a launch and of a row of each type, for `abw compare --cost FILE`.
 
     Runs batches of up to 256 rows on real operands; costs are in seconds. `--device cuda` without SPEC and
     --output measures the GPU once for all models; the executor then uses this to choose how to launch.
     """
-    if executor == "cuda" and spec is None and output is None:
-        _gpu(quiet, as_json)
+    from abw.core.tools import calibrate as core
+
+    file, executor = measurement.output, measurement.executor
+    if executor == "cuda" and spec is None and file is None:
+        output.summarize(core.calibrate_gpu(), _print_gpu)
         return
-    if spec is None or output is None:
+    if spec is None or file is None:
         hint = "a GPU is measured without either: abw calibrate --device cuda"
         raise AbwError("SPEC and --output are needed", hint=hint, exit_code=2)
-    changes = options.overrides(data, limit, None, sizes, seed, allow_outside=allow_outside)
-    from abw.core.tools.calibrate import calibrate as run_calibrate
-
-    with progress(quiet) as told:
-        report = run_calibrate(
-            spec, changes, output, executor=executor, granularity=granularity, threads=threads, progress=told
+    with output.progress() as progress:
+        report = core.calibrate(
+            spec,
+            changes.overrides(),
+            file,
+            executor=executor,
+            granularity=measurement.granularity,
+            threads=measurement.threads,
+            progress=progress,
         )
-    give(report, as_json, _print, quiet)
-
-
-def _gpu(quiet: bool, as_json: bool) -> None:
-    from abw.core.tools.calibrate import calibrate_gpu
-
-    give(calibrate_gpu(), as_json, _print_gpu, quiet)
+    output.summarize(report, _print)
 
 
 def _print_gpu(report: dict[str, Any]) -> None:
@@ -68,15 +67,10 @@ def _print_gpu(report: dict[str, Any]) -> None:
 
 
 def _print(report: dict[str, Any]) -> None:
-    from rich.text import Text
-
-    from abw.core.base.console import Console
-
-    console = Console()
-    console.print(Text.assemble((report["model"], "bold"), f" on executor {report['executor']}\n"))
+    show([(report["model"], "bold"), f" on executor {report['executor']}\n"])
     table = grid("type", "a launch", "a row", "up to rows", "mean error")
     for t in report["types"]:
         most = str(t["samples"][-1][0])
         table.add_row(t["type"], duration(t["launch"]), duration(t["row"]), most, f"{t['error']:.0%}")
-    console.print(table)
-    console.print(f"\ncosts: {report['path']}", soft_wrap=True)
+    show(table)
+    show(f"\ncosts: {report['path']}", whole=True)

@@ -4,117 +4,85 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from abw.cli import completion, options
-from abw.cli.console import counted, duration, grid, print_json, progress, say_random
+from abw.cli.console import counted, duration, grid, say_random, show
+from abw.cli.groups import group, option
 
 if TYPE_CHECKING:
     from abw.viz.drawing.chart import Chart
 
-# The policies compared unless told otherwise, the FSM apart.
+# The policies compared by default, besides the FSM.
 USUAL = ("depth", "agenda", "sufficient", "phases", "critical", "search", "auto")
 
 
+@group
+class Comparison(options.Passes):
+    """What is compared, on which instances."""
+
+    policies: str | None = option(
+        "Policies as for `abw run`; fsm-base, fsm-max, ..., fsm-best for an encoding (depth, agenda, "
+        "sufficient, phases, critical, search, auto, fsm; at granularity op no fsm).",
+        "NAME,...",
+        autocompletion=completion.policies,
+    )
+    seeds: int = option("Repeat with N seeds.", "N", default=1, least=1)
+    skip: int = option("Skip the first N instances.", "N", default=0, least=0)
+    train_limit: int = option("Learn from the first N instances.", "N", default=32, least=1)
+    trials: int = options.TRIALS
+    batches: str | None = option(
+        "Also use mini-batches of these sizes, for example 1,8,32,64,128,256.", "B,..."
+    )
+    encoding: options.EncodingName = option(options.ENCODING_HELP, default="best")
+    granularity: Literal["cell", "op"] = options.GRANULARITY
+    cost: Path | None = option(
+        "Costs from `abw calibrate`: shown in a column, and minimised by search, critical-free and the "
+        "choice among learned policies.",
+        "FILE",
+    )
+    bound: Literal["paper", "tight"] = option(
+        "Lower bound for ratios; tight also considers pairs of instances.", default="paper"
+    )
+    plot: Path | None = option("Draw training and batch sizes to this file.", "FILE.svg")
+
+
 def compare(
-    spec: options.Spec,
-    policies: Annotated[
-        str | None,
-        typer.Option(
-            "--policies",
-            metavar="NAME,...",
-            autocompletion=completion.policies,
-            help="Policies as for `abw run`; fsm-base, fsm-max, ..., fsm-best for an encoding (depth, "
-            "agenda, sufficient, phases, critical, search, auto, fsm; at granularity op no fsm).",
-        ),
-    ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="Repeat with N seeds.")] = 1,
-    data: options.Data = None,
-    skip: Annotated[
-        int,
-        typer.Option("--skip", min=0, metavar="N", help="Skip the first N instances."),
-    ] = 0,
-    limit: options.Limit = None,
-    train_limit: options.TrainLimit = 32,
-    trials: options.Trials = 1000,
-    batch: options.Batch = None,
-    batches: Annotated[
-        str | None,
-        typer.Option(
-            "--batches",
-            metavar="B,...",
-            help="Also use mini-batches of these sizes, for example 1,8,32,64,128,256.",
-        ),
-    ] = None,
-    sizes: options.Set = None,
-    weights: options.Weights = None,
-    encoding: options.Encoding = "best",
-    granularity: options.Granularity = "cell",
-    fuse: options.Fuse = False,
-    group: options.Group = False,
-    cost: Annotated[
-        Path | None,
-        typer.Option(
-            "--cost",
-            metavar="FILE",
-            help="Costs from `abw calibrate`: shown in a column, and minimised by search, "
-            "critical-free and the choice among learned policies.",
-        ),
-    ] = None,
-    bound: Annotated[
-        Literal["paper", "tight"],
-        typer.Option("--bound", help="Lower bound for ratios; tight also considers pairs of instances."),
-    ] = "paper",
-    plot: Annotated[
-        Path | None,
-        typer.Option("--plot", metavar="FILE.svg", help="Draw training and batch sizes to this file."),
-    ] = None,
-    seed: options.Seed = None,
-    allow_outside: options.AllowOutside = False,
-    quiet: options.QuietFlag = False,
-    as_json: options.Json = False,
+    spec: options.Spec, comparison: Comparison, changes: options.Changes, output: options.Output
 ) -> None:
     """Compare batching policies: batches, their ratio to the lower bound, time to schedule and to learn.
 
     Executes and keeps nothing. --fuse and --group show the effect of fewer nodes or types.
     """
-    changes = options.overrides(data, limit, batch, sizes, seed, weights=weights, allow_outside=allow_outside)
+    overrides, given = changes.overrides(), vars(comparison)
     from abw.core.tools.compare import LEARNED_WITH, CompareOptions
     from abw.core.tools.compare import compare as run_compare
 
-    usual = USUAL if granularity == "op" else (*USUAL, "fsm")
-    names = tuple(dict.fromkeys(n.strip() for n in policies.split(","))) if policies else usual
+    usual = USUAL if comparison.granularity == "op" else (*USUAL, "fsm")
+    names: tuple[str, ...] = usual
+    if comparison.policies:
+        names = tuple(dict.fromkeys(n.strip() for n in comparison.policies.split(",")))
     for name in names:
         options.require_policy(name, "--policies", *LEARNED_WITH)
+    same = ("encoding", "granularity", "seeds", "train_limit", "trials", "skip", "fuse", "group", "cost")
     chosen = CompareOptions(
         policies=names,
-        encoding=encoding,
-        granularity=granularity,
-        seeds=seeds,
-        train_limit=train_limit,
-        trials=trials,
-        skip=skip,
-        fuse=fuse,
-        group=group,
-        sizes=numbers(batches, "--batches") if batches else (),
-        cost=cost,
-        plot=plot,
-        tight=bound == "tight",
+        sizes=numbers(comparison.batches, "--batches") if comparison.batches else (),
+        plot=comparison.plot,
+        tight=comparison.bound == "tight",
+        **{name: given[name] for name in same},
     )
-    with progress(quiet) as told:
-        report = run_compare(spec, changes, chosen, told)
-    if plot:
-        save_charts(charts(report), plot)
-    if as_json:
-        print_json(report)
-    else:
-        _print(report, plot)
+    with output.progress() as progress:
+        report = run_compare(spec, overrides, chosen, progress)
+    if comparison.plot:
+        save_charts(charts(report), comparison.plot)
+    output.give(report, lambda report: _print(report, comparison.plot))
 
 
 def numbers(text: str, option: str) -> tuple[int, ...]:
-    """`1,8,32` as numbers; anything else is a usage error."""
+    """Parse sizes such as `1,8,32`. Errors: a usage error."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise typer.BadParameter(f"'{text}' is not a list of sizes, as in 1,8,32", param_hint=option)
@@ -122,7 +90,7 @@ def numbers(text: str, option: str) -> tuple[int, ...]:
 
 
 def charts(report: dict[str, Any]) -> list[Chart]:
-    """Batches over training trials, and over batch sizes, where the report has them."""
+    """Chart batches over training trials and over batch sizes, if the report has them."""
     from abw.viz.drawing.chart import Chart, Line
 
     drawn = []
@@ -138,7 +106,7 @@ def charts(report: dict[str, Any]) -> list[Chart]:
 
 
 def size_chart(name: str, rows: Sequence[dict[str, Any]]) -> Chart:
-    """A chart as the paper's Fig. 7: batches over batch sizes, a line a policy."""
+    """Chart batches over batch sizes, a line for each policy (the paper's Fig. 7)."""
     from abw.viz.drawing.chart import Chart, Line
 
     policies = [p["policy"] for p in rows[0]["policies"]]
@@ -151,7 +119,7 @@ def size_chart(name: str, rows: Sequence[dict[str, Any]]) -> Chart:
 
 
 def save_charts(found: Sequence[Chart], path: Path) -> None:
-    """Write charts into one SVG file, under each other. Errors: AbwError where there are none."""
+    """Write charts into one SVG file, one below the other. Errors: AbwError if there are none."""
     from abw.core.base.errors import AbwError
     from abw.core.base.files import write_text
     from abw.viz.drawing.chart import chart_svg
@@ -163,7 +131,7 @@ def save_charts(found: Sequence[Chart], path: Path) -> None:
 
 
 def size_table(title: str, rows: Sequence[dict[str, Any]]) -> Any:  # noqa: ANN401
-    """Mean batches of a mini-batch, a column a size."""
+    """Tabulate the mean batches of a mini-batch, a column for each size."""
     table = grid(title, *(str(row["batch"]) for row in rows))
     table.add_row("lower bound", *(_short(row["lower_bound"] / row["mini_batches"]) for row in rows))
     for i, policy in enumerate(rows[0]["policies"]):
@@ -173,56 +141,44 @@ def size_table(title: str, rows: Sequence[dict[str, Any]]) -> Any:  # noqa: ANN4
 
 
 def _print(report: dict[str, Any], plot: Path | None) -> None:
-    from rich.text import Text
-
-    from abw.core.base.console import Console
     from abw.viz.drawing.chart import chart_text
 
-    console = Console()
     seeds = f", mean of {len(report['seeds'])} seeds" if len(report["seeds"]) > 1 else ""
     after = f" after the first {report['skip']}" if report["skip"] else ""
     say_random(report["random_weights"])
-    console.print(Text.assemble((report["model"], "bold"), f" on {report['data']}"))
-    console.print(
+    show([(report["model"], "bold"), f" on {report['data']}"])
+    show(
         f"{counted(report['instances'], 'instance')}{after} in "
         f"{counted(report['mini_batches'], 'mini-batch', 'es')} of "
         f"{report['batch']}: {_short(report['nodes'])} nodes, lower bound "
         f"{_short(report['lower_bound'])}{seeds}",
-        soft_wrap=True,
+        whole=True,
     )
     if report["tight_bound"] is not None:
         tight = _short(report["tight_bound"])
-        console.print(f"no schedule has fewer than {tight} batches, because pairs of instances need so many")
+        show(f"no schedule has fewer than {tight} batches, because pairs of instances need so many")
     without = report["without_passes"]
     if without:
-        console.print(
+        show(
             f"after {' and '.join(report['passes'])}; without: {_short(without['nodes'])} nodes, "
             f"lower bound {_short(without['lower_bound'])}"
         )
     if report["cost"]:
-        console.print(
-            f"cost by {report['cost']}: no schedule below {report['least_cost']:.4g}", soft_wrap=True
-        )
-    console.print()
-    console.print(_policies(report))
+        show(f"cost by {report['cost']}: no schedule below {report['least_cost']:.4g}", whole=True)
+    show("", _policies(report))
     own = report["instances_trained_on"]
     if report["training"]:
-        where = (
-            (f"{own} of these {'is' if own == 1 else 'are'} among them", "yellow")
-            if own
-            else "none of them is here"
-        )
+        verb = "is" if own == 1 else "are"
+        where = (f"{own} of these {verb} among them", "yellow") if own else "none of them is here"
         first = f"learned from the first {counted(report['train_limit'], 'instance')}: "
-        console.print(Text.assemble(first, where, style="dim"))
+        show([first, where], style="dim")
     if report["batch_sizes"]:
-        console.print()
-        console.print(size_table("instances in a mini-batch", report["batch_sizes"]))
-        console.print("mean batches of up to 16 mini-batches", style="dim")
+        show("", size_table("instances in a mini-batch", report["batch_sizes"]))
+        show("mean batches of up to 16 mini-batches", style="dim")
     for chart in charts({**report, "batch_sizes": []}):
-        console.print()
-        console.print(chart_text(chart))
+        show("", chart_text(chart))
     if plot:
-        console.print(f"\nplot: {plot}", soft_wrap=True)
+        show(f"\nplot: {plot}", whole=True)
 
 
 def _policies(report: dict[str, Any]) -> Any:  # noqa: ANN401
@@ -251,7 +207,7 @@ def _policies(report: dict[str, Any]) -> Any:  # noqa: ANN401
 
 
 def _proven(policy: dict[str, Any]) -> str:
-    """The batches, and of a search what is proven: that they are fewest, or how many there must be."""
+    """The number of batches; for a search also whether it is proven minimal, or the proven lower bound."""
     said, least = _short(policy["batches"]), policy["at_least"]
     if least is None or policy["cost"] is not None:
         return said
@@ -263,5 +219,5 @@ def _ratio(value: float | None) -> str:
 
 
 def _short(value: float) -> str:
-    """A whole number as it is, a mean with one decimal."""
+    """Format a whole number as it is, a mean with one decimal."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"

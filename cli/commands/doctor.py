@@ -2,71 +2,67 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import Annotated, Any
 
 from abw.cli import options
-from abw.cli.console import print_json, say
+from abw.cli.console import say, show
+from abw.cli.groups import group, option, without
+
+
+@group
+class Warming:
+    """What is compiled beforehand."""
+
+    warm: Path | None = option(
+        "Compile this model or program.py:function and learn its policy, so that the next process starts at "
+        "once.",
+        "SPEC",
+        callback=options.found_or_program,
+    )
 
 
 def doctor(
-    warm: Annotated[
-        Path | None,
-        typer.Option(
-            "--warm",
-            metavar="SPEC",
-            help="Compile this model or program.py:function and learn its policy, so that the next "
-            "process starts at once.",
-            callback=options.found_or_program_or_none,
-        ),
-    ] = None,
-    weights: options.Weights = None,
-    sizes: options.Set = None,
-    as_json: options.Json = False,
+    warming: Warming,
+    changes: Annotated[options.Changes, without("data", "limit", "batch", "seed", "allow_outside")],
+    output: options.Output,
 ) -> None:
     """Show what works here and how to get the rest: versions, cores, BLAS, GPU, Graphviz."""
-    if warm:
-        _warm(warm, weights, sizes, as_json)
+    if warming.warm:
+        output.give(_warm(warming.warm, changes), _print_warm)
         return
     from abw.core.tools.doctor import examine
 
-    findings = examine()
-    if as_json:
-        print_json({"schema_version": 1, "findings": [asdict(finding) for finding in findings]})
-        return
-    from rich.text import Text
-
-    from abw.core.base.console import Console
-
-    console = Console()
-    for f in findings:
-        mark = ("ok", "green") if f.ok else ("--", "yellow")
-        console.print(Text.assemble(mark, "  ", (f.name, "bold"), f": {f.value}"), soft_wrap=True)
-        if f.hint:
-            console.print(f"      {f.hint}", style="dim", soft_wrap=True)
+    findings = [asdict(finding) for finding in examine()]
+    output.give({"schema_version": 1, "findings": findings}, _print)
 
 
-def _warm(spec: Path, weights: Path | None, sizes: list[str] | None, as_json: bool) -> None:
+def _print(report: dict[str, Any]) -> None:
+    for found in report["findings"]:
+        mark = ("ok", "green") if found["ok"] else ("--", "yellow")
+        show([mark, "  ", (found["name"], "bold"), f": {found['value']}"], whole=True)
+        if found["hint"]:
+            show(f"      {found['hint']}", style="dim", whole=True)
+
+
+def _warm(spec: Path, changes: options.Changes) -> dict[str, Any]:
     """Load a model and run some of its data; of a program call one of its cells."""
-    changes = options.overrides(None, None, None, sizes, None)
-    import time
-
-    begun = time.perf_counter()
+    begun, dims, weights = time.perf_counter(), changes.dims, changes.weights
     if options.is_program(spec):
-        from abw.core.program.overrides import NetOverrides
+        from abw.core.program.overrides import Told
         from abw.core.script.find import warmed
 
-        name, count = warmed(str(spec), NetOverrides(changes.dims, weights)), 0
+        name, count = warmed(str(spec), Told(dims, weights)), 0
     else:
         from abw.core.api import load
 
-        model = load(spec, weights=weights, dims=changes.dims)
+        model = load(spec, weights=weights, dims=dims)
         name, count = model.spec.name, model.warm()
-    took = time.perf_counter() - begun
-    if as_json:
-        print_json({"schema_version": 1, "model": name, "instances": count, "seconds": took})
-    else:
-        say(f"warm: {name}, {count} instances run, {took:.1f} s")
+    seconds = time.perf_counter() - begun
+    return {"schema_version": 1, "model": name, "instances": count, "seconds": seconds}
+
+
+def _print_warm(report: dict[str, Any]) -> None:
+    say(f"warm: {report['model']}, {report['instances']} instances run, {report['seconds']:.1f} s")

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from abw.cli import completion, options, programs
-from abw.cli.console import amount, counted, duration, give, grid, progress, say_random
+from abw.cli.console import amount, counted, duration, grid, say_random, show
+from abw.cli.groups import group, option
 
 # The most reasons, instances and types that a screen is given; --json has all.
 REASONS, INSTANCES, TYPES = 5, 4, 12
 
 
+@group
+class Explanation:
+    """Which mini-batch is explained, under which policy."""
+
+    policy: str | None = options.policy_option("Schedule with this policy (a run's own; for a spec auto).")
+    mini_batch: int = option("Number of the mini-batch.", "N", default=0, least=0)
+    format: options.DataFormat | None = options.FORMAT
+    encoding: options.EncodingName | None = options.ENCODING
+    granularity: Literal["cell", "op", "graph"] = options.NODES_OF_ANY
+
+
 def explain(
-    context: typer.Context,
+    explanation: Explanation,
+    changes: options.Changes,
+    output: options.Output,
     target: Annotated[
         str | None,
         typer.Argument(
@@ -24,101 +38,76 @@ def explain(
             autocompletion=completion.runs_and_specs,
         ),
     ] = None,
-    policy: Annotated[
-        str | None,
-        options.policies("Schedule with this policy (a run's own; for a spec auto).", "--policy"),
-    ] = None,
-    mini_batch: Annotated[
-        int, typer.Option("--mini-batch", min=0, metavar="N", help="Number of the mini-batch.")
-    ] = 0,
-    data: options.Data = None,
-    format: programs.Format = None,
-    limit: options.Limit = None,
-    batch: options.Batch = None,
-    sizes: options.Set = None,
-    weights: options.Weights = None,
-    encoding: options.Encoding = "best",
-    granularity: options.GranularityOrGraph = "cell",
-    seed: options.Seed = None,
-    allow_outside: options.AllowOutside = False,
-    quiet: options.QuietFlag = False,
-    as_json: options.Json = False,
 ) -> None:
     """Explain why a mini-batch took so many batches, by type, cause and instance.
 
     Options that change a spec apply only to specs; a run is explained as it was, or with --policy.
     """
-    changes = options.overrides(data, limit, batch, sizes, seed, weights=weights, allow_outside=allow_outside)
+    overrides = changes.overrides()
     from abw.core.spec.shipped import find_shipped
     from abw.core.tools.explain import explain_program, explain_run, explain_spec
 
+    policy, number = explanation.policy, explanation.mini_batch
     if policy:
         options.require_policy(policy, "--policy")
-    if options.is_program(target):
-        programs.refuse_options(context)
-        chosen = programs.looked_at(context.params)
-        with progress(quiet):
-            give(explain_program(str(target), chosen, mini_batch, policy), as_json, _print)
-        return
-    programs.refuse_for_spec(context)
-    if target and (shipped := find_shipped(target)):
-        target = str(shipped)
-    if target and target.endswith((".yaml", ".yml")):
-        name = policy or ("auto" if encoding == "best" else "fsm")
-        with progress(quiet) as told:
-            report = explain_spec(
-                Path(target),
-                changes,
-                name,
-                told,
-                encoding=encoding,
-                granularity=programs.of_spec(granularity),
-                number=mini_batch,
-            )
+    if target and options.is_program(target):
+        programs.refuse_options(explanation)
+        chosen = programs.examined(changes, explanation.format, explanation.granularity)
+        with output.progress():
+            report = explain_program(target, chosen, number, policy)
     else:
-        report = explain_run(options.run_of(target), mini_batch, policy)
-    give(report, as_json, _print)
+        programs.refuse_format(explanation.format)
+        if target and (shipped := find_shipped(target)):
+            target = str(shipped)
+        encoding = explanation.encoding or "best"
+        if target and target.endswith((".yaml", ".yml")):
+            with output.progress() as progress:
+                report = explain_spec(
+                    Path(target),
+                    overrides,
+                    policy or ("auto" if encoding == "best" else "fsm"),
+                    progress,
+                    encoding=encoding,
+                    granularity=programs.of_spec(explanation.granularity),
+                    number=number,
+                )
+        else:
+            report = explain_run(options.run_of(target), number, policy)
+    output.give(report, _print)
 
 
 def _print(report: dict[str, Any]) -> None:
-    from rich.text import Text
-
-    from abw.core.base.console import Console
-
     say_random(report["random_weights"])
-    console = Console()
-    more, growth = report["batches"] - report["lower_bound"], report["growth"]
+    growth, types = report["growth"], report["types"]
     by_rounds = growth and growth["bound_by_rounds"]
-    console.print(
-        Text.assemble(
+    rounds = f", and none that goes round by round than {by_rounds}" if by_rounds is not None else ""
+    show(
+        [
             (report["model"], "bold"),
             f", mini-batch {report['mini_batch']} of {report['mini_batches']}, policy {report['policy']}: ",
             (counted(report["batches"], "batch", "es"), "bold"),
             f" for {counted(report['nodes'], 'node')}; no schedule has fewer than {report['lower_bound']}"
-            + (f", and none that goes round by round than {by_rounds}" if by_rounds is not None else "")
-            + "\n",
-        ),
+            f"{rounds}\n",
+        ],
+        _types(report),
     )
-    console.print(_types(report))
-    for t in report["types"]:
-        if t["lower_bound"] == max(row["lower_bound"] for row in report["types"]):
-            console.print(
-                f"\nThe longest chain: {t['lower_bound']} × {t['type']}, in {_in(t['longest_in'])}."
-            )
-            break
-    console.print()
-    if more:
-        _print_reasons(console, report)
+    if types:
+        longest = max(types, key=lambda t: t["lower_bound"])
+        chain = f"{longest['lower_bound']} × {longest['type']}, in {_in(longest['longest_in'])}"
+        show(f"\nThe longest chain: {chain}.")
+    show("")
+    if report["batches"] > report["lower_bound"]:
+        _print_reasons(report)
     else:
-        console.print("Every batch was needed: this is the lower bound.")
-    _print_alone(console, report)
-    if report["growth"]:
-        _print_growth(console, report["growth"])
+        show("Every batch was needed: this is the lower bound.")
+    _print_alone(report)
+    if growth:
+        _print_growth(growth)
     if memory := report["memory"]:
-        _print_memory(console, memory)
+        _print_memory(memory)
     if time := report["time"]:
-        _print_times(console, time)
-    _print_advice(console, report)
+        _print_times(time)
+    _print_advice(report)
 
 
 def _types(report: dict[str, Any]) -> Any:  # noqa: ANN401
@@ -148,16 +137,14 @@ def _types(report: dict[str, Any]) -> Any:  # noqa: ANN401
     return table
 
 
-def _print_reasons(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
-    from rich.text import Text
-
+def _print_reasons(report: dict[str, Any]) -> None:
     more, reasons = report["batches"] - report["lower_bound"], report["reasons"]
-    console.print(
-        Text.assemble(
+    show(
+        [
             (f"{counted(more, 'batch', 'es')} too many", "bold"),
             ": each went ahead without nodes at the head of its type's longest chain, so that the type needs "
             "as many batches after it as before.",
-        )
+        ]
     )
     for reason in reasons[:REASONS]:
         held = report["held"][reason["example"]]
@@ -169,21 +156,19 @@ def _print_reasons(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN40
             f"{waits['type']} {waits['number']}, ready but passed over"
         )
         why = f"did not wait for {reason['waits_for']}" if reason["waits_for"] else "left ready nodes out"
-        console.print(f"  {reason['batches']:>4} × {reason['type']} {why}")
-        console.print(f"         batch {held['step']}: {said}", style="dim")
+        show(f"  {reason['batches']:>4} × {reason['type']} {why}")
+        show(f"         batch {held['step']}: {said}", style="dim")
     rest = sum(reason["batches"] for reason in reasons[REASONS:])
     if rest:
-        console.print(f"  {rest:>4} for {len(reasons) - REASONS} other reasons (--json)")
+        show(f"  {rest:>4} for {len(reasons) - REASONS} other reasons (--json)")
     first = ", ".join(
         f"{i['instance']} (in {counted(i['batches'], 'batch', 'es')})"
         for i in report["instances"][:INSTANCES]
     )
-    console.print(f"The last late node belonged to instance {first}" + _etc(report["instances"], INSTANCES))
+    show(f"The last late node belonged to instance {first}" + _etc(report["instances"], INSTANCES))
 
 
-def _print_alone(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
-    from rich.text import Text
-
+def _print_alone(report: dict[str, Any]) -> None:
     alone = report["alone"]
     if not alone:
         return
@@ -197,12 +182,10 @@ def _print_alone(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
     first = ", ".join(f"{instance} ({times})" for instance, times in ranked[:INSTANCES])
     verb = "batch has" if len(alone) == 1 else "batches have"
     said = f": {by_type}; of instance {first}" + _etc(ranked, INSTANCES)
-    console.print(Text.assemble((f"\n{len(alone)} {verb} one row", "bold"), said))
+    show([(f"\n{len(alone)} {verb} one row", "bold"), said])
 
 
-def _print_growth(console: Any, growth: dict[str, Any]) -> None:  # noqa: ANN401
-    from rich.text import Text
-
+def _print_growth(growth: dict[str, Any]) -> None:
     from abw.viz.drawing.chart import Chart, Line, chart_text
 
     rounds, growing, instances = growth["rounds"], growth["growing"], growth["instances"]
@@ -210,78 +193,74 @@ def _print_growth(console: Any, growth: dict[str, Any]) -> None:  # noqa: ANN401
     said = f", the last with work for {counted(growing[-1], 'instance')} of {instances}"
     said += f" ({_in(growth['longest'])})" if growing[-1] <= INSTANCES else ""
     said += f", from round {half} on for fewer than half of them" if half else ""
-    console.print(Text.assemble((f"\nGrown in {counted(rounds, 'round')}", "bold"), f"{said}."))
+    show([(f"\nGrown in {counted(rounds, 'round')}", "bold"), f"{said}."])
     if rounds > 1 and len(set(growing)) > 1:
         line = Line("", tuple((float(r), float(count)) for r, count in enumerate(growing, 1)))
-        console.print(chart_text(Chart("Still growing", "round", "instances", (line,)), rows=4))
+        show(chart_text(Chart("Still growing", "round", "instances", (line,)), rows=4))
     for cut in growth["cut"]:
         these, first = (
             [at["instance"] for at in cut["instances"]],
             min(at["round"] for at in cut["instances"]),
         )
-        console.print(
+        show(
             f"{counted(len(these), 'instance')} reached `most: {cut['most']}` of {cut['kind']} and would "
             f"have grown more, from round {first} on: {_in(these[:INSTANCES])}{_etc(these, INSTANCES)}"
         )
     if taken := growth["time"]:
-        _print_time(console, taken, rounds)
+        _print_time(taken, rounds)
 
 
-def _print_time(console: Any, taken: dict[str, Any], rounds: int) -> None:  # noqa: ANN401
+def _print_time(taken: dict[str, Any], rounds: int) -> None:
     seconds, kernels = taken["seconds"], taken["kernels"]
     beside = max(0.0, seconds["execute"] - kernels)
     rest = ", ".join(f"{name} {duration(seconds[name])}" for name in ("construct", "schedule", "plan"))
     who = f"Python drives the rounds: {taken['driven']}" if taken["driven"] else "rounds are compiled"
     each = sum(seconds.values()) - kernels if taken["driven"] else beside
-    console.print(
+    show(
         f"Time on the executor cpu, one thread: kernels {duration(kernels)}, execution beside them "
         f"{duration(beside)}; {rest}. {who[0].upper()}{who[1:]}; at most {duration(each / rounds)} a round "
         "beside kernels."
     )
 
 
-def _print_memory(console: Any, memory: dict[str, Any]) -> None:  # noqa: ANN401
-    from rich.text import Text
-
+def _print_memory(memory: dict[str, Any]) -> None:
     owners = "; ".join(f"{each['owner']} {amount(each['owner_bytes'], 'B')}" for each in memory["owners"])
     types = sorted(memory["types"], key=lambda each: -each["type_bytes"])
     needed = ", ".join(f"{each['type']} {amount(each['type_bytes'], 'B')}" for each in types[:INSTANCES])
     needed += f" and {len(types) - INSTANCES} types more" if len(types) > INSTANCES else ""
-    console.print(
-        Text.assemble(
+    show(
+        [
             (f"\nValues take {amount(memory['rows_bytes'], 'B')}", "bold"),
             f"; most of them are needed in batch {memory['most_in']}: {amount(memory['most_bytes'], 'B')} "
             f"({needed}). {owners[0].upper()}{owners[1:]}.",
-        )
+        ]
     )
 
 
-def _print_times(console: Any, time: dict[str, Any]) -> None:  # noqa: ANN401
-    from rich.text import Text
-
+def _print_times(time: dict[str, Any]) -> None:
     types, all = time["types"], sum(each["seconds"] for each in time["types"]) or 1.0
     shares = ", ".join(f"{each['type']} {each['seconds'] / all:.0%}" for each in types[:INSTANCES])
     longest = ", ".join(
         f"{each['step']} ({each['type']}, {duration(each['seconds'])})" for each in time["longest"]
     )
-    console.print(
-        Text.assemble(
+    show(
+        [
             (f"\nExecuted in {duration(time['seconds'])}", "bold"),
             f" on {counted(time['threads'], 'thread')}: {shares}. The longest batches: {longest}.",
-        )
+        ]
     )
 
 
-def _print_advice(console: Any, report: dict[str, Any]) -> None:  # noqa: ANN401
+def _print_advice(report: dict[str, Any]) -> None:
     better = {n: b for n, b in report["others"].items() if b < report["batches"]}
     ways = [f"{name}: {counted(batches, 'batch', 'es')}" for name, batches in better.items()]
     for name, after in (report["passes"] or {}).items():
         ways.append(f"`abw compare --{name}`: lower bound {after['lower_bound']}")
     if report["decides"]:
         said = "\nThe graph came in pieces, with decisions between them"
-        console.print(f"{said}; as a whole: {'; '.join(ways)}." if ways else f"{said}.")
+        show(f"{said}; as a whole: {'; '.join(ways)}." if ways else f"{said}.")
     elif ways:
-        console.print(f"\nFewer batches: {'; '.join(ways)}. `abw compare SPEC` tries more.")
+        show(f"\nFewer batches: {'; '.join(ways)}. `abw compare SPEC` tries more.")
 
 
 def _node(node: dict[str, Any]) -> str:

@@ -8,15 +8,23 @@ from typing import Annotated
 import typer
 
 from abw.cli import options
-from abw.cli.console import amount, counted, print_json, say
+from abw.cli.console import amount, counted, say
+from abw.cli.groups import flag, group
+
+
+@group
+class Parts:
+    """What becomes of the parts."""
+
+    keep: bool = flag("Keep the folder of parts, OUTPUT.parts.")
 
 
 def join(
-    output: Annotated[
+    path: Annotated[
         Path, typer.Argument(metavar="OUTPUT", help="The --output of the shards, for example out.jsonl.")
     ],
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder of parts, OUTPUT.parts.")] = False,
-    as_json: options.Json = False,
+    parts: Parts,
+    output: options.Output,
 ) -> None:
     """Combine the parts that `abw run --shard` wrote into the output of a single run, byte for byte.
 
@@ -24,13 +32,9 @@ def join(
     """
     from abw.core.store import shard_files
 
-    report = shard_files.join(output)
-    if not keep:
-        shard_files.discard(output)
-    if as_json:
-        print_json(report)
-        return
+    report = shard_files.join(path)
+    if not parts.keep:
+        shard_files.discard(path)
     skipped = f", {amount(report['skipped'])} left out" if report["skipped"] else ""
-    say(
-        f"{output}: {counted(report['instances'], 'instance')}{skipped} of {counted(report['parts'], 'part')}"
-    )
+    counts = f"{counted(report['instances'], 'instance')}{skipped} of {counted(report['parts'], 'part')}"
+    output.give(report, lambda _: say(f"{path}: {counts}"))

@@ -8,7 +8,20 @@ from typing import Annotated, Any, Literal
 import typer
 
 from abw.cli import options
-from abw.cli.console import amount, counted, duration, give, grid
+from abw.cli.console import amount, counted, duration, grid, show
+from abw.cli.groups import flag, group, option, without
+
+
+@group
+class Drawing:
+    """Which order is shown, and how."""
+
+    layout: Literal["planned", "declared", "paper"] = option(
+        "Planned by abw, as DyNet allocates, or by the paper's Algorithm 2.", default="planned"
+    )
+    table: bool = flag("Compare with the paper's Tables 2 and 5, timed on this machine.")
+    batch: int = option("Lanes of the mini-batch.", "N", default=8, least=1)
+    svg: Path | None = option("Draw the PQ-tree to this file.", "FILE")
 
 
 def layout(
@@ -16,42 +29,30 @@ def layout(
         list[Path],
         typer.Argument(metavar="FILE...", help="A cell, a list of batches, or a model (all its cells)."),
     ],
-    how: Annotated[
-        Literal["planned", "declared", "paper"],
-        typer.Option("--layout", help="Planned by abw, as DyNet allocates, or by the paper's Algorithm 2."),
-    ] = "planned",
-    table: Annotated[
-        bool, typer.Option("--table", help="Compare with the paper's Tables 2 and 5, timed on this machine.")
-    ] = False,
-    batch: Annotated[int, typer.Option("--batch", min=1, metavar="N", help="Lanes of the mini-batch.")] = 8,
-    sizes: options.Set = None,
-    svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Draw the PQ-tree to this file.")
-    ] = None,
-    allow_outside: options.AllowOutside = False,
-    as_json: options.Json = False,
+    drawing: Drawing,
+    changes: Annotated[options.Changes, without("data", "limit", "batch", "weights", "seed")],
+    output: options.Output,
 ) -> None:
     """Show the order of a cell's variables in memory, its PQ-tree, and why operands are copied."""
-    files = [options.found(path) for path in files]
-    changes = options.overrides(None, None, None, sizes, None, allow_outside=allow_outside)
+    paths = [path for file in files if (path := options.found(file))]
+    overrides, svg, batch, how = changes.overrides(), drawing.svg, drawing.batch, drawing.layout
     from abw.core.tools.layouts import files_read, layout_report, open_items, picture, table_row
 
-    items = [item for path in files for item in open_items(path, changes)]
+    items = [item for path in paths for item in open_items(path, overrides)]
     if svg is not None:
         if len(items) != 1:
-            raise typer.BadParameter(
-                f"there are {len(items)} trees to draw: name one cell", param_hint="--svg"
-            )
-        from abw.core.base.files import refuse_overwrite, write_text
+            said = f"there are {len(items)} trees to draw: name one cell"
+            raise typer.BadParameter(said, param_hint="--svg")
+        from abw.core.base.files import spare, write_text
 
-        refuse_overwrite(svg, *(file for path in files for file in files_read(path, changes)))
+        spare(svg, *(file for path in paths for file in files_read(path, overrides)))
         write_text(svg, picture(items[0], batch, how))
-    if table:
+    if drawing.table:
         rows = [table_row(item, batch) for item in items]
-        give({"schema_version": 1, "batch": batch, "rows": rows}, as_json, _print_table)
+        output.give({"schema_version": 1, "batch": batch, "rows": rows}, _print_table)
         return
     reports = [layout_report(item, batch, how) for item in items]
-    give({"schema_version": 1, "layouts": reports}, as_json, _print)
+    output.give({"schema_version": 1, "layouts": reports}, _print)
 
 
 def _print(document: dict[str, Any]) -> None:
@@ -62,14 +63,11 @@ def _print(document: dict[str, Any]) -> None:
 def _print_layout(report: dict[str, Any]) -> None:
     from rich.text import Text
 
-    from abw.core.base.console import Console
-
-    console = Console()
     after, before, inputs = report["after"], report["before"], report["inputs"]
     planned = f"planned in {duration(report['planning_ms'] / 1e3)}; bytes of {report['batch']} lanes"
-    console.print(Text.assemble((report["name"], "bold"), f"  {len(report['batches'])} batches, {planned}"))
-    console.print(f"order: {' '.join(report['order'])}", soft_wrap=True)
-    console.print(f"tree:  {report['tree']}\n", soft_wrap=True)
+    show([(report["name"], "bold"), f"  {len(report['batches'])} batches, {planned}"])
+    show(f"order: {' '.join(report['order'])}", whole=True)
+    show(f"tree:  {report['tree']}\n", whole=True)
     texts = ["batch", "operand", "variables", "declared"]
     table = grid("", *texts, report["layout"], "bytes", left=texts, prose=report["layout"])
     for number, batch in enumerate(report["batches"]):
@@ -86,27 +84,24 @@ def _print_layout(report: dict[str, Any]) -> None:
                 Text.assemble((operand["status"], colour), reason),
                 f"{operand['bytes']:,}",
             )
-    console.print(table)
-    console.print(
+    show(table)
+    show(
         f"\ncopied in a run: {_moved(after)}; in order of declaration {_moved(before)}; "
         f"packed once, beforehand: {amount(report['packed_bytes'], 'B')}",
-        soft_wrap=True,
+        whole=True,
     )
     if report["inputs_copied"]:
-        console.print(
+        show(
             f"inputs put beside others, by the gather that reads them or by a copy: "
             f"{', '.join(report['inputs_copied'])} ({_moved(inputs)})",
-            soft_wrap=True,
+            whole=True,
         )
     if report["gap_bytes"]:
-        console.print(f"not proven: another order might save up to {amount(report['gap_bytes'], 'B')}")
-    console.print()
+        show(f"not proven: another order might save up to {amount(report['gap_bytes'], 'B')}")
+    show("")
 
 
 def _print_table(document: dict[str, Any]) -> None:
-
-    from abw.core.base.console import Console
-
     kernels = grid("subgraph", "before", "after", "inputs", "by its rule", "paper")
     times = grid("subgraph", "before", "after", "paper", "planning", "the paper's")
     for row in document["rows"]:
@@ -131,16 +126,15 @@ def _print_table(document: dict[str, Any]) -> None:
             duration(row["planning_ms"] / 1e3),
             f"{paper['planning_ms']:g} ms" if paper else "",
         )
-    console = Console()
-    console.print("Memory kernels / KiB a mini-batch", style="bold")
-    console.print(kernels)
-    console.print(
+    show("Memory kernels / KiB a mini-batch", style="bold")
+    show(kernels)
+    show(
         "before: variables in order of declaration, weights gathered; after: planned, weights packed once;\n"
         "inputs: put beside others by a copy, or by their gather; by its rule: as Table 2 counts\n",
-        soft_wrap=True,
+        whole=True,
     )
-    console.print("Latency in the executor blas, and planning", style="bold")
-    console.print(times)
+    show("Latency in the executor blas, and planning", style="bold")
+    show(times)
 
 
 def _moved(moved: dict[str, int]) -> str:

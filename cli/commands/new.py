@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from abw.cli import options
 from abw.cli.console import say
 
 
@@ -16,6 +17,7 @@ def new(
         typer.Argument(help="Kind of model.", show_default=False),
     ],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new or empty folder.")],
+    output: options.Output,
 ) -> None:
     """Make a working project: a spec, its cells, some data, a README.
 
@@ -25,6 +27,6 @@ def new(
     """
     from abw.core.tools.project import create_project
 
-    for path in create_project(template, folder):
-        say(path)
-    say(f"\nnext: cd {folder} && abw run model.yaml")
+    paths = [str(path) for path in create_project(template, folder)]
+    said = "\n".join([*paths, "", f"next: cd {folder} && abw run model.yaml"])
+    output.give({"schema_version": 1, "paths": paths}, lambda _: say(said))

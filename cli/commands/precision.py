@@ -2,70 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from abw.cli import options
-from abw.cli.console import amount, counted, duration, grid, print_json, progress
+from abw.cli.console import amount, counted, duration, grid, show
+from abw.cli.groups import group, option
 from abw.cli.usage import one_of
 
 
+@group
+class Precisions:
+    """What is compared, and on how many threads."""
+
+    precisions: str = option("Precisions to compare with float32.", "NAME,...", default="bf16,int8")
+    threads: int | None = options.THREADS
+
+
 def compare_precision(
-    spec: options.Spec,
-    precisions: Annotated[
-        str, typer.Option("--precisions", metavar="NAME,...", help="Precisions to compare with float32.")
-    ] = "bf16,int8",
-    data: options.Data = None,
-    limit: options.Limit = None,
-    batch: options.Batch = None,
-    sizes: options.Set = None,
-    weights: options.Weights = None,
-    seed: options.Seed = None,
-    threads: options.Threads = None,
-    allow_outside: options.AllowOutside = False,
-    quiet: options.QuietFlag = False,
-    as_json: options.Json = False,
+    spec: options.Spec, precisions: Precisions, changes: options.Changes, output: options.Output
 ) -> None:
     """Show what weights in bfloat16 and int8 (`abw run --precision`) do to a model's outputs.
 
     For each output: how often its largest element is the same as in float32, the largest and mean error;
     also the weights' memory and the kernels' speed on executor cpu.
     """
-    changes = options.overrides(data, limit, batch, sizes, seed, weights=weights, allow_outside=allow_outside)
     from abw.core.exec.precision import PRECISIONS
     from abw.core.tools.precisions import compare_precisions
 
-    chosen = [one_of(name.strip(), PRECISIONS, "--precisions") for name in precisions.split(",") if name]
-    with progress(quiet) as shown:
+    names = (name.strip() for name in precisions.precisions.split(",") if name)
+    chosen: Any = [one_of(name, PRECISIONS, "--precisions") for name in names]
+    with output.progress() as progress:
         report = compare_precisions(
             spec,
-            changes,
-            chosen,  # type: ignore[arg-type]
-            seed=seed or 0,
-            threads=threads,
-            progress=shown,
+            changes.overrides(),
+            chosen,
+            seed=changes.seed or 0,
+            threads=precisions.threads,
+            progress=progress,
         )
-    if as_json:
-        print_json(report)
-    else:
-        _print(report)
+    output.give(report, _print)
 
 
 def _print(report: dict[str, Any]) -> None:
-    from rich.text import Text
-
-    from abw.core.base.console import Console
-
-    console = Console()
-    console.print(Text.assemble((report["model"], "bold"), f" on {report['data']}"))
-    console.print(f"{counted(report['instances'], 'instance')} in mini-batches of {report['batch']}")
+    show([(report["model"], "bold"), f" on {report['data']}"])
+    show(f"{counted(report['instances'], 'instance')} in mini-batches of {report['batch']}")
     if report["weights"]:
-        console.print(f"weights {report['weights']}", soft_wrap=True)
+        show(f"weights {report['weights']}", whole=True)
     else:
-        said = f"random weights, seed {report['seed']}: trained ones say more (--weights)"
-        console.print(said, style="yellow")
-    console.print()
+        show(f"random weights, seed {report['seed']}: trained ones say more (--weights)", style="yellow")
+    show("")
     table = grid(
         "precision", "weights", "kernels", "speed", "output", "same answer", "largest error", "mean error",
         left=["precision", "output"],
@@ -78,10 +63,10 @@ def _print(report: dict[str, Any]) -> None:
             f"{row['speed']:.2f} x",
         ]
         for found in row["outputs"]:
-            table.add_row(*head, found["output"], *_told(row["precision"], found))
+            table.add_row(*head, found["output"], *_agreement(row["precision"], found))
             head = [""] * 4
-    console.print(table)
-    console.print(
+    show(table)
+    show(
         "errors are relative to the root mean square of the output in float32; the same answer: the same "
         "largest element, or decision",
         style="dim",
@@ -92,11 +77,11 @@ def _print(report: dict[str, Any]) -> None:
         ("not_finite", "number", "are NaN or infinite, and are in no error"),
     ):
         if most := max((found[key] for found in every), default=0):
-            console.print(f"up to {counted(most, what)} {reason}", style="yellow")
+            show(f"up to {counted(most, what)} {reason}", style="yellow")
 
 
-def _told(precision: str, found: dict[str, Any]) -> list[str]:
-    """What is said of an output: nothing of float32, which all is compared with."""
+def _agreement(precision: str, found: dict[str, Any]) -> list[str]:
+    """How far an output agrees with that of float32; nothing for float32 itself."""
     if precision == "float32":
         return ["", "", ""]
     agree, many = found["agree"], found["values"]

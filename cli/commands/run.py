@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from abw.cli import completion, options, programs
-from abw.cli.console import CLOSED_PIPE, amount, counted, print_json, progress, say
-from abw.cli.groups import Command
+from abw.cli import options, programs
+from abw.cli.console import CLOSED_PIPE, amount, counted, print_json, say
+from abw.cli.groups import Command, chosen, flag, group, option, without
 from abw.cli.report import print_run
 from abw.cli.usage import one_of
 from abw.core.base.interrupts import Terminated, stopped
@@ -24,13 +24,19 @@ if TYPE_CHECKING:
     from abw.core.run.options import RunOptions
     from abw.core.spec.load import Overrides
 
-app = typer.Typer(add_completion=False)
-
 # What --show-kernels means where no type is named.
 ALL = "all"
+_FILE = "a program's cells are as its file has them"
+# The options of option groups that say the same of specs and programs, as `CommonOptions` has them.
+COMMON = ("threads", "verify", "check_finite", "skip_bad", "note", "output")
+# What a run in shards by an engine cannot have, and why.
+NOT_SCALED = {
+    *("--verify", "--check-finite", "--profile", "--trace", "--show-kernels", "--report", "--note", "--tag")
+}
+NO_LOOK = "not with --engine, which keeps no run and looks at no mini-batch: try --shard"
 
 
-class RunCommand(Command):
+class COMMAND(Command):
     """`abw run`, with the type of --show-kernels optional."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (Typer's or click's own)
@@ -42,199 +48,152 @@ class RunCommand(Command):
         return super().parse_args(ctx, args)
 
 
-@app.command(cls=RunCommand)
+@group
+class Data(options.Changes):
+    """The instances, and what is changed of the spec."""
+
+    data: Path | None = option(
+        "Read instances from this file instead of the spec's; - is standard input.", "PATH"
+    )
+    size: str | None = option(
+        "Instances in a mini-batch; auto: choose by predicted rate and memory.", "B|auto", "--batch"
+    )
+    format: options.DataFormat | None = options.FORMAT
+    memory: str | None = option(
+        "Memory limit of a mini-batch for --batch auto, for example 500M or 2G.",
+        "SIZE",
+        shown="half of what is available",
+        program="it limits what --batch auto chooses, and that is for specs",
+    )
+    skip_bad: bool = flag("Leave malformed instances out, count them, and mark their places.")
+
+
+@group
+class Batching(options.Passes):
+    """How nodes are batched, and how cells lie in memory."""
+
+    policy: str | None = options.policy_option(
+        "auto, fsm, depth, agenda, agenda-static, phases, sufficient, critical, critical-free, share, "
+        "share-free, weight, weight-free, beam, search, exact (with -reversed: from outputs to inputs); a "
+        "learned policy's .json file; or your own, as module:Class or policy.py (docs/policies.md).",
+        shown="auto",
+    )
+    encoding: options.EncodingName | None = options.ENCODING
+    granularity: Literal["cell", "op", "graph"] | None = options.NODES
+    layout: Literal["planned", "declared", "paper"] | None = option(
+        "Order of a cell's variables in memory (executor blas): planned, as declared, or by the paper's "
+        "algorithm.",
+        shown="planned",
+        program=f"{_FILE}, their variables as planned",
+    )
+    hoist: bool = flag(
+        "Compute products that depend on no state in advance, for all steps at once.",
+        program=f"{options.WHOLE}; compute such products in a cell of their own",
+    )
+    preset: str | None = option(
+        "Defaults of the options above, as in vanilla-dynet, cavs-dynet, ed-batch, or abw.",
+        "NAME",
+        shown="abw",
+        program="presets are of specs; --policy, --granularity and --executor can be said alone",
+    )
+    train_limit: int | None = option(
+        "Learn from the first N instances (32), even if a learned policy is stored.",
+        "N",
+        least=1,
+        program="nothing is learned for a program: --policy critical, depth, …",
+    )
+
+
+@group
+class Execution:
+    """What computes, and what is checked and measured meanwhile."""
+
+    executor: Literal["cpu", "cuda", "blas", "reference"] | None = option(
+        "Executor; cuda runs on a GPU (docs/cuda.md).", None, "--executor", "--device", shown="cpu"
+    )
+    scheme: Literal["auto", "batch", "plan"] | None = option(
+        "How executor cuda launches: each step of a batch, or a whole plan at once.", shown="auto"
+    )
+    no_tensor_cores: bool = options.NO_TENSOR_CORES
+    kernels: Literal["ir", "njit"] | None = option(
+        "Kernels of executor cpu: LLVM IR, or plain numba, which is slower and more portable.",
+        shown="ir on x86-64 and AArch64, otherwise njit",
+    )
+    precision: options.PrecisionName | None = options.PRECISION
+    threads: int | None = options.THREADS
+    verify: bool = flag("Check schedules and plans, and compare every node with the reference.")
+    check_finite: bool = flag(
+        "Stop at the first NaN or infinity in the weights or any value, and say where it is."
+    )
+    profile: bool = flag(
+        "Show the time of executor cpu by type and cause, and its share of the peak.",
+        program="it runs plans as wholes again, and a program's pieces go on from each other",
+    )
+    trace: Path | None = option(
+        "Write a timeline for Perfetto (JSON): phases, and each thread's batches.",
+        "FILE",
+        program=f"it notes plans that are made ahead: {options.WHOLE}",
+    )
+    show_kernels: str | None = option(
+        "Print the compiled kernels of one type or all to standard output, and the summary to standard "
+        "error.",
+        "[TYPE]",
+    )
+
+    @property
+    def overrides(self) -> dict[str, object]:
+        """The executor's own options (`get_executor`)."""
+        said = {name: getattr(self, name) for name in ("kernels", "precision", "scheme")}
+        said["tensor_cores"] = False if self.no_tensor_cores else None
+        return {name: value for name, value in said.items() if value is not None}
+
+
+@group
+class Kept:
+    """Where results go, and what is kept of the run."""
+
+    output: Path | None = option(
+        "Write outputs to this .jsonl, .npz or .safetensors file instead of the run's folder; - writes JSON "
+        "lines to standard output.",
+        "FILE",
+        "-o",
+    )
+    grown: Path | None = option(
+        "Write the instances with all grown vertices to this .jsonl file (format json).",
+        "FILE",
+        program="programs return what they make: --output has it",
+    )
+    report: bool = flag("Also write report.html, a page to explore the run.")
+    note: str = option("Note shown by `abw runs`.", "TEXT", default="")
+    tags: list[str] | None = options.TAGS
+    no_keep: bool = flag("Do not keep the run; outputs go only to --output.")
+
+
+@group
+class Spread:
+    """How a run is cut into shards."""
+
+    shard: str | None = option(
+        "Run only part I (from 1) of N; `abw join` combines the parts (docs/scale.md).", "I/N"
+    )
+    engine: Literal["ray"] | None = option(
+        "Run shards on a Ray cluster or in local processes (docs/scale.md).",
+        program="its file would run on every machine; --shard I/N and abw join do it",
+    )
+    workers: int | None = option("Number of shards to run at once.", "N", least=1, shown="all processors")
+    address: str | None = options.ADDRESS
+    shard_size: str | None = option("Bytes of data in a shard.", "SIZE", shown="4M")
+    resume: bool = flag("Reuse the parts of an earlier run with --engine.")
+
+
 def run(
-    context: typer.Context,
     spec: options.SpecOrProgram,
-    data: options.DataOrPipe = None,
-    format: programs.Format = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write outputs to this .jsonl, .npz or .safetensors file instead of the run's "
-            "folder; - writes JSON lines to standard output.",
-        ),
-    ] = None,
-    skip_bad: Annotated[
-        bool,
-        typer.Option("--skip-bad", help="Leave malformed instances out, count them, and mark their places."),
-    ] = False,
-    grown: Annotated[
-        Path | None,
-        typer.Option(
-            "--grown",
-            metavar="FILE",
-            help="Write the instances with all grown vertices to this .jsonl file (format json).",
-        ),
-    ] = None,
-    limit: options.Limit = None,
-    batch: Annotated[
-        str | None,
-        typer.Option(
-            "--batch",
-            metavar="B|auto",
-            help="Instances in a mini-batch; auto: choose by predicted rate and memory.",
-        ),
-    ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            "--memory",
-            metavar="SIZE",
-            help="Memory limit of a mini-batch for --batch auto, for example 500M or 2G.",
-            show_default="half of what is available",
-        ),
-    ] = None,
-    sizes: options.Set = None,
-    weights: options.Weights = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            "--policy",
-            metavar=options.POLICY,
-            autocompletion=completion.policies,
-            help="auto, fsm, depth, agenda, agenda-static, phases, sufficient, critical, "
-            "critical-free, share, share-free, weight, weight-free, beam, search, exact (with "
-            "-reversed: from outputs to inputs); a learned policy's .json file; or your own, as "
-            "module:Class or policy.py (docs/policies.md).",
-            show_default="auto",
-        ),
-    ] = None,
-    encoding: Annotated[
-        Literal["best", "base", "max", "sort", "critical"] | None,
-        typer.Option("--encoding", help=options.ENCODING_HELP, show_default="best"),
-    ] = None,
-    executor: Annotated[
-        Literal["cpu", "cuda", "blas", "reference"] | None,
-        typer.Option(
-            "--executor", "--device", help="Executor; cuda runs on a GPU (docs/cuda.md).", show_default="cpu"
-        ),
-    ] = None,
-    scheme: Annotated[
-        Literal["auto", "batch", "plan"] | None,
-        typer.Option(
-            "--scheme",
-            help="How executor cuda launches: each step of a batch, or a whole plan at once.",
-            show_default="auto",
-        ),
-    ] = None,
-    no_tensor_cores: options.NoTensorCores = False,
-    kernels: Annotated[
-        Literal["ir", "njit"] | None,
-        typer.Option(
-            "--kernels",
-            help="Kernels of executor cpu: LLVM IR, or plain numba, which is slower and more portable.",
-            show_default="ir on x86-64 and AArch64, otherwise njit",
-        ),
-    ] = None,
-    precision: options.Precision = None,
-    granularity: Annotated[
-        Literal["cell", "op", "graph"] | None,
-        typer.Option("--granularity", help=options.GRAPH_HELP, show_default="cell"),
-    ] = None,
-    layout: Annotated[
-        Literal["planned", "declared", "paper"] | None,
-        typer.Option(
-            "--layout",
-            help="Order of a cell's variables in memory (executor blas): planned, as declared, or by "
-            "the paper's algorithm.",
-            show_default="planned",
-        ),
-    ] = None,
-    hoist: options.Hoist = False,
-    fuse: options.Fuse = False,
-    group: options.Group = False,
-    preset: Annotated[
-        str,
-        typer.Option(
-            "--preset",
-            metavar="NAME",
-            help="Defaults of the options above, as in vanilla-dynet, cavs-dynet, ed-batch, or abw.",
-        ),
-    ] = "abw",
-    train_limit: Annotated[
-        int | None,
-        typer.Option(
-            "--train-limit",
-            min=1,
-            metavar="N",
-            help="Learn from the first N instances (32), even if a learned policy is stored.",
-        ),
-    ] = None,
-    verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify", help="Check schedules and plans, and compare every node with the reference."
-        ),
-    ] = False,
-    check_finite: Annotated[
-        bool,
-        typer.Option(
-            "--check-finite",
-            help="Stop at the first NaN or infinity in the weights or any value, and say where it is.",
-        ),
-    ] = False,
-    seed: options.Seed = None,
-    threads: options.Threads = None,
-    profile: Annotated[
-        bool,
-        typer.Option(
-            "--profile", help="Show the time of executor cpu by type and cause, and its share of the peak."
-        ),
-    ] = False,
-    trace: Annotated[
-        Path | None,
-        typer.Option(
-            "--trace",
-            metavar="FILE",
-            help="Write a timeline for Perfetto (JSON): phases, and each thread's batches.",
-        ),
-    ] = None,
-    show_kernels: Annotated[
-        str | None,
-        typer.Option(
-            "--show-kernels",
-            metavar="[TYPE]",
-            help="Print the compiled kernels of one type or all to standard output, and the summary "
-            "to standard error.",
-        ),
-    ] = None,
-    page: Annotated[
-        bool, typer.Option("--report", help="Also write report.html, a page to explore the run.")
-    ] = False,
-    allow_outside: options.AllowOutside = False,
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Note shown by `abw runs`.")] = "",
-    tags: options.Tags = None,
-    no_keep: Annotated[
-        bool, typer.Option("--no-keep", help="Do not keep the run; outputs go only to --output.")
-    ] = False,
-    shard: options.Shard = None,
-    engine: Annotated[
-        Literal["ray"] | None,
-        typer.Option("--engine", help="Run shards on a Ray cluster or in local processes (docs/scale.md)."),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers",
-            min=1,
-            metavar="N",
-            help="Number of shards to run at once.",
-            show_default="all processors",
-        ),
-    ] = None,
-    address: options.Address = None,
-    shard_size: Annotated[
-        str, typer.Option("--shard-size", metavar="SIZE", help="Bytes of data in a shard.")
-    ] = "4M",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Reuse the parts of an earlier run with --engine.")
-    ] = False,
-    quiet: options.QuietFlag = False,
-    as_json: options.Json = False,
+    data: Annotated[Data, without("batch")],
+    batching: Batching,
+    execution: Execution,
+    kept: Kept,
+    spread: Spread,
+    output: options.Output,
 ) -> None:
     """Run a model on its data, batched by a policy, and keep the run under .abw/runs/.
 
@@ -242,129 +201,172 @@ def run(
 
     With program.py:function the file's code runs, and the function once for each instance of --data.
     """
-    to_stdout = output is not None and str(output) == "-"
-    claims = {"--json": as_json, "--output -": to_stdout, "--show-kernels": show_kernels is not None}
-    wanting = [option for option, on in claims.items() if on]
-    if len(wanting) > 1:
-        raise typer.BadParameter(
-            "both want standard output: leave one out, or give a file", param_hint=" and ".join(wanting)
-        )
-    if memory and batch != "auto":
-        raise typer.BadParameter("it limits what --batch auto chooses", param_hint="--memory")
-    if no_keep and (page or note or tags):
-        raise typer.BadParameter("it goes with a run that is kept", param_hint="--report, --note and --tag")
-    if engine and shard:
-        raise typer.BadParameter("--engine makes shards of its own", param_hint="--shard")
-    if not engine:
-        for name in ("workers", "resume", "shard_size"):
-            if programs.given(context, name):
-                option = f"--{name.replace('_', '-')}"
-                raise typer.BadParameter("it goes with --engine", param_hint=option)
+    to_stdout = _refuse_contradictions(data, execution, kept, spread, output)
+    common = {
+        **{
+            name: vars(each)[name]
+            for each in (data, execution, kept)
+            for name in COMMON
+            if name in vars(each)
+        },
+        "told": execution.overrides,
+        "keep": not kept.no_keep,
+        "tags": tuple(kept.tags or ()),
+        "shard": _shard(spread.shard),
+    }
+    texts: list[str] = []
+    shown, command = execution.show_kernels, shlex.join(["abw", *sys.argv[1:]])
+    ways: dict[str, Any] = {
+        "command": command,
+        "prepared": lambda e: texts.append(kernels_of(e, shown)) if shown else None,
+    }
+    run_it: Callable[..., dict[str, Any]]
     if options.is_program(spec):
-        programs.refuse_options(context)
-        texts: list[str] = []
-        with progress(quiet) as shown, _ended(output, grown):
-            report = programs.run(
-                context.params,
-                progress=shown,
-                command=shlex.join(["abw", *sys.argv[1:]]),
-                prepared=lambda e: texts.append(kernels_of(e, show_kernels)) if show_kernels else None,
-            )
-        _show(report, texts, page, allow_outside, quiet, as_json, to_stdout)
+        programs.refuse_options(data, batching, execution, kept, spread)
+        from abw.core.script.run import run_program as run_it
+
+        policy = programs.policy_of(batching.policy)
+        if policy:
+            options.require_policy(policy, "--policy")
+        what: tuple[Any, ...] = (
+            str(spec),
+            programs.program_options(
+                data,
+                programs.batch_of(data.size, program=True),
+                format=data.format,
+                policy=policy,
+                executor=execution.executor,
+                granularity=batching.granularity or "cell",
+                stdout=to_stdout or output.as_json or shown is not None,
+                **common,
+            ),
+        )
+    else:
+        programs.refuse_format(data.format)
+        changes, chosen = _of_spec(data, batching, execution, kept, common)
+        if spread.engine:
+            _scaled(spec, changes, chosen, spread, output)
+            return
+        from abw.core.run.pipeline import run as run_it
+
+        what = (spec, changes, chosen)
+    with output.progress() as progress, _ended(kept.output, kept.grown):
+        report = run_it(*what, progress=progress, **ways)
+    if kept.report and report["mini_batches"]:
+        report["report"] = str(_write_page(Path(report["path"]), data.allow_outside))
+    if output.as_json:
+        print_json(report)
         return
-    programs.refuse_for_spec(context)
-    pipe = data if data is not None and _is_pipe(data) else None
-    changes = options.overrides(
-        None if pipe else data, limit, _batch(batch), sizes, seed, hoist, weights, allow_outside
+    for text in texts:
+        say(text)
+    if not output.quiet:
+        print_run(report, on_stderr=to_stdout or bool(texts))
+
+
+def _refuse_contradictions(
+    data: Data, execution: Execution, kept: Kept, spread: Spread, output: options.Output
+) -> bool:
+    """Refuse options that do not go together, by a usage error; whether results go to standard output."""
+    to_stdout = str(kept.output) == "-"
+    claims = {
+        "--json": output.as_json,
+        "--output -": to_stdout,
+        "--show-kernels": execution.show_kernels is not None,
+    }
+    wanting = [name for name, on in claims.items() if on]
+    if len(wanting) > 1:
+        said = "both want standard output: leave one out, or give a file"
+        raise typer.BadParameter(said, param_hint=" and ".join(wanting))
+    if data.memory and data.size != "auto":
+        raise typer.BadParameter("it limits what --batch auto chooses", param_hint="--memory")
+    if kept.no_keep and (kept.report or kept.note or kept.tags):
+        raise typer.BadParameter("it goes with a run that is kept", param_hint="--report, --note and --tag")
+    if spread.engine and spread.shard:
+        raise typer.BadParameter("--engine makes shards of its own", param_hint="--shard")
+    for name, _ in chosen(spread):
+        if name in ("--workers", "--resume", "--shard-size") and not spread.engine:
+            raise typer.BadParameter("it goes with --engine", param_hint=name)
+    for name, _ in chosen(execution, kept):
+        if name in NOT_SCALED and spread.engine:
+            raise typer.BadParameter(NO_LOOK, param_hint=name)
+    return to_stdout
+
+
+def _of_spec(
+    data: Data, batching: Batching, execution: Execution, kept: Kept, common: dict[str, Any]
+) -> tuple[Overrides, RunOptions]:
+    """What is changed of a spec, and how it is run. Errors: usage errors, AbwError."""
+    pipe = data.data if data.data is not None and _is_pipe(data.data) else None
+    changes = data.overrides(
+        data=None if pipe else data.data,
+        batch=programs.batch_of(data.size, program=False),
+        hoist=batching.hoist,
     )
     from abw.core.policy.registry import LEARNED
     from abw.core.run.batchsize import parse_bytes
-    from abw.core.run.pipeline import RunOptions
-    from abw.core.run.pipeline import run as run_pipeline
-    from abw.core.run.presets import PRESETS
+    from abw.core.run.options import PRESETS, RunOptions
 
-    usual = PRESETS[one_of(preset, tuple(PRESETS), "--preset")]
-    nodes = programs.of_spec(granularity or usual.granularity)
+    usual = PRESETS[one_of(batching.preset or "abw", tuple(PRESETS), "--preset")]
+    policy, encoding = batching.policy, batching.encoding
+    granularity = programs.of_spec(batching.granularity or usual.granularity)
     if policy is None:
         policy = LEARNED if encoding else usual.policy
     else:
         options.require_policy(policy, "--policy")
     if encoding and policy != LEARNED:
         raise typer.BadParameter(f"it goes with --policy fsm, not with {policy}", param_hint="--encoding")
-    chosen = RunOptions(
+    return changes, RunOptions(
         policy=policy,
         encoding=encoding or usual.encoding,
-        executor=executor or usual.executor,
-        granularity=nodes,
-        layout=layout or usual.layout,
-        fuse=fuse,
-        group=group,
-        seed=seed or 0,
-        train_limit=train_limit,
-        profile=profile,
+        executor=execution.executor or usual.executor,
+        granularity=granularity,
+        layout=batching.layout or usual.layout,
+        fuse=batching.fuse,
+        group=batching.group,
+        seed=data.seed or 0,
+        train_limit=batching.train_limit,
+        profile=execution.profile,
         input=pipe,
-        grown=grown,
-        auto_batch=batch == "auto",
-        memory=parse_bytes(memory) if memory else None,
-        trace=trace,
-        **programs.common(context.params),
+        grown=kept.grown,
+        auto_batch=data.size == "auto",
+        memory=parse_bytes(data.memory) if data.memory else None,
+        trace=execution.trace,
+        **common,
     )
-    if engine:
-        wanted = {
-            "--verify": verify,
-            "--check-finite": check_finite,
-            "--profile": profile,
-            "--trace": trace,
-            "--show-kernels": show_kernels,
-            "--report": page,
-            "--note or --tag": note or tags,
-            "--executor cuda": chosen.executor == "cuda",
-        }
-        for option, given in wanted.items():
-            if given:
-                message = "not with --engine, which keeps no run and looks at no mini-batch: try --shard"
-                raise typer.BadParameter(message, param_hint=option)
-        _scaled(spec, changes, chosen, shard_size, workers, address, resume, quiet, as_json)
-        return
-    texts = []
-    with progress(quiet) as shown, _ended(output, grown):
-        report = run_pipeline(
-            spec,
-            changes,
-            chosen,
-            progress=shown,
-            command=shlex.join(["abw", *sys.argv[1:]]),
-            prepared=lambda e: texts.append(kernels_of(e, show_kernels)) if show_kernels else None,
-        )
-    _show(report, texts, page, allow_outside, quiet, as_json, to_stdout)
+
+
+def _shard(text: str | None) -> Any:  # noqa: ANN401 (core's)
+    """The shard of --shard. Errors: a usage error."""
+    if text is None:
+        return None
+    from abw.core.run.shards import Shard
+
+    found = re.fullmatch(r"(\d{1,5})/(\d{1,5})", text)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise typer.BadParameter(f"'{text}' is no shard, as 3/8: the third of eight", param_hint="--shard")
+    return Shard(int(found[1]), int(found[2]))
 
 
 def _scaled(
-    spec: Path,
-    changes: Overrides,
-    chosen: RunOptions,
-    shard_size: str,
-    workers: int | None,
-    address: str | None,
-    resume: bool,
-    quiet: bool,
-    as_json: bool,
+    spec: Path, changes: Overrides, chosen: RunOptions, spread: Spread, output: options.Output
 ) -> None:
-    """Run in shards by Ray, and print what came of it."""
+    """Run in shards by Ray, and print the summary."""
+    if chosen.executor == "cuda":
+        raise typer.BadParameter(NO_LOOK, param_hint="--executor cuda")
     from abw.core.run.batchsize import parse_bytes
     from abw.core.scale.cluster import Cluster, require_ray
     from abw.core.scale.job import Scale, run_scaled
     from abw.core.scale.on_ray import OnRay
 
     require_ray()
-    scale = Scale(max(1, parse_bytes(shard_size)), resume)
-    on_ray = OnRay(Cluster(address or "", workers, chosen.threads or 1))
-    with progress(quiet) as shown:
+    scale = Scale(max(1, parse_bytes(spread.shard_size or "4M")), spread.resume)
+    on_ray = OnRay(Cluster(spread.address or "", spread.workers, chosen.threads or 1))
+    with output.progress() as shown:
         report = run_scaled(spec, changes, chosen, scale, on_ray, shown)
-    if as_json:
-        print_json(report)
-    if as_json or quiet:
-        return
+    output.summarize(report, _print_scaled)
+
+
+def _print_scaled(report: dict[str, Any]) -> None:
     left_out = f", {amount(report['skipped'])} left out" if report["skipped"] else ""
     taken = f" ({report['resumed']} from before)" if report["resumed"] else ""
     say(
@@ -376,11 +378,11 @@ def _scaled(
 
 @contextmanager
 def _ended(*targets: Path | None) -> Iterator[None]:
-    """Say how a run has ended that was stopped, and what is left of it."""
+    """Report how a run ended that was stopped, and what is left of it."""
     try:
         yield
     except BrokenPipeError:
-        # who reads the lines has enough of them, as `head` has: no mistake, and nothing to say
+        # the reader has enough lines, as `head` has: no mistake, and nothing to report
         raise typer.Exit(CLOSED_PIPE) from None
     except (KeyboardInterrupt, Terminated) as end:
         lines = [t for t in targets if t is not None and t.suffix not in (".npz", ".safetensors")]
@@ -391,29 +393,8 @@ def _ended(*targets: Path | None) -> Iterator[None]:
         raise stopped(end, f"what {where} {have} are whole lines; no run was kept") from None
 
 
-def _show(
-    report: dict[str, Any],
-    texts: list[str],
-    page: bool,
-    allow_outside: bool,
-    quiet: bool,
-    as_json: bool,
-    to_stdout: bool,
-) -> None:
-    """Print kernels and the run's report, and write its page."""
-    if page and report["mini_batches"]:
-        report["report"] = str(_write_page(Path(report["path"]), allow_outside))
-    if as_json:
-        print_json(report)
-        return
-    for text in texts:
-        say(text)
-    if not quiet:
-        print_run(report, on_stderr=to_stdout or bool(texts))
-
-
 def kernels_of(executor: Executor, wanted: str) -> str:
-    """The text of a type's kernel, or of all with a heading each. Errors: AbwError where there is none."""
+    """The text of a type's kernel, or of all with a heading each. Errors: AbwError if there is none."""
     from abw.core.base.errors import AbwError, did_you_mean
 
     texts = executor.kernels()
@@ -430,22 +411,13 @@ def kernels_of(executor: Executor, wanted: str) -> str:
     return texts[wanted]
 
 
-def _batch(text: str | None) -> int | None:
-    """The number of --batch; None where it is chosen, or not given."""
-    if text in (None, "auto"):
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise typer.BadParameter(f"'{text}' is neither a number from 1 on nor auto", param_hint="--batch")
-    return int(text)
-
-
 def _is_pipe(path: Path) -> bool:
-    """Whether data comes but once: from standard input, or what is no regular file."""
+    """Whether data can be read only once: from standard input, or what is no regular file."""
     return str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def _write_page(folder: Path, allow_outside: bool) -> Path:
-    """The page of a run's first mini-batch, in the run's folder."""
+    """Write the page of a run's first mini-batch into the run's folder."""
     from abw.core.base.files import write_bytes
     from abw.core.store.runs import find_run
     from abw.viz.data.scene import scene_of_run

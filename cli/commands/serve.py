@@ -2,138 +2,125 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from abw.cli import options, programs
+from abw.cli.console import print_json
+from abw.cli.groups import group, option, without
+
+
+@group
+class Engine:
+    """How instances are run."""
+
+    format: options.DataFormat | None = options.FORMAT
+    policy: str | None = option("As for `abw run`; policies are learned on the spec's data.", shown="auto")
+    executor: str | None = option(
+        "cpu, cuda, blas or reference.", None, "--executor", "--device", shown="cpu"
+    )
+    precision: options.PrecisionName | None = options.PRECISION
+    threads: int | None = option("Number of the engine's threads.", "N", least=1, shown="all but one")
+
+
+@group
+class Server:
+    """Where the server listens, and how much it takes at once."""
+
+    host: str = option("Address to listen on.", "ADDRESS", default="127.0.0.1")
+    port: int = option("Port to listen on; 0: any free port.", default=8000, least=0, most=65535)
+    name: str | None = option("The model's name in /v2/models/NAME.", shown="spec's")
+    max_batch: int = option("Instances in a mini-batch.", "N", default=64, least=1)
+    max_nodes: int = option(
+        "Vertices (in programs nodes) in a mini-batch; larger instances run alone.",
+        "N",
+        default=16384,
+        least=1,
+    )
+    max_wait: str = option(
+        "How long an idle engine waits for more instances, for example 2ms.", "TIME", default="0ms"
+    )
+    queue: int = option(
+        "Length of the queue in instances; beyond it requests get 429.", "N", default=1024, least=1
+    )
+    timeout: str = option("Time limit of a request; then it gets 504.", "TIME", default="1s")
+    max_body: str = option("Size limit of a request; beyond it, it gets 413.", "SIZE", default="1M")
+    drain: str = option("Time for waiting requests when the server ends.", "TIME", default="30s")
 
 
 def serve(
     spec: options.SpecOrProgram,
-    weights: options.Weights = None,
-    data: options.Data = None,
-    format: programs.Format = None,
-    sizes: options.Set = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            "--policy",
-            help="As for `abw run`; policies are learned on the spec's data.",
-            show_default="auto",
-        ),
-    ] = None,
-    executor: Annotated[
-        str | None,
-        typer.Option("--executor", "--device", help="cpu, cuda, blas or reference.", show_default="cpu"),
-    ] = None,
-    precision: options.Precision = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            "--threads",
-            min=1,
-            metavar="N",
-            help="Number of the engine's threads.",
-            show_default="all but one",
-        ),
-    ] = None,
-    seed: options.Seed = None,
-    host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: any free port.")
-    ] = 8000,
-    name: Annotated[
-        str | None,
-        typer.Option("--name", help="The model's name in /v2/models/NAME.", show_default="spec's"),
-    ] = None,
-    max_batch: Annotated[
-        int, typer.Option("--max-batch", min=1, metavar="N", help="Instances in a mini-batch.")
-    ] = 64,
-    max_nodes: Annotated[
-        int,
-        typer.Option(
-            "--max-nodes",
-            min=1,
-            metavar="N",
-            help="Vertices (in programs nodes) in a mini-batch; larger instances run alone.",
-        ),
-    ] = 16384,
-    max_wait: Annotated[
-        str,
-        typer.Option(
-            "--max-wait",
-            metavar="TIME",
-            help="How long an idle engine waits for more instances, for example 2ms.",
-        ),
-    ] = "0ms",
-    queue: Annotated[
-        int,
-        typer.Option(
-            "--queue",
-            min=1,
-            metavar="N",
-            help="Length of the queue in instances; beyond it requests get 429.",
-        ),
-    ] = 1024,
-    timeout: Annotated[
-        str, typer.Option("--timeout", metavar="TIME", help="Time limit of a request; then it gets 504.")
-    ] = "1s",
-    max_body: Annotated[
-        str,
-        typer.Option("--max-body", metavar="SIZE", help="Size limit of a request; beyond it, it gets 413."),
-    ] = "1M",
-    drain: Annotated[
-        str,
-        typer.Option("--drain", metavar="TIME", help="Time for waiting requests when the server ends."),
-    ] = "30s",
-    allow_outside: options.AllowOutside = False,
+    changes: Annotated[options.Changes, without("limit", "batch")],
+    engine: Engine,
+    server: Server,
+    output: options.Output,
 ) -> None:
     """Serve a model over HTTP, batched across requests (docs/serving.md). Needs the extra `serve`.
 
     With program.py:function the engine runs the file's code, and the function once for each instance.
     """
-    changes = options.overrides(data, None, None, sizes, seed, weights=weights, allow_outside=allow_outside)
+    overrides = changes.overrides()
     from abw.core.base.cores import usable_cores
     from abw.core.run.batchsize import parse_bytes
     from abw.core.script.items import format_of
-    from abw.core.serve.settings import ENGINE, PROGRAM_ENGINE, Limits, Loading, LoadingProgram
+    from abw.core.serve.settings import Limits, Loading
 
-    own = threads or (max(1, usable_cores() - 1) if executor in (None, "cpu") else None)
-    told = (str(weights) if weights else None, str(data) if data else None, changes.dims)
-    loading: Loading | LoadingProgram
-    if options.is_program(spec):
-        module, chosen = PROGRAM_ENGINE, programs.policy_of(policy)
-        form = format or (format_of(data, None) if data else "json")
-        loading = LoadingProgram(
-            str(spec), form, *told, chosen, executor, precision, own, seed, allow_outside
-        )
+    executor, data = engine.executor, changes.data
+    program = options.is_program(spec)
+    format, policy = None, engine.policy
+    if program:
+        policy = programs.policy_of(engine.policy)
+        format = engine.format or (format_of(data, None) if data else "json")
     else:
-        programs.refuse_format(format)
-        module, chosen = ENGINE, policy or "auto"
-        loading = Loading(
-            str(spec), *told, chosen, executor or "cpu", precision or "float32", own, seed, allow_outside
-        )
-    limits = Limits(
-        batch=max_batch,
-        nodes=max_nodes,
-        queue=queue,
-        wait=_seconds(max_wait, "--max-wait"),
-        timeout=_seconds(timeout, "--timeout"),
-        body=parse_bytes(max_body),
-        drain=_seconds(drain, "--drain"),
+        programs.refuse_format(engine.format)
+    own = engine.threads or (max(1, usable_cores() - 1) if executor in (None, "cpu") else None)
+    loading = Loading(
+        str(spec),
+        format=format,
+        weights=str(changes.weights) if changes.weights else None,
+        data=str(data) if data else None,
+        dims=overrides.dims,
+        policy=policy,
+        executor=executor,
+        precision=engine.precision,
+        threads=own,
+        seed=changes.seed,
+        allow_outside=changes.allow_outside,
     )
-    if not _serve(loading, limits, host, port, name, module):
+    limits = Limits(
+        batch=server.max_batch,
+        nodes=server.max_nodes,
+        queue=server.queue,
+        wait=_seconds(server.max_wait, "--max-wait"),
+        timeout=_seconds(server.timeout, "--timeout"),
+        body=parse_bytes(server.max_body),
+        drain=_seconds(server.drain, "--drain"),
+    )
+    where = (server.host, server.port, server.name)
+    if not _serve(loading, limits, *where, report=partial(_report, output)):
         raise typer.Exit(1)
 
 
-def _serve(*given: object) -> bool:
+def _report(output: options.Output, name: str, address: str) -> None:
+    """Report where the server is: for programs, a document when it is ready."""
+    from abw.core.serve.server import tell
+
+    if output.as_json and name:
+        print_json({"schema_version": 1, "model": name, "address": address})
+        sys.stdout.flush()
+    elif not (output.as_json or output.quiet):
+        tell(name, address)
+
+
+def _serve(*given: object, **more: object) -> bool:
     """Serve; where the extra is not installed, say so."""
     import os
 
-    from abw.core.base.errors import AbwError, install
+    from abw.core.base.errors import AbwError
+    from abw.core.base.extras import install
 
     if os.name == "nt":
         raise AbwError("abw serve does not run on Windows: its engine is handed a socket as Unix does it")
@@ -144,7 +131,7 @@ def _serve(*given: object) -> bool:
         if missing == "abw":
             raise
         raise AbwError(f"abw serve needs {missing}", hint=install("serve")) from None
-    return run(*given)  # type: ignore[arg-type]
+    return run(*given, **more)  # type: ignore[arg-type]
 
 
 def _seconds(text: str, option: str) -> float:

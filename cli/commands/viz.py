@@ -11,35 +11,26 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from abw.cli import completion, options, programs
-from abw.cli.console import print_json, progress, say, show
-from abw.cli.groups import Command
+from abw.cli.console import print_json, say, show
+from abw.cli.groups import Command, flag, group, option
 from abw.core.base.errors import AbwError
-
-app = typer.Typer(add_completion=False)
 
 FileFormat = Literal["html", "svg", "dot", "png", "pdf", "text"]
 SPEC = (".yaml", ".yml")
 ENDINGS: dict[str, FileFormat] = {
-    ".html": "html",
-    ".svg": "svg",
-    ".dot": "dot",
-    ".png": "png",
-    ".pdf": "pdf",
-    ".txt": "text",
+    **{".html": "html", ".svg": "svg", ".dot": "dot", ".png": "png", ".pdf": "pdf", ".txt": "text"}
 }
+# A part of a mini-batch that `abw viz` can draw needs a model of which a program has none.
+_NO_PLAN = "cells and arenas are planned before a run, and a program's graph is recorded while it runs"
 
 if TYPE_CHECKING:
     from abw.core.base.progress import Progress
-    from abw.core.ir.network import Granularity
-    from abw.core.run.learning import Choice
-    from abw.core.spec.load import Overrides
     from abw.core.store.trainings import StoredTraining
     from abw.viz.data.pictures import Picture
     from abw.viz.data.scene import Scene
-    from abw.viz.drawing.svg import Theme
 
 
-class VizCommand(Command):
+class COMMAND(Command):
     """`abw viz`, where a policy's name behind --policy is answered: there it is the picture's."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (Typer's or click's own)
@@ -61,9 +52,104 @@ def _is_policy(name: str) -> bool:
     return is_own(name) or (name in NAMES and not Path(name).exists() and not find_shipped(name))
 
 
-@app.command(cls=VizCommand)
+@group
+class Pictures:
+    """Which pictures are drawn; by default those of `USUAL`."""
+
+    policy: bool = flag("The policy's states and choices.")
+    graph: bool = flag("The graph, with nodes numbered by batch.")
+    frontier: bool = flag("What was ready at each step.")
+    batches: bool = flag("The schedules of several policies.")
+    rounds: bool = flag("What grew in each round, with every decision, its score and the runner-up.")
+    memory: bool = flag("Cells' variables in memory, and arenas.", program=_NO_PLAN)
+    pqtree: bool = flag("The PQ-trees of the cells' variables.")
+    model: bool = flag(
+        "The model: types, cells, shapes, parameters, links.",
+        program="what joins a program's cells is its code; --graph draws what that recorded",
+    )
+
+
+@group
+class View:
+    """Which mini-batches are drawn, and what they are compared with."""
+
+    by: str | None = options.policy_option("Show this policy's schedule (a run's own; for a spec auto).")
+    against: list[str] | None = options.policy_option("Compare with this policy; repeatable (depth, agenda).")
+    mini_batch: list[int] | None = option(
+        "Number of the mini-batch (0); repeatable for a page.", "N", least=0
+    )
+    others: list[str] | None = option(
+        "Show another run or spec in the same page; repeatable.",
+        "RUN|SPEC",
+        "--with",
+        autocompletion=completion.runs_and_specs,
+    )
+    instances: int | None = option("Show only the first N instances of graph and rounds.", "N", least=1)
+    format: options.DataFormat | None = options.FORMAT
+    encoding: options.EncodingName | None = option(
+        f"{options.ENCODING_HELP} Shows a spec's FSM instead of auto.", program=options.FSM_LATER
+    )
+    granularity: Literal["cell", "op", "graph"] = options.NODES_OF_ANY
+
+
+@group
+class Target:
+    """In which format pictures are written, and where."""
+
+    html: bool = flag("A page with everything, for any browser.")
+    svg: bool = flag("SVG.")
+    dot: bool = flag("DOT text for Graphviz: a policy, a graph or a model.")
+    png: bool = flag("PNG (needs the extra images).")
+    pdf: bool = flag("PDF (needs the extra images).")
+    text: bool = flag("Text (the default).")
+    engine: Literal["own", "dot"] = option(
+        "Layout of a policy, graph or model: abw's own, or Graphviz's dot if installed.", default="own"
+    )
+    theme: Literal["light", "dark"] | None = option("Colours (light; for a page the system's).")
+    output: Path | None = option("Write to this file; its extension sets the format.", "FILE", "-o")
+    open: bool = flag("Open the file afterwards.")
+
+    @property
+    def format(self) -> FileFormat:
+        """The format asked for, by a flag or by the file's extension. Errors: a usage error."""
+        ending = ENDINGS.get(self.output.suffix.lower()) if self.output else None
+        asked = [name for name in ENDINGS.values() if vars(self)[name] or name == ending]
+        if len(asked) > 1:
+            raise typer.BadParameter(f"{' and '.join(asked)} are different formats: ask for one")
+        if self.output and not asked:
+            said = f"the ending of '{self.output.name}' says no format: {', '.join(ENDINGS)}"
+            raise typer.BadParameter(said, param_hint="--output")
+        found = asked[0] if asked else "html" if self.open else "text"
+        if self.theme and found in ("dot", "text"):
+            raise typer.BadParameter(f"{found} has no colours of its own", param_hint="--theme")
+        return found
+
+    def write(self, content: bytes, usual: Path | None, reads: Sequence[Path], *, quiet: bool) -> None:
+        """Write pictures to --output, to the file `usual`, or to standard output.
+
+        The file is none of `reads`; its name is printed unless quiet.
+        """
+        from abw.core.base.files import spare, write_bytes
+
+        path = self.output or usual
+        if path is None:
+            sys.stdout.buffer.write(content)
+            sys.stdout.flush()
+            return
+        spare(path, *reads)
+        write_bytes(path, content)
+        if not quiet:
+            say(path)
+        if self.open:
+            typer.launch(str(path))
+
+
 def viz(
-    context: typer.Context,
+    asked: Pictures,
+    view: View,
+    changes: options.Changes,
+    into: Target,
+    output: options.Output,
     target: Annotated[
         str | None,
         typer.Argument(
@@ -73,127 +159,23 @@ def viz(
             autocompletion=completion.runs_and_specs,
         ),
     ] = None,
-    policy: Annotated[bool, typer.Option("--policy", help="The policy's states and choices.")] = False,
-    graph: Annotated[bool, typer.Option("--graph", help="The graph, with nodes numbered by batch.")] = False,
-    frontier: Annotated[bool, typer.Option("--frontier", help="What was ready at each step.")] = False,
-    batches: Annotated[bool, typer.Option("--batches", help="The schedules of several policies.")] = False,
-    rounds: Annotated[
-        bool,
-        typer.Option(
-            "--rounds", help="What grew in each round, with every decision, its score and the runner-up."
-        ),
-    ] = False,
-    memory: Annotated[bool, typer.Option("--memory", help="Cells' variables in memory, and arenas.")] = False,
-    pqtree: Annotated[bool, typer.Option("--pqtree", help="The PQ-trees of the cells' variables.")] = False,
-    model: Annotated[
-        bool, typer.Option("--model", help="The model: types, cells, shapes, parameters, links.")
-    ] = False,
-    by: Annotated[
-        str | None,
-        options.policies("Show this policy's schedule (a run's own; for a spec auto).", "--by"),
-    ] = None,
-    against: Annotated[
-        list[str] | None,
-        options.policies("Compare with this policy; repeatable (depth, agenda).", "--against"),
-    ] = None,
-    mini_batch: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--mini-batch", min=0, metavar="N", help="Number of the mini-batch (0); repeatable for a page."
-        ),
-    ] = None,
-    beside: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--with",
-            metavar="RUN|SPEC",
-            help="Show another run or spec in the same page; repeatable.",
-            autocompletion=completion.runs_and_specs,
-        ),
-    ] = None,
-    instances: Annotated[
-        int | None,
-        typer.Option(
-            "--instances", min=1, metavar="N", help="Show only the first N instances of graph and rounds."
-        ),
-    ] = None,
-    data: options.Data = None,
-    format_of_data: programs.Format = None,
-    limit: options.Limit = None,
-    batch: options.Batch = None,
-    sizes: options.Set = None,
-    weights: options.Weights = None,
-    encoding: Annotated[
-        Literal["best", "base", "max", "sort", "critical"] | None,
-        typer.Option("--encoding", help=options.ENCODING_HELP + " Shows a spec's FSM instead of auto."),
-    ] = None,
-    granularity: options.GranularityOrGraph = "cell",
-    seed: options.Seed = None,
-    html: Annotated[bool, typer.Option("--html", help="A page with everything, for any browser.")] = False,
-    svg: Annotated[bool, typer.Option("--svg", help="SVG.")] = False,
-    dot: Annotated[
-        bool, typer.Option("--dot", help="DOT text for Graphviz: a policy, a graph or a model.")
-    ] = False,
-    png: Annotated[bool, typer.Option("--png", help="PNG (needs the extra images).")] = False,
-    pdf: Annotated[bool, typer.Option("--pdf", help="PDF (needs the extra images).")] = False,
-    text: Annotated[bool, typer.Option("--text", help="Text (the default).")] = False,
-    engine: Annotated[
-        Literal["own", "dot"],
-        typer.Option(
-            "--engine", help="Layout of a policy, graph or model: abw's own, or Graphviz's dot if installed."
-        ),
-    ] = "own",
-    theme: Annotated[
-        Literal["light", "dark"] | None,
-        typer.Option("--theme", help="Colours (light; for a page the system's)."),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write to this file; its extension sets the format."
-        ),
-    ] = None,
-    open_it: Annotated[bool, typer.Option("--open", help="Open the file afterwards.")] = False,
-    allow_outside: options.AllowOutside = False,
-    quiet: options.QuietFlag = False,
-    as_json: options.Json = False,
 ) -> None:
     """Show batches and their reasons, or a model, as text, SVG, PNG, PDF, DOT or an HTML page.
 
     Options that change a spec (--data, --limit, --batch, --set, --weights, --granularity, --encoding) apply
     to specs; a run is shown as it was.
     """
-    named = {
-        "policy": policy,
-        "graph": graph,
-        "frontier": frontier,
-        "batches": batches,
-        "rounds": rounds,
-        "memory": memory,
-        "pqtree": pqtree,
-        "model": model,
-    }
-    flags: dict[FileFormat, bool] = {
-        "html": html,
-        "svg": svg,
-        "dot": dot,
-        "png": png,
-        "pdf": pdf,
-        "text": text,
-    }
-    format = _format(flags, output, open_it)
-    if theme and format in ("dot", "text"):
-        raise typer.BadParameter(f"{format} has no colours of its own", param_hint="--theme")
-    if by and encoding and by != "fsm":
+    format, by = into.format, view.by
+    if by and view.encoding and by != "fsm":
         raise typer.BadParameter(f"it goes with --by fsm, not with {by}", param_hint="--encoding")
-    for option, names in (("--by", [by] if by else []), ("--against", against or [])):
+    for name, names in (("--by", [by] if by else []), ("--against", view.against or [])):
         for each in names:
-            options.require_policy(each, option)
-    numbers = mini_batch or [0]
-    if format != "html" and (len(numbers) > 1 or beside):
+            options.require_policy(each, name)
+    numbers = view.mini_batch or [0]
+    if format != "html" and (len(numbers) > 1 or view.others):
         said = "several mini-batches or runs go into one page: --html"
-        raise typer.BadParameter(said, param_hint="--with" if beside else "--mini-batch")
-    changes = options.overrides(data, limit, batch, sizes, seed, weights=weights, allow_outside=allow_outside)
+        raise typer.BadParameter(said, param_hint="--with" if view.others else "--mini-batch")
+    overrides = changes.overrides()
     from abw.core.run.workload import open_model
     from abw.core.store.trainings import is_training, stored_training
     from abw.viz.data.collect import KINDS, USUAL, collect, document
@@ -203,16 +185,16 @@ def viz(
     from abw.viz.export import export
     from abw.viz.page import page
 
+    named = [kind for kind in KINDS if vars(asked)[kind]]
     if is_training(target):
-        if any(named.values()) or as_json or format == "dot":
+        if named or output.as_json or format == "dot":
             said = "of a training there are curves: text, --html, --svg, --png or --pdf"
             raise typer.BadParameter(said, param_hint="RUN")
-        _curves(stored_training(target), format, theme, output, open_it, quiet)
+        _curves(stored_training(target), into, output.quiet)
         return
     # DOT holds one graph
-    asked = [kind for kind in KINDS if named[kind]]
-    kinds = asked or (("policy",) if format == "dot" else USUAL)
-    target, *others = (_shipped(name) for name in (target, *(beside or ())))
+    kinds = named or (("policy",) if format == "dot" else USUAL)
+    target, *others = (_shipped(name) for name in (target, *(view.others or ())))
     pictures: list[Picture]
     reads: tuple[Path, ...]
     if target and target.endswith(".json"):
@@ -221,38 +203,28 @@ def viz(
         name, pictures, reads = target, [read_policy(Path(target))], (Path(target),)
     elif target and target.endswith(SPEC) and kinds == ["model"] and format != "html":
         # what a model is can be drawn without its graphs and their policies
-        drawn = open_model(Path(target), changes)
+        drawn = open_model(Path(target), overrides)
         name, pictures, reads = drawn.name, [model_picture(drawn)], drawn.reads
     else:
-        with progress(quiet) as told:
-            scenes = []
-            for what, number in product((target, *others), numbers):
-                if options.is_program(what):
-                    scenes.append(_program(context, str(what), number, against, by))
-                    continue
-                programs.refuse_for_spec(context)
-                grain = programs.of_spec(granularity)
-                scenes.append(_open(what, changes, grain, encoding, number, against, by, told))
+        with output.progress() as progress:
+            every = product((target, *others), numbers)
+            scenes = [_scene(what, number, asked, view, changes, progress) for what, number in every]
         scene = scenes[0]
-        if format == "html" and not as_json:
+        if format == "html" and not output.as_json:
             files = [file for each in scenes for file in each.reads]
-            _write(page(*scenes, theme=theme), output or Path(f"{scene.model}.html"), files, open_it, quiet)
+            content = page(*scenes, theme=into.theme)
+            into.write(content, Path(f"{scene.model}.html"), files, quiet=output.quiet)
             return
         if scene.growth and kinds == USUAL:
             kinds = (*USUAL, "rounds")
-        name, pictures, reads = scene.title, collect(scene, kinds, by, instances), scene.reads
-    if as_json or format == "html":
+        name, pictures, reads = scene.title, collect(scene, kinds, by, view.instances), scene.reads
+    if output.as_json or format == "html":
         print_json(document(name, pictures))
-    elif format == "text" and not output:
+    elif format == "text" and not into.output:
         show_pictures(name, pictures)
     else:
-        _write(
-            export(name, pictures, format, engine, theme or "light"),
-            output or _file(kinds, format),
-            reads,
-            open_it,
-            quiet,
-        )
+        content = export(name, pictures, format, into.engine, into.theme or "light")
+        into.write(content, _file(kinds, format), reads, quiet=output.quiet)
 
 
 def _shipped(name: str | None) -> str | None:
@@ -263,98 +235,57 @@ def _shipped(name: str | None) -> str | None:
 
 
 def _file(kinds: Sequence[str], format: FileFormat) -> Path | None:
-    """Where pictures go that are no text, unless told: a terminal can do nothing with them."""
+    """The file of pictures that are no text, by default: a terminal cannot show them."""
     name = kinds[0] if len(kinds) == 1 else "pictures"
     return Path(f"{name}.{format}") if format in ("png", "pdf") else None
 
 
-def _curves(
-    training: StoredTraining,
-    format: FileFormat,
-    theme: Theme | None,
-    output: Path | None,
-    open_it: bool,
-    quiet: bool,
-) -> None:
-    """Loss and metrics of a training. Errors: AbwError before its first epoch has ended."""
+def _curves(training: StoredTraining, into: Target, quiet: bool) -> None:
+    """Show loss and metrics of a training. Errors: AbwError before its first epoch has ended."""
     from abw.cli.trainings import best_said, charts_of
     from abw.viz.curves_page import curves_page
     from abw.viz.drawing.chart import chart_svg, chart_text
     from abw.viz.export import drawings
 
-    charts = charts_of(training)
+    charts, format, usual = charts_of(training), into.format, _file(["curves"], into.format)
     if not charts:
         raise AbwError(f"training {training.name} has no epoch yet", hint="`abw train --resume` goes on")
     if format == "html":
-        name, model = training.name, training.about["model"]
-        facts = (f"best {best_said(training)}, epoch {training.best_epoch}", training.about["command"])
-        content = curves_page(f"{model} ({name})", facts, charts, training.rows, training.best_epoch, theme)
-        output = output or Path(f"{model}-{name}.html")
+        name, model, best = training.name, training.about["model"], training.best_epoch
+        facts = (f"best {best_said(training)}, epoch {best}", training.about["command"])
+        content = curves_page(f"{model} ({name})", facts, charts, training.rows, best, into.theme)
+        usual = Path(f"{model}-{name}.html")
     elif format in ("svg", "png", "pdf"):
-        content = drawings([chart_svg(chart) for chart in charts], format, theme or "light")
+        content = drawings([chart_svg(chart) for chart in charts], format, into.theme or "light")
+    elif into.output is None:
+        show(*map(chart_text, charts))
+        return
     else:
         content = "".join(f"{chart_text(chart).plain}\n" for chart in charts).encode()
-        if output is None:
-            show(*map(chart_text, charts))
-            return
-    _write(content, output or _file(["curves"], format), (), open_it, quiet)
+    into.write(content, usual, (), quiet=quiet)
 
 
-def _format(flags: dict[FileFormat, bool], output: Path | None, open_it: bool) -> FileFormat:
-    """The one format asked for, by a flag or by a file's ending; usage errors: several, or none of a file."""
-    ending = ENDINGS.get(output.suffix.lower()) if output else None
-    asked = [name for name, wanted in flags.items() if wanted or name == ending]
-    if len(asked) > 1:
-        raise typer.BadParameter(f"{' and '.join(asked)} are different formats: ask for one")
-    if output and not asked:
-        raise typer.BadParameter(
-            f"the ending of '{output.name}' says no format: {', '.join(ENDINGS)}", param_hint="--output"
-        )
-    return asked[0] if asked else "html" if open_it else "text"
-
-
-def _open(
+def _scene(
     target: str | None,
-    changes: Overrides,
-    granularity: Granularity,
-    encoding: Choice | None,
     mini_batch: int,
-    against: list[str] | None,
-    by: str | None,
-    told: Progress,
+    asked: Pictures,
+    view: View,
+    changes: options.Changes,
+    progress: Progress,
 ) -> Scene:
-    from abw.viz.data.scene import AGAINST, scene_of_run, scene_of_spec
+    """One mini-batch of a run, a spec or a program. Errors: usage errors, AbwError."""
+    from abw.viz.data.scene import AGAINST, scene_of_program, scene_of_run, scene_of_spec
 
-    others = AGAINST if against is None else against
+    others = AGAINST if view.against is None else view.against
+    if target and options.is_program(target):
+        programs.refuse_options(asked, view)
+        chosen = programs.examined(changes, view.format, view.granularity)
+        return scene_of_program(target, chosen, mini_batch, others, view.by)
+    programs.refuse_format(view.format)
+    granularity = programs.of_spec(view.granularity)
     if target and target.endswith(SPEC):
-        return scene_of_spec(Path(target), changes, granularity, encoding, mini_batch, others, told, by)
-    return scene_of_run(options.run_of(target), mini_batch, others, changes.allow_outside, by)
-
-
-def _program(
-    context: typer.Context, target: str, mini_batch: int, against: list[str] | None, by: str | None
-) -> Scene:
-    from abw.viz.data.scene import AGAINST, scene_of_program
-
-    programs.refuse_options(context)
-    if context.params["model"]:
-        said = "what joins a program's cells is its code; --graph draws what that recorded"
-        raise typer.BadParameter(said, param_hint="--model")
-    others = AGAINST if against is None else against
-    return scene_of_program(target, programs.looked_at(context.params), mini_batch, others, by)
-
-
-def _write(content: bytes, output: Path | None, reads: Sequence[Path], open_it: bool, quiet: bool) -> None:
-    """To a file that is none of those read, and whose name is printed unless quiet, or to standard output."""
-    from abw.core.base.files import refuse_overwrite, write_bytes
-
-    if output is None:
-        sys.stdout.buffer.write(content)
-        sys.stdout.flush()
-        return
-    refuse_overwrite(output, *reads)
-    write_bytes(output, content)
-    if not quiet:
-        say(output)
-    if open_it:
-        typer.launch(str(output))
+        overrides = changes.overrides()
+        return scene_of_spec(
+            Path(target), overrides, granularity, view.encoding, mini_batch, others, progress, view.by
+        )
+    return scene_of_run(options.run_of(target), mini_batch, others, changes.allow_outside, view.by)

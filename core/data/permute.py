@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.instances import Instances, Ints, Link, Values
-from abw.core.data.links import Lazy, ranges
+from abw.core.data.links import Lazy
 
 
 def vertices_of(instances: Instances, order: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """The vertices of the instances `order`, instance after instance."""
-    return ranges(instances.start[order], np.diff(instances.start)[order])
+    begin, size = instances.start[order], np.diff(instances.start)[order]
+    within = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+    return np.asarray(np.repeat(begin, size) + within, np.int64)
 
 
 def permuted(instances: Instances, order: NDArray[np.integer[Any]]) -> Instances:
@@ -45,8 +47,9 @@ def _link(instances: Instances, name: str, at: NDArray[np.int64], new: Ints) -> 
     if link.indptr is None:
         return Link(new[link.target[at]])
     begin, each = link.indptr[at].astype(np.int64), np.diff(link.indptr)[at]
+    within = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
     indptr = np.append(0, np.cumsum(each)).astype(np.int32)
-    return Link(new[link.target[ranges(begin, each)]], indptr)
+    return Link(new[link.target[np.repeat(begin, each) + within]], indptr)
 
 
 def _field(instances: Instances, name: str, at: NDArray[np.int64]) -> Ints:

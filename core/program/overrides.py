@@ -1,4 +1,4 @@
-"""What the command line says instead of a program's file: `abw.cells` in that file follows it."""
+"""What the command line says instead of a program's file: `abw.cells` in that file goes by it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from abw.core.policy.schedule import Policy
 
 
 @dataclass(frozen=True, slots=True)
-class NetOverrides:
-    """How nets are made, whatever a file says; None, False or empty where the file decides."""
+class Told:
+    """None, False or nothing where the file's own word holds; `dims` change those that they name."""
 
     dims: Mapping[str, int] = field(default_factory=dict)
     weights: Path | None = None
@@ -25,14 +25,19 @@ class NetOverrides:
     allow_outside: bool = False
 
 
-OVERRIDES: ContextVar[NetOverrides] = ContextVar("overrides", default=NetOverrides())  # noqa: B039 (frozen)
+_TOLD: ContextVar[Told] = ContextVar("told", default=Told())  # noqa: B039 (frozen)
+
+
+def told() -> Told:
+    """What is said just now."""
+    return _TOLD.get()
 
 
 @contextmanager
-def overriding(overrides: NetOverrides) -> Iterator[None]:
-    """Let `abw.cells` in the block follow these."""
-    token = OVERRIDES.set(overrides)
+def telling(said: Told) -> Iterator[None]:
+    """Let `abw.cells` in the block go by what is said."""
+    token = _TOLD.set(said)
     try:
         yield
     finally:
-        OVERRIDES.reset(token)
+        _TOLD.reset(token)

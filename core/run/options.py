@@ -1,4 +1,4 @@
-"""How to run: what the flags of `abw run` say."""
+"""How to run: the options of `abw run`, and presets of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from abw.core.base.files import file_digest
+from abw.core.base.filehash import file_digest
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, LayoutName
 from abw.core.policy.registry import CHOSEN
@@ -108,3 +108,36 @@ class RunOptions(CommonOptions):
         }
         weights = file_digest(model.weights.file) if model.weights.file else None
         return Cut(model.files, data.path, data.format, data.batch, data.limit, self.output, weights, said)
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """Named defaults of `RunOptions`; `encoding` is the learned policy's, `summary` one line for people."""
+
+    policy: str
+    encoding: Choice
+    granularity: Granularity
+    layout: LayoutName
+    executor: str
+    summary: str
+
+
+# After the systems compared in ED-Batch, section 5. Weights are stacked before the run in all of them.
+PRESETS: Mapping[str, Preset] = {
+    "vanilla-dynet": Preset(
+        "agenda-static", "best", "op", "declared", "blas",
+        "DyNet on operations: its agenda, operands gathered",
+    ),
+    "cavs-dynet": Preset(
+        "agenda-static", "best", "cell", "declared", "blas",
+        "DyNet on cells, as in Cavs: its agenda, variables as declared",
+    ),
+    "ed-batch": Preset(
+        "fsm", "sort", "cell", "planned", "blas",
+        "the paper: the learned FSM, variables ordered by the PQ-tree",
+    ),
+    "abw": Preset(
+        "auto", "best", "cell", "planned", "cpu",
+        "the default: the best policy in training, fused kernels",
+    ),
+}  # fmt: skip

@@ -16,7 +16,7 @@ from abw.core.serve.answers import Reply
 from abw.core.serve.metrics import Metrics
 from abw.core.serve.queue import RequestQueue, Waiting
 from abw.core.serve.requests import BodyError, Request
-from abw.core.serve.settings import ENGINE, Limits, Loading, LoadingProgram
+from abw.core.serve.settings import Limits, Loading
 from abw.core.serve.wire import packed, receive_async
 
 DIED = "the engine died while it ran this request, and it alone"
@@ -43,10 +43,10 @@ class Dispatcher:
     `about` is what the engine said of its model; None before the first one is ready.
     """
 
-    def __init__(self, loading: Loading | LoadingProgram, limits: Limits, module: str = ENGINE) -> None:
-        """`module`: what an engine runs, as Python finds it."""
+    def __init__(self, loading: Loading, limits: Limits, module: str = "") -> None:
+        """`module`: what an engine runs instead of the loading's."""
         self.limits = limits
-        self._module = module
+        self._module = module or loading.module
         self.queue: RequestQueue[Asked] = RequestQueue(limits.queue)
         self.about: dict[str, Any] | None = None
         self.ready = False
@@ -104,7 +104,7 @@ class Dispatcher:
         reader, writer = await asyncio.open_connection(sock=ours)
         watch = asyncio.create_task(self._watch())
         try:
-            writer.write(packed({"loading": self._loading.document(), "limits": asdict(self.limits)}))
+            writer.write(packed({"loading": asdict(self._loading), "limits": asdict(self.limits)}))
             said, _ = await receive_async(reader)
             if "failed" in said:
                 message, hint, code = said["failed"]

@@ -1,4 +1,4 @@
-"""The engine of a model: it runs the instances of requests, mini-batch by mini-batch."""
+"""The engine of a model: runs the instances of requests, mini-batch by mini-batch."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from abw.core.base.errors import AbwError
 from abw.core.data.instances import Instances
 from abw.core.serve.answers import Answer, described, tensors_of
 from abw.core.serve.process import main
-from abw.core.serve.request_batch import GroupEngine, Together
-from abw.core.serve.requests import Request
+from abw.core.serve.request_batch import BatchEngine, Found, RequestBatch, wrong
+from abw.core.serve.settings import Limits, Loading
 from abw.core.store.outputs import line_of
 
 
-class Engine(GroupEngine):
+class Engine(BatchEngine):
     """A model, ready to answer requests."""
 
     def __init__(self, model: LoadedModel, most: int, nodes: int) -> None:
-        """`most` instances with `nodes` vertices are in a mini-batch. Errors: AbwError for unfit models."""
+        """Serve mini-batches of at most `most` instances with `nodes` vertices.
+
+        Errors: AbwError for a model that cannot be served.
+        """
         data = model.spec.data
         if data.frequency:
             hint = "leave out `frequency`, or count the words beforehand: `vocab:`"
@@ -34,26 +37,25 @@ class Engine(GroupEngine):
         self.model, self.most, self.nodes = model, most, nodes
 
     def about(self) -> dict[str, Any]:
-        """What the server has to know of the model."""
+        """What the server needs to know about the model."""
         spec = self.model.spec
         return {"name": spec.name, "format": spec.data.format, "outputs": described(self.model.outputs)}
 
     def apart(self, answers: Sequence[Answer]) -> bool:
-        """With a wrong instance."""
+        """Whether an instance is wrong."""
         return any(answer.error for answer in answers)
 
     def line(self, answer: Answer, line: int) -> bytes:
-        """As `abw run` writes it."""
+        """Write an answer as `abw run` does."""
         return line_of(answer.name, line, self.model.outputs, answer.given)
 
     def tensors(self, answers: Sequence[Answer]) -> Mapping[str, Any]:
-        """See `tensors_of`."""
+        """Collect outputs in arrays (`tensors_of`)."""
         return tensors_of(answers, self.model.outputs)
 
-    def together(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, Sequence[Answer]]]:
-        """The answers of each request, when all of its instances are run. Errors: AbwError."""
-        together = Together(requests)
-        settle, objects, errors = together.settle, together.objects, together.errors
+    def answers(self, batch: RequestBatch) -> Iterator[Found]:
+        """Yield what each instance gave, or what is wrong with it. Errors: AbwError."""
+        objects, errors = batch.objects, batch.errors
         if self.model.spec.data.tokens:
             for at, given in enumerate(objects):
                 if not isinstance(given, str):
@@ -61,25 +63,24 @@ class Engine(GroupEngine):
                     objects[at], errors[at] = "", AbwError("tokens are found in texts", hint=hint)
         known = dict(errors)
         instances = self.model.read_some(objects, errors)
-        yield from together.refuse(errors | known)
-        places = instances.numbers.tolist()
+        yield from wrong(errors | known)
+        positions = instances.numbers.tolist()
         # what depends on an instance's number depends on that in its request
-        own = np.array([together.number[at] for at in places], np.int64)
-        lines = np.array([together.line[at] for at in places], np.int32)
-        instances = replace(instances, numbers=own, lines=lines)
-        left: dict[int, AbwError] = {}
+        numbers = np.array([batch.number[at] for at in positions], np.int64)
+        lines = np.array([batch.line[at] for at in positions], np.int32)
+        instances = replace(instances, numbers=numbers, lines=lines)
+        left_out: dict[int, AbwError] = {}
         found = self.model.columns(
             instances,
-            lambda e: left.update({places[e.instance]: e}),
+            lambda e: left_out.update({positions[e.instance]: e}),
             windows_of(instances, self.most, self.nodes),
         )
-        for batch, columns in found:
+        for done, columns in found:
             ends = [[0, *np.cumsum(column.counts).tolist()] for column in columns]
-            for k, at in enumerate(places[batch.first : batch.last]):
+            for k, at in enumerate(positions[done.first : done.last]):
                 parts = tuple((c, end[k], end[k + 1]) for c, end in zip(columns, ends, strict=True))
-                name = instances.names[batch.first + k] if instances.names else ""
-                yield from settle(at, name, parts)
-        yield from together.refuse(left)
+                yield at, Answer(instances.names[done.first + k] if instances.names else "", parts)
+        yield from wrong(left_out)
 
 
 def windows_of(instances: Instances, most: int, nodes: int) -> list[tuple[int, int]]:
@@ -95,9 +96,9 @@ def windows_of(instances: Instances, most: int, nodes: int) -> list[tuple[int, i
     return windows
 
 
-def opened(loading: dict[str, Any], limits: dict[str, Any]) -> Engine:
-    """The engine that the server asks for, warm. Errors: AbwError."""
-    engine = Engine(load(loading.pop("spec"), **loading), limits["batch"], limits["nodes"])
+def opened(loading: Loading, limits: Limits) -> Engine:
+    """Load the model that the server asks for, and warm it. Errors: AbwError."""
+    engine = Engine(load(loading.target, **loading.options), limits.batch, limits.nodes)
     engine.model.warm()
     return engine
 

@@ -1,4 +1,4 @@
-"""The engine's process: it opens what answers requests, and gives it what the server sends.
+"""The engine's process: opens what answers requests, and passes on what the server sends.
 
 It ends when the server does. Signals that a terminal sends to both are the server's business.
 """
@@ -17,9 +17,10 @@ from abw.core.base.errors import AbwError, from_system
 from abw.core.base.memory import keep_freed_memory
 from abw.core.serve.answers import Reply
 from abw.core.serve.requests import Request
+from abw.core.serve.settings import Limits, Loading
 from abw.core.serve.wire import packed, receive
 
-# Seconds after which what is answered is sent, though the rest is not: it waits for no large instance.
+# Seconds after which finished answers are sent, so that they do not wait for a large instance.
 PATIENCE = 0.005
 
 
@@ -27,24 +28,25 @@ class Answering(Protocol):
     """What answers requests, as `Engine` does."""
 
     def about(self) -> dict[str, Any]:
-        """What the server has to know of the model."""
+        """What the server needs to know about the model."""
 
     def run(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply, int] | None]:
-        """Answers by the requests' numbers as they are there, with how many of the instances are wrong; None
-        where the next ones may take longer.
+        """Yield replies by the requests' numbers as they are ready, with how many of the instances are wrong.
+
+        Yields None before replies that may take longer.
         """
 
 
 def serve(connection: socket.socket, open: Callable[..., Answering]) -> None:
-    """Open the engine that the first message asks for, say so, and answer the others until there are none."""
+    """Open the engine that the first message asks for, report it, and answer the messages that follow."""
     first = receive(connection)
     if first is None:
         return
     try:
-        engine = open(first[0]["loading"], first[0]["limits"])
+        engine = open(Loading(**first[0]["loading"]), Limits(**first[0]["limits"]))
     except (AbwError, MemoryError, OSError) as error:
-        told = error if isinstance(error, AbwError) else from_system(error)
-        connection.sendall(packed({"failed": [told.message, told.hint, told.exit_code]}))
+        failed = error if isinstance(error, AbwError) else from_system(error)
+        connection.sendall(packed({"failed": [failed.message, failed.hint, failed.exit_code]}))
         return
     connection.sendall(packed({"ready": engine.about()}))
     while (message := receive(connection)) is not None:
@@ -52,7 +54,7 @@ def serve(connection: socket.socket, open: Callable[..., Answering]) -> None:
 
 
 def _answer(connection: socket.socket, engine: Answering, requests: Mapping[int, Request]) -> None:
-    """Send the answers to requests: those that come together in one message; the last one says so."""
+    """Send the answers to requests, in as few messages as `PATIENCE` allows; the last one is marked."""
     begun = sent = time.perf_counter()
     heads: list[tuple[int, int, int, int, int]] = []
     bodies: list[bytes] = []
@@ -69,7 +71,7 @@ def _answer(connection: socket.socket, engine: Answering, requests: Mapping[int,
 
 
 def main(open: Callable[..., Answering]) -> None:
-    """The process: its one argument is the number of the socket to the server."""
+    """Run the process, whose one argument is the number of the socket to the server."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     keep_freed_memory()
     # the server may be gone

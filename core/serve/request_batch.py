@@ -1,10 +1,11 @@
-"""Requests whose instances are run together: whose each is, what comes of it, and how they are answered."""
+"""Requests whose instances run together: which request each belongs to, and how it is answered."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from abw.core.base.errors import AbwError, from_system
@@ -12,15 +13,15 @@ from abw.core.serve.answers import Answer, Reply, as_lines, as_tensors
 from abw.core.serve.requests import TENSORS, Request, parsed
 
 
-class Together:
-    """The instances of requests, numbered through, and what comes of them.
+class RequestBatch:
+    """The instances of requests, numbered through, and what came of them.
 
-    `number`: of each that in its request; `line`: on which it begins there; `objects`: its text, or the JSON
-    value; `errors`: what is wrong with those that are none.
+    `number`: of each instance that in its request; `line`: on which it begins there; `objects`: its text, or
+    the JSON value; `errors`: why some are none.
     """
 
     def __init__(self, requests: Mapping[int, Request], *, json: bool = False) -> None:
-        """Nothing has come of any yet. `json`: texts are JSON values, too."""
+        """Parse the instances. `json`: texts are JSON values, too."""
         self._owner = [r for r, request in requests.items() for _ in request.texts]
         self.number = [i for request in requests.values() for i in range(len(request))]
         self.line = [line for request in requests.values() for line in request.lines]
@@ -33,48 +34,44 @@ class Together:
         self._found: dict[int, dict[int, Answer]] = {r: {} for r in requests}
         self._sizes = {r: len(request) for r, request in requests.items()}
 
-    def settle(
-        self,
-        at: int,
-        name: str | int = "",
-        given: object = (),
-        error: AbwError | None = None,
-        **more: Any,  # noqa: ANN401
-    ) -> Iterator[tuple[int, list[Answer]]]:
-        """Note what came of an instance; its request with that of all its own, if it was the last of them.
+    def settle(self, at: int, answer: Answer) -> Iterator[tuple[int, list[Answer]]]:
+        """Note the answer of instance `at`; yields its request with all answers if it was the last of them.
 
-        Without a name it has its number; `more`: as of `Answer`.
+        An answer without a name gets the instance's number.
         """
         r, i = self._owner[at], self.number[at]
         own = self._found[r]
-        own[i] = Answer(i if name == "" else name, given, error, **more)
+        own[i] = replace(answer, name=i) if answer.name == "" else answer
         if len(own) == self._sizes[r]:
             yield r, [own[i] for i in range(len(own))]
 
-    def refuse(self, errors: Mapping[int, AbwError]) -> Iterator[tuple[int, list[Answer]]]:
-        """Note what is wrong with instances."""
-        for at, error in errors.items():
-            yield from self.settle(at, error=error)
+
+# The answer of an instance, by its number in the batch; None: the next ones may take longer.
+Found = tuple[int, Answer] | None
 
 
-class GroupEngine(ABC):
-    """Answers requests, all together where they can be."""
+class BatchEngine(ABC):
+    """Answers requests, all together if possible. `json`: instances are JSON values."""
+
+    json = False
 
     def run(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, Reply, int] | None]:
-        """Answers by the requests' numbers as they are there, with how many of the instances are wrong; None
-        where the next ones may take longer.
+        """Yield replies by the requests' numbers as they are ready, with how many of the instances are wrong.
 
-        All are run together; one that cannot be run with the others is run once more alone: so no answer
-        depends on what came with it.
+        Yields None before replies that may take longer. All requests run together; one that cannot be run
+        with the others is run again alone, so that no answer depends on what came with it.
         """
         left = dict(requests)
+        batch = RequestBatch(requests, json=self.json)
         try:
             with self.guarded():
-                for found in self.together(requests):
+                for found in self.answers(batch):
                     if found is None:
                         yield None
-                    elif len(requests) == 1 or not self.apart(found[1]):
-                        yield found[0], *self._reply(left.pop(found[0]), found[1])
+                        continue
+                    for number, answers in batch.settle(*found):
+                        if len(requests) == 1 or not self.apart(answers):
+                            yield number, *self._reply(left.pop(number), answers)
         except (AbwError, MemoryError, RecursionError) as error:
             if len(requests) == 1:
                 wrong = error if isinstance(error, AbwError) else from_system(error)
@@ -92,21 +89,27 @@ class GroupEngine(ABC):
         return reply, sum(answer.error is not None for answer in answers)
 
     def guarded(self) -> AbstractContextManager[object]:
-        """Around all that runs together."""
+        """Enclose everything that runs together."""
         return nullcontext()
 
     def apart(self, answers: Sequence[Answer]) -> bool:
-        """Whether a request is to be run alone once more."""
+        """Whether a request must be run again alone."""
         return False
 
     @abstractmethod
-    def together(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, Sequence[Answer]] | None]:
-        """The answers of each request, when all of its instances are run. Errors: AbwError."""
+    def answers(self, batch: RequestBatch) -> Iterator[Found]:
+        """Yield the answer of each instance as soon as it is known. Errors: AbwError."""
 
     @abstractmethod
     def line(self, answer: Answer, line: int) -> bytes:
-        """An answer as a JSON line. Errors: AbwError."""
+        """Write an answer as a JSON line. Errors: AbwError."""
 
     @abstractmethod
     def tensors(self, answers: Sequence[Answer]) -> Mapping[str, Any]:
-        """Answers as arrays. Errors: AbwError."""
+        """Collect answers in arrays. Errors: AbwError."""
+
+
+def wrong(errors: Mapping[int, AbwError]) -> Iterator[tuple[int, Answer]]:
+    """Yield the answers of instances that cannot be run."""
+    for at, error in errors.items():
+        yield at, Answer("", error=error)

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -19,28 +19,41 @@ from abw.core.base.interrupts import TERMINATING
 from abw.core.serve.app import Service, make_app
 from abw.core.serve.dispatch import Dispatcher
 from abw.core.serve.protocol import Protocol
-from abw.core.serve.settings import ENGINE, Limits, Loading, LoadingProgram
+from abw.core.serve.settings import Limits, Loading
 
+# Is called with a model's name and a server's address.
+Report = Callable[[str, str], None]
 # Seconds that a connection is kept open without a request.
 KEPT = 5
 
 
 def serve(
-    loading: Loading | LoadingProgram,
+    loading: Loading,
     limits: Limits,
     host: str,
     port: int,
     name: str | None = None,
-    module: str = ENGINE,
+    module: str = "",
+    report: Report | None = None,
 ) -> bool:
     """Serve a model until a signal ends it; whether all who waited then have been answered.
 
-    `name`: what it is called in addresses, if not as its spec has it; `module`: what the engine runs.
+    `name`: what it is called in addresses, if not as its spec has it; `module`: what the engine runs instead
+    of the loading's. `report` (`tell`) is called when the server listens and when it is ready, with the
+    model's name ('' at first) and the server's address.
 
-    Errors: AbwError where nobody can listen there, or the model cannot be loaded.
+    Errors: AbwError if nobody can listen there, or the model cannot be loaded.
     """
     with _listening(host, port) as listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(loading, limits, listener, name, module))
+        return runner.run(_serve(loading, limits, listener, name, module, report or tell))
+
+
+def tell(name: str, address: str) -> None:
+    """Print on standard error where the server is, and when it is ready."""
+    said = f"listening on {address}; the model is being loaded"
+    if name:
+        said = f"ready: {name} at {address}/v1/predict"
+    print(printable(said), file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -57,7 +70,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 
 
 async def _serve(
-    loading: Loading | LoadingProgram, limits: Limits, listener: socket.socket, name: str | None, module: str
+    loading: Loading, limits: Limits, listener: socket.socket, name: str | None, module: str, report: Report
 ) -> bool:
     dispatcher = Dispatcher(loading, limits, module)
     service = Service(dispatcher, name)
@@ -77,27 +90,27 @@ async def _serve(
     server = _Server(config, service)
     engine = asyncio.create_task(dispatcher.run())
     engine.add_done_callback(lambda _: server.end())
-    told = asyncio.create_task(_tell(service, listener))
+    reporting = asyncio.create_task(_report(service, listener, report))
     try:
         await server.serve(sockets=[listener])
     finally:
-        told.cancel()
+        reporting.cancel()
         if not engine.done():
             engine.cancel()
-        await asyncio.gather(engine, told, return_exceptions=True)
+        await asyncio.gather(engine, reporting, return_exceptions=True)
     if not engine.cancelled() and (failed := engine.exception()):
         raise failed
     return not dispatcher.busy
 
 
-async def _tell(service: Service, listener: socket.socket) -> None:
-    """Say on standard error where the server is, and when it is ready."""
+async def _report(service: Service, listener: socket.socket, report: Report) -> None:
+    """Report where the server is, and when it is ready."""
     host, port = listener.getsockname()[:2]
     at = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    print(f"listening on {at}; the model is being loaded", file=sys.stderr, flush=True)
+    report("", at)
     while not service.ready:
         await asyncio.sleep(0.02)
-    print(printable(f"ready: {service.name} at {at}/v1/predict"), file=sys.stderr, flush=True)
+    report(service.name, at)
 
 
 class _Server(uvicorn.Server):

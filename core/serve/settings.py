@@ -1,4 +1,4 @@
-"""What a server is told: the model it loads, and its limits."""
+"""The settings of a server: the model it loads, and its limits."""
 
 from __future__ import annotations
 
@@ -9,39 +9,17 @@ from typing import Any
 from abw.core.base.errors import AbwError
 from abw.core.exec.precision import Precision
 
-# The modules that an engine runs: of a spec's model, and of a program.
-ENGINE, PROGRAM_ENGINE = "abw.core.serve.engine", "abw.core.serve.program"
-
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """What the engine gives `abw.load`, as the options of `abw run` have it."""
+    """What an engine loads: a spec, or a program as `program.py:function` with the `format` of its data.
 
-    spec: str
-    weights: str | None = None
-    data: str | None = None
-    dims: Mapping[str, int] = field(default_factory=dict)
-    policy: str = "auto"
-    executor: str = "cpu"
-    precision: Precision = "float32"
-    threads: int | None = None
-    seed: int | None = None
-    allow_outside: bool = False
-
-    def document(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class LoadingProgram:
-    """A program as `program.py:function`, and what its instances are; None where its file says it.
-
-    `data`: instances that are run before it is ready.
+    The options are those of `abw run`; None where the spec, the program's file or `abw.load` decides. `data`:
+    instead of the spec's; instances that a program is run on before it is ready.
     """
 
     target: str
-    format: str
+    format: str | None = None
     weights: str | None = None
     data: str | None = None
     dims: Mapping[str, int] = field(default_factory=dict)
@@ -52,9 +30,16 @@ class LoadingProgram:
     seed: int | None = None
     allow_outside: bool = False
 
-    def document(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        return asdict(self)
+    @property
+    def options(self) -> dict[str, Any]:
+        """What is decided here of a spec, as arguments of `abw.load`."""
+        found = asdict(self)
+        return {name: found[name] for name in found.keys() - {"target", "format"} if found[name] is not None}
+
+    @property
+    def module(self) -> str:
+        """The module that the engine's process runs."""
+        return f"abw.core.serve.{'engine' if self.format is None else 'program'}"
 
 
 @dataclass(frozen=True, slots=True)

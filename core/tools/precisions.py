@@ -23,7 +23,6 @@ from abw.core.run.streaming import columns_of
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 from abw.core.store.outputs import Column, Output, outputs_of
-from abw.core.tools.opened import report_head
 
 # All mini-batches are run so often, of which the least time counts; precisions take turns.
 TIMES = 3
@@ -77,7 +76,10 @@ def compare_precisions(
             seconds[name] = min(seconds[name], _seconds(workload, executors[name]))
         progress.reached(turn + 1)
     return {
-        **report_head(model),
+        "schema_version": 1,
+        "model": model.name,
+        "spec": str(model.files[0]),
+        "data": str(model.data.path),
         "weights": str(trained.file.path) if trained else None,
         "seed": seed,
         "threads": threads,

@@ -15,7 +15,7 @@ from abw.core.ir.schema import Schema
 from abw.core.policy.registry import LEARNED
 from abw.core.policy.registry import SUMMARIES as POLICIES
 from abw.core.run.learning import SUMMARIES as ENCODINGS
-from abw.core.run.presets import PRESETS
+from abw.core.run.options import PRESETS
 from abw.core.spec.cells import equations
 from abw.core.spec.keys.document import model_schema
 from abw.core.spec.models import sources, weights

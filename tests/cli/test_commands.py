@@ -100,7 +100,7 @@ def test_the_options_name_every_encoding() -> None:
     from abw.cli import options
     from abw.core.policy.learned.states import ENCODINGS
 
-    assert get_args(get_args(options.Encoding)[0]) == ("best", *ENCODINGS)
+    assert get_args(options.EncodingName) == ("best", *ENCODINGS)
 
 
 def test_an_unknown_command_is_a_usage_error(abw: Abw) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.precision import ALLOWED, Precision
 from abw.core.run.footprint import numbers_of, packed_bytes
 from abw.core.serve.program import opened_program
-from abw.core.serve.settings import Limits, Loading, LoadingProgram
+from abw.core.serve.settings import Limits, Loading
 from tests.cli.conftest import Abw
 from tests.cli.test_run import SMALL
 
@@ -89,13 +88,13 @@ def test_from_python(root: Path) -> None:
 
 def test_served_models_take_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the engine is told, and does with it."""
-    told = Loading(str(root / "specs/treelstm.yaml"), policy="depth", precision="int8").document()
-    assert library.load(told.pop("spec"), **told).executor.precision == "int8"
+    told = Loading(str(root / "specs/treelstm.yaml"), policy="depth", precision="int8")
+    assert library.load(told.target, **told.options).executor.precision == "int8"
     program = f"{root}/specs/programs/treelstm.py:classify"
-    loading = LoadingProgram(program, "trees", precision="bf16").document()
+    loading = Loading(program, "trees", precision="bf16")
     with ExitStack() as stack:
         monkeypatch.setattr("abw.core.serve.program._OPEN", stack)
-        assert opened_program(loading, asdict(Limits())).program.net.executor.precision == "bf16"
+        assert opened_program(loading, Limits()).program.net.executor.precision == "bf16"
 
 
 def test_outputs_are_compared(abw: Abw, tmp_path: Path) -> None:

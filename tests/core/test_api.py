@@ -405,5 +405,5 @@ def test_a_server_takes_the_specs_coin_too(tmp_path: Path) -> None:
 
     (tmp_path / "coins.yaml").write_text(COINS)
     (tmp_path / "d.txt").write_text("a b c\n")
-    told = Loading(str(tmp_path / "coins.yaml")).document()
-    assert api.load(told.pop("spec"), **told).spec.data.seed == 5
+    told = Loading(str(tmp_path / "coins.yaml"))
+    assert api.load(told.target, **told.options).spec.data.seed == 5

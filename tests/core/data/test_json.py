@@ -24,11 +24,6 @@ def source(text: str) -> Source:
     return Source(Path("data"), data, np.frombuffer(data, np.uint8), data.count(b"\n"))
 
 
-def rewritten_alone(source: Source, skip: int, stop: int, checked: bool = False) -> object:
-    """Scan only what the careful reader has checked and rewritten."""
-    return scan(source, skip, stop, checked) if checked else None
-
-
 def lines(**fields: object) -> str:
     return json.dumps({"vertices": [{"kind": "a", **fields}]})
 
@@ -94,7 +89,7 @@ def test_both_readers_say_the_same(
 
     fast = said()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonl, "scan", rewritten_alone)
+        patch.setattr(jsonl, "scan", lambda *_: None)
         assert said() == fast
 
 
@@ -133,7 +128,7 @@ def test_links_of_the_instance(careful: bool, tmp_path: Path, monkeypatch: pytes
     path = tmp_path / "data"
     path.write_text(OWN)
     if careful:
-        monkeypatch.setattr(jsonl, "scan", rewritten_alone)
+        monkeypatch.setattr(jsonl, "scan", lambda *_: None)
     found = read(path, "json")
     assert oracle.plain(found) == oracle.json_lines(OWN)
     oracle.check_arrays(found)

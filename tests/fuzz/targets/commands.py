@@ -76,6 +76,7 @@ VALUES: dict[str, _Values] = {
     "cost": ((ABSENT,), ("junk.json", "missing.json", "junk")),
     "weights": ((ABSENT,), ("junk.npz", "junk", "missing.npz", ".")),
     "sizes": ((ABSENT, "hidden=3"), ("hidden=0", "nope=3", "hidden", "classes=x")),
+    "size": ((ABSENT, "1", "2"), ("0", "-1", "x", "99999999999999999999")),
     "batch": ((ABSENT, "1", "2"), ("0", "-1", "x", "99999999999999999999")),
     "batches": ((ABSENT, "1,2"), ("0", "x")),
     "memory": ((ABSENT,), ("500M", "1", "x")),  # goes with --batch auto alone

@@ -9,7 +9,7 @@ from abw.core.spec.models.growing.clauses import WrittenChoice, parse_choice
 from abw.core.spec.models.growing.places import Scope, Scopes
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar
-from abw.core.spec.text.report import suggest
+from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.tokens import ExpressionError
 
 # How one of several scores is chosen, or some are.
@@ -17,7 +17,7 @@ _SCORED = CHOICE.without("allow").keys
 
 
 def decisions_of(
-    kind: GrowingKind, node: Mapping, then: list[Mapping], scopes: Scopes
+    kind: GrowingKind, node: Mapping, then: list[Mapping], drafts: list[TypeDraft], scopes: Scopes
 ) -> tuple[Decision, ...]:
     """What is chosen; of what is written wrongly the name alone, which clauses may use."""
     chosen = node.get("choose")
@@ -25,7 +25,7 @@ def decisions_of(
     made = []
     for decision in kind.decisions:
         name, value = values[decision.name]
-        found = _decision(kind, name, value, then, scopes)
+        found = _decision(kind, name, value, then, drafts, scopes, scopes.report)
         if found is None:
             scopes.mistaken.add((kind.name, decision.name))
         made.append(found or decision)
@@ -33,9 +33,14 @@ def decisions_of(
 
 
 def _decision(
-    kind: GrowingKind, name: Scalar, value: Node, clauses: list[Mapping], scopes: Scopes
+    kind: GrowingKind,
+    name: Scalar,
+    value: Node,
+    clauses: list[Mapping],
+    drafts: list[TypeDraft],
+    scopes: Scopes,
+    report: Report,
 ) -> Decision | None:
-    report = scopes.report
     allowed: Mapping | None = None
     text: Scalar | None
     if isinstance(value, Mapping):
@@ -65,7 +70,7 @@ def _decision(
     if choice.type is None:
         scopes.counts[kind.name, name.text] = 2
         return Decision(name.text, "chance", -1, -1, choice.limit, None, None, name.where)
-    found = _scores(kind, choice, text, len(prefix), scopes)
+    found = _scores(kind, choice, text, len(prefix), drafts, report)
     if found is None:
         return None
     draft, output = found
@@ -89,7 +94,7 @@ def _decision(
         conditions = [fields.text(item, f"allow of '{a.text}'", report) for a, item in allowed.items]
         tests = tuple(scopes.tests(scope, c) if c else () for c in conditions)
     elif choice.how in _SCORED:
-        names = _checked_rows(kind, name.text, count, scores, clauses, scopes)
+        names = _checked_rows(kind, name.text, count, scores, clauses, scopes, report)
     scopes.counts[kind.name, name.text] = 2 if choice.how == "over" else count
     return Decision(
         name.text, choice.how, draft.number, output, choice.limit, tests, names, name.where, choice.width
@@ -97,10 +102,14 @@ def _decision(
 
 
 def _scores(
-    kind: GrowingKind, choice: WrittenChoice, text: Scalar, shift: int, scopes: Scopes
+    kind: GrowingKind,
+    choice: WrittenChoice,
+    text: Scalar,
+    shift: int,
+    drafts: list[TypeDraft],
+    report: Report,
 ) -> tuple[TypeDraft, int] | None:
     """The type and output that a decision reads: on every vertex of its kind."""
-    drafts, report = scopes.drafts, scopes.report
     assert choice.type is not None and choice.output is not None
     place = text.at(choice.type.at - shift, len(choice.type.text))
     draft = next((d for d in drafts if d.name == choice.type.text), None)
@@ -127,10 +136,16 @@ def _scores(
 
 
 def _checked_rows(
-    kind: GrowingKind, name: str, count: int, scores: str, clauses: list[Mapping], scopes: Scopes
+    kind: GrowingKind,
+    name: str,
+    count: int,
+    scores: str,
+    clauses: list[Mapping],
+    scopes: Scopes,
+    report: Report,
 ) -> tuple[str, ...] | None:
     """The words that a decision's numbers mean, by the table of a field that it is given to."""
-    names, report = None, scopes.report
+    names = None
     for clause in clauses:
         adds = clause.get("add")
         to = scopes.kinds.get(adds.text) if isinstance(adds, Scalar) else None

@@ -1,0 +1,1 @@
+"""Growing models: what rounds cost beside their kernels, and PyTorch batched by hand."""

@@ -1,0 +1,89 @@
+"""Work in a process of its own: what fails, hangs or takes the process with it harms nothing else."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from collections.abc import Callable
+from multiprocessing import get_context
+from typing import Any
+
+from abw.core.base.errors import AbwError
+
+# Seconds that a process may take to end by itself.
+LEAVING = 10.0
+
+
+class Apart:
+    """An object that is made, and whose methods are called, in another process.
+
+    After a call that fails it is made anew, in a new process, for the next one: a GPU that a kernel failed on
+    is lost to its process.
+    """
+
+    def __init__(self, make: Callable[..., Any], *args: Any, seconds: float) -> None:  # noqa: ANN401
+        """`make(*args)` is the object, once it is needed; a call may take so many seconds. `make`, arguments
+        and results can be pickled."""
+        self._make, self._args, self._seconds = make, args, seconds
+        self._process: Any = None
+        self._pipe: Any = None
+
+    def call(self, method: str, *args: Any) -> Any:  # noqa: ANN401
+        """What the method returns. Errors: AbwError for all that can go wrong."""
+        if self._process is None:
+            context = get_context("spawn")
+            self._pipe, other = context.Pipe()
+            self._process = context.Process(target=_serve, args=(other, self._make, self._args), daemon=True)
+            self._process.start()
+            other.close()
+        try:
+            self._pipe.send((method, args))
+            if not self._pipe.poll(self._seconds):
+                raise AbwError(f"no answer within {self._seconds:.0f} s")
+            value, error = self._pipe.recv()
+        except (EOFError, OSError):
+            self._process.join(LEAVING)
+            code = self._process.exitcode
+            self._end()
+            raise AbwError(f"the process ended, with exit code {code}") from None
+        except BaseException:
+            self._end()
+            raise
+        if error is not None:
+            self._end()
+            message, hint = error
+            raise AbwError(message, hint=hint)
+        return value
+
+    def close(self) -> None:
+        """End the process: by itself, or at last not."""
+        if self._process is not None:
+            self._pipe.close()
+            self._process.join(LEAVING)
+            self._end()
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+        self._process = self._pipe = None
+
+
+def _serve(pipe: Any, make: Callable[..., Any], args: tuple[Any, ...]) -> None:  # noqa: ANN401
+    """Answer calls until nobody asks any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other process hears it, and ends this one
+    made = None
+    while True:
+        try:
+            method, given = pipe.recv()
+        except EOFError:
+            return
+        value, error = None, None
+        try:
+            made = make(*args) if made is None else made
+            value = getattr(made, method)(*given)
+        except AbwError as failed:
+            error = failed.message, failed.hint
+        except Exception as failed:  # a defect, which the other process tells
+            error = f"{type(failed).__name__}: {failed}", traceback.format_exc()
+        pipe.send((value, error))
