@@ -107,7 +107,6 @@ def by_pickle(made: Any) -> Any:  # noqa: ANN401
     return pickle.loads(pickle.dumps(made))
 
 
-@pytest.mark.parametrize("again", [copy.deepcopy, by_pickle, by_torch])
 def test_the_model_around_it_is_compiled() -> None:
     made, head = layer(), torch.nn.Linear(5, 2)
 
@@ -128,6 +127,7 @@ def test_the_model_around_it_is_compiled() -> None:
     assert all(map(torch.equal, gradients(), expected))
 
 
+@pytest.mark.parametrize("again", [copy.deepcopy, by_pickle, by_torch])
 def test_a_copy_has_the_same_weights_and_memory_of_its_own(again: Any) -> None:  # noqa: ANN401
     made = layer()
     with torch.no_grad():
